@@ -31,7 +31,10 @@ const CLAIMS_RATIO_MAX: f64 = 2.0;
 
 fn main() -> Result<()> {
     let options = Options::from_args()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     if options.wants(1) {
         sqlite(options, &runtime, folder.path())?;
@@ -43,12 +46,24 @@ fn main() -> Result<()> {
 }
 
 fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
-    let mut report = Report::new("campaigns on SQLite, WAL, synchronous FULL", "item", options);
-    let yardstick = onward_store_sqlite::baseline::SqliteBaseline::open(&folder.join("yardstick.db"))?;
-    let plain = median_of(options, || (), |()| (0..PLAIN).try_for_each(|_| yardstick.commit_row()));
+    let mut report = Report::new(
+        "campaigns on SQLite, WAL, synchronous FULL",
+        "item",
+        options,
+    );
+    let yardstick =
+        onward_store_sqlite::baseline::SqliteBaseline::open(&folder.join("yardstick.db"))?;
+    let plain = median_of(
+        options,
+        || (),
+        |()| (0..PLAIN).try_for_each(|_| yardstick.commit_row()),
+    );
     report.row("plain one-row commits (yardstick)", PLAIN, plain, None);
     let open = |name: &str| -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(SqliteStore::open(&folder.join(name), onward_store_sqlite::Options::default())?))
+        Ok(Arc::new(SqliteStore::open(
+            &folder.join(name),
+            onward_store_sqlite::Options::default(),
+        )?))
     };
     rate(options, runtime, &mut report, open("store.db")?, 30_000.0)?;
     claims(runtime, &mut report, [open("few.db")?, open("many.db")?])?;
@@ -57,8 +72,14 @@ fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
 
 fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     let cluster = PostgresCluster::start()?;
-    let mut report = Report::new("campaigns on Postgres, fsync and synchronous_commit on", "item", options);
-    let yardstick = runtime.block_on(onward_store_postgres::baseline::PostgresBaseline::open(&cluster.create_database()?))?;
+    let mut report = Report::new(
+        "campaigns on Postgres, fsync and synchronous_commit on",
+        "item",
+        options,
+    );
+    let yardstick = runtime.block_on(onward_store_postgres::baseline::PostgresBaseline::open(
+        &cluster.create_database()?,
+    ))?;
     let rows = async || {
         for _ in 0..PLAIN {
             yardstick.commit_row().await?;
@@ -69,7 +90,10 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     report.row("plain one-row commits (yardstick)", PLAIN, plain, None);
     let open = || -> Result<Arc<dyn Store>> {
         let options = onward_store_postgres::Options::default();
-        Ok(Arc::new(runtime.block_on(PostgresStore::open(&cluster.create_database()?, options))?))
+        Ok(Arc::new(runtime.block_on(PostgresStore::open(
+            &cluster.create_database()?,
+            options,
+        ))?))
     };
     rate(options, runtime, &mut report, open()?, 15_000.0)?;
     claims(runtime, &mut report, [open()?, open()?])?;
@@ -77,7 +101,13 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
 }
 
 /// A campaign after the other, each deployed before the clock runs.
-fn rate(options: Options, runtime: &Runtime, report: &mut Report, store: Arc<dyn Store>, target: f64) -> Result<()> {
+fn rate(
+    options: Options,
+    runtime: &Runtime,
+    report: &mut Report,
+    store: Arc<dyn Store>,
+    target: f64,
+) -> Result<()> {
     let items = if options.is_quick() { 20_000 } else { 100_000 };
     let load = DispatchLoad::new(store);
     let mut times = Vec::new();
@@ -85,7 +115,12 @@ fn rate(options: Options, runtime: &Runtime, report: &mut Report, store: Arc<dyn
         let run = runtime.block_on(load.deploy_run(items))?;
         times.push(runtime.block_on(load.dispatch_run(&run, LANES))?.total);
     }
-    report.row("reserved, called for and settled", items as usize, median(times), Some(target));
+    report.row(
+        "reserved, called for and settled",
+        items as usize,
+        median(times),
+        Some(target),
+    );
     Ok(())
 }
 
@@ -98,14 +133,26 @@ fn claims(runtime: &Runtime, report: &mut Report, stores: [Arc<dyn Store>; 2]) -
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..CLAIMS {
         for (load, times) in loads.iter().zip(&mut times) {
-            times.push(runtime.block_on(load.measure_claim())?.context("no job was found")?);
+            times.push(
+                runtime
+                    .block_on(load.measure_claim())?
+                    .context("no job was found")?,
+            );
         }
     }
     let medians = times.map(|times| median(times).as_secs_f64());
     for (median, items) in medians.into_iter().zip(WAITING) {
-        println!("{:<44} {:>14.0} µs", format!("a job is claimed while {items} items wait"), median * 1e6);
+        println!(
+            "{:<44} {:>14.0} µs",
+            format!("a job is claimed while {items} items wait"),
+            median * 1e6
+        );
     }
-    report.ratio("  many beside few", medians[1] / medians[0], CLAIMS_RATIO_MAX);
+    report.ratio(
+        "  many beside few",
+        medians[1] / medians[0],
+        CLAIMS_RATIO_MAX,
+    );
     Ok(())
 }
 

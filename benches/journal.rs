@@ -6,8 +6,9 @@ use std::hint::black_box;
 use onward_benches::{Options, Report, median, median_of, median_ratio};
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{
-    AwaitKind, JournalCommand, ComponentDigest, DeliveryGuarantee, ExecutionId, JournalState, InvokeKind, JoinSetId, Journal, JournalEvent,
-    BoundedName, Payload, PromiseId, SharedText, Timestamp, codec,
+    AwaitKind, BoundedName, ComponentDigest, DeliveryGuarantee, ExecutionId, InvokeKind, JoinSetId,
+    Journal, JournalCommand, JournalEvent, JournalState, Payload, PromiseId, SharedText, Timestamp,
+    codec,
 };
 
 const LONG: usize = 100_000;
@@ -22,22 +23,49 @@ fn main() -> anyhow::Result<()> {
     let id = journal.journal_state().execution_id();
 
     let copied = median(options, || events.clone());
-    report.row("yardstick: copy the events, check nothing", count, copied, None);
+    report.row(
+        "yardstick: copy the events, check nothing",
+        count,
+        copied,
+        None,
+    );
     let appended = median(options, || append(id, &events));
     report.row("append and validate", count, appended, Some(1e6));
     let handled = median(options, || handle(id, &commands));
-    report.row("commands: decide, validate, append", count, handled, Some(1e6));
-    let recovered = median_of(options, || events.clone(), |events| Journal::recover(id, events));
-    report.row("recover: validate a recorded journal", count, recovered, Some(2e6));
+    report.row(
+        "commands: decide, validate, append",
+        count,
+        handled,
+        Some(1e6),
+    );
+    let recovered = median_of(
+        options,
+        || events.clone(),
+        |events| Journal::recover(id, events),
+    );
+    report.row(
+        "recover: validate a recorded journal",
+        count,
+        recovered,
+        Some(2e6),
+    );
 
     let record = codec::encode_record(id, &events)?;
     let encoded = median(options, || codec::encode_record(id, &events));
     report.row("encode for storage", count, encoded, None);
     let decoded = median(options, || codec::decode_record(id, &record));
     report.row("decode from storage", count, decoded, None);
-    let lines: Vec<String> = events.iter().map(|event| JournalLine::new(event, id).to_string()).collect();
+    let lines: Vec<String> = events
+        .iter()
+        .map(|event| JournalLine::new(event, id).to_string())
+        .collect();
     let judged = median(options, || judge(&lines));
-    report.row("journal check: read JSON Lines and validate", count, judged, None);
+    report.row(
+        "journal check: read JSON Lines and validate",
+        count,
+        judged,
+        None,
+    );
 
     let (_, short) = script(SHORT);
     let repeats = count / short.events().len();
@@ -46,7 +74,10 @@ fn main() -> anyhow::Result<()> {
     let fair = count as f64 / (repeats * short.events().len()) as f64;
     let ratio = median_ratio(options, many_short, one_long) / fair;
     report.ratio("cost per event, 100,000 against 100 events", ratio, 1.5);
-    println!("storage: {:.1} bytes an event", record.len() as f64 / count as f64);
+    println!(
+        "storage: {:.1} bytes an event",
+        record.len() as f64 / count as f64
+    );
     report.finish()
 }
 
@@ -56,8 +87,16 @@ fn script(length: usize) -> (Vec<JournalCommand>, Journal) {
     let component_digest = ComponentDigest::from_component(b"bench");
     let id = ExecutionId::derive(&component_digest, None, "bench");
     let input = payload("{\"order\":42,\"customer\":\"c-17\"}");
-    let start = JournalCommand::Start { component_digest, input, parent: None, key: Some(SharedText::from("bench")) };
-    let mut script = Script { commands: Vec::new(), journal: Journal::new(id) };
+    let start = JournalCommand::Start {
+        component_digest,
+        input,
+        parent: None,
+        key: Some(SharedText::from("bench")),
+    };
+    let mut script = Script {
+        commands: Vec::new(),
+        journal: Journal::new(id),
+    };
     script.say(start);
     for step in 0.. {
         if script.journal.events().len() >= length {
@@ -81,7 +120,9 @@ struct Script {
 impl Script {
     fn say(&mut self, command: JournalCommand) -> PromiseId {
         let next = self.journal.journal_state().next_promise_id();
-        self.journal.handle_command(command.clone(), Timestamp::EPOCH).expect("the script is legal");
+        self.journal
+            .handle_command(command.clone(), Timestamp::EPOCH)
+            .expect("the script is legal");
         self.commands.push(command);
         next
     }
@@ -98,13 +139,22 @@ impl Script {
     }
 
     fn finish(&mut self, promise: &PromiseId) {
-        self.say(JournalCommand::StartAttempt { promise: promise.clone(), performer: onward_journal::InvokePerformer::Owner });
-        self.say(JournalCommand::CompleteAttempt { promise: promise.clone(), result: payload("{\"charge\":\"ch_1299\"}") });
+        self.say(JournalCommand::StartAttempt {
+            promise: promise.clone(),
+            performer: onward_journal::InvokePerformer::Owner,
+        });
+        self.say(JournalCommand::CompleteAttempt {
+            promise: promise.clone(),
+            result: payload("{\"charge\":\"ch_1299\"}"),
+        });
     }
 
     fn task(&mut self) {
         let promise = self.schedule();
-        self.say(JournalCommand::Await { waiting_on: vec![promise.clone()], kind: AwaitKind::Single });
+        self.say(JournalCommand::Await {
+            waiting_on: vec![promise.clone()],
+            kind: AwaitKind::Single,
+        });
         self.finish(&promise);
         self.say(JournalCommand::Resume);
     }
@@ -113,29 +163,49 @@ impl Script {
         let set = JoinSetId(self.say(JournalCommand::CreateJoinSet));
         let members = [self.schedule(), self.schedule(), self.schedule()];
         for promise in &members {
-            self.say(JournalCommand::SubmitToJoinSet { set: set.clone(), promise: promise.clone() });
+            self.say(JournalCommand::SubmitToJoinSet {
+                set: set.clone(),
+                promise: promise.clone(),
+            });
         }
         for promise in members.iter().rev() {
-            self.say(JournalCommand::TakeNextResult { set: set.clone(), timeout: None });
+            self.say(JournalCommand::TakeNextResult {
+                set: set.clone(),
+                timeout: None,
+            });
             self.finish(promise);
             self.say(JournalCommand::Resume);
-            self.say(JournalCommand::TakeNextResult { set: set.clone(), timeout: None });
+            self.say(JournalCommand::TakeNextResult {
+                set: set.clone(),
+                timeout: None,
+            });
         }
     }
 
     fn timer(&mut self) {
         self.say(JournalCommand::ReadClock);
-        self.say(JournalCommand::GenerateRandom { value: [7; 16].into() });
+        self.say(JournalCommand::GenerateRandom {
+            value: [7; 16].into(),
+        });
         let promise = self.say(JournalCommand::ScheduleTimer { duration_ms: 0 });
-        self.say(JournalCommand::Await { waiting_on: vec![promise.clone()], kind: AwaitKind::Single });
+        self.say(JournalCommand::Await {
+            waiting_on: vec![promise.clone()],
+            kind: AwaitKind::Single,
+        });
         self.say(JournalCommand::FireTimer { promise });
         self.say(JournalCommand::Resume);
     }
 
     fn signal(&mut self) {
         let signal_name: BoundedName = "approval".parse().expect("a name");
-        let promise = self.say(JournalCommand::AwaitSignal { signal_name: signal_name.clone(), timeout: None });
-        self.say(JournalCommand::DeliverSignal { signal_name, payload: payload("{\"approved\":true}") });
+        let promise = self.say(JournalCommand::AwaitSignal {
+            signal_name: signal_name.clone(),
+            timeout: None,
+        });
+        self.say(JournalCommand::DeliverSignal {
+            signal_name,
+            payload: payload("{\"approved\":true}"),
+        });
         self.say(JournalCommand::ReceiveSignal { promise });
         self.say(JournalCommand::Resume);
     }
@@ -156,7 +226,9 @@ fn append(id: ExecutionId, events: &[JournalEvent]) -> Journal {
 fn handle(id: ExecutionId, commands: &[JournalCommand]) -> Journal {
     let mut journal = Journal::new(id);
     for command in commands {
-        journal.handle_command(command.clone(), Timestamp::EPOCH).expect("legal");
+        journal
+            .handle_command(command.clone(), Timestamp::EPOCH)
+            .expect("legal");
     }
     journal
 }

@@ -23,7 +23,10 @@ const MILLION: usize = 1_000_000;
 
 fn main() -> Result<()> {
     let options = Options::from_args()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
     sqlite(options, &runtime, folder.path())?;
     postgres(options, &runtime)?;
@@ -31,14 +34,22 @@ fn main() -> Result<()> {
 }
 
 fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
-    let mut report = Report::new("run events on SQLite, WAL, synchronous FULL", "event", options);
-    let yardstick = onward_store_sqlite::baseline::SqliteBaseline::open(&folder.join("yardstick.db"))?;
+    let mut report = Report::new(
+        "run events on SQLite, WAL, synchronous FULL",
+        "event",
+        options,
+    );
+    let yardstick =
+        onward_store_sqlite::baseline::SqliteBaseline::open(&folder.join("yardstick.db"))?;
     let raw = || (0..SINGLE).try_for_each(|_| yardstick.commit_row());
     let mut files = 0;
     let mut open = || -> Result<Arc<dyn Store>> {
         files += 1;
         let path = folder.join(format!("store-{files}.db"));
-        Ok(Arc::new(SqliteStore::open(&path, onward_store_sqlite::Options::default())?))
+        Ok(Arc::new(SqliteStore::open(
+            &path,
+            onward_store_sqlite::Options::default(),
+        )?))
     };
     let bench = Bench { options, runtime };
     bench.singles(&mut report, &open()?, raw)?;
@@ -49,12 +60,21 @@ fn sqlite(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
 
 fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     let cluster = PostgresCluster::start()?;
-    let mut report = Report::new("run events on Postgres, fsync and synchronous_commit on", "event", options);
-    let yardstick = runtime.block_on(onward_store_postgres::baseline::PostgresBaseline::open(&cluster.create_database()?))?;
+    let mut report = Report::new(
+        "run events on Postgres, fsync and synchronous_commit on",
+        "event",
+        options,
+    );
+    let yardstick = runtime.block_on(onward_store_postgres::baseline::PostgresBaseline::open(
+        &cluster.create_database()?,
+    ))?;
     let raw = || runtime.block_on(plain_rows(&yardstick));
     let open = || -> Result<Arc<dyn Store>> {
         let url = cluster.create_database()?;
-        Ok(Arc::new(runtime.block_on(PostgresStore::open(&url, onward_store_postgres::Options::default()))?))
+        Ok(Arc::new(runtime.block_on(PostgresStore::open(
+            &url,
+            onward_store_postgres::Options::default(),
+        ))?))
     };
     let bench = Bench { options, runtime };
     bench.singles(&mut report, &open()?, raw)?;
@@ -63,7 +83,9 @@ fn postgres(options: Options, runtime: &Runtime) -> Result<()> {
     report.finish()
 }
 
-async fn plain_rows(yardstick: &onward_store_postgres::baseline::PostgresBaseline) -> Result<(), onward_store::Error> {
+async fn plain_rows(
+    yardstick: &onward_store_postgres::baseline::PostgresBaseline,
+) -> Result<(), onward_store::Error> {
     for _ in 0..SINGLE {
         yardstick.commit_row().await?;
     }
@@ -90,7 +112,10 @@ impl Bench<'_> {
             timed(|| self.runtime.block_on(one_by_one(store, events)))
         };
         let raw = || timed(|| Ok(raw()?));
-        let (yardstick, name) = ("plain one-row commits (yardstick)", "one event an append, one after the other");
+        let (yardstick, name) = (
+            "plain one-row commits (yardstick)",
+            "one event an append, one after the other",
+        );
         report.beside(SINGLE, (yardstick, raw), (name, append), Some(0.6))
     }
 
@@ -101,7 +126,12 @@ impl Bench<'_> {
             || events.next_events(TOGETHER),
             |events| self.runtime.block_on(at_once(store, &events, 64)),
         );
-        report.row("one event an append, 64 at a time", TOGETHER, together, None);
+        report.row(
+            "one event an append, 64 at a time",
+            TOGETHER,
+            together,
+            None,
+        );
     }
 
     /// Into a store that is new each time, and then into one that holds a million events: ids are random, so the tree that
@@ -116,18 +146,34 @@ impl Bench<'_> {
         let mut times = Vec::new();
         for _ in 0..=self.options.runs {
             let (store, batches) = (open()?, batches(&mut events, BATCHES));
-            times.push(timed(|| self.runtime.block_on(in_batches(&store, batches)))?);
+            times.push(timed(|| {
+                self.runtime.block_on(in_batches(&store, batches))
+            })?);
         }
         times.sort_unstable();
-        report.row("10,000 events an append, 4 at a time", BATCH * BATCHES, times[times.len() / 2], Some(target));
+        report.row(
+            "10,000 events an append, 4 at a time",
+            BATCH * BATCHES,
+            times[times.len() / 2],
+            Some(target),
+        );
         let store = open()?;
-        self.runtime.block_on(in_batches(&store, batches(&mut events, MILLION / BATCH)))?;
+        self.runtime
+            .block_on(in_batches(&store, batches(&mut events, MILLION / BATCH)))?;
         let full = median_of(
-            Options { runs: 3, ..self.options },
+            Options {
+                runs: 3,
+                ..self.options
+            },
             || batches(&mut events, BATCHES),
             |batches| self.runtime.block_on(in_batches(&store, batches)),
         );
-        report.row("  the same beside a million others", BATCH * BATCHES, full, None);
+        report.row(
+            "  the same beside a million others",
+            BATCH * BATCHES,
+            full,
+            None,
+        );
         Ok(())
     }
 }
@@ -186,18 +232,32 @@ fn projection(options: Options, runtime: &Runtime) -> Result<()> {
     const EVENTS: usize = 100_000;
     let memory = MemoryStore::default();
     let events = RunEventGenerator::new("project").next_events(EVENTS);
-    let runs: Vec<_> = events.iter().step_by(1_000).map(|event| event.run_id.clone()).collect();
+    let runs: Vec<_> = events
+        .iter()
+        .step_by(1_000)
+        .map(|event| event.run_id.clone())
+        .collect();
     runtime.block_on(memory.append_events(events))?;
     let mut logs = Vec::new();
     for run in runs {
-        logs.push((run.clone(), runtime.block_on(memory.fetch_events(&run, RunEventQuery::default()))?));
+        logs.push((
+            run.clone(),
+            runtime.block_on(memory.fetch_events(&run, RunEventQuery::default()))?,
+        ));
     }
     let mut report = Report::new("projection of run events", "event", options);
     let copied = median_of(options, || (), |()| logs.clone());
     report.row("copying the same events (yardstick)", EVENTS, copied, None);
     let project = |()| -> Vec<RunSnapshot> {
-        logs.iter().map(|(run, log)| project_from_snapshot(RunSnapshot::new(run.clone()), log)).collect()
+        logs.iter()
+            .map(|(run, log)| project_from_snapshot(RunSnapshot::new(run.clone()), log))
+            .collect()
     };
-    report.row("reducing them to snapshots", EVENTS, median_of(options, || (), project), Some(1_000_000.0));
+    report.row(
+        "reducing them to snapshots",
+        EVENTS,
+        median_of(options, || (), project),
+        Some(1_000_000.0),
+    );
     report.finish()
 }

@@ -17,21 +17,31 @@ pub struct Options {
 impl Options {
     /// Reads `--quick`, `--only NUMBER` and `--gate SHARE`; what cargo itself passes is ignored.
     pub fn from_args() -> anyhow::Result<Self> {
-        let mut options = Self { only: None, runs: 9, gate: None };
+        let mut options = Self {
+            only: None,
+            runs: 9,
+            gate: None,
+        };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--quick" => options.runs = 3,
                 "--gate" => {
-                    let share = args.next().ok_or_else(|| anyhow::anyhow!("--gate needs a share such as 0.5"))?;
+                    let share = args
+                        .next()
+                        .ok_or_else(|| anyhow::anyhow!("--gate needs a share such as 0.5"))?;
                     options.gate = Some(share.parse()?);
                 }
                 "--only" => {
-                    let number = args.next().ok_or_else(|| anyhow::anyhow!("--only needs a number such as 1"))?;
+                    let number = args
+                        .next()
+                        .ok_or_else(|| anyhow::anyhow!("--only needs a number such as 1"))?;
                     options.only = Some(number.parse()?);
                 }
                 "--bench" => {}
-                other => anyhow::bail!("unknown argument {other}: expected --quick, --only NUMBER or --gate SHARE"),
+                other => anyhow::bail!(
+                    "unknown argument {other}: expected --quick, --only NUMBER or --gate SHARE"
+                ),
             }
         }
         Ok(options)
@@ -56,9 +66,15 @@ pub fn median<T>(options: Options, mut work: impl FnMut() -> T) -> Duration {
 }
 
 /// The median time of `work` on what `prepare` makes anew each time; preparing does not count.
-pub fn median_of<I, T>(options: Options, mut prepare: impl FnMut() -> I, mut work: impl FnMut(I) -> T) -> Duration {
+pub fn median_of<I, T>(
+    options: Options,
+    mut prepare: impl FnMut() -> I,
+    mut work: impl FnMut(I) -> T,
+) -> Duration {
     time(&mut work, prepare());
-    let mut times: Vec<Duration> = (0..options.runs).map(|_| time(&mut work, prepare())).collect();
+    let mut times: Vec<Duration> = (0..options.runs)
+        .map(|_| time(&mut work, prepare()))
+        .collect();
     times.sort_unstable();
     times[times.len() / 2]
 }
@@ -67,7 +83,8 @@ pub fn median_of<I, T>(options: Options, mut prepare: impl FnMut() -> I, mut wor
 pub fn median_ratio(options: Options, mut short: impl FnMut(), mut long: impl FnMut()) -> f64 {
     short();
     long();
-    let mut turn = |_| time(&mut |()| long(), ()).as_secs_f64() / time(&mut |()| short(), ()).as_secs_f64();
+    let mut turn =
+        |_| time(&mut |()| long(), ()).as_secs_f64() / time(&mut |()| short(), ()).as_secs_f64();
     let mut ratios: Vec<f64> = (0..options.runs).map(&mut turn).collect();
     ratios.sort_unstable_by(f64::total_cmp);
     ratios[ratios.len() / 2]
@@ -88,7 +105,10 @@ pub fn timed<T>(work: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Dura
     result.map(|()| elapsed)
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark is there to read the clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a benchmark is there to read the clock"
+)]
 fn time<I, T>(work: &mut impl FnMut(I) -> T, input: I) -> Duration {
     let start = std::time::Instant::now();
     let result = work(input);
@@ -110,8 +130,19 @@ impl Report {
     /// Starts a table of rates in `unit` per second.
     pub fn new(title: &str, unit: &'static str, options: Options) -> Self {
         println!("{title} (median of {} runs)", options.runs);
-        println!("{:<44} {:>14} {:>9} {:>11}  target", "", format!("{unit}/s"), "ns each", "× yardstick");
-        Self { unit, options, yardstick: None, missed: Vec::new() }
+        println!(
+            "{:<44} {:>14} {:>9} {:>11}  target",
+            "",
+            format!("{unit}/s"),
+            "ns each",
+            "× yardstick"
+        );
+        Self {
+            unit,
+            options,
+            yardstick: None,
+            missed: Vec::new(),
+        }
     }
 
     /// Adds a row: `count` things took `time`; `target` is the rate it should reach.
@@ -119,13 +150,27 @@ impl Report {
         let rate = count as f64 / time.as_secs_f64();
         let yardstick = *self.yardstick.get_or_insert(rate);
         let verdict = target.map_or_else(String::new, |target| {
-            format!("≥ {} {}", grouped(target), if rate >= target { "ok" } else { "MISSED" })
+            format!(
+                "≥ {} {}",
+                grouped(target),
+                if rate >= target { "ok" } else { "MISSED" }
+            )
         });
-        println!("{name:<44} {:>14} {:>9.1} {:>11.2}  {verdict}", grouped(rate), 1e9 / rate, rate / yardstick);
+        println!(
+            "{name:<44} {:>14} {:>9.1} {:>11.2}  {verdict}",
+            grouped(rate),
+            1e9 / rate,
+            rate / yardstick
+        );
         if let (Some(target), Some(gate)) = (target, self.options.gate)
             && rate < target * gate
         {
-            self.missed.push(format!("{name}: {} {}/s, target {}", grouped(rate), self.unit, grouped(target)));
+            self.missed.push(format!(
+                "{name}: {} {}/s, target {}",
+                grouped(rate),
+                self.unit,
+                grouped(target)
+            ));
         }
     }
 
@@ -156,24 +201,37 @@ impl Report {
             println!("{title:<44} {median:>14.2}");
             return Ok(());
         };
-        println!("{title:<44} {median:>14.2}  ≥ {least} {}", if median >= least { "ok" } else { "MISSED" });
+        println!(
+            "{title:<44} {median:>14.2}  ≥ {least} {}",
+            if median >= least { "ok" } else { "MISSED" }
+        );
         if self.options.gate.is_some_and(|gate| median < least * gate) {
-            self.missed.push(format!("{name}: {median:.2} of the yardstick, target {least}"));
+            self.missed.push(format!(
+                "{name}: {median:.2} of the yardstick, target {least}"
+            ));
         }
         Ok(())
     }
 
     /// Adds a line about a ratio that should stay below `limit`.
     pub fn ratio(&mut self, name: &str, ratio: f64, limit: f64) {
-        println!("{name:<44} {ratio:>14.2}  ≤ {limit} {}", if ratio <= limit { "ok" } else { "MISSED" });
+        println!(
+            "{name:<44} {ratio:>14.2}  ≤ {limit} {}",
+            if ratio <= limit { "ok" } else { "MISSED" }
+        );
         if self.options.gate.is_some_and(|gate| ratio * gate > limit) {
-            self.missed.push(format!("{name}: {ratio:.2}, limit {limit}"));
+            self.missed
+                .push(format!("{name}: {ratio:.2}, limit {limit}"));
         }
     }
 
     /// Ends the table; fails if the gate was missed.
     pub fn finish(self) -> anyhow::Result<()> {
-        if self.missed.is_empty() { Ok(()) } else { anyhow::bail!("below the gate:\n{}", self.missed.join("\n")) }
+        if self.missed.is_empty() {
+            Ok(())
+        } else {
+            anyhow::bail!("below the gate:\n{}", self.missed.join("\n"))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onward_journal::{Fold, Journal, codec, jsonl};
+use onward_journal::{Journal, JournalState, codec, jsonl};
 
 fuzz_target!(|journal: &str| {
     let mut reader = jsonl::Reader::new();
@@ -23,8 +23,8 @@ fuzz_target!(|journal: &str| {
     if accepted.is_empty() {
         return;
     }
-    let record = codec::encode(own, &accepted).expect("accepted events can be stored");
-    let decoded = codec::decode(own, &record).expect("what was stored can be read");
+    let record = codec::encode_record(own, &accepted).expect("accepted events can be stored");
+    let decoded = codec::decode_record(own, &record).expect("what was stored can be read");
     assert_eq!(decoded, accepted);
     let recovered = Journal::recover(own, decoded).expect("what was accepted is accepted again");
     assert_eq!(recovered.state(), fold.state());

@@ -10,14 +10,22 @@ const HEADER_BYTES: usize = 7;
 fuzz_target!(|record: &[u8]| {
     // The execution that the fixtures belong to; a seed is a whole record.
     let own = ExecutionId::from_bytes([0xee; 32]);
-    let _ = codec::decode(own, record);
+    let _ = codec::decode_record(own, record);
     let body = record.get(HEADER_BYTES..).unwrap_or_default();
-    let Ok(events) = codec::decode_body(own, body) else { return };
-    let again = codec::encode(own, &events).expect("what was decoded can be encoded");
-    assert_eq!(codec::decode(own, &again).as_ref(), Ok(&events));
+    let Ok(events) = codec::decode_body(own, body) else {
+        return;
+    };
+    let again = codec::encode_record(own, &events).expect("what was decoded can be encoded");
+    assert_eq!(codec::decode_record(own, &again).as_ref(), Ok(&events));
     for event in &events {
-        let line = jsonl::Line::new(event, own).to_string();
-        assert_eq!(jsonl::Reader::of(own).read(&line).as_ref(), Ok(event), "{line}");
+        let line = jsonl::JournalLine::new(event, own).to_string();
+        assert_eq!(
+            jsonl::JournalLineReader::for_execution(own)
+                .read_line(&line)
+                .as_ref(),
+            Ok(event),
+            "{line}"
+        );
     }
     let _ = Journal::recover(own, events);
 });

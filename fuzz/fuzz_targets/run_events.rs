@@ -5,7 +5,10 @@
 
 use libfuzzer_sys::fuzz_target;
 use onward_journal::Timestamp;
-use onward_runs::{Accept, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, legal, reduce, verify};
+use onward_runs::{
+    AcceptedKeyForms, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, check_transition,
+    reduce_event, verify_idempotency_key,
+};
 
 fuzz_target!(|lines: &str| {
     let mut snapshot: Option<RunSnapshot> = None;
@@ -17,20 +20,41 @@ fuzz_target!(|lines: &str| {
                 continue;
             }
         };
-        assert_eq!(RunEventWrite::from_json(&event.to_json()).as_ref(), Ok(&event));
-        let _ = verify(&event, Accept::V2OrV1).map_err(|mismatch| mismatch.to_string());
-        let before = snapshot.take().unwrap_or_else(|| RunSnapshot::new(event.run_id.clone()));
-        let is_legal = legal(&before, &event).is_ok();
-        let count = |snapshot: &RunSnapshot| snapshot.inconsistencies.as_ref().map_or(0, |found| found.count);
-        let (known, run_seq) = (count(&before), before.last_event_seq.next());
+        assert_eq!(
+            RunEventWrite::from_json(&event.to_json()).as_ref(),
+            Ok(&event)
+        );
+        let _ = verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1)
+            .map_err(|mismatch| mismatch.to_string());
+        let before = snapshot
+            .take()
+            .unwrap_or_else(|| RunSnapshot::new(event.run_id.clone()));
+        let is_legal = check_transition(&before, &event).is_ok();
+        let count = |snapshot: &RunSnapshot| {
+            snapshot
+                .inconsistencies
+                .as_ref()
+                .map_or(0, |found| found.count)
+        };
+        let (known, run_seq) = (count(&before), before.last_event_seq.next_seq());
         let is_its = before.run_id == event.run_id;
-        let after = reduce(before, &RunEventRecord { event, run_seq, persisted_at: Timestamp::EPOCH });
+        let after = reduce_event(
+            before,
+            &RunEventRecord {
+                event,
+                run_seq,
+                persisted_at: Timestamp::EPOCH,
+            },
+        );
         assert_eq!(is_its && !is_legal, count(&after) > known);
         assert!(after.last_event_seq == run_seq || (!is_its && after.last_event_seq < RunSeq::MAX));
         snapshot = Some(after);
     }
     if let Some(snapshot) = snapshot {
         let text = serde_json::to_string(&snapshot).expect("a snapshot can be stored");
-        assert_eq!(serde_json::from_str::<RunSnapshot>(&text).expect("and read again"), snapshot);
+        assert_eq!(
+            serde_json::from_str::<RunSnapshot>(&text).expect("and read again"),
+            snapshot
+        );
     }
 });

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 pub(crate) struct Stopwatch(Instant);
 
 impl Stopwatch {
-    #[expect(clippy::disallowed_methods, reason = "how long things take is what is asked for here")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long things take is what is asked for here"
+    )]
     pub(crate) fn start() -> Self {
         Self(Instant::now())
     }
@@ -18,7 +21,10 @@ impl Stopwatch {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a process of somebody else does not say when it is ready: it is asked")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process of somebody else does not say when it is ready: it is asked"
+)]
 pub(crate) fn pause(duration: Duration) {
     std::thread::sleep(duration);
 }

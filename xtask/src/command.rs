@@ -20,8 +20,18 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new<S: Into<String>>(run: &'a Run, program: &'a str, args: impl IntoIterator<Item = S>) -> Self {
-        Self { run, program, args: args.into_iter().map(Into::into).collect(), folder: "", environment: Vec::new() }
+    pub(crate) fn new<S: Into<String>>(
+        run: &'a Run,
+        program: &'a str,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self {
+            run,
+            program,
+            args: args.into_iter().map(Into::into).collect(),
+            folder: "",
+            environment: Vec::new(),
+        }
     }
 
     pub(crate) fn in_folder(mut self, folder: &'a str) -> Self {
@@ -36,7 +46,10 @@ impl<'a> Call<'a> {
 
     /// Runs with the terminal's own output, for commands whose output is the point.
     pub(crate) fn shown(&self) -> Result<()> {
-        let status = self.command().status().with_context(|| self.cannot_start())?;
+        let status = self
+            .command()
+            .status()
+            .with_context(|| self.cannot_start())?;
         self.require_success(status)
     }
 
@@ -62,7 +75,11 @@ impl<'a> Call<'a> {
     fn collect(&self, mut reader: impl BufRead) -> Result<String> {
         let mut printed = String::new();
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).with_context(|| format!("cannot read what `{self}` prints"))? > 0 {
+        while reader
+            .read_until(b'\n', &mut line)
+            .with_context(|| format!("cannot read what `{self}` prints"))?
+            > 0
+        {
             let text = String::from_utf8_lossy(&line);
             if self.run.output == Output::Shown {
                 eprint!("{text}");
@@ -123,8 +140,16 @@ fn quoted(word: &str) -> String {
 
 /// What `program args…` prints on stdout, or nothing when it is absent or fails.
 pub(crate) fn probe(folder: &Path, program: &str, args: &[&str]) -> Option<String> {
-    let output = Command::new(program).args(args).current_dir(folder).stdin(Stdio::null()).output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    output
+        .status
+        .success()
+        .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
 #[cfg(test)]
@@ -135,7 +160,11 @@ mod tests {
     use crate::run::{Length, Output, Run};
 
     fn here() -> Run {
-        Run { root: PathBuf::from(env!("CARGO_MANIFEST_DIR")), length: Length::Short, output: Output::OnFailure }
+        Run {
+            root: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+            length: Length::Short,
+            output: Output::OnFailure,
+        }
     }
 
     #[test]
@@ -144,7 +173,10 @@ mod tests {
         let call = Call::new(&run, "cargo", ["doc", "--no-deps"])
             .in_folder("spec")
             .with_environment("RUSTDOCFLAGS", "-D warnings");
-        assert_eq!(call.to_string(), "cd spec && RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+        assert_eq!(
+            call.to_string(),
+            "cd spec && RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
+        );
     }
 
     #[test]
@@ -158,13 +190,18 @@ mod tests {
     fn a_failing_call_names_its_command() {
         let run = here();
         let error = Call::new(&run, "sh", ["-c", "exit 3"]).quiet().unwrap_err();
-        assert_eq!(error.to_string(), "`sh -c 'exit 3'` failed (exit status: 3)");
+        assert_eq!(
+            error.to_string(),
+            "`sh -c 'exit 3'` failed (exit status: 3)"
+        );
     }
 
     #[test]
     fn an_absent_program_is_named() {
         let run = here();
-        let error = Call::new(&run, "no-such-program", ["x"]).shown().unwrap_err();
+        let error = Call::new(&run, "no-such-program", ["x"])
+            .shown()
+            .unwrap_err();
         assert!(error.to_string().contains("is no-such-program installed?"));
     }
 }

@@ -39,26 +39,55 @@ struct Guest {
 /// Everything about the SDK and the examples that `cargo xtask test` wants to know.
 pub(crate) fn verify(run: &Run) -> Result<()> {
     for workspace in ["sdk/rust", "examples/workflows"] {
-        let cargo = |args: &[&str]| Call::new(run, "cargo", args.iter().copied()).in_folder(workspace).quiet();
+        let cargo = |args: &[&str]| {
+            Call::new(run, "cargo", args.iter().copied())
+                .in_folder(workspace)
+                .quiet()
+        };
         cargo(&["fmt", "--all", "--check"])?;
-        cargo(&["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "-D", "warnings"])?;
+        cargo(&[
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--all-features",
+            "--locked",
+            "--",
+            "-D",
+            "warnings",
+        ])?;
         cargo(&["test", "--workspace", "--locked"])?;
     }
     // The tests above run without the feature, as most components are built.
-    Call::new(run, "cargo", ["test", "--locked", "--features", "schema", "--test", "schema"])
-        .in_folder("sdk/rust")
-        .quiet()?;
+    Call::new(
+        run,
+        "cargo",
+        [
+            "test",
+            "--locked",
+            "--features",
+            "schema",
+            "--test",
+            "schema",
+        ],
+    )
+    .in_folder("sdk/rust")
+    .quiet()?;
     guests(run, Mode::Check)
 }
 
 pub(crate) fn guests(run: &Run, mode: Mode) -> Result<()> {
-    let compiler = compiler(&probe(&run.root, "rustc", &["-vV"]).context("cannot run `rustc -vV`")?);
+    let compiler =
+        compiler(&probe(&run.root, "rustc", &["-vV"]).context("cannot run `rustc -vV`")?);
     if !has_target(run) {
-        eprintln!("  {TARGET} is not installed (`rustup target add {TARGET}`): checking the committed digests only");
+        eprintln!(
+            "  {TARGET} is not installed (`rustup target add {TARGET}`): checking the committed digests only"
+        );
         return check_digests(run);
     }
     if mode == Mode::Check && !committed(run)?.starts_with(&heading(&compiler)) {
-        eprintln!("  the committed components were built by another compiler: checking their digests only");
+        eprintln!(
+            "  the committed components were built by another compiler: checking their digests only"
+        );
         return check_digests(run);
     }
     let built = build(run)?;
@@ -71,24 +100,42 @@ pub(crate) fn guests(run: &Run, mode: Mode) -> Result<()> {
 /// The same sources give the same bytes only with the same compiler.
 fn compiler(printed: &str) -> String {
     let version = printed.lines().next().unwrap_or_default();
-    let host = printed.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+    let host = printed
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .unwrap_or_default();
     format!("{version} on {host}")
 }
 
 fn has_target(run: &Run) -> bool {
-    probe(&run.root, "rustc", &["--print", "target-libdir", "--target", TARGET])
-        .is_some_and(|folder| Path::new(&folder).is_dir())
+    probe(
+        &run.root,
+        "rustc",
+        &["--print", "target-libdir", "--target", TARGET],
+    )
+    .is_some_and(|folder| Path::new(&folder).is_dir())
 }
 
 fn build(run: &Run) -> Result<Vec<Guest>> {
-    const ARGS: [&str; 7] = ["build", "--release", "--locked", "--target", TARGET, "--target-dir", ".."];
+    const ARGS: [&str; 7] = [
+        "build",
+        "--release",
+        "--locked",
+        "--target",
+        TARGET,
+        "--target-dir",
+        "..",
+    ];
     stage::copy_sources(run)?;
     let flags = stage::flags(run)?;
     Call::new(run, "cargo", ARGS)
         .in_folder(stage::FOLDER)
         .with_environment("CARGO_ENCODED_RUSTFLAGS", &flags)
         .quiet()?;
-    GUESTS.into_iter().map(|name| component(run, name)).collect()
+    GUESTS
+        .into_iter()
+        .map(|name| component(run, name))
+        .collect()
 }
 
 fn component(run: &Run, name: &'static str) -> Result<Guest> {
@@ -99,15 +146,20 @@ fn component(run: &Run, name: &'static str) -> Result<Guest> {
 }
 
 fn encode(module: &[u8]) -> Result<Vec<u8>> {
-    ComponentEncoder::default().validate(true).module(module)?.encode()
+    ComponentEncoder::default()
+        .validate(true)
+        .module(module)?
+        .encode()
 }
 
 fn write(run: &Run, compiler: &str, guests: &[Guest]) -> Result<()> {
-    fs::create_dir_all(run.root.join(BUILT)).with_context(|| format!("cannot make the folder {BUILT}"))?;
+    fs::create_dir_all(run.root.join(BUILT))
+        .with_context(|| format!("cannot make the folder {BUILT}"))?;
     let mut digests = heading(compiler);
     for guest in guests {
         let path = path_of(guest.name);
-        fs::write(run.root.join(&path), &guest.bytes).with_context(|| format!("cannot write {path}"))?;
+        fs::write(run.root.join(&path), &guest.bytes)
+            .with_context(|| format!("cannot write {path}"))?;
         eprintln!("  {path}: {} bytes", guest.bytes.len());
         digests.push_str(&line(guest.name, &guest.bytes));
     }
@@ -146,7 +198,8 @@ fn committed(run: &Run) -> Result<String> {
 }
 
 fn read(run: &Run, path: &str) -> Result<Vec<u8>> {
-    fs::read(run.root.join(path)).with_context(|| format!("cannot read {path}: run `cargo xtask guests`"))
+    fs::read(run.root.join(path))
+        .with_context(|| format!("cannot read {path}: run `cargo xtask guests`"))
 }
 
 fn path_of(name: &str) -> String {
@@ -180,8 +233,12 @@ mod tests {
 
     #[test]
     fn a_compiler_is_its_version_and_its_machine() {
-        let printed = "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\n";
-        assert_eq!(compiler(printed), "rustc 1.95.0 (59807616e 2026-04-14) on x86_64-unknown-linux-gnu");
+        let printed =
+            "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\n";
+        assert_eq!(
+            compiler(printed),
+            "rustc 1.95.0 (59807616e 2026-04-14) on x86_64-unknown-linux-gnu"
+        );
     }
 
     #[test]

@@ -89,8 +89,16 @@ struct Pace {
 
 impl Pace {
     fn run(&self) -> Result<Run> {
-        let length = if self.long { Length::Long } else { Length::Short };
-        let output = if self.verbose { Output::Shown } else { Output::OnFailure };
+        let length = if self.long {
+            Length::Long
+        } else {
+            Length::Short
+        };
+        let output = if self.verbose {
+            Output::Shown
+        } else {
+            Output::OnFailure
+        };
         Run::locate(length, output)
     }
 }
@@ -129,7 +137,14 @@ fn perform(task: Task) -> Result<()> {
         }
         Task::Guests { check } => {
             let run = Run::locate(Length::Short, Output::OnFailure)?;
-            guests::guests(&run, if check { guests::Mode::Check } else { guests::Mode::Write })
+            guests::guests(
+                &run,
+                if check {
+                    guests::Mode::Check
+                } else {
+                    guests::Mode::Write
+                },
+            )
         }
         Task::Compare(args) => {
             let run = Run::locate(Length::Short, Output::OnFailure)?;

@@ -35,6 +35,10 @@ impl Run {
             "no Cargo.toml in {}: run this as `cargo xtask …` inside the repository",
             root.display()
         );
-        Ok(Self { root, length, output })
+        Ok(Self {
+            root,
+            length,
+            output,
+        })
     }
 }

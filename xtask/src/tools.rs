@@ -19,39 +19,78 @@ pub(crate) struct Tool {
 
 /// Where a tool comes from, and which of its versions will do.
 enum Source {
-    Debian { package: &'static str, major_min: Option<u32> },
-    CargoInstall { version: &'static str },
+    Debian {
+        package: &'static str,
+        major_min: Option<u32>,
+    },
+    CargoInstall {
+        version: &'static str,
+    },
     RustupComponent,
 }
 
-pub(crate) static GIT: Tool = Tool { name: "git", probe: &["git", "--version"], source: Source::any("git") };
+pub(crate) static GIT: Tool = Tool {
+    name: "git",
+    probe: &["git", "--version"],
+    source: Source::any("git"),
+};
 /// libFuzzer is C++ and is compiled from source.
-pub(crate) static CXX: Tool = Tool { name: "g++", probe: &["g++", "--version"], source: Source::any("g++") };
+pub(crate) static CXX: Tool = Tool {
+    name: "g++",
+    probe: &["g++", "--version"],
+    source: Source::any("g++"),
+};
 /// Its programs are in PATH on some systems and in a folder per version on others.
 pub(crate) static POSTGRES: Tool = Tool {
     name: "postgres",
-    probe: &["sh", "-c", "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres"],
+    probe: &[
+        "sh",
+        "-c",
+        "command -v postgres || ls /usr/lib/postgresql/*/bin/postgres",
+    ],
     source: Source::any("postgresql"),
 };
 /// It sets the clock of a process.
-pub(crate) static FAKETIME: Tool =
-    Tool { name: "faketime", probe: &["faketime", "--version"], source: Source::any("faketime") };
+pub(crate) static FAKETIME: Tool = Tool {
+    name: "faketime",
+    probe: &["faketime", "--version"],
+    source: Source::any("faketime"),
+};
 pub(crate) static NODE: Tool = Tool {
     name: "node",
     probe: &["node", "--version"],
-    source: Source::Debian { package: "nodejs", major_min: Some(18) },
+    source: Source::Debian {
+        package: "nodejs",
+        major_min: Some(18),
+    },
 };
-pub(crate) static NPM: Tool = Tool { name: "npm", probe: &["npm", "--version"], source: Source::any("npm") };
+pub(crate) static NPM: Tool = Tool {
+    name: "npm",
+    probe: &["npm", "--version"],
+    source: Source::any("npm"),
+};
 /// It runs the clients in Python, and what asks the server all kinds of things.
-pub(crate) static PYTHON: Tool =
-    Tool { name: "python3", probe: &["python3", "--version"], source: Source::any("python3") };
+pub(crate) static PYTHON: Tool = Tool {
+    name: "python3",
+    probe: &["python3", "--version"],
+    source: Source::any("python3"),
+};
 /// Debian has it apart from Python.
-pub(crate) static VENV: Tool =
-    Tool { name: "venv", probe: &["python3", "-c", "import venv, ensurepip"], source: Source::any("python3-venv") };
-pub(crate) static RUSTFMT: Tool =
-    Tool { name: "rustfmt", probe: &["cargo", "fmt", "--version"], source: Source::RustupComponent };
-pub(crate) static CLIPPY: Tool =
-    Tool { name: "clippy", probe: &["cargo", "clippy", "--version"], source: Source::RustupComponent };
+pub(crate) static VENV: Tool = Tool {
+    name: "venv",
+    probe: &["python3", "-c", "import venv, ensurepip"],
+    source: Source::any("python3-venv"),
+};
+pub(crate) static RUSTFMT: Tool = Tool {
+    name: "rustfmt",
+    probe: &["cargo", "fmt", "--version"],
+    source: Source::RustupComponent,
+};
+pub(crate) static CLIPPY: Tool = Tool {
+    name: "clippy",
+    probe: &["cargo", "clippy", "--version"],
+    source: Source::RustupComponent,
+};
 pub(crate) static CARGO_DENY: Tool = Tool {
     name: "cargo-deny",
     probe: &["cargo", "deny", "--version"],
@@ -70,7 +109,10 @@ pub(crate) static CARGO_MUTANTS: Tool = Tool {
 
 impl Source {
     const fn any(package: &'static str) -> Self {
-        Self::Debian { package, major_min: None }
+        Self::Debian {
+            package,
+            major_min: None,
+        }
     }
 
     /// `printed` is what `--version` says: `v20.1.0`, or a name and a version.
@@ -78,7 +120,10 @@ impl Source {
         let found = printed.split_whitespace().last().unwrap_or_default();
         match self {
             Self::CargoInstall { version } => found == *version,
-            Self::Debian { major_min: Some(least), .. } => major(found).is_some_and(|major| major >= *least),
+            Self::Debian {
+                major_min: Some(least),
+                ..
+            } => major(found).is_some_and(|major| major >= *least),
             Self::Debian { .. } | Self::RustupComponent => true,
         }
     }
@@ -98,7 +143,10 @@ impl Tool {
     fn wanted(&self) -> String {
         match self.source {
             Source::CargoInstall { version } => format!("{} {version}", self.name),
-            Source::Debian { major_min: Some(least), .. } => format!("{} {least} or newer", self.name),
+            Source::Debian {
+                major_min: Some(least),
+                ..
+            } => format!("{} {least} or newer", self.name),
             Source::Debian { .. } | Source::RustupComponent => self.name.to_owned(),
         }
     }
@@ -167,7 +215,9 @@ fn install_package(run: &Run, package: &str, index: &mut PackageIndex) -> Result
 }
 
 fn apt_get(run: &Run, args: &[&str]) -> Result<()> {
-    Call::new(run, "apt-get", args.iter().copied()).with_environment("DEBIAN_FRONTEND", "noninteractive").quiet()?;
+    Call::new(run, "apt-get", args.iter().copied())
+        .with_environment("DEBIAN_FRONTEND", "noninteractive")
+        .quiet()?;
     Ok(())
 }
 
@@ -196,7 +246,9 @@ pub(crate) fn ensure_node_modules(run: &Run, folder: &str) -> Result<()> {
         return Ok(());
     }
     eprintln!("  installing the npm modules of {folder}");
-    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"]).in_folder(folder).quiet()?;
+    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"])
+        .in_folder(folder)
+        .quiet()?;
     Ok(())
 }
 
@@ -207,13 +259,27 @@ const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
     let program = run.root.join("target/schemathesis/bin/schemathesis");
     let version = SCHEMATHESIS.rsplit('=').next().unwrap_or_default();
-    let printed = program.to_str().and_then(|program| probe(&run.root, program, &["--version"]));
+    let printed = program
+        .to_str()
+        .and_then(|program| probe(&run.root, program, &["--version"]));
     if printed.is_some_and(|printed| printed.split_whitespace().last() == Some(version)) {
         return Ok(());
     }
     eprintln!("  installing {SCHEMATHESIS}");
-    Call::new(run, "python3", ["-m", "venv", "--clear", "target/schemathesis"]).quiet()?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", SCHEMATHESIS];
+    Call::new(
+        run,
+        "python3",
+        ["-m", "venv", "--clear", "target/schemathesis"],
+    )
+    .quiet()?;
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        SCHEMATHESIS,
+    ];
     Call::new(run, "target/schemathesis/bin/python", pip).quiet()?;
     Ok(())
 }
@@ -225,13 +291,22 @@ const AIOSMTPD: &str = "aiosmtpd==1.4.6";
 pub(crate) fn ensure_aiosmtpd(run: &Run) -> Result<()> {
     let python = run.root.join("target/aiosmtpd/bin/python");
     let version = AIOSMTPD.rsplit('=').next().unwrap_or_default();
-    let printed = python.to_str().and_then(|python| probe(&run.root, python, &["-m", "aiosmtpd", "--version"]));
+    let printed = python
+        .to_str()
+        .and_then(|python| probe(&run.root, python, &["-m", "aiosmtpd", "--version"]));
     if printed.is_some_and(|printed| printed.split_whitespace().last() == Some(version)) {
         return Ok(());
     }
     eprintln!("  installing {AIOSMTPD}");
     Call::new(run, "python3", ["-m", "venv", "--clear", "target/aiosmtpd"]).quiet()?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", AIOSMTPD];
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        AIOSMTPD,
+    ];
     Call::new(run, "target/aiosmtpd/bin/python", pip).quiet()?;
     Ok(())
 }
@@ -260,7 +335,10 @@ mod tests {
 
     #[test]
     fn any_version_of_a_compiler_will_do() {
-        assert!(CXX.source.accepts("g++ (Debian 12.2.0-14) 12.2.0\nNo warranty."));
+        assert!(
+            CXX.source
+                .accepts("g++ (Debian 12.2.0-14) 12.2.0\nNo warranty.")
+        );
     }
 
     #[test]

@@ -6,8 +6,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::RawJson;
 use crate::outbox::{
-    ListInDoubtItemsQuery, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
-    AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, RemoveSuppressionResponse,
+    AddSuppressionRequest, CampaignJob, JobPage, ListInDoubtItemsQuery, ListJobsQuery,
+    ListOutboxItemsQuery, ListSuppressionsQuery, OutboxItemPage, OutboxItemView,
+    RemoveSuppressionResponse, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
+    SuppressionEntry, SuppressionPage,
 };
 use crate::problem::Problem;
 
@@ -18,55 +20,109 @@ pub trait CampaignApi: Send + Sync {
     async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem>;
 
     /// What these recipients would be sent.
-    async fn preview_campaign(&self, preview: PreviewCampaignRequest) -> Result<PreviewCampaignResponse, Problem>;
+    async fn preview_campaign(
+        &self,
+        preview: PreviewCampaignRequest,
+    ) -> Result<PreviewCampaignResponse, Problem>;
 
     /// Stores a part of an audience: 1 to 1000 recipients. Storing it again does nothing.
-    async fn put_audience_part(&self, audience: &str, number: u32, part: PutAudiencePartRequest) -> Result<(), Problem>;
+    async fn put_audience_part(
+        &self,
+        audience: &str,
+        number: u32,
+        part: PutAudiencePartRequest,
+    ) -> Result<(), Problem>;
 
     /// Deploys a campaign for an audience whose parts are stored.
-    async fn deploy_campaign(&self, deploy: DeployCampaignRequest) -> Result<DeployCampaignResponse, Problem>;
+    async fn deploy_campaign(
+        &self,
+        deploy: DeployCampaignRequest,
+    ) -> Result<DeployCampaignResponse, Problem>;
 
     /// Campaign runs, the newest first.
-    async fn list_campaign_runs(&self, listing: ListCampaignRunsQuery) -> Result<CampaignRunPage, Problem>;
+    async fn list_campaign_runs(
+        &self,
+        listing: ListCampaignRunsQuery,
+    ) -> Result<CampaignRunPage, Problem>;
 
     /// A campaign run, and how many were reached.
     async fn get_campaign_run(&self, run: &str) -> Result<CampaignRunView, Problem>;
 
     /// What happened to a campaign run, after the entry with this number.
-    async fn list_audit_entries(&self, run: &str, listing: ListAuditEntriesQuery) -> Result<CampaignAuditPage, Problem>;
+    async fn list_audit_entries(
+        &self,
+        run: &str,
+        listing: ListAuditEntriesQuery,
+    ) -> Result<CampaignAuditPage, Problem>;
 
     /// Pauses, resumes or cancels a campaign run.
-    async fn control_campaign_run(&self, run: &str, control: CampaignControl, by: OperatorActionRequest) -> Result<CampaignRunView, Problem>;
+    async fn control_campaign_run(
+        &self,
+        run: &str,
+        control: CampaignControl,
+        by: OperatorActionRequest,
+    ) -> Result<CampaignRunView, Problem>;
 
     /// Tries a campaign run again that is over: another run reaches those whom it did not.
-    async fn retry_campaign_run(&self, run: &str, by: OperatorActionRequest) -> Result<DeployCampaignResponse, Problem>;
+    async fn retry_campaign_run(
+        &self,
+        run: &str,
+        by: OperatorActionRequest,
+    ) -> Result<DeployCampaignResponse, Problem>;
 
     /// Items of a campaign run.
-    async fn list_outbox_items(&self, listing: ListOutboxItemsQuery) -> Result<OutboxItemPage, Problem>;
+    async fn list_outbox_items(
+        &self,
+        listing: ListOutboxItemsQuery,
+    ) -> Result<OutboxItemPage, Problem>;
 
     /// Items in doubt, of all campaign runs.
-    async fn list_in_doubt_items(&self, listing: ListInDoubtItemsQuery) -> Result<OutboxItemPage, Problem>;
+    async fn list_in_doubt_items(
+        &self,
+        listing: ListInDoubtItemsQuery,
+    ) -> Result<OutboxItemPage, Problem>;
 
     /// Says what became of an item in doubt.
-    async fn settle_item(&self, item: &str, settle: SettleItemRequest) -> Result<OutboxItemView, Problem>;
+    async fn settle_item(
+        &self,
+        item: &str,
+        settle: SettleItemRequest,
+    ) -> Result<OutboxItemView, Problem>;
 
     /// Says the same of many items in doubt.
-    async fn settle_items(&self, settle: SettleItemsRequest) -> Result<SettleItemsResponse, Problem>;
+    async fn settle_items(
+        &self,
+        settle: SettleItemsRequest,
+    ) -> Result<SettleItemsResponse, Problem>;
 
     /// Jobs of campaign runs.
     async fn list_jobs(&self, listing: ListJobsQuery) -> Result<JobPage, Problem>;
 
     /// Tries a dead job again.
-    async fn redrive_job(&self, job: &str, by: OperatorActionRequest) -> Result<CampaignJob, Problem>;
+    async fn redrive_job(
+        &self,
+        job: &str,
+        by: OperatorActionRequest,
+    ) -> Result<CampaignJob, Problem>;
 
     /// Those who want nothing more by a channel.
-    async fn list_suppressions(&self, listing: ListSuppressionsQuery) -> Result<SuppressionPage, Problem>;
+    async fn list_suppressions(
+        &self,
+        listing: ListSuppressionsQuery,
+    ) -> Result<SuppressionPage, Problem>;
 
     /// Reaches somebody no more by a channel.
-    async fn add_suppression(&self, suppress: AddSuppressionRequest) -> Result<SuppressionEntry, Problem>;
+    async fn add_suppression(
+        &self,
+        suppress: AddSuppressionRequest,
+    ) -> Result<SuppressionEntry, Problem>;
 
     /// Reaches somebody again by a channel.
-    async fn remove_suppression(&self, channel: ChannelName, address: &str) -> Result<RemoveSuppressionResponse, Problem>;
+    async fn remove_suppression(
+        &self,
+        channel: ChannelName,
+        address: &str,
+    ) -> Result<RemoveSuppressionResponse, Problem>;
 }
 
 /// By which way people are reached.

@@ -96,11 +96,18 @@ impl ComponentList {
     pub fn from_functions(functions: Vec<DeployedFunction>) -> Self {
         let mut named: BTreeMap<String, Vec<DeployedFunction>> = BTreeMap::new();
         for function in functions {
-            named.entry(function.component.clone()).or_default().push(function);
+            named
+                .entry(function.component.clone())
+                .or_default()
+                .push(function);
         }
         let info = |(component, functions): (String, Vec<DeployedFunction>)| {
             let last = functions.iter().map(|function| &function.deployed_at).max();
-            DeployedComponent { component, deployed_at: last.cloned().unwrap_or_default(), functions }
+            DeployedComponent {
+                component,
+                deployed_at: last.cloned().unwrap_or_default(),
+                functions,
+            }
         };
         let mut components: Vec<DeployedComponent> = named.into_iter().map(info).collect();
         components.sort_by(|one, other| other.deployed_at.cmp(&one.deployed_at));
@@ -130,7 +137,17 @@ mod tests {
             named("refund", "sha256:bb", "2026-01-03T00:00:00Z"),
         );
         let all = ComponentList::from_functions(vec![one.clone(), other.clone(), old.clone()]);
-        let names: Vec<_> = all.components.into_iter().map(|it| (it.component, it.functions)).collect();
-        assert_eq!(names, [("sha256:bb".to_owned(), vec![one, other]), ("sha256:aa".to_owned(), vec![old])]);
+        let names: Vec<_> = all
+            .components
+            .into_iter()
+            .map(|it| (it.component, it.functions))
+            .collect();
+        assert_eq!(
+            names,
+            [
+                ("sha256:bb".to_owned(), vec![one, other]),
+                ("sha256:aa".to_owned(), vec![old])
+            ]
+        );
     }
 }

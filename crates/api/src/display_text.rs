@@ -60,7 +60,8 @@ mod tests {
     #[test]
     fn instants_are_as_far_away_as_people_say() {
         let now = Timestamp::EPOCH.plus_ms(1_000_000_000);
-        let at = |seconds: i64| Timestamp::from_micros(now.as_micros() + seconds * 1_000_000).unwrap();
+        let at =
+            |seconds: i64| Timestamp::from_micros(now.as_micros() + seconds * 1_000_000).unwrap();
         for (seconds, words) in [
             (0, "now"),
             (-3, "3 s ago"),
@@ -73,6 +74,9 @@ mod tests {
             assert_eq!(format_relative_time(at(seconds), now), words);
         }
         assert_eq!(format_relative_time(Timestamp::MAX, now), "never");
-        assert_eq!((format_elapsed(at(-12), now), format_elapsed(now, at(-12))), ("12 s".to_owned(), "0 s".to_owned()));
+        assert_eq!(
+            (format_elapsed(at(-12), now), format_elapsed(now, at(-12))),
+            ("12 s".to_owned(), "0 s".to_owned())
+        );
     }
 }

@@ -32,7 +32,11 @@ pub struct StartExecutionResponse {
     /// Whether it was there already: the key has started it before.
     pub existed: bool,
     /// Its result, if it was waited for and has one.
-    #[serde(default, deserialize_with = "json::deserialize_present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "json::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub result: Option<RawJson>,
     /// What it failed with, if it was waited for and has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -43,7 +47,11 @@ pub struct StartExecutionResponse {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionResult {
     /// Its result.
-    #[serde(default, deserialize_with = "json::deserialize_present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "json::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub result: Option<RawJson>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,8 +136,14 @@ pub enum ExecutionStateName {
 
 impl ExecutionStateName {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Running, Self::Blocked, Self::Cancelling, Self::Completed, Self::Failed, Self::Cancelled];
+    pub const ALL: [Self; 6] = [
+        Self::Running,
+        Self::Blocked,
+        Self::Cancelling,
+        Self::Completed,
+        Self::Failed,
+        Self::Cancelled,
+    ];
 
     /// As it is stored.
     pub const fn as_str(self) -> &'static str {
@@ -196,7 +210,11 @@ pub struct ExecutionView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
     /// The result of it, or of whoever took its place in the end.
-    #[serde(default, deserialize_with = "json::deserialize_present", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "json::deserialize_present",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub result: Option<RawJson>,
     /// What it failed with, or why it was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::waits::ExecutionWaits;
-use crate::{RawJson, DisplayText};
+use crate::{DisplayText, RawJson};
 
 /// What an execution waits for, and what happens next.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]

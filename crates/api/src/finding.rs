@@ -113,12 +113,21 @@ pub struct DoctorFinding {
 impl DoctorFinding {
     /// Of the class that its code has.
     pub fn new(execution: Option<ExecutionId>, code: FindingCode, message: String) -> Self {
-        Self { execution: execution.map(DisplayText), campaign_run: None, code, class: code.class(), message }
+        Self {
+            execution: execution.map(DisplayText),
+            campaign_run: None,
+            code,
+            class: code.class(),
+            message,
+        }
     }
 
     /// About a campaign run.
     pub fn for_campaign_run(run: String, code: FindingCode, message: String) -> Self {
-        Self { campaign_run: Some(run), ..Self::new(None, code, message) }
+        Self {
+            campaign_run: Some(run),
+            ..Self::new(None, code, message)
+        }
     }
 }
 

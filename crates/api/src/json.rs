@@ -30,13 +30,17 @@ impl Default for RawJson {
 }
 
 /// A value that is there, also if it is `null`: that is a result like any other.
-pub(crate) fn deserialize_present<'de, D: Deserializer<'de>>(value: D) -> Result<Option<RawJson>, D::Error> {
+pub(crate) fn deserialize_present<'de, D: Deserializer<'de>>(
+    value: D,
+) -> Result<Option<RawJson>, D::Error> {
     RawJson::deserialize(value).map(Some)
 }
 
 impl PartialSchema for RawJson {
     fn schema() -> RefOr<Schema> {
-        ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
+        ObjectBuilder::new()
+            .schema_type(SchemaType::AnyValue)
+            .into()
     }
 }
 

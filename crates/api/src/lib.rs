@@ -6,6 +6,7 @@ pub mod campaign;
 #[cfg(feature = "client")]
 pub mod client;
 pub mod component;
+mod display_text;
 pub mod execution;
 pub mod explanation;
 pub mod finding;
@@ -14,12 +15,11 @@ mod operations;
 pub mod outbox;
 pub mod problem;
 pub mod run;
-mod display_text;
 pub mod task;
 pub mod token;
 pub mod waits;
 
 pub use campaign::CampaignApi;
+pub use display_text::{DisplayText, format_elapsed, format_relative_time};
 pub use json::RawJson;
 pub use operations::{OnwardApi, parse_json};
-pub use display_text::{DisplayText, format_relative_time, format_elapsed};

@@ -35,7 +35,14 @@ impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, title) = code.about();
         let r#type = format!("urn:onward:problem:{}", code.as_str());
-        Self { r#type, title: title.to_owned(), status, detail: detail.into(), code, prerequisites: Vec::new() }
+        Self {
+            r#type,
+            title: title.to_owned(),
+            status,
+            detail: detail.into(),
+            code,
+            prerequisites: Vec::new(),
+        }
     }
 }
 
@@ -43,7 +50,10 @@ impl Problem {
 impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
         let words = Self::ALL.iter().map(|code| code.as_str());
-        ObjectBuilder::new().schema_type(SchemaType::new(Type::String)).enum_values(Some(words)).into()
+        ObjectBuilder::new()
+            .schema_type(SchemaType::new(Type::String))
+            .enum_values(Some(words))
+            .into()
     }
 }
 

@@ -191,7 +191,9 @@ pub struct TaskEndResponse {
 pub struct ListTasksQuery {
     /// Where to go on: the `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[param(pattern = "^-?[0-9]{1,16}:(queued|claimed):[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}:.+$")]
+    #[param(
+        pattern = "^-?[0-9]{1,16}:(queued|claimed):[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}:.+$"
+    )]
     pub after: Option<String>,
     /// At most so many.
     #[serde(default, skip_serializing_if = "Option::is_none")]

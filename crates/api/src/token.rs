@@ -36,7 +36,13 @@ pub enum Permission {
 
 impl TokenRole {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Viewer, Self::Operator, Self::Engineer, Self::Admin, Self::Worker];
+    pub const ALL: [Self; 5] = [
+        Self::Viewer,
+        Self::Operator,
+        Self::Engineer,
+        Self::Admin,
+        Self::Worker,
+    ];
 
     /// As it is stored.
     pub const fn as_str(self) -> &'static str {

@@ -6,7 +6,7 @@ use onward_journal::{ExecutionId, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{DisplayText, format_relative_time, format_elapsed};
+use crate::{DisplayText, format_elapsed, format_relative_time};
 
 /// What an execution waits for. Nothing when it is over.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -133,7 +133,10 @@ pub fn short_execution_id(id: ExecutionId) -> String {
 
 /// `attempt 2 of 5`.
 fn format_attempt(attempt: u32, attempts: Option<u32>) -> String {
-    attempts.map_or_else(|| format!("attempt {attempt}"), |all| format!("attempt {attempt} of {all}"))
+    attempts.map_or_else(
+        || format!("attempt {attempt}"),
+        |all| format!("attempt {attempt} of {all}"),
+    )
 }
 
 impl ExecutionWait {
@@ -144,17 +147,46 @@ impl ExecutionWait {
             WaitTarget::Signal { name, .. } => format!("signal {name}"),
             WaitTarget::Timer { .. } => "timer".to_owned(),
             WaitTarget::Start { function } => format!("the first attempt of {function}"),
-            WaitTarget::Task { function, attempt, attempts } => format!("{function}, {}", format_attempt(*attempt, *attempts)),
-            WaitTarget::Retry { function, attempt, attempts, .. } => {
+            WaitTarget::Task {
+                function,
+                attempt,
+                attempts,
+            } => format!("{function}, {}", format_attempt(*attempt, *attempts)),
+            WaitTarget::Retry {
+                function,
+                attempt,
+                attempts,
+                ..
+            } => {
                 format!("{function}, {}", format_attempt(*attempt, *attempts))
             }
-            WaitTarget::Worker { function, attempt, attempts, worker, .. } => {
+            WaitTarget::Worker {
+                function,
+                attempt,
+                attempts,
+                worker,
+                ..
+            } => {
                 let who = worker.as_ref().map_or("a worker", String::as_str);
-                format!("{function} by {who}, {}", format_attempt(*attempt, *attempts))
+                format!(
+                    "{function} by {who}, {}",
+                    format_attempt(*attempt, *attempts)
+                )
             }
-            WaitTarget::Child { function, execution, state, .. } => {
-                let state = state.as_ref().map(|state| format!(" ({state})")).unwrap_or_default();
-                format!("child {function} {}{state}", short_execution_id(execution.0))
+            WaitTarget::Child {
+                function,
+                execution,
+                state,
+                ..
+            } => {
+                let state = state
+                    .as_ref()
+                    .map(|state| format!(" ({state})"))
+                    .unwrap_or_default();
+                format!(
+                    "child {function} {}{state}",
+                    short_execution_id(execution.0)
+                )
             }
         }
     }
@@ -162,8 +194,17 @@ impl ExecutionWait {
     /// When it ends by itself, if it does.
     pub const fn due_at(&self) -> Option<Timestamp> {
         match &self.target {
-            WaitTarget::Timer { until: DisplayText(at) } | WaitTarget::Retry { at: DisplayText(at), .. } => Some(*at),
-            WaitTarget::Signal { deadline: Some(DisplayText(at)), .. } => Some(*at),
+            WaitTarget::Timer {
+                until: DisplayText(at),
+            }
+            | WaitTarget::Retry {
+                at: DisplayText(at),
+                ..
+            } => Some(*at),
+            WaitTarget::Signal {
+                deadline: Some(DisplayText(at)),
+                ..
+            } => Some(*at),
             _ => None,
         }
     }
@@ -173,9 +214,16 @@ impl ExecutionWait {
         let name = self.target_name();
         let since = format_elapsed(self.since.0, now);
         match (&self.target, self.due_at()) {
-            (WaitTarget::Signal { .. }, Some(at)) => format!("{name}, {since}, at most until {}", format_relative_time(at, now)),
-            (WaitTarget::Timer { .. }, Some(at)) => format!("{name}, due {}", format_relative_time(at, now)),
-            (WaitTarget::Retry { error, .. }, Some(at)) => format!("{name}, due {}: {error}", format_relative_time(at, now)),
+            (WaitTarget::Signal { .. }, Some(at)) => format!(
+                "{name}, {since}, at most until {}",
+                format_relative_time(at, now)
+            ),
+            (WaitTarget::Timer { .. }, Some(at)) => {
+                format!("{name}, due {}", format_relative_time(at, now))
+            }
+            (WaitTarget::Retry { error, .. }, Some(at)) => {
+                format!("{name}, due {}: {error}", format_relative_time(at, now))
+            }
             _ => format!("{name}, {since}"),
         }
     }
@@ -184,13 +232,17 @@ impl ExecutionWait {
 impl ExecutionWaits {
     /// One short line for people: `waits for signal approval, 12 s`.
     pub fn summary_line(&self, now: Timestamp) -> String {
-        let Some(first) = self.waits_for.first() else { return "waits for nothing".to_owned() };
+        let Some(first) = self.waits_for.first() else {
+            return "waits for nothing".to_owned();
+        };
         let more = match self.waits_for.len() {
             1 => String::new(),
             all => format!(" and {} more", all - 1),
         };
         match &first.target {
-            WaitTarget::Code => format!("its code is to run, {}", format_elapsed(first.since.0, now)),
+            WaitTarget::Code => {
+                format!("its code is to run, {}", format_elapsed(first.since.0, now))
+            }
             _ => format!("waits for {}{more}", first.summary_line(now)),
         }
     }

@@ -32,7 +32,9 @@ pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
     match text.strip_suffix('>').map(|it| it.rsplit_once('<')) {
         None => normalize_email(text).map(drop),
         Some(None) => Err("there is a `>` without a `<`"),
-        Some(Some((name, address))) => check_display_name(name.trim()).and_then(|()| normalize_email(address)).map(drop),
+        Some(Some((name, address))) => check_display_name(name.trim())
+            .and_then(|()| normalize_email(address))
+            .map(drop),
     }
 }
 
@@ -43,7 +45,11 @@ fn check_display_name(name: &str) -> Result<(), &'static str> {
         Some(inside) => !inside.contains(['"', '\\']),
         None => !name.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '@', '\\', '"']),
     };
-    if is_fine { Ok(()) } else { Err("the name has characters that have to be in quotes, or cannot be there at all") }
+    if is_fine {
+        Ok(())
+    } else {
+        Err("the name has characters that have to be in quotes, or cannot be there at all")
+    }
 }
 
 /// An address of mail with its domain as mail has it: in plain small letters.
@@ -67,7 +73,11 @@ fn normalize_email(text: &str) -> Result<String, &'static str> {
         return Err("the address has characters that are not allowed before the @");
     }
     let address = format!("{local}@{}", normalize_domain(domain)?);
-    if address.len() > EMAIL_BYTES_MAX { Err(TOO_LONG) } else { Ok(address) }
+    if address.len() > EMAIL_BYTES_MAX {
+        Err(TOO_LONG)
+    } else {
+        Ok(address)
+    }
 }
 
 /// However a domain is written, it is the same one: `bücher.example` is `xn--bcher-kva.example` (IDNA).
@@ -103,7 +113,9 @@ fn is_invisible(c: char) -> bool {
 
 fn normalize_phone(text: &str) -> Result<String, &'static str> {
     let number: String = text.chars().filter(|c| !is_phone_separator(*c)).collect();
-    let digits = number.strip_prefix('+').ok_or("the number has to begin with + and the code of the country")?;
+    let digits = number
+        .strip_prefix('+')
+        .ok_or("the number has to begin with + and the code of the country")?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err("the number has something else than digits");
     }
@@ -118,7 +130,10 @@ fn normalize_phone(text: &str) -> Result<String, &'static str> {
 
 /// What people write between the digits of a number.
 fn is_phone_separator(c: char) -> bool {
-    matches!(c, ' ' | '\u{a0}' | '-' | '\u{2010}'..='\u{2013}' | '(' | ')' | '.' | '/')
+    matches!(
+        c,
+        ' ' | '\u{a0}' | '-' | '\u{2010}'..='\u{2013}' | '(' | ')' | '.' | '/'
+    )
 }
 
 fn check_account(text: &str) -> Result<(), &'static str> {
@@ -153,10 +168,16 @@ mod tests {
             "root@localhost",
             "1@2.example",
         ] {
-            assert_eq!(parse_address(DeliveryChannel::Email, address), Ok(address.to_owned()));
+            assert_eq!(
+                parse_address(DeliveryChannel::Email, address),
+                Ok(address.to_owned())
+            );
             assert_eq!(check_mailbox(address), Ok(()));
         }
-        assert_eq!(parse_address(DeliveryChannel::Email, " ada@example.com\t"), Ok("ada@example.com".to_owned()));
+        assert_eq!(
+            parse_address(DeliveryChannel::Email, " ada@example.com\t"),
+            Ok("ada@example.com".to_owned())
+        );
     }
 
     #[test]
@@ -192,10 +213,25 @@ mod tests {
             "ada@exämple。com。",
             "ada@xn--a.example",
         ] {
-            assert!(parse_address(DeliveryChannel::Email, address).is_err(), "{address:?}");
+            assert!(
+                parse_address(DeliveryChannel::Email, address).is_err(),
+                "{address:?}"
+            );
         }
-        assert!(parse_address(DeliveryChannel::Email, &format!("{}@example.com", "a".repeat(65))).is_err());
-        assert!(parse_address(DeliveryChannel::Email, &format!("a@{}example.com", "abc.".repeat(70))).is_err());
+        assert!(
+            parse_address(
+                DeliveryChannel::Email,
+                &format!("{}@example.com", "a".repeat(65))
+            )
+            .is_err()
+        );
+        assert!(
+            parse_address(
+                DeliveryChannel::Email,
+                &format!("a@{}example.com", "abc.".repeat(70))
+            )
+            .is_err()
+        );
     }
 
     #[test]
@@ -208,17 +244,41 @@ mod tests {
             ("Bob@EXAMPLE.com", "Bob@example.com"),
             ("jürgen@exämple.de", "jürgen@xn--exmple-cua.de"),
         ] {
-            assert_eq!(parse_address(DeliveryChannel::Email, written), Ok(stored.to_owned()));
-            assert!(is_stored_form(DeliveryChannel::Email, stored) && !is_stored_form(DeliveryChannel::Email, written), "{written}");
+            assert_eq!(
+                parse_address(DeliveryChannel::Email, written),
+                Ok(stored.to_owned())
+            );
+            assert!(
+                is_stored_form(DeliveryChannel::Email, stored)
+                    && !is_stored_form(DeliveryChannel::Email, written),
+                "{written}"
+            );
         }
-        assert!(parse_address(DeliveryChannel::Email, &format!("a@{}.example", "ü".repeat(60))).is_err());
-        assert!(is_stored_form(DeliveryChannel::Voice, "+49301234567") && !is_stored_form(DeliveryChannel::Voice, "+49 30 1234567"));
-        assert!(!is_stored_form(DeliveryChannel::Email, " ada@example.com") && !is_stored_form(DeliveryChannel::Social, ""));
+        assert!(
+            parse_address(
+                DeliveryChannel::Email,
+                &format!("a@{}.example", "ü".repeat(60))
+            )
+            .is_err()
+        );
+        assert!(
+            is_stored_form(DeliveryChannel::Voice, "+49301234567")
+                && !is_stored_form(DeliveryChannel::Voice, "+49 30 1234567")
+        );
+        assert!(
+            !is_stored_form(DeliveryChannel::Email, " ada@example.com")
+                && !is_stored_form(DeliveryChannel::Social, "")
+        );
     }
 
     #[test]
     fn a_mailbox_may_have_a_name() {
-        for text in ["News <news@example.com>", "<news@example.com>", "\"A, B\" <ab@example.com>", "news@example.com"] {
+        for text in [
+            "News <news@example.com>",
+            "<news@example.com>",
+            "\"A, B\" <ab@example.com>",
+            "news@example.com",
+        ] {
             assert_eq!(check_mailbox(text), Ok(()), "{text}");
         }
         for text in [
@@ -239,8 +299,17 @@ mod tests {
 
     #[test]
     fn numbers_are_brought_into_one_form() {
-        for number in ["+49 30 1234567", "+49-30-1234567", "+49 (30) 123.45.67", "+49/30/1234567", "+49301234567"] {
-            assert_eq!(parse_address(DeliveryChannel::Voice, number), Ok("+49301234567".to_owned()));
+        for number in [
+            "+49 30 1234567",
+            "+49-30-1234567",
+            "+49 (30) 123.45.67",
+            "+49/30/1234567",
+            "+49301234567",
+        ] {
+            assert_eq!(
+                parse_address(DeliveryChannel::Voice, number),
+                Ok("+49301234567".to_owned())
+            );
         }
         for number in [
             "030 1234567",
@@ -252,13 +321,19 @@ mod tests {
             "+49+30123456",
             "+",
         ] {
-            assert!(parse_address(DeliveryChannel::Voice, number).is_err(), "{number}");
+            assert!(
+                parse_address(DeliveryChannel::Voice, number).is_err(),
+                "{number}"
+            );
         }
     }
 
     #[test]
     fn a_place_to_post_to_is_any_text() {
-        assert_eq!(parse_address(DeliveryChannel::Social, "@onward@social.example"), Ok("@onward@social.example".to_owned()));
+        assert_eq!(
+            parse_address(DeliveryChannel::Social, "@onward@social.example"),
+            Ok("@onward@social.example".to_owned())
+        );
         assert!(parse_address(DeliveryChannel::Social, "a\u{7}b").is_err());
         assert!(parse_address(DeliveryChannel::Social, &"a".repeat(256)).is_err());
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use onward_dispatch::{ExponentialBackoff, DeliveryChannel, DispatchPolicy, hash_parts};
+use onward_dispatch::{DeliveryChannel, DispatchPolicy, ExponentialBackoff, hash_parts};
 use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 
@@ -112,22 +112,38 @@ pub struct CampaignRetries {
 
 impl Default for CampaignRetries {
     fn default() -> Self {
-        Self { calls: 5, attempts: 10, first_ms: 1_000, max_ms: 600_000 }
+        Self {
+            calls: 5,
+            attempts: 10,
+            first_ms: 1_000,
+            max_ms: 600_000,
+        }
     }
 }
 
 impl CampaignRetries {
     /// The same terms, with as many tries as this says.
     pub fn apply_to_policy(&self, terms: DispatchPolicy) -> DispatchPolicy {
-        let backoff = ExponentialBackoff { initial_ms: self.first_ms, max_ms: self.max_ms };
-        DispatchPolicy { max_sends: self.calls, max_attempts: self.attempts, backoff, ..terms }
+        let backoff = ExponentialBackoff {
+            initial_ms: self.first_ms,
+            max_ms: self.max_ms,
+        };
+        DispatchPolicy {
+            max_sends: self.calls,
+            max_attempts: self.attempts,
+            backoff,
+            ..terms
+        }
     }
 }
 
 impl AudienceSpec {
     /// What kind of file it is.
     pub fn resolve_format(&self) -> Result<AudienceFormat, Error> {
-        let extension = Path::new(&self.file).extension().and_then(|it| it.to_str()).unwrap_or_default();
+        let extension = Path::new(&self.file)
+            .extension()
+            .and_then(|it| it.to_str())
+            .unwrap_or_default();
         let by_name = || match extension.to_ascii_lowercase().as_str() {
             "csv" => Some(AudienceFormat::Csv),
             "tsv" => Some(AudienceFormat::Tsv),
@@ -135,7 +151,10 @@ impl AudienceSpec {
             _ => None,
         };
         self.format.or_else(by_name).ok_or_else(|| {
-            Error::invalid_field("audience.format", format!("say csv, tsv or jsonl: `{}` does not tell", self.file))
+            Error::invalid_field(
+                "audience.format",
+                format!("say csv, tsv or jsonl: `{}` does not tell", self.file),
+            )
         })
     }
 }
@@ -143,14 +162,29 @@ impl AudienceSpec {
 impl Campaign {
     /// Where the audience is, for a campaign file that is there.
     pub fn audience_path(&self, campaign_file: &Path) -> PathBuf {
-        campaign_file.parent().unwrap_or(Path::new("")).join(&self.audience.file)
+        campaign_file
+            .parent()
+            .unwrap_or(Path::new(""))
+            .join(&self.audience.file)
     }
 
     /// Which fields of the audience say who it is, and where.
     pub fn audience_fields(&self) -> AudienceFields {
-        let AudienceSpec { id, address, delimiter, .. } = &self.audience;
-        let address = address.as_deref().unwrap_or(default_address_field(self.channel)).to_owned();
-        AudienceFields { id: id.clone(), address, delimiter: delimiter.and_then(|c| u8::try_from(c).ok()) }
+        let AudienceSpec {
+            id,
+            address,
+            delimiter,
+            ..
+        } = &self.audience;
+        let address = address
+            .as_deref()
+            .unwrap_or(default_address_field(self.channel))
+            .to_owned();
+        AudienceFields {
+            id: id.clone(),
+            address,
+            delimiter: delimiter.and_then(|c| u8::try_from(c).ok()),
+        }
     }
 
     /// What is sent, for keys: the version, or a digest of the templates.
@@ -158,16 +192,29 @@ impl Campaign {
         if let Some(version) = &self.version {
             return version.as_str().into();
         }
-        let template = self.template.iter().flat_map(|(name, text)| [name.as_str(), text.as_str()]);
+        let template = self
+            .template
+            .iter()
+            .flat_map(|(name, text)| [name.as_str(), text.as_str()]);
         let parts: Vec<&str> = template.chain(self.unsubscribe.as_deref()).collect();
-        let hex: String = hash_parts(&parts)[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex: String = hash_parts(&parts)[..16]
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         hex.into()
     }
 
     /// All templates by the name of the part.
     pub(crate) fn template_parts(&self) -> impl Iterator<Item = (&str, &str)> {
-        let template = self.template.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-        template.chain(self.unsubscribe.as_deref().map(|text| (UNSUBSCRIBE_PART, text)))
+        let template = self
+            .template
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()));
+        template.chain(
+            self.unsubscribe
+                .as_deref()
+                .map(|text| (UNSUBSCRIBE_PART, text)),
+        )
     }
 }
 
@@ -188,13 +235,22 @@ mod channel {
     use serde::de::Error as _;
     use serde::{Deserialize as _, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(channel: &DeliveryChannel, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(
+        channel: &DeliveryChannel,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(channel.as_str())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DeliveryChannel, D::Error> {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<DeliveryChannel, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let refuse = || D::Error::custom(format!("there is no channel `{text}`: write email, voice or social"));
+        let refuse = || {
+            D::Error::custom(format!(
+                "there is no channel `{text}`: write email, voice or social"
+            ))
+        };
         DeliveryChannel::parse(&text).ok_or_else(refuse)
     }
 }

@@ -9,10 +9,10 @@ use serde_saphyr::Error as Yaml;
 use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::MergeKeyPolicy;
 
-use crate::campaign::{AudienceSpec, Campaign, AudienceFormat, UNSUBSCRIBE_PART};
+use crate::campaign::{AudienceFormat, AudienceSpec, Campaign, UNSUBSCRIBE_PART};
 use crate::error::Error;
-use crate::template_part::TemplatePart;
 use crate::provider_ref::ProviderRef;
+use crate::template_part::TemplatePart;
 
 /// Bytes of a campaign file, and of each file that it names, at most.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -28,7 +28,10 @@ const BACKOFF_MS_MAX: u64 = 7 * 24 * 3_600_000;
 impl Campaign {
     /// Reads a campaign file, and the files that it names.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = read_text_file(path).map_err(|source| Error::Read { path: path.display().to_string(), source })?;
+        let text = read_text_file(path).map_err(|source| Error::Read {
+            path: path.display().to_string(),
+            source,
+        })?;
         let folder = path.parent().unwrap_or(Path::new(""));
         Self::parse(&text, &|file| read_text_file(&folder.join(file)))
     }
@@ -36,7 +39,8 @@ impl Campaign {
     /// Reads the text of a campaign file; `open` reads a file that it names.
     pub fn parse(text: &str, open: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Error> {
         let draft: Campaign<TemplatePart> =
-            serde_saphyr::from_str_with_options(text, yaml_options()).map_err(|error| syntax_error(&error, text))?;
+            serde_saphyr::from_str_with_options(text, yaml_options())
+                .map_err(|error| syntax_error(&error, text))?;
         let campaign = draft.resolve_template_files(open)?;
         campaign.validate()?;
         Ok(campaign)
@@ -45,12 +49,15 @@ impl Campaign {
     /// The document that is stored of it. Equal campaigns have equal documents.
     pub fn to_document(&self) -> String {
         // Nothing in it can fail to be written: all keys are texts. By way of a value, so that all keys are in order.
-        serde_json::to_value(self).map(|it| it.to_string()).unwrap_or_default()
+        serde_json::to_value(self)
+            .map(|it| it.to_string())
+            .unwrap_or_default()
     }
 
     /// Reads a document back.
     pub fn from_document(document: &str) -> Result<Self, Error> {
-        let campaign: Self = serde_json::from_str(document).map_err(|error| Error::InvalidDocument(error.to_string()))?;
+        let campaign: Self = serde_json::from_str(document)
+            .map_err(|error| Error::InvalidDocument(error.to_string()))?;
         campaign.validate()?;
         Ok(campaign)
     }
@@ -69,25 +76,44 @@ impl Campaign {
         }
         self.validate_template()?;
         self.audience.validate()?;
-        self.schedule.start_time().map_err(|message| Error::invalid_field("schedule.at", message))?;
+        self.schedule
+            .start_time()
+            .map_err(|message| Error::invalid_field("schedule.at", message))?;
         if !(1..=JOB_ITEMS_MAX).contains(&self.job_items) {
-            return Err(Error::invalid_field("job_items", format!("has to be between 1 and {JOB_ITEMS_MAX}")));
+            return Err(Error::invalid_field(
+                "job_items",
+                format!("has to be between 1 and {JOB_ITEMS_MAX}"),
+            ));
         }
         self.validate_retries()
     }
 
     fn validate_template(&self) -> Result<(), Error> {
         if self.template.is_empty() || self.template.len() > PARTS_MAX {
-            return Err(Error::invalid_field("template", format!("has to have between 1 and {PARTS_MAX} parts")));
+            return Err(Error::invalid_field(
+                "template",
+                format!("has to have between 1 and {PARTS_MAX} parts"),
+            ));
         }
         for part in self.template.keys() {
             check_name(&format!("template.{part}"), part)?;
         }
         if self.unsubscribe.is_some() && self.template.contains_key(UNSUBSCRIBE_PART) {
-            return Err(Error::invalid_field("unsubscribe", "is a part of the template as well: say it once"));
+            return Err(Error::invalid_field(
+                "unsubscribe",
+                "is a part of the template as well: say it once",
+            ));
         }
-        if self.template_parts().map(|(_, text)| text.len()).sum::<usize>() > DOCUMENT_BYTES_MAX {
-            return Err(Error::invalid_field("template", format!("is longer than {DOCUMENT_BYTES_MAX} bytes")));
+        if self
+            .template_parts()
+            .map(|(_, text)| text.len())
+            .sum::<usize>()
+            > DOCUMENT_BYTES_MAX
+        {
+            return Err(Error::invalid_field(
+                "template",
+                format!("is longer than {DOCUMENT_BYTES_MAX} bytes"),
+            ));
         }
         Ok(())
     }
@@ -95,10 +121,16 @@ impl Campaign {
     fn validate_retries(&self) -> Result<(), Error> {
         let retries = &self.retries;
         if retries.calls == 0 || retries.attempts == 0 {
-            return Err(Error::invalid_field("retries", "`calls` and `attempts` have to be 1 at least"));
+            return Err(Error::invalid_field(
+                "retries",
+                "`calls` and `attempts` have to be 1 at least",
+            ));
         }
         if retries.first_ms > retries.max_ms || retries.max_ms > BACKOFF_MS_MAX {
-            return Err(Error::invalid_field("retries", "`first_ms` is at most `max_ms`, and that is at most a week"));
+            return Err(Error::invalid_field(
+                "retries",
+                "`first_ms` is at most `max_ms`, and that is at most a week",
+            ));
         }
         Ok(())
     }
@@ -107,16 +139,31 @@ impl Campaign {
 impl AudienceSpec {
     fn validate(&self) -> Result<(), Error> {
         let format = self.resolve_format()?;
-        for (field, value) in [("file", Some(&self.file)), ("id", self.id.as_ref()), ("address", self.address.as_ref())]
-        {
+        for (field, value) in [
+            ("file", Some(&self.file)),
+            ("id", self.id.as_ref()),
+            ("address", self.address.as_ref()),
+        ] {
             if value.is_some_and(|value| value.trim().is_empty()) {
-                return Err(Error::invalid_field(format!("audience.{field}"), "is empty"));
+                return Err(Error::invalid_field(
+                    format!("audience.{field}"),
+                    "is empty",
+                ));
             }
         }
         match self.delimiter {
-            Some(_) if format == AudienceFormat::Jsonl => Err(Error::invalid_field("audience.delimiter", "is for tables")),
-            Some(c) if !c.is_ascii() || c.is_ascii_alphanumeric() || matches!(c, '"' | '\r' | '\n' | '\0') => {
-                Err(Error::invalid_field("audience.delimiter", "has to be one character such as `;`"))
+            Some(_) if format == AudienceFormat::Jsonl => {
+                Err(Error::invalid_field("audience.delimiter", "is for tables"))
+            }
+            Some(c)
+                if !c.is_ascii()
+                    || c.is_ascii_alphanumeric()
+                    || matches!(c, '"' | '\r' | '\n' | '\0') =>
+            {
+                Err(Error::invalid_field(
+                    "audience.delimiter",
+                    "has to be one character such as `;`",
+                ))
             }
             _ => Ok(()),
         }
@@ -124,17 +171,44 @@ impl AudienceSpec {
 }
 
 impl Campaign<TemplatePart> {
-    fn resolve_template_files(self, open: &dyn Fn(&str) -> io::Result<String>) -> Result<Campaign, Error> {
+    fn resolve_template_files(
+        self,
+        open: &dyn Fn(&str) -> io::Result<String>,
+    ) -> Result<Campaign, Error> {
         let mut template = BTreeMap::new();
         for (name, part) in self.template {
             let text = match part {
                 TemplatePart::Text(text) => text,
-                TemplatePart::File(path) => open(&path).map_err(|source| Error::Read { path, source })?,
+                TemplatePart::File(path) => {
+                    open(&path).map_err(|source| Error::Read { path, source })?
+                }
             };
             template.insert(name, text);
         }
-        let Self { id, channel, provider, unsubscribe, audience, schedule, job_items, version, retries, .. } = self;
-        Ok(Campaign { id, channel, provider, template, unsubscribe, audience, schedule, job_items, version, retries })
+        let Self {
+            id,
+            channel,
+            provider,
+            unsubscribe,
+            audience,
+            schedule,
+            job_items,
+            version,
+            retries,
+            ..
+        } = self;
+        Ok(Campaign {
+            id,
+            channel,
+            provider,
+            template,
+            unsubscribe,
+            audience,
+            schedule,
+            job_items,
+            version,
+            retries,
+        })
     }
 }
 
@@ -152,16 +226,25 @@ fn check_name(field: &str, text: &str) -> Result<(), Error> {
 }
 
 fn escape_excerpt(text: &str) -> String {
-    text.chars().take(40).flat_map(char::escape_default).collect()
+    text.chars()
+        .take(40)
+        .flat_map(char::escape_default)
+        .collect()
 }
 
 fn read_text_file(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    File::open(path)?
+        .take(FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it is longer than {FILE_BYTES_MAX} bytes")));
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it is longer than {FILE_BYTES_MAX} bytes"),
+        ));
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
 /// As much as a campaign file can need: what is repeated by reference counts each time.
@@ -191,20 +274,34 @@ fn syntax_error(error: &serde_saphyr::Error, text: &str) -> Error {
     let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
     let error = error.without_snippet();
     if is_unquoted_template(text, line, column) {
-        return Error::Syntax { line, column, message: "write templates in quotes: \"{{ name }}\"".to_owned() };
+        return Error::Syntax {
+            line,
+            column,
+            message: "write templates in quotes: \"{{ name }}\"".to_owned(),
+        };
     }
     let message = describe_yaml_error(error).unwrap_or_else(|| {
         let said = error.to_string();
         // Where it is stands before it already.
-        simplify_parser_message(said.strip_suffix(&format!(" at line {line}, column {column}")).unwrap_or(&said))
+        simplify_parser_message(
+            said.strip_suffix(&format!(" at line {line}, column {column}"))
+                .unwrap_or(&said),
+        )
     });
-    Error::Syntax { line, column, message }
+    Error::Syntax {
+        line,
+        column,
+        message,
+    }
 }
 
 /// Whether a template begins at this place, or one character before: without quotes YAML takes its braces for its own.
 fn is_unquoted_template(text: &str, line: u64, column: u64) -> bool {
     let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-    let line = text.lines().nth(place(line.saturating_sub(1))).unwrap_or_default();
+    let line = text
+        .lines()
+        .nth(place(line.saturating_sub(1)))
+        .unwrap_or_default();
     let starts = |from: u64| {
         let begin: String = line.chars().skip(place(from)).take(2).collect();
         begin == "{{" || begin == "{%"
@@ -220,9 +317,13 @@ fn simplify_parser_message(said: &str) -> String {
     }
     match (said, said.split_once(", expected ")) {
         ("expected string scalar", _) => has_to_be("one value: a text or a number"),
-        ("expected mapping start", _) => has_to_be("fields with their values, such as `name: value`"),
+        ("expected mapping start", _) => {
+            has_to_be("fields with their values, such as `name: value`")
+        }
         (_, Some((found, expected))) if found.starts_with("invalid type: ") => has_to_be(expected),
-        (_, Some((found, expected))) if found.starts_with("unknown variant ") => has_to_be(expected),
+        (_, Some((found, expected))) if found.starts_with("unknown variant ") => {
+            has_to_be(expected)
+        }
         _ => said.to_owned(),
     }
 }
@@ -230,17 +331,23 @@ fn simplify_parser_message(said: &str) -> String {
 /// What is wrong, in words of those who write campaigns; where those of the parser are not.
 fn describe_yaml_error(error: &serde_saphyr::Error) -> Option<String> {
     Some(match error {
-        Yaml::DuplicateMappingKey { key: Some(key), .. } => format!("`{}` is said twice", escape_excerpt(key)),
+        Yaml::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("`{}` is said twice", escape_excerpt(key))
+        }
         Yaml::DuplicateMappingKey { key: None, .. } => "this is said twice".to_owned(),
-        Yaml::InvalidScalar { ty, .. } if ty.starts_with('u') => "this has to be a whole number, from 0 on".to_owned(),
+        Yaml::InvalidScalar { ty, .. } if ty.starts_with('u') => {
+            "this has to be a whole number, from 0 on".to_owned()
+        }
         Yaml::InvalidScalar { ty: "char", .. } | Yaml::InvalidCharNotSingleScalar { .. } => {
             "this has to be one character".to_owned()
         }
         Yaml::Eof { .. } => "the file ends before anything is said".to_owned(),
         Yaml::MergeKeyNotAllowed { .. } => "merge keys (`<<`) cannot be used".to_owned(),
-        Yaml::MultipleDocuments { .. } | Yaml::Budget { breach: BudgetBreach::Documents { .. }, .. } => {
-            "another document begins here (`---`): a campaign file is one".to_owned()
-        }
+        Yaml::MultipleDocuments { .. }
+        | Yaml::Budget {
+            breach: BudgetBreach::Documents { .. },
+            ..
+        } => "another document begins here (`---`): a campaign file is one".to_owned(),
         Yaml::Budget { .. }
         | Yaml::AliasReplayLimitExceeded { .. }
         | Yaml::AliasExpansionLimitExceeded { .. }

@@ -6,11 +6,11 @@ use onward_journal::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::address;
-use crate::audience::{BadRow, AudienceReport};
+use crate::audience::{AudienceReport, BadRow};
 use crate::campaign::{BadRowPolicy, Campaign, UNSUBSCRIBE_PART};
-use crate::template_composer::{TemplateComposer, MessageRenderError};
 use crate::duplicates::{DuplicateCounts, DuplicateDetector};
 use crate::sample_message::SampleMessage;
+use crate::template_composer::{MessageRenderError, TemplateComposer};
 use crate::time_zone;
 
 /// The first recipients are all tried, and then one of so many.
@@ -33,7 +33,11 @@ pub struct DeployPrerequisite {
 impl DeployPrerequisite {
     /// One that was looked into.
     pub fn new(id: impl Into<String>, pass: bool, message: impl Into<String>) -> Self {
-        Self { id: id.into(), pass, message: message.into() }
+        Self {
+            id: id.into(),
+            pass,
+            message: message.into(),
+        }
     }
 
     fn from_result(id: &str, found: Result<String, String>) -> Self {
@@ -56,13 +60,21 @@ pub struct DeployCheckInput<'a> {
 }
 
 /// What has to be right, and whether it is. Who knows providers adds what has to be right with them.
-pub fn check_campaign(campaign: &Campaign, facts: &DeployCheckInput<'_>) -> Vec<DeployPrerequisite> {
+pub fn check_campaign(
+    campaign: &Campaign,
+    facts: &DeployCheckInput<'_>,
+) -> Vec<DeployPrerequisite> {
     let mut checker = CampaignChecker::new(campaign, facts.now);
     for recipient in facts.sample {
         checker.add_recipient(recipient);
     }
     let mut list = checker.campaign_prerequisites();
-    list.extend(facts.report.into_iter().flat_map(|report| audience_prerequisites(campaign, report)));
+    list.extend(
+        facts
+            .report
+            .into_iter()
+            .flat_map(|report| audience_prerequisites(campaign, report)),
+    );
     list
 }
 
@@ -117,22 +129,29 @@ impl<'a> CampaignChecker<'a> {
         {
             self.rendered += 1;
             match composer.render_message(recipient) {
-                Ok(message) => drop(self.sample.get_or_insert_with(|| SampleMessage::new(recipient, message))),
+                Ok(message) => drop(
+                    self.sample
+                        .get_or_insert_with(|| SampleMessage::new(recipient, message)),
+                ),
                 Err(unfit) => {
                     self.unrenderable += 1;
-                    self.first_unrenderable.get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
+                    self.first_unrenderable
+                        .get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
                 }
             }
         }
     }
 
     fn count_time_zone(&mut self, recipient: &AudienceRecipient) {
-        let zone = self.zone_field().and_then(|field| recipient.data.get(field)?.as_str());
+        let zone = self
+            .zone_field()
+            .and_then(|field| recipient.data.get(field)?.as_str());
         match zone.filter(|zone| !zone.is_empty()) {
             Some(zone) if time_zone::find_time_zone(zone).is_some() => self.known_zones += 1,
             Some(zone) => {
                 self.unknown_zones += 1;
-                self.first_unknown_zone.get_or_insert_with(|| zone.chars().take(ZONE_CHARS_MAX).collect());
+                self.first_unknown_zone
+                    .get_or_insert_with(|| zone.chars().take(ZONE_CHARS_MAX).collect());
             }
             None => {}
         }
@@ -160,26 +179,52 @@ impl<'a> CampaignChecker<'a> {
         let mut list = self.campaign_prerequisites();
         list.extend(audience_prerequisites(self.campaign, &self.report));
         if found.of > 0 {
-            let message = describe_duplicates(&self.campaign.audience_fields().address, found, self.report.good);
+            let message = describe_duplicates(
+                &self.campaign.audience_fields().address,
+                found,
+                self.report.good,
+            );
             list.push(DeployPrerequisite::new("audience.repeated", true, message));
         }
         (list, self.report)
     }
 
     fn campaign_prerequisites(&self) -> Vec<DeployPrerequisite> {
-        let compiles = self.composer.as_ref().map(|_| "all parts can be read".to_owned());
-        let mut list = vec![DeployPrerequisite::from_result("template.compiles", compiles.map_err(MessageRenderError::to_string))];
+        let compiles = self
+            .composer
+            .as_ref()
+            .map(|_| "all parts can be read".to_owned());
+        let mut list = vec![DeployPrerequisite::from_result(
+            "template.compiles",
+            compiles.map_err(MessageRenderError::to_string),
+        )];
         if self.rendered > 0 {
-            list.push(DeployPrerequisite::from_result("template.renders", self.check_rendering()));
+            list.push(DeployPrerequisite::from_result(
+                "template.renders",
+                self.check_rendering(),
+            ));
         }
         if self.campaign.channel == DeliveryChannel::Email {
-            list.push(DeployPrerequisite::from_result("email.parts", check_email_parts(self.campaign)));
+            list.push(DeployPrerequisite::from_result(
+                "email.parts",
+                check_email_parts(self.campaign),
+            ));
             list.extend(check_from_address(self.campaign));
-            list.push(DeployPrerequisite::new("email.unsubscribe", true, describe_unsubscribe(self.campaign)));
+            list.push(DeployPrerequisite::new(
+                "email.unsubscribe",
+                true,
+                describe_unsubscribe(self.campaign),
+            ));
         }
-        list.push(DeployPrerequisite::from_result("schedule", check_schedule(self.campaign, self.now)));
+        list.push(DeployPrerequisite::from_result(
+            "schedule",
+            check_schedule(self.campaign, self.now),
+        ));
         if let Some(field) = self.zone_field().filter(|_| self.report.good > 0) {
-            list.push(DeployPrerequisite::from_result("schedule.zones", self.check_time_zones(field)));
+            list.push(DeployPrerequisite::from_result(
+                "schedule.zones",
+                self.check_time_zones(field),
+            ));
         }
         list
     }
@@ -197,10 +242,14 @@ impl<'a> CampaignChecker<'a> {
         });
         match (zoned, lost) {
             (0, None) => Err(format!("quiet hours go by `{field}`, and nobody has that")),
-            (0, Some(lost)) => Err(format!("nobody has a time zone in `{field}` that there is; {lost}")),
+            (0, Some(lost)) => Err(format!(
+                "nobody has a time zone in `{field}` that there is; {lost}"
+            )),
             (_, lost) => {
                 let lost = lost.map(|lost| format!("; {lost}")).unwrap_or_default();
-                Ok(format!("{zoned} of {all} say in which time zone they are{lost}"))
+                Ok(format!(
+                    "{zoned} of {all} say in which time zone they are{lost}"
+                ))
             }
         }
     }
@@ -208,14 +257,25 @@ impl<'a> CampaignChecker<'a> {
     fn check_rendering(&self) -> Result<String, String> {
         match &self.first_unrenderable {
             None => Ok(format!("filled in for {} recipients", self.rendered)),
-            Some(first) => Err(format!("cannot be filled in for {} of {} recipients; {first}", self.unrenderable, self.rendered)),
+            Some(first) => Err(format!(
+                "cannot be filled in for {} of {} recipients; {first}",
+                self.unrenderable, self.rendered
+            )),
         }
     }
 }
 
 fn check_email_parts(campaign: &Campaign) -> Result<String, String> {
-    let has = |part: &str| campaign.template.get(part).is_some_and(|text| !text.trim().is_empty());
-    let mut lacking: Vec<&str> = ["from", "subject"].into_iter().filter(|part| !has(part)).collect();
+    let has = |part: &str| {
+        campaign
+            .template
+            .get(part)
+            .is_some_and(|text| !text.trim().is_empty())
+    };
+    let mut lacking: Vec<&str> = ["from", "subject"]
+        .into_iter()
+        .filter(|part| !has(part))
+        .collect();
     if !has("text") && !has("html") {
         lacking.push("text or html");
     }
@@ -227,13 +287,22 @@ fn check_email_parts(campaign: &Campaign) -> Result<String, String> {
 
 /// Who it is from, where that is the same for all; where it is not, it is looked at when it is filled in.
 fn check_from_address(campaign: &Campaign) -> Option<DeployPrerequisite> {
-    let from = campaign.template.get("from").filter(|text| !text.contains('{'))?;
+    let from = campaign
+        .template
+        .get("from")
+        .filter(|text| !text.contains('{'))?;
     let found = address::check_mailbox(from).map(|()| format!("from {}", from.trim()));
-    Some(DeployPrerequisite::from_result("email.from", found.map_err(|reason| format!("`from` is no address: {reason}"))))
+    Some(DeployPrerequisite::from_result(
+        "email.from",
+        found.map_err(|reason| format!("`from` is no address: {reason}")),
+    ))
 }
 
 fn describe_unsubscribe(campaign: &Campaign) -> &'static str {
-    if campaign.template_parts().any(|(part, _)| part == UNSUBSCRIBE_PART) {
+    if campaign
+        .template_parts()
+        .any(|(part, _)| part == UNSUBSCRIBE_PART)
+    {
         "recipients can unsubscribe"
     } else {
         "no way to unsubscribe is given: large mail services want one, and many laws do"
@@ -241,13 +310,21 @@ fn describe_unsubscribe(campaign: &Campaign) -> &'static str {
 }
 
 fn check_schedule(campaign: &Campaign, now: Timestamp) -> Result<String, String> {
-    let quiet = campaign.schedule.quiet.as_ref().and_then(|quiet| quiet.wait_in_zone(now, None));
+    let quiet = campaign
+        .schedule
+        .quiet
+        .as_ref()
+        .and_then(|quiet| quiet.wait_in_zone(now, None));
     match (campaign.schedule.start_time()?, quiet) {
         (None, None) => Ok("begins at once".to_owned()),
         (None, Some(wait)) => {
-            let until = now.as_micros().saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX));
+            let until = now
+                .as_micros()
+                .saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX));
             let until = Timestamp::from_micros(until).unwrap_or(Timestamp::MAX);
-            Ok(format!("begins when the quiet hours end, at {until} by the clock of the campaign"))
+            Ok(format!(
+                "begins when the quiet hours end, at {until} by the clock of the campaign"
+            ))
         }
         (Some(at), _) => check_start_time(at, now),
     }
@@ -276,18 +353,38 @@ fn describe_duplicates(address: &str, found: DuplicateCounts, all: u64) -> Strin
             "; rows with an address that somebody else has, who is reached there too: {addresses} (`id: {address}` reaches each address once)"
         ),
     };
-    let looked_at = if of < all { format!("; of the first {of} rows") } else { String::new() };
+    let looked_at = if of < all {
+        format!("; of the first {of} rows")
+    } else {
+        String::new()
+    };
     format!("{ids}{addresses}{looked_at}")
 }
 
 fn audience_prerequisites(campaign: &Campaign, report: &AudienceReport) -> [DeployPrerequisite; 2] {
-    let AudienceReport { good, bad, samples, .. } = report;
-    let somebody = DeployPrerequisite::new("audience.somebody", *good > 0, format!("{good} rows can be used"));
-    let first = samples.first().map(|row| format!("; the first is {row}")).unwrap_or_default();
+    let AudienceReport {
+        good, bad, samples, ..
+    } = report;
+    let somebody = DeployPrerequisite::new(
+        "audience.somebody",
+        *good > 0,
+        format!("{good} rows can be used"),
+    );
+    let first = samples
+        .first()
+        .map(|row| format!("; the first is {row}"))
+        .unwrap_or_default();
     let rows = match (bad, campaign.audience.bad_rows) {
         (0, _) => Ok("all rows can be used".to_owned()),
-        (bad, BadRowPolicy::Skip) => Ok(format!("{bad} rows cannot be used and are skipped{first}")),
-        (bad, BadRowPolicy::Refuse) => Err(format!("{bad} rows cannot be used{first}. Mend them, or say `bad_rows: skip`")),
+        (bad, BadRowPolicy::Skip) => {
+            Ok(format!("{bad} rows cannot be used and are skipped{first}"))
+        }
+        (bad, BadRowPolicy::Refuse) => Err(format!(
+            "{bad} rows cannot be used{first}. Mend them, or say `bad_rows: skip`"
+        )),
     };
-    [somebody, DeployPrerequisite::from_result("audience.rows", rows)]
+    [
+        somebody,
+        DeployPrerequisite::from_result("audience.rows", rows),
+    ]
 }

@@ -82,7 +82,11 @@ mod tests {
     use super::*;
 
     fn somebody(id: &dyn ToString, address: &dyn ToString) -> AudienceRecipient {
-        AudienceRecipient { id: id.to_string(), address: address.to_string(), data: serde_json::Map::new() }
+        AudienceRecipient {
+            id: id.to_string(),
+            address: address.to_string(),
+            data: serde_json::Map::new(),
+        }
     }
 
     #[test]
@@ -91,18 +95,44 @@ mod tests {
         for number in 0..1_000_000 {
             repeats.add_recipient(&somebody(&number, &format_args!("{number}@example.org")));
         }
-        assert_eq!(repeats.duplicate_counts(), DuplicateCounts { ids: 0, addresses: 0, of: 1_000_000 });
+        assert_eq!(
+            repeats.duplicate_counts(),
+            DuplicateCounts {
+                ids: 0,
+                addresses: 0,
+                of: 1_000_000
+            }
+        );
         for number in (0..1_000_000).step_by(1_000) {
             repeats.add_recipient(&somebody(&number, &format_args!("new{number}@example.org")));
-            repeats.add_recipient(&somebody(&format_args!("new{number}"), &format_args!("{number}@EXAMPLE.org")));
+            repeats.add_recipient(&somebody(
+                &format_args!("new{number}"),
+                &format_args!("{number}@EXAMPLE.org"),
+            ));
         }
-        assert_eq!(repeats.duplicate_counts(), DuplicateCounts { ids: 1_000, addresses: 1_000, of: 1_002_000 });
+        assert_eq!(
+            repeats.duplicate_counts(),
+            DuplicateCounts {
+                ids: 1_000,
+                addresses: 1_000,
+                of: 1_002_000
+            }
+        );
     }
 
     #[test]
     fn it_looks_no_further_when_it_could_be_wrong() {
-        let mut repeats = DuplicateDetector { counts: DuplicateCounts { of: CHECKED_ROWS_MAX, ..DuplicateCounts::default() }, ..DuplicateDetector::default() };
+        let mut repeats = DuplicateDetector {
+            counts: DuplicateCounts {
+                of: CHECKED_ROWS_MAX,
+                ..DuplicateCounts::default()
+            },
+            ..DuplicateDetector::default()
+        };
         repeats.add_recipient(&somebody(&1, &"a@example.org"));
-        assert_eq!((repeats.duplicate_counts().of, repeats.bloom_words.len()), (CHECKED_ROWS_MAX, 0));
+        assert_eq!(
+            (repeats.duplicate_counts().of, repeats.bloom_words.len()),
+            (CHECKED_ROWS_MAX, 0)
+        );
     }
 }

@@ -38,6 +38,9 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::InvalidField { field: field.into(), message: message.into() }
+        Self::InvalidField {
+            field: field.into(),
+            message: message.into(),
+        }
     }
 }

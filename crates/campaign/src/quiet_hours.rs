@@ -36,13 +36,21 @@ impl TryFrom<QuietHoursDocument> for QuietHours {
     type Error = String;
 
     fn try_from(hours: QuietHoursDocument) -> Result<Self, String> {
-        let (from, until) = (parse_time_of_day(&hours.from)?, parse_time_of_day(&hours.until)?);
+        let (from, until) = (
+            parse_time_of_day(&hours.from)?,
+            parse_time_of_day(&hours.until)?,
+        );
         if from == until {
             return Err(format!(
                 "quiet hours from {from} until the same time: nobody could say whether that is all day"
             ));
         }
-        Ok(Self { from, until, zone: time_zone::require_time_zone(&hours.zone)?, document: hours })
+        Ok(Self {
+            from,
+            until,
+            zone: time_zone::require_time_zone(&hours.zone)?,
+            document: hours,
+        })
     }
 }
 
@@ -55,22 +63,40 @@ impl From<QuietHours> for QuietHoursDocument {
 /// `HH:MM`, and nothing else.
 fn parse_time_of_day(text: &str) -> Result<Time, String> {
     let is_written_so = text.len() == 5 && text.is_ascii() && text.as_bytes()[2] == b':';
-    let parsed = if is_written_so { Time::strptime("%H:%M", text).ok() } else { None };
+    let parsed = if is_written_so {
+        Time::strptime("%H:%M", text).ok()
+    } else {
+        None
+    };
     parsed.ok_or_else(|| format!("`{text}` is no time of day: write it as \"21:00\", with quotes"))
 }
 
 impl QuietHours {
     /// Quiet hours from and until a time of day such as `21:00`, in the zone of that name; `zone_field` is the field that has a
     /// recipient's own zone.
-    pub fn new(from: &str, until: &str, zone: &str, zone_field: Option<&str>) -> Result<Self, String> {
+    pub fn new(
+        from: &str,
+        until: &str,
+        zone: &str,
+        zone_field: Option<&str>,
+    ) -> Result<Self, String> {
         let zone_field = zone_field.map(str::to_owned);
-        Self::try_from(QuietHoursDocument { from: from.to_owned(), until: until.to_owned(), zone: zone.to_owned(), zone_field })
+        Self::try_from(QuietHoursDocument {
+            from: from.to_owned(),
+            until: until.to_owned(),
+            zone: zone.to_owned(),
+            zone_field,
+        })
     }
 
     /// How long until somebody in that zone may be reached, if it is not now.
     ///
     /// Without a zone, or in one that nobody knows, the clock of the campaign counts.
-    pub fn wait_in_zone(&self, now: Timestamp, zone_of_recipient: Option<&str>) -> Option<Duration> {
+    pub fn wait_in_zone(
+        &self,
+        now: Timestamp,
+        zone_of_recipient: Option<&str>,
+    ) -> Option<Duration> {
         let theirs = zone_of_recipient.and_then(time_zone::find_time_zone);
         let zone = theirs.as_ref().unwrap_or(&self.zone);
         let now = time_zone::to_jiff_timestamp(now)?;
@@ -82,9 +108,18 @@ impl QuietHours {
     }
 
     /// How long until this recipient may be reached, if it is not now.
-    pub fn wait_for_recipient(&self, recipient: &AudienceRecipient, now: Timestamp) -> Option<Duration> {
+    pub fn wait_for_recipient(
+        &self,
+        recipient: &AudienceRecipient,
+        now: Timestamp,
+    ) -> Option<Duration> {
         let field = self.document.zone_field.as_ref();
-        self.wait_in_zone(now, field.and_then(|field| recipient.data.get(field)).and_then(|zone| zone.as_str()))
+        self.wait_in_zone(
+            now,
+            field
+                .and_then(|field| recipient.data.get(field))
+                .and_then(|zone| zone.as_str()),
+        )
     }
 
     /// The field that has a recipient's own zone, if there is one.
@@ -110,7 +145,11 @@ impl QuietHours {
             [shown.earlier().ok(), shown.later().ok()]
         });
         let changes = zone.following(now).take(2).map(|change| change.timestamp());
-        untils.flatten().chain(changes).filter(|at| *at > now && !self.is_quiet(zone, *at)).min()
+        untils
+            .flatten()
+            .chain(changes)
+            .filter(|at| *at > now && !self.is_quiet(zone, *at))
+            .min()
     }
 }
 
@@ -121,7 +160,9 @@ mod tests {
     use super::*;
 
     fn wait(quiet: &QuietHours, now: &str, zone: Option<&str>) -> Option<u64> {
-        quiet.wait_in_zone(now.parse().unwrap(), zone).map(|wait| wait.as_secs() / 60)
+        quiet
+            .wait_in_zone(now.parse().unwrap(), zone)
+            .map(|wait| wait.as_secs() / 60)
     }
 
     fn night() -> QuietHours {
@@ -146,14 +187,32 @@ mod tests {
 
     #[test]
     fn a_recipient_has_a_clock_of_their_own() {
-        assert_eq!(wait(&night(), "2026-12-01T12:00:00Z", Some("Asia/Tokyo")), Some(11 * 60));
-        assert_eq!(wait(&night(), "2026-12-01T12:00:00Z", Some("Atlantis")), None);
-        assert_eq!(wait(&night(), "2026-12-01T20:00:00Z", Some("")), Some(11 * 60));
-        let mut recipient = AudienceRecipient { id: "1".into(), address: "a@b.example".into(), data: serde_json::Map::new() };
+        assert_eq!(
+            wait(&night(), "2026-12-01T12:00:00Z", Some("Asia/Tokyo")),
+            Some(11 * 60)
+        );
+        assert_eq!(
+            wait(&night(), "2026-12-01T12:00:00Z", Some("Atlantis")),
+            None
+        );
+        assert_eq!(
+            wait(&night(), "2026-12-01T20:00:00Z", Some("")),
+            Some(11 * 60)
+        );
+        let mut recipient = AudienceRecipient {
+            id: "1".into(),
+            address: "a@b.example".into(),
+            data: serde_json::Map::new(),
+        };
         let now = "2026-12-01T12:00:00Z".parse().unwrap();
         assert_eq!(night().wait_for_recipient(&recipient, now), None);
-        recipient.data.insert("timezone".into(), "Asia/Tokyo".into());
-        assert_eq!(night().wait_for_recipient(&recipient, now), Some(Duration::from_secs(11 * 3600)));
+        recipient
+            .data
+            .insert("timezone".into(), "Asia/Tokyo".into());
+        assert_eq!(
+            night().wait_for_recipient(&recipient, now),
+            Some(Duration::from_secs(11 * 3600))
+        );
     }
 
     #[test]
@@ -187,7 +246,10 @@ mod tests {
             ("21:00", "08:60", "UTC"),
             ("21:00", "08:00", "Mars"),
         ] {
-            assert!(QuietHours::new(from, until, zone, None).is_err(), "{from} {until} {zone}");
+            assert!(
+                QuietHours::new(from, until, zone, None).is_err(),
+                "{from} {until} {zone}"
+            );
         }
     }
 

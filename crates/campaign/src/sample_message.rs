@@ -1,7 +1,7 @@
 //! What somebody would be sent, for those who know providers: so that they can try before anybody is sent anything.
 
 use onward_dispatch::DeliveryChannel;
-use onward_dispatcher::{RenderedMessage, AudienceRecipient};
+use onward_dispatcher::{AudienceRecipient, RenderedMessage};
 
 use crate::campaign::{Campaign, UNSUBSCRIBE_PART};
 use crate::template_composer::MAILBOX_PARTS;
@@ -27,22 +27,39 @@ pub struct SampleMessage {
 
 impl SampleMessage {
     pub(crate) fn new(recipient: &AudienceRecipient, message: RenderedMessage) -> Self {
-        Self { recipient: recipient.id.clone(), to: recipient.address.clone(), message }
+        Self {
+            recipient: recipient.id.clone(),
+            to: recipient.address.clone(),
+            message,
+        }
     }
 
     /// What people who are not known yet might be sent, to be tried one after the other. What is filled in will be something
     /// else, so one that is of use is enough.
     pub fn placeholder_samples(campaign: &Campaign) -> impl Iterator<Item = Self> {
-        PLACEHOLDER_TEXTS.into_iter().enumerate().map(|(place, text)| {
-            let parts = campaign.template_parts().map(|(part, template)| (part.to_owned(), placeholder_part(part, template, text)));
-            let to = match campaign.channel {
-                DeliveryChannel::Email => PLACEHOLDER_MAILBOX,
-                DeliveryChannel::Voice => PLACEHOLDER_PHONE,
-                // An account may be written as an address of mail is.
-                DeliveryChannel::Social => [PLACEHOLDER_ACCOUNT, PLACEHOLDER_MAILBOX][place.min(1)],
-            };
-            Self { recipient: "1".to_owned(), to: to.to_owned(), message: RenderedMessage { parts: parts.collect() } }
-        })
+        PLACEHOLDER_TEXTS
+            .into_iter()
+            .enumerate()
+            .map(|(place, text)| {
+                let parts = campaign.template_parts().map(|(part, template)| {
+                    (part.to_owned(), placeholder_part(part, template, text))
+                });
+                let to = match campaign.channel {
+                    DeliveryChannel::Email => PLACEHOLDER_MAILBOX,
+                    DeliveryChannel::Voice => PLACEHOLDER_PHONE,
+                    // An account may be written as an address of mail is.
+                    DeliveryChannel::Social => {
+                        [PLACEHOLDER_ACCOUNT, PLACEHOLDER_MAILBOX][place.min(1)]
+                    }
+                };
+                Self {
+                    recipient: "1".to_owned(),
+                    to: to.to_owned(),
+                    message: RenderedMessage {
+                        parts: parts.collect(),
+                    },
+                }
+            })
     }
 }
 

@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Value};
 use onward_dispatch::DeliveryChannel;
-use onward_dispatcher::{ComposeMessage, RenderedMessage, AudienceRecipient};
-use onward_templates::{TemplateLimits, TemplateSet, TemplateError};
+use onward_dispatcher::{AudienceRecipient, ComposeMessage, RenderedMessage};
+use onward_templates::{TemplateError, TemplateLimits, TemplateSet};
 use thiserror::Error;
 
 use crate::address;
@@ -56,31 +56,68 @@ pub struct TemplateComposer {
 impl TemplateComposer {
     /// Reads the templates of a campaign.
     pub fn new(campaign: &Campaign) -> Result<Self, MessageRenderError> {
-        let limits = TemplateLimits { output_bytes: PART_BYTES_MAX, memory_bytes: MEMORY_BYTES_MAX, steps: TEMPLATE_STEPS };
-        let escape = |part: &str| if part == "html" { AutoEscape::Html } else { AutoEscape::None };
+        let limits = TemplateLimits {
+            output_bytes: PART_BYTES_MAX,
+            memory_bytes: MEMORY_BYTES_MAX,
+            steps: TEMPLATE_STEPS,
+        };
+        let escape = |part: &str| {
+            if part == "html" {
+                AutoEscape::Html
+            } else {
+                AutoEscape::None
+            }
+        };
         let (mut templates, mut parts) = (TemplateSet::new(limits, escape), Vec::new());
         for (part, text) in campaign.template_parts() {
-            templates.add_template(part, text).map_err(|wrong| render_error(part, wrong))?;
+            templates
+                .add_template(part, text)
+                .map_err(|wrong| render_error(part, wrong))?;
             parts.push(part.to_owned());
         }
         let (id, channel) = (campaign.id.clone(), campaign.channel);
-        Ok(Self { templates, parts, campaign_id: id, channel, fields: campaign.audience_fields() })
+        Ok(Self {
+            templates,
+            parts,
+            campaign_id: id,
+            channel,
+            fields: campaign.audience_fields(),
+        })
     }
 
     /// What this recipient would be sent.
-    pub fn preview_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
-        self.render_message(recipient).map_err(|unfit| unfit.to_string())
+    pub fn preview_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, String> {
+        self.render_message(recipient)
+            .map_err(|unfit| unfit.to_string())
     }
 
     /// What this recipient is sent, or what is wrong with it.
-    pub fn render_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, MessageRenderError> {
+    pub fn render_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, MessageRenderError> {
         let variables = self.template_variables(recipient);
-        let row = recipient.data.iter().map(|(name, value)| estimate_bytes(value) + name.len() as u64).sum::<u64>()
+        let row = recipient
+            .data
+            .iter()
+            .map(|(name, value)| estimate_bytes(value) + name.len() as u64)
+            .sum::<u64>()
             + (recipient.id.len() + recipient.address.len()) as u64;
         let mut parts = Vec::with_capacity(self.parts.len());
         for part in &self.parts {
-            let text = self.templates.render(part, &variables, row).map_err(|wrong| render_error(part, wrong))?;
-            self.check_part(part, &text).map_err(|reason| MessageRenderError { part: part.clone(), line: None, reason })?;
+            let text = self
+                .templates
+                .render(part, &variables, row)
+                .map_err(|wrong| render_error(part, wrong))?;
+            self.check_part(part, &text)
+                .map_err(|reason| MessageRenderError {
+                    part: part.clone(),
+                    line: None,
+                    reason,
+                })?;
             parts.push((part.clone(), text));
         }
         Ok(RenderedMessage { parts })
@@ -110,7 +147,9 @@ impl TemplateComposer {
             return Ok(());
         }
         if text.contains(['\r', '\n']) {
-            return Err("has more than one line, and only `text` and `html` can have that".to_owned());
+            return Err(
+                "has more than one line, and only `text` and `html` can have that".to_owned(),
+            );
         }
         if text.chars().any(|c| c.is_control() && c != '\t') {
             return Err("has control characters".to_owned());
@@ -133,9 +172,15 @@ impl ComposeMessage for TemplateComposer {
 
 /// Whether this can be the header of a mail that says how to unsubscribe.
 fn check_unsubscribe_link(text: &str) -> Result<(), String> {
-    let begins = |way: &&&str| text.get(..way.len()).is_some_and(|start| start.eq_ignore_ascii_case(way));
+    let begins = |way: &&&str| {
+        text.get(..way.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(way))
+    };
     let Some(way) = UNSUBSCRIBE_SCHEMES.iter().find(begins) else {
-        return Err(format!("has to begin with {}", UNSUBSCRIBE_SCHEMES.join(" or ")));
+        return Err(format!(
+            "has to begin with {}",
+            UNSUBSCRIBE_SCHEMES.join(" or ")
+        ));
     };
     if text.len() == way.len() {
         return Err("ends where it begins".to_owned());
@@ -143,7 +188,10 @@ fn check_unsubscribe_link(text: &str) -> Result<(), String> {
     if text.len() > UNSUBSCRIBE_BYTES_MAX {
         return Err(format!("is longer than {UNSUBSCRIBE_BYTES_MAX} bytes"));
     }
-    if text.chars().any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ',')) {
+    if text
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ','))
+    {
         return Err(
             "has spaces, control characters, commas, `<` or `>`: encode them, as in {{ id | urlencode }}".to_owned()
         );
@@ -152,17 +200,25 @@ fn check_unsubscribe_link(text: &str) -> Result<(), String> {
 }
 
 fn render_error(part: &str, TemplateError { line, reason }: TemplateError) -> MessageRenderError {
-    MessageRenderError { part: part.to_owned(), line, reason }
+    MessageRenderError {
+        part: part.to_owned(),
+        line,
+        reason,
+    }
 }
 
 /// About how many bytes something takes.
 fn estimate_bytes(value: &serde_json::Value) -> u64 {
     use serde_json::Value as Json;
     const VALUE_BYTES: u64 = 64;
-    VALUE_BYTES + match value {
-        Json::Null | Json::Bool(_) | Json::Number(_) => 0,
-        Json::String(text) => text.len() as u64,
-        Json::Array(list) => list.iter().map(estimate_bytes).sum(),
-        Json::Object(map) => map.iter().map(|(name, value)| name.len() as u64 + estimate_bytes(value)).sum(),
-    }
+    VALUE_BYTES
+        + match value {
+            Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+            Json::String(text) => text.len() as u64,
+            Json::Array(list) => list.iter().map(estimate_bytes).sum(),
+            Json::Object(map) => map
+                .iter()
+                .map(|(name, value)| name.len() as u64 + estimate_bytes(value))
+                .sum(),
+        }
 }

@@ -40,6 +40,7 @@ impl<'de> Visitor<'de> for TemplatePartVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TemplatePart, A::Error> {
-        TemplateFileRef::deserialize(MapAccessDeserializer::new(map)).map(|it| TemplatePart::File(it.file))
+        TemplateFileRef::deserialize(MapAccessDeserializer::new(map))
+            .map(|it| TemplatePart::File(it.file))
     }
 }

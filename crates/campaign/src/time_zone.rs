@@ -14,7 +14,9 @@ pub(crate) fn find_time_zone(name: &str) -> Option<TimeZone> {
 
 /// The zone of that name, or a sentence that there is none.
 pub(crate) fn require_time_zone(name: &str) -> Result<TimeZone, String> {
-    find_time_zone(name).ok_or_else(|| format!("there is no time zone `{name}`: write a name such as Europe/Berlin"))
+    find_time_zone(name).ok_or_else(|| {
+        format!("there is no time zone `{name}`: write a name such as Europe/Berlin")
+    })
 }
 
 /// An instant as the calendar has it, unless it is past what it has.

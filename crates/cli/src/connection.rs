@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use onward_api::OnwardApi;
-use onward_api::client::{ClientConfig as ServerAccess, ApiClient as ServerClient};
+use onward_api::client::{ApiClient as ServerClient, ClientConfig as ServerAccess};
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::{EngineClient, Scope};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
@@ -91,20 +91,33 @@ impl ScopedConnectionArgs {
         Ok(Scope {
             tenant: self.tenant.clone().map_or_else(|| "default".parse(), Ok)?,
             project: self.project.clone().map_or_else(|| "default".parse(), Ok)?,
-            environment: self.environment.clone().map_or_else(|| "default".parse(), Ok)?,
+            environment: self
+                .environment
+                .clone()
+                .map_or_else(|| "default".parse(), Ok)?,
         })
     }
 
     /// Whether it is said where to look.
     pub(crate) fn is_target_given(&self) -> bool {
-        let ConnectionArgs { store, server, profile } = &self.connection;
+        let ConnectionArgs {
+            store,
+            server,
+            profile,
+        } = &self.connection;
         let names = ["ONWARD_STORE", "ONWARD_SERVER", "ONWARD_PROFILE"];
-        [store, server, profile].iter().any(|it| it.is_some()) || names.into_iter().any(|name| env_variable(name).is_some())
+        [store, server, profile].iter().any(|it| it.is_some())
+            || names.into_iter().any(|name| env_variable(name).is_some())
     }
 
-    pub(crate) async fn open_connection(&self, want: AccessMode) -> anyhow::Result<TargetConnection> {
+    pub(crate) async fn open_connection(
+        &self,
+        want: AccessMode,
+    ) -> anyhow::Result<TargetConnection> {
         let is_said = self.tenant.is_some() || self.project.is_some() || self.environment.is_some();
-        self.connection.open_in_scope(want, self.to_scope()?, is_said).await
+        self.connection
+            .open_in_scope(want, self.to_scope()?, is_said)
+            .await
     }
 }
 
@@ -118,30 +131,59 @@ impl ConnectionArgs {
     }
 
     /// For whoever has the store, or the token.
-    pub(crate) async fn open_connection(&self, want: AccessMode) -> anyhow::Result<TargetConnection> {
-        let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
+    pub(crate) async fn open_connection(
+        &self,
+        want: AccessMode,
+    ) -> anyhow::Result<TargetConnection> {
+        let scope = Scope {
+            tenant: "default".parse()?,
+            project: "default".parse()?,
+            environment: "default".parse()?,
+        };
         self.open_in_scope(want, scope, false).await
     }
 
     /// A server knows whose things are meant unless that `is_said`.
-    async fn open_in_scope(&self, want: AccessMode, scope: Scope, is_said: bool) -> anyhow::Result<TargetConnection> {
+    async fn open_in_scope(
+        &self,
+        want: AccessMode,
+        scope: Scope,
+        is_said: bool,
+    ) -> anyhow::Result<TargetConnection> {
         match self.resolve_target()? {
             ConnectionTarget::Server(mut server) => {
                 if is_said {
-                    let Scope { tenant, project, environment } = scope;
-                    server.scope = Some([tenant.to_string(), project.to_string(), environment.to_string()]);
+                    let Scope {
+                        tenant,
+                        project,
+                        environment,
+                    } = scope;
+                    server.scope = Some([
+                        tenant.to_string(),
+                        project.to_string(),
+                        environment.to_string(),
+                    ]);
                 }
                 let server = ServerClient::new(&server)?;
-                Ok(TargetConnection { api: Arc::new(server.clone()), store_client: None, server_client: Some(server) })
+                Ok(TargetConnection {
+                    api: Arc::new(server.clone()),
+                    store_client: None,
+                    server_client: Some(server),
+                })
             }
             ConnectionTarget::Store(url) => {
                 let client = open_store(&url, want, scope).await?;
                 let mut service = ApiService::new(client.clone()).with_full_access();
                 // Nothing but a deployment looks into components.
                 if want == AccessMode::Create {
-                    service = service.with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
+                    service = service
+                        .with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
                 }
-                Ok(TargetConnection { api: Arc::new(service), store_client: Some(client), server_client: None })
+                Ok(TargetConnection {
+                    api: Arc::new(service),
+                    store_client: Some(client),
+                    server_client: None,
+                })
             }
         }
     }
@@ -167,15 +209,25 @@ fn env_variable(name: &str) -> Option<String> {
 impl ConnectionArgs {
     /// What is said on the command line counts, then what the environment says.
     fn resolve_target(&self) -> anyhow::Result<ConnectionTarget> {
-        let at = |url: &str| ServerAccess { url: url.to_owned(), token: env_variable("ONWARD_TOKEN"), scope: None };
+        let at = |url: &str| ServerAccess {
+            url: url.to_owned(),
+            token: env_variable("ONWARD_TOKEN"),
+            scope: None,
+        };
         match (&self.store, &self.server, &self.profile) {
             (Some(url), ..) => return Ok(ConnectionTarget::Store(url.clone())),
             (_, Some(url), _) => return Ok(ConnectionTarget::Server(at(url))),
             (.., Some(name)) => return resolve_profile(name),
             _ => {}
         }
-        match (env_variable("ONWARD_STORE"), env_variable("ONWARD_SERVER"), env_variable("ONWARD_PROFILE")) {
-            (Some(_), Some(_), _) => bail!("ONWARD_STORE and ONWARD_SERVER are both set: say --store or --server"),
+        match (
+            env_variable("ONWARD_STORE"),
+            env_variable("ONWARD_SERVER"),
+            env_variable("ONWARD_PROFILE"),
+        ) {
+            (Some(_), Some(_), _) => {
+                bail!("ONWARD_STORE and ONWARD_SERVER are both set: say --store or --server")
+            }
             (Some(url), ..) => Ok(ConnectionTarget::Store(url)),
             (_, Some(url), _) => Ok(ConnectionTarget::Server(at(&url))),
             (.., Some(name)) => resolve_profile(&name),
@@ -193,21 +245,38 @@ struct ServerProfile {
 }
 
 fn resolve_profile(name: &str) -> anyhow::Result<ConnectionTarget> {
-    let path = profiles_path().context("there is no home folder, and XDG_CONFIG_HOME is not set")?;
-    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let path =
+        profiles_path().context("there is no home folder, and XDG_CONFIG_HOME is not set")?;
+    let text = std::fs::read_to_string(&path)
+        .with_context(|| format!("cannot read {}", path.display()))?;
     let profiles: BTreeMap<String, ServerProfile> =
         toml::from_str(&text).with_context(|| format!("{} makes no sense", path.display()))?;
     let Some(profile) = profiles.get(name) else {
         let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
-        bail!("{} has no profile {name}; it has: {}", path.display(), names.join(", "));
+        bail!(
+            "{} has no profile {name}; it has: {}",
+            path.display(),
+            names.join(", ")
+        );
     };
     // A token of the environment is for another server, unless the profile has none.
-    let token = profile.token.clone().or_else(|| env_variable("ONWARD_TOKEN"));
-    Ok(ConnectionTarget::Server(ServerAccess { url: profile.server.clone(), token, scope: None }))
+    let token = profile
+        .token
+        .clone()
+        .or_else(|| env_variable("ONWARD_TOKEN"));
+    Ok(ConnectionTarget::Server(ServerAccess {
+        url: profile.server.clone(),
+        token,
+        scope: None,
+    }))
 }
 
 /// `$XDG_CONFIG_HOME/onward/profiles.toml`, or below the home folder.
 fn profiles_path() -> Option<PathBuf> {
     let folder = env_variable("XDG_CONFIG_HOME").map(PathBuf::from);
-    Some(folder.or_else(|| Some(PathBuf::from(env_variable("HOME")?).join(".config")))?.join("onward/profiles.toml"))
+    Some(
+        folder
+            .or_else(|| Some(PathBuf::from(env_variable("HOME")?).join(".config")))?
+            .join("onward/profiles.toml"),
+    )
 }

@@ -20,7 +20,13 @@ pub(crate) fn print_message(words: impl Display) {
 /// Text of others, without what a terminal would obey.
 pub(crate) fn escape_control_chars(text: &str) -> String {
     let is_obeyed = |it: char| it.is_control() || is_bidi_control(it);
-    let shown = |it: char| if is_obeyed(it) { it.escape_default().to_string() } else { it.to_string() };
+    let shown = |it: char| {
+        if is_obeyed(it) {
+            it.escape_default().to_string()
+        } else {
+            it.to_string()
+        }
+    };
     text.chars().map(shown).collect()
 }
 
@@ -51,8 +57,19 @@ pub(crate) fn format_count(number: u64, what: &str) -> String {
 
 /// A state as it stands in a row, in its colour.
 pub(crate) fn style_state_name(name: &str) -> impl Display {
-    let all = [ExecutionState::Running, ExecutionState::Blocked, ExecutionState::Cancelling, ExecutionState::Completed, ExecutionState::Failed, ExecutionState::Cancelled];
-    let style = all.into_iter().find(|state| state.to_string() == name).map(state_style).unwrap_or_default();
+    let all = [
+        ExecutionState::Running,
+        ExecutionState::Blocked,
+        ExecutionState::Cancelling,
+        ExecutionState::Completed,
+        ExecutionState::Failed,
+        ExecutionState::Cancelled,
+    ];
+    let style = all
+        .into_iter()
+        .find(|state| state.to_string() == name)
+        .map(state_style)
+        .unwrap_or_default();
     apply_style(style, name)
 }
 
@@ -74,10 +91,21 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_shown_and_not_obeyed() {
-        assert_eq!(escape_control_chars("a\u{1b}[2Jb\r\n"), "a\\u{1b}[2Jb\\r\\n");
-        for mark in ['\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}'] {
-            assert_eq!(escape_control_chars(&format!("a{mark}b")), format!("a\\u{{{:x}}}b", u32::from(mark)));
+        assert_eq!(
+            escape_control_chars("a\u{1b}[2Jb\r\n"),
+            "a\\u{1b}[2Jb\\r\\n"
+        );
+        for mark in [
+            '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}',
+        ] {
+            assert_eq!(
+                escape_control_chars(&format!("a{mark}b")),
+                format!("a\\u{{{:x}}}b", u32::from(mark))
+            );
         }
-        assert_eq!(escape_control_chars("Zoë, Łódź, שלום, 👩\u{200d}🚀"), "Zoë, Łódź, שלום, 👩\u{200d}🚀");
+        assert_eq!(
+            escape_control_chars("Zoë, Łódź, שלום, 👩\u{200d}🚀"),
+            "Zoë, Łódź, שלום, 👩\u{200d}🚀"
+        );
     }
 }

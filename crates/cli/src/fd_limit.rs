@@ -6,7 +6,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub(crate) fn raise_fd_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
-        && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
+        && let Err(error) = setrlimit(
+            Resource::Nofile,
+            Rlimit {
+                current: maximum,
+                maximum,
+            },
+        )
     {
         tracing::debug!(%error, "the limit of open files stays as it is");
     }

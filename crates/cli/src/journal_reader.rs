@@ -14,7 +14,15 @@ pub(crate) async fn read_journal_events(
     from: u64,
     wait_ms: u64,
 ) -> anyhow::Result<Vec<JournalEvent>> {
-    let lines = retry_transient(async || onward.get_execution_journal(&id.to_string(), from, wait_ms).await).await?;
+    let lines = retry_transient(async || {
+        onward
+            .get_execution_journal(&id.to_string(), from, wait_ms)
+            .await
+    })
+    .await?;
     let mut reader = JournalLineReader::for_execution(id);
-    lines.lines().map(|line| reader.read_line(line).context("its journal cannot be read")).collect()
+    lines
+        .lines()
+        .map(|line| reader.read_line(line).context("its journal cannot be read"))
+        .collect()
 }

@@ -40,8 +40,17 @@ impl LineReader {
             Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
         };
         let input = BufReader::with_capacity(BUFFER_BYTES, input);
-        let name = if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() };
-        Ok(Self { input, name, buffer: Vec::new(), number: 0 })
+        let name = if path == Path::new("-") {
+            "standard input".to_owned()
+        } else {
+            path.display().to_string()
+        };
+        Ok(Self {
+            input,
+            name,
+            buffer: Vec::new(),
+            number: 0,
+        })
     }
 
     /// Whether the next line, or a part of it, is here already: reading on does not wait for anybody.
@@ -54,12 +63,19 @@ impl LineReader {
         loop {
             self.buffer.clear();
             let limit = LINE_BYTES_MAX as u64 + 1;
-            match self.input.by_ref().take(limit).read_until(b'\n', &mut self.buffer) {
+            match self
+                .input
+                .by_ref()
+                .take(limit)
+                .read_until(b'\n', &mut self.buffer)
+            {
                 Ok(0) => return None,
                 Ok(_) => self.number += 1,
                 Err(error) => {
                     let context = format!("cannot read {}", self.name);
-                    return Some(Err(LineReadError::Input(anyhow::Error::new(error).context(context))));
+                    return Some(Err(LineReadError::Input(
+                        anyhow::Error::new(error).context(context),
+                    )));
                 }
             }
             if self.buffer.len() > LINE_BYTES_MAX
@@ -79,7 +95,10 @@ impl LineReader {
         if self.buffer.ends_with(b"\n") {
             return Ok(());
         }
-        let skipped = self.input.skip_until(b'\n').with_context(|| format!("cannot read {}", self.name));
+        let skipped = self
+            .input
+            .skip_until(b'\n')
+            .with_context(|| format!("cannot read {}", self.name));
         skipped.map(drop)
     }
 
@@ -89,7 +108,8 @@ impl LineReader {
         if self.buffer.len() > LINE_BYTES_MAX {
             return Err(refuse(format!("longer than {} MiB", LINE_BYTES_MAX >> 20)));
         }
-        let text = str::from_utf8(&self.buffer).map_err(|error| refuse(format!("not UTF-8: {error}")))?;
+        let text =
+            str::from_utf8(&self.buffer).map_err(|error| refuse(format!("not UTF-8: {error}")))?;
         Ok((number, text.trim_start_matches(BYTE_ORDER_MARK).trim()))
     }
 }

@@ -1,24 +1,24 @@
 //! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
 
-mod connection;
 mod bench;
 mod campaign;
+mod connection;
+mod console;
+mod execution;
 mod fd_limit;
-mod journal_reader;
 mod journal;
+mod journal_reader;
 mod line_reader;
 mod logging;
 mod names_file;
 mod outbox;
 mod paging;
-mod console;
 mod progress;
+mod retry;
 mod serve;
 mod shutdown;
 mod state;
 mod terminal;
-mod retry;
-mod execution;
 
 use std::io;
 use std::process::ExitCode;
@@ -79,12 +79,18 @@ const EXIT_COMMAND_FAILED: u8 = 2;
 
 fn report_failure(error: &anyhow::Error) -> ExitCode {
     let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+        cause
+            .downcast_ref::<io::Error>()
+            .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(broken_pipe) {
         return ExitCode::from(EXIT_BROKEN_PIPE);
     }
-    console::print_message(format_args!("{}: {}", console::style_error("error"), format_error_chain(error)));
+    console::print_message(format_args!(
+        "{}: {}",
+        console::style_error("error"),
+        format_error_chain(error)
+    ));
     ExitCode::from(EXIT_COMMAND_FAILED)
 }
 

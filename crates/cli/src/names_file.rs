@@ -17,7 +17,11 @@ pub(crate) fn read_names_file(file: &Path) -> anyhow::Result<Vec<String>> {
     };
     // Editors of some systems begin a file with a mark.
     let named = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
-    let names: Vec<String> = lines.iter().map(named).filter(|line| !line.is_empty()).collect();
+    let names: Vec<String> = lines
+        .iter()
+        .map(named)
+        .filter(|line| !line.is_empty())
+        .collect();
     anyhow::ensure!(!names.is_empty(), "{} has nothing in it", file.display());
     Ok(names)
 }

@@ -47,7 +47,11 @@ impl ListOutputArgs {
             // Some lists come in larger pieces than one asks for.
             is_cut = got.items.len() > left;
             for item in got.items.iter().take(left) {
-                let text = if self.json { serde_json::to_string(item)? } else { line(item) };
+                let text = if self.json {
+                    serde_json::to_string(item)?
+                } else {
+                    line(item)
+                };
                 writeln!(out, "{text}")?;
             }
             left -= got.items.len().min(left);
@@ -57,7 +61,10 @@ impl ListOutputArgs {
             }
         }
         if (is_cut || next.is_some()) && !self.json {
-            console::print_message(format_args!("there may be more than {}: --limit N shows more", self.limit));
+            console::print_message(format_args!(
+                "there may be more than {}: --limit N shows more",
+                self.limit
+            ));
         }
         Ok(())
     }

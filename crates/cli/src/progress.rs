@@ -14,7 +14,10 @@ pub(crate) struct ProgressLine {
 impl ProgressLine {
     /// A line, if it is wanted and somebody can see it.
     pub(crate) fn new(is_wanted: bool) -> Self {
-        Self { is_enabled: is_wanted && io::stderr().is_terminal(), shown_count: 0 }
+        Self {
+            is_enabled: is_wanted && io::stderr().is_terminal(),
+            shown_count: 0,
+        }
     }
 
     /// So many were looked at.

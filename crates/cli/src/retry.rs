@@ -9,7 +9,10 @@ use crate::console;
 
 /// Runs a command that waits.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
     runtime.block_on(command)
 }
 
@@ -20,7 +23,9 @@ const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Asks again while a server is away, or busy: whoever waits for an execution need not know that it was started anew meanwhile.
-pub(crate) async fn retry_transient<T>(ask: impl AsyncFn() -> Result<T, Problem>) -> Result<T, Problem> {
+pub(crate) async fn retry_transient<T>(
+    ask: impl AsyncFn() -> Result<T, Problem>,
+) -> Result<T, Problem> {
     retry_transient_with(ask, |words| console::print_message(words)).await
 }
 
@@ -35,7 +40,10 @@ pub(crate) async fn retry_transient_with<T>(
         match ask().await {
             Err(problem) if is_transient(&problem) && since.elapsed() < RETRY_TIMEOUT => {
                 if !std::mem::replace(&mut has_said, true) {
-                    say(&format!("{}; asking again", console::escape_control_chars(&problem.detail)));
+                    say(&format!(
+                        "{}; asking again",
+                        console::escape_control_chars(&problem.detail)
+                    ));
                 }
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
@@ -45,5 +53,8 @@ pub(crate) async fn retry_transient_with<T>(
 }
 
 fn is_transient(problem: &Problem) -> bool {
-    matches!(problem.code, Code::Unavailable | Code::RateLimited | Code::TimedOut)
+    matches!(
+        problem.code,
+        Code::Unavailable | Code::RateLimited | Code::TimedOut
+    )
 }

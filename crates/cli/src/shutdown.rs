@@ -14,7 +14,10 @@ pub(crate) struct ShutdownSignals {
 impl ShutdownSignals {
     /// From now on none is missed.
     pub(crate) fn install_handlers() -> anyhow::Result<Self> {
-        Ok(Self { terminated: signal(SignalKind::terminate())?, interrupted: signal(SignalKind::interrupt())? })
+        Ok(Self {
+            terminated: signal(SignalKind::terminate())?,
+            interrupted: signal(SignalKind::interrupt())?,
+        })
     }
 
     pub(crate) async fn next_signal(&mut self) {

@@ -8,5 +8,7 @@ const DEFAULT_COLUMNS: usize = 80;
 /// Columns of the terminal that standard output is, at this moment: people change it.
 pub(crate) fn terminal_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-    size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0).unwrap_or(DEFAULT_COLUMNS)
+    size.map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0)
+        .unwrap_or(DEFAULT_COLUMNS)
 }

@@ -46,7 +46,11 @@ impl CampaignRunStatus {
     pub fn next_status(self, act: CampaignRunTransition) -> Option<Self> {
         match (self, act) {
             (Self::Queued, CampaignRunTransition::Start) => Some(Self::Running),
-            (Self::Queued | Self::Running, CampaignRunTransition::Finish(outcome)) if outcome.is_terminal() => Some(outcome),
+            (Self::Queued | Self::Running, CampaignRunTransition::Finish(outcome))
+                if outcome.is_terminal() =>
+            {
+                Some(outcome)
+            }
             (Self::Partial | Self::Failed, CampaignRunTransition::Reopen) => Some(Self::Running),
             _ => None,
         }
@@ -62,7 +66,9 @@ impl CampaignRunControl {
     /// What becomes of it when somebody wants `next`; `None` if that cannot be.
     pub const fn transition_to(self, next: Self) -> Option<Self> {
         match (self, next) {
-            (Self::Active | Self::Paused, Self::Active | Self::Paused | Self::Cancelled) => Some(next),
+            (Self::Active | Self::Paused, Self::Active | Self::Paused | Self::Cancelled) => {
+                Some(next)
+            }
             (Self::Cancelled, Self::Cancelled) => Some(next),
             (Self::Cancelled, Self::Active | Self::Paused) => None,
         }
@@ -77,8 +83,14 @@ mod tests {
 
     #[test]
     fn the_tables_are_these() {
-        let ends = CampaignRunStatus::ALL.into_iter().map(CampaignRunTransition::Finish);
-        let acts: Vec<CampaignRunTransition> = [CampaignRunTransition::Start, CampaignRunTransition::Reopen].into_iter().chain(ends).collect();
+        let ends = CampaignRunStatus::ALL
+            .into_iter()
+            .map(CampaignRunTransition::Finish);
+        let acts: Vec<CampaignRunTransition> =
+            [CampaignRunTransition::Start, CampaignRunTransition::Reopen]
+                .into_iter()
+                .chain(ends)
+                .collect();
         let mut table = String::new();
         for status in CampaignRunStatus::ALL {
             for act in &acts {

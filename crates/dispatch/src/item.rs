@@ -91,8 +91,15 @@ pub enum ItemTransition {
 
 impl ItemState {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Unreserved, Self::Held, Self::Deferred, Self::InDoubt, Self::Served, Self::Failed, Self::Skipped];
+    pub const ALL: [Self; 7] = [
+        Self::Unreserved,
+        Self::Held,
+        Self::Deferred,
+        Self::InDoubt,
+        Self::Served,
+        Self::Failed,
+        Self::Skipped,
+    ];
 
     /// Where `act` leads; `None` if it is illegal.
     pub const fn next_state(self, act: ItemTransition) -> Option<Self> {
@@ -212,7 +219,10 @@ mod tests {
     #[test]
     fn the_table_of_the_specification_is_the_same() {
         let page = include_str!("../../../spec/dispatch.md");
-        let items = page.split("\n## ").find(|part| part.starts_with("Items\n")).unwrap();
+        let items = page
+            .split("\n## ")
+            .find(|part| part.starts_with("Items\n"))
+            .unwrap();
         let rows = items.lines().filter(|line| line.starts_with("| ")).skip(1);
         let standing = |word: &str| match word.trim() {
             "no row" => ItemState::Unreserved,
@@ -228,11 +238,15 @@ mod tests {
         for row in rows {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
             let from = cells[0].trim_end_matches(", because nobody tried any more");
-            said.extend(from.split(',').map(|from| format!("{:?} {:?}", standing(from), standing(cells[2]))));
+            said.extend(
+                from.split(',')
+                    .map(|from| format!("{:?} {:?}", standing(from), standing(cells[2]))),
+            );
         }
-        let done = ItemState::ALL
-            .into_iter()
-            .flat_map(|from| ACTS.into_iter().filter_map(move |act| Some(format!("{from:?} {:?}", from.next_state(act)?))));
+        let done = ItemState::ALL.into_iter().flat_map(|from| {
+            ACTS.into_iter()
+                .filter_map(move |act| Some(format!("{from:?} {:?}", from.next_state(act)?)))
+        });
         let mut done: Vec<String> = done.collect();
         said.sort();
         done.sort();
@@ -242,18 +256,26 @@ mod tests {
     #[test]
     fn a_provider_is_called_only_for_what_is_held_and_nothing_is_held_twice_without_an_answer() {
         for standing in ItemState::ALL {
-            let held = [ItemTransition::Reserve, ItemTransition::ReserveAgain].map(|act| standing.next_state(act)).contains(&Some(ItemState::Held));
+            let held = [ItemTransition::Reserve, ItemTransition::ReserveAgain]
+                .map(|act| standing.next_state(act))
+                .contains(&Some(ItemState::Held));
             let may_have_been_called = matches!(standing, ItemState::Held | ItemState::Served);
             assert!(!held || !may_have_been_called, "{standing:?}");
         }
-        assert_eq!(ItemState::InDoubt.next_state(ItemTransition::Reserve), None, "only for providers that take a key once");
+        assert_eq!(
+            ItemState::InDoubt.next_state(ItemTransition::Reserve),
+            None,
+            "only for providers that take a key once"
+        );
     }
 
     #[test]
     fn rows_say_where_items_stand() {
         for channel in DeliveryChannel::ALL {
             for standing in ItemState::ALL {
-                let Some(status) = standing.status(channel) else { continue };
+                let Some(status) = standing.status(channel) else {
+                    continue;
+                };
                 let (held, doubt) = (standing == ItemState::Held, standing == ItemState::InDoubt);
                 assert_eq!(ItemState::from_status(status, held, doubt), standing);
                 assert_eq!(status.is_terminal(), standing.is_terminal());

@@ -38,7 +38,8 @@ impl ItemCounts {
 
     /// Those for which something has still to be done.
     pub const fn open_items(&self) -> u64 {
-        self.items.saturating_sub(self.served + self.failed + self.skipped + self.in_doubt)
+        self.items
+            .saturating_sub(self.served + self.failed + self.skipped + self.in_doubt)
     }
 
     /// Whether every item is settled.
@@ -67,7 +68,13 @@ impl Add for ItemCounts {
 
 impl AddAssign for ItemCounts {
     fn add_assign(&mut self, other: Self) {
-        let Self { items, served, failed, skipped, in_doubt } = other;
+        let Self {
+            items,
+            served,
+            failed,
+            skipped,
+            in_doubt,
+        } = other;
         self.items += items;
         self.served += served;
         self.failed += failed;

@@ -64,8 +64,14 @@ mod tests {
     fn a_key_is_this() {
         let key = ItemKey::for_email("run-1", "lead-1", "asset-1", "2026-01-02T03:04:05Z");
         assert_eq!(key.to_string().len(), 64);
-        assert_eq!(key, ItemKey::for_email("run-1", "lead-1", "asset-1", "2026-01-02T03:04:05Z"));
-        let (sibling, other) = (ItemKey::for_email("run-1", "lead-2", "", ""), ItemKey::for_email("run-2", "lead-1", "", ""));
+        assert_eq!(
+            key,
+            ItemKey::for_email("run-1", "lead-1", "asset-1", "2026-01-02T03:04:05Z")
+        );
+        let (sibling, other) = (
+            ItemKey::for_email("run-1", "lead-2", "", ""),
+            ItemKey::for_email("run-2", "lead-1", "", ""),
+        );
         assert_eq!(key.0[..RUN_PREFIX_BYTES], sibling.0[..RUN_PREFIX_BYTES]);
         assert_ne!(key.0[..RUN_PREFIX_BYTES], other.0[..RUN_PREFIX_BYTES]);
     }

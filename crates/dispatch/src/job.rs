@@ -44,8 +44,12 @@ impl JobStatus {
             (Self::Locked, JobTransition::Release) => Some(Self::Queued),
             (Self::Locked, JobTransition::Fail) => Some(Self::Failed),
             // A verdict may settle the last item of a job that nobody has.
-            (Self::Locked | Self::Queued | Self::Failed, JobTransition::Complete) => Some(Self::Completed),
-            (Self::Locked | Self::Queued | Self::Failed, JobTransition::DeadLetter) => Some(Self::Dead),
+            (Self::Locked | Self::Queued | Self::Failed, JobTransition::Complete) => {
+                Some(Self::Completed)
+            }
+            (Self::Locked | Self::Queued | Self::Failed, JobTransition::DeadLetter) => {
+                Some(Self::Dead)
+            }
             (Self::Dead, JobTransition::Redrive) => Some(Self::Queued),
             (Self::Queued | Self::Locked | Self::Completed | Self::Failed | Self::Dead, _) => None,
         }
@@ -65,7 +69,14 @@ mod tests {
 
     #[test]
     fn the_table_is_this() {
-        let acts = [JobTransition::Lock, JobTransition::Release, JobTransition::Complete, JobTransition::Fail, JobTransition::DeadLetter, JobTransition::Redrive];
+        let acts = [
+            JobTransition::Lock,
+            JobTransition::Release,
+            JobTransition::Complete,
+            JobTransition::Fail,
+            JobTransition::DeadLetter,
+            JobTransition::Redrive,
+        ];
         let mut table = String::new();
         for status in JobStatus::ALL {
             for act in acts {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use onward_journal::SharedText;
 
-use crate::{ItemTransition, ExponentialBackoff, JobTransition, ItemReason, ItemState, ItemCounts};
+use crate::{ExponentialBackoff, ItemCounts, ItemReason, ItemState, ItemTransition, JobTransition};
 
 /// Who could not tell what became of something is not asked again before so many milliseconds.
 const LOOKUP_RETRY_MIN_MS: u64 = 1_000;
@@ -45,7 +45,12 @@ pub struct ItemProgress {
 
 impl ItemProgress {
     /// An item of which there is no row.
-    pub const NEW: Self = Self { state: ItemState::Unreserved, sends: 0, in_doubt_ms: 0, reason: None };
+    pub const NEW: Self = Self {
+        state: ItemState::Unreserved,
+        sends: 0,
+        in_doubt_ms: 0,
+        reason: None,
+    };
 }
 
 /// What becomes of an item with a step.
@@ -196,7 +201,12 @@ enum AttemptPhase {
 
 impl JobAttempt {
     /// The `attempts`-th try since anything was settled, at items that stand so. Those that somebody else had are in doubt.
-    pub fn new(slots: Vec<ItemProgress>, attempts: u32, terms: DispatchPolicy, order: AttemptDirective) -> Self {
+    pub fn new(
+        slots: Vec<ItemProgress>,
+        attempts: u32,
+        terms: DispatchPolicy,
+        order: AttemptDirective,
+    ) -> Self {
         let none = vec![false; slots.len()];
         let mut attempt = Self {
             items: slots,
@@ -216,7 +226,8 @@ impl JobAttempt {
         for position in 0..attempt.items.len() {
             if attempt.items[position].state == ItemState::Held {
                 attempt.apply_transition(position, ItemTransition::MarkInDoubt);
-                attempt.pending_change(position).error = Some("whoever called the provider was not heard of again".into());
+                attempt.pending_change(position).error =
+                    Some("whoever called the provider was not heard of again".into());
             }
         }
         attempt
@@ -236,7 +247,11 @@ impl JobAttempt {
 
     /// It is not wanted for this item that anything is begun.
     pub fn skip_item(&mut self, position: usize, reason: ItemReason) {
-        if self.items[position].state.next_state(ItemTransition::Skip).is_some() {
+        if self.items[position]
+            .state
+            .next_state(ItemTransition::Skip)
+            .is_some()
+        {
             self.apply_transition(position, ItemTransition::Skip);
             self.items[position].reason = Some(reason);
             self.pending_change(position).reason = Some(reason);
@@ -271,14 +286,23 @@ impl JobAttempt {
     }
 
     fn decide_step(&mut self, entropy: u64) -> AttemptStep {
-        let goes_on = self.directive == AttemptDirective::Continue && self.throttled.is_none() && self.postponed_ms.is_none() && !self.is_exhausted;
-        let open = if goes_on { self.sendable_positions() } else { Vec::new() };
+        let goes_on = self.directive == AttemptDirective::Continue
+            && self.throttled.is_none()
+            && self.postponed_ms.is_none()
+            && !self.is_exhausted;
+        let open = if goes_on {
+            self.sendable_positions()
+        } else {
+            Vec::new()
+        };
         if !open.is_empty() {
             self.phase = AttemptPhase::Admitting(open.clone());
             return AttemptStep::Admit(open, self.policy.window.max(1));
         }
         // Who is to begin nothing more ever can still find out what has become of things.
-        let may_look = goes_on || self.directive == AttemptDirective::Cancel || self.is_exhausted && self.directive == AttemptDirective::Continue;
+        let may_look = goes_on
+            || self.directive == AttemptDirective::Cancel
+            || self.is_exhausted && self.directive == AttemptDirective::Continue;
         let doubts = self.lookup_positions();
         if may_look && !doubts.is_empty() {
             // What was answered so far is not to be lost meanwhile.
@@ -291,7 +315,12 @@ impl JobAttempt {
             self.phase = AttemptPhase::LookingUp(doubts.clone());
             return AttemptStep::LookUp(doubts);
         }
-        let new = |slots: &[ItemProgress]| slots.iter().filter(|slot| slot.state == ItemState::Unreserved).count();
+        let new = |slots: &[ItemProgress]| {
+            slots
+                .iter()
+                .filter(|slot| slot.state == ItemState::Unreserved)
+                .count()
+        };
         let before = new(&self.items);
         let conclusion = self.conclude_attempt(entropy);
         // Others may stand for some of those that are ended without a row: that is heard before it is counted.
@@ -310,13 +339,27 @@ impl JobAttempt {
 
     /// These may be reached now, and are reserved next.
     pub fn record_admission(&mut self, admitted: &[usize]) {
-        let AttemptPhase::Admitting(open) = &self.phase else { unreachable!("nobody was to be admitted") };
+        let AttemptPhase::Admitting(open) = &self.phase else {
+            unreachable!("nobody was to be admitted")
+        };
         let is_open = |position: &usize| open.binary_search(position).is_ok();
-        let window: Vec<usize> = admitted.iter().copied().filter(is_open).take(self.policy.window.max(1)).collect();
+        let window: Vec<usize> = admitted
+            .iter()
+            .copied()
+            .filter(is_open)
+            .take(self.policy.window.max(1))
+            .collect();
         for &position in &window {
             let is_doubt = self.items[position].state == ItemState::InDoubt;
             self.resent[position] = is_doubt;
-            self.apply_transition(position, if is_doubt { ItemTransition::ReserveAgain } else { ItemTransition::Reserve });
+            self.apply_transition(
+                position,
+                if is_doubt {
+                    ItemTransition::ReserveAgain
+                } else {
+                    ItemTransition::Reserve
+                },
+            );
             self.items[position].sends += 1;
             let calls = self.items[position].sends;
             self.pending_change(position).sends = calls;
@@ -337,7 +380,10 @@ impl JobAttempt {
                 && match self.items[*position].state {
                     ItemState::Unreserved | ItemState::Deferred => true,
                     ItemState::InDoubt => self.can_resend(&self.items[*position]),
-                    ItemState::Held | ItemState::Served | ItemState::Failed | ItemState::Skipped => false,
+                    ItemState::Held
+                    | ItemState::Served
+                    | ItemState::Failed
+                    | ItemState::Skipped => false,
                 }
         };
         (0..self.items.len()).filter(is_next).collect()
@@ -345,10 +391,17 @@ impl JobAttempt {
 
     /// Items in doubt that the provider can be asked about next, no more than it is called for together.
     fn lookup_positions(&self) -> Vec<usize> {
-        let Some(after) = self.policy.lookup_after_ms else { return Vec::new() };
-        let is_old = |slot: &ItemProgress| slot.state == ItemState::InDoubt && slot.in_doubt_ms >= after;
-        let is_next = |position: &usize| is_old(&self.items[*position]) && !self.looked_up[*position];
-        (0..self.items.len()).filter(is_next).take(self.policy.window.max(1)).collect()
+        let Some(after) = self.policy.lookup_after_ms else {
+            return Vec::new();
+        };
+        let is_old =
+            |slot: &ItemProgress| slot.state == ItemState::InDoubt && slot.in_doubt_ms >= after;
+        let is_next =
+            |position: &usize| is_old(&self.items[*position]) && !self.looked_up[*position];
+        (0..self.items.len())
+            .filter(is_next)
+            .take(self.policy.window.max(1))
+            .collect()
     }
 
     fn conclude_attempt(&mut self, entropy: u64) -> AttemptOutcome {
@@ -382,32 +435,48 @@ impl JobAttempt {
             if let Some(conclusion) = self.retry_outcome(entropy).filter(|_| can_repeat) {
                 return conclusion;
             }
-            return self.next_lookup_ms().map_or(AttemptOutcome::AwaitResolution, AttemptOutcome::LookUpAfter);
+            return self
+                .next_lookup_ms()
+                .map_or(AttemptOutcome::AwaitResolution, AttemptOutcome::LookUpAfter);
         }
         Self::settled_outcome(&self.items)
     }
 
     /// Another try, if there may be one. Whoever is sent away by a provider that says until when it is busy has not tried.
     fn retry_outcome(&self, entropy: u64) -> Option<AttemptOutcome> {
-        let attempt = if self.has_progressed { 1 } else { self.attempts };
+        let attempt = if self.has_progressed {
+            1
+        } else {
+            self.attempts
+        };
         let wait = self.policy.backoff.delay_ms(attempt, entropy);
         match self.throttled.flatten() {
             Some(asked) => Some(AttemptOutcome::Postponed(wait.max(asked))),
             None if self.is_exhausted => None,
-            None if self.has_progressed || self.attempts < self.policy.max_attempts => Some(AttemptOutcome::RetryAfter(wait)),
+            None if self.has_progressed || self.attempts < self.policy.max_attempts => {
+                Some(AttemptOutcome::RetryAfter(wait))
+            }
             None => None,
         }
     }
 
     /// Whether the provider can be called again for an item in doubt.
     fn can_resend(&self, slot: &ItemProgress) -> bool {
-        slot.state == ItemState::InDoubt && self.policy.resend_in_doubt && slot.sends < self.policy.max_sends
+        slot.state == ItemState::InDoubt
+            && self.policy.resend_in_doubt
+            && slot.sends < self.policy.max_sends
     }
 
     /// How a job ends whose items are all settled.
     pub fn settled_outcome(slots: &[ItemProgress]) -> AttemptOutcome {
-        let is_exhausted = slots.iter().any(|slot| slot.reason == Some(ItemReason::Exhausted));
-        if is_exhausted { AttemptOutcome::Dead } else { AttemptOutcome::Completed }
+        let is_exhausted = slots
+            .iter()
+            .any(|slot| slot.reason == Some(ItemReason::Exhausted));
+        if is_exhausted {
+            AttemptOutcome::Dead
+        } else {
+            AttemptOutcome::Completed
+        }
     }
 
     /// What happens to a job that nobody has, now that somebody has said what became of some of its items.
@@ -423,10 +492,19 @@ impl JobAttempt {
     /// In how many milliseconds the provider can be asked about what is in doubt and it was not asked about yet.
     fn next_lookup_ms(&self) -> Option<u64> {
         let after = self.policy.lookup_after_ms?;
-        let in_doubt = self.items.iter().filter(|slot| slot.state == ItemState::InDoubt);
-        let left = in_doubt.map(|slot| after.saturating_sub(slot.in_doubt_ms)).max()?;
+        let in_doubt = self
+            .items
+            .iter()
+            .filter(|slot| slot.state == ItemState::InDoubt);
+        let left = in_doubt
+            .map(|slot| after.saturating_sub(slot.in_doubt_ms))
+            .max()?;
         // Where it could not tell, it is asked again after as long.
-        Some(if left == 0 { after.max(LOOKUP_RETRY_MIN_MS) } else { left })
+        Some(if left == 0 {
+            after.max(LOOKUP_RETRY_MIN_MS)
+        } else {
+            left
+        })
     }
 
     fn settle_open_items(&mut self, act: ItemTransition, reason: ItemReason) {
@@ -442,18 +520,24 @@ impl JobAttempt {
     fn persist_step(&mut self, conclusion: Option<AttemptOutcome>) -> AttemptStep {
         let attempts = match conclusion {
             // Whoever gives it back has not tried; nor has whoever only asks.
-            Some(AttemptOutcome::Released | AttemptOutcome::Postponed(_) | AttemptOutcome::LookUpAfter(_) | AttemptOutcome::AwaitResolution)
-                if !self.has_progressed =>
-            {
-                self.attempts.saturating_sub(1)
-            }
+            Some(
+                AttemptOutcome::Released
+                | AttemptOutcome::Postponed(_)
+                | AttemptOutcome::LookUpAfter(_)
+                | AttemptOutcome::AwaitResolution,
+            ) if !self.has_progressed => self.attempts.saturating_sub(1),
             // How often it was tried in the end is worth knowing of a job that is given up.
             Some(AttemptOutcome::Dead) => self.attempts,
             Some(_) if self.has_progressed => 0,
             None if self.has_progressed => 1,
             _ => self.attempts,
         };
-        AttemptStep::Persist { changes: std::mem::take(&mut self.changes), counts: self.item_counts(), attempts, outcome: conclusion }
+        AttemptStep::Persist {
+            changes: std::mem::take(&mut self.changes),
+            counts: self.item_counts(),
+            attempts,
+            outcome: conclusion,
+        }
     }
 
     /// The last step to store is durable. Of what it reserved, another row stands for the items at `taken`.
@@ -461,7 +545,8 @@ impl JobAttempt {
         self.phase = match std::mem::replace(&mut self.phase, AttemptPhase::Finished) {
             AttemptPhase::Reserving(mut window) => {
                 for &position in taken {
-                    (self.items[position].state, self.items[position].reason) = (ItemState::Skipped, None);
+                    (self.items[position].state, self.items[position].reason) =
+                        (ItemState::Skipped, None);
                     self.has_progressed = true;
                 }
                 window.retain(|position| !taken.contains(position));
@@ -474,7 +559,8 @@ impl JobAttempt {
 
     /// What the provider answered. What it said nothing about is in doubt.
     pub fn record_send_outcomes(&mut self, answers: Vec<(usize, SendOutcome)>) {
-        let AttemptPhase::Sending(window) = std::mem::replace(&mut self.phase, AttemptPhase::Ready) else {
+        let AttemptPhase::Sending(window) = std::mem::replace(&mut self.phase, AttemptPhase::Ready)
+        else {
             unreachable!("nobody was called")
         };
         let mut answers: BTreeMap<usize, SendOutcome> = answers.into_iter().collect();
@@ -487,7 +573,11 @@ impl JobAttempt {
     fn settle_item(&mut self, position: usize, answer: SendOutcome) {
         match answer {
             // It may have taken it before.
-            SendOutcome::Deferred(error) | SendOutcome::InvalidMessage(error) | SendOutcome::Refused(error) if self.resent[position] => {
+            SendOutcome::Deferred(error)
+            | SendOutcome::InvalidMessage(error)
+            | SendOutcome::Refused(error)
+                if self.resent[position] =>
+            {
                 self.mark_in_doubt(position, error);
             }
             SendOutcome::Throttled(error, after_ms) if self.resent[position] => {
@@ -499,7 +589,9 @@ impl JobAttempt {
                 self.pending_change(position).provider_message_id = message_id;
             }
             SendOutcome::Refused(error) => self.fail_item(position, ItemReason::Refused, error),
-            SendOutcome::InvalidMessage(error) => self.fail_item(position, ItemReason::InvalidMessage, error),
+            SendOutcome::InvalidMessage(error) => {
+                self.fail_item(position, ItemReason::InvalidMessage, error)
+            }
             SendOutcome::Unknown(error) => self.mark_in_doubt(position, error),
             SendOutcome::Deferred(error) => {
                 self.defer_item(position, error);
@@ -551,16 +643,23 @@ impl JobAttempt {
 
     /// What the provider knows of items that it was asked about.
     pub fn record_lookups(&mut self, found: Vec<(usize, LookupOutcome)>) {
-        let AttemptPhase::LookingUp(asked) = std::mem::replace(&mut self.phase, AttemptPhase::Ready) else {
+        let AttemptPhase::LookingUp(asked) =
+            std::mem::replace(&mut self.phase, AttemptPhase::Ready)
+        else {
             unreachable!("nobody was asked")
         };
-        for (position, found) in found.into_iter().filter(|(position, _)| asked.contains(position)) {
+        for (position, found) in found
+            .into_iter()
+            .filter(|(position, _)| asked.contains(position))
+        {
             match found {
                 LookupOutcome::Accepted(message_id) => {
                     self.apply_transition(position, ItemTransition::Accept);
                     self.pending_change(position).provider_message_id = message_id;
                 }
-                LookupOutcome::Refused(error) => self.fail_item(position, ItemReason::Refused, error),
+                LookupOutcome::Refused(error) => {
+                    self.fail_item(position, ItemReason::Refused, error)
+                }
                 LookupOutcome::NotFound => {
                     self.apply_transition(position, ItemTransition::ConfirmNotSent);
                     self.exhaust_at_max_sends(position);
@@ -587,7 +686,18 @@ impl JobAttempt {
 
     /// What becomes of an item with the next step.
     fn pending_change(&mut self, position: usize) -> &mut ItemChange {
-        let ItemProgress { state: standing, sends: calls, reason, .. } = self.items[position];
-        self.changes.entry(position).or_insert(ItemChange { new_state: standing, sends: calls, reason, error: None, provider_message_id: None })
+        let ItemProgress {
+            state: standing,
+            sends: calls,
+            reason,
+            ..
+        } = self.items[position];
+        self.changes.entry(position).or_insert(ItemChange {
+            new_state: standing,
+            sends: calls,
+            reason,
+            error: None,
+            provider_message_id: None,
+        })
     }
 }

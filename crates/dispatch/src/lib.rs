@@ -7,23 +7,26 @@
 //! - [`ItemKey`]: what makes calling a provider again a repetition.
 //! - [`Attempt`]: one try of one worker at one job, step by step: what to make durable, whom to call.
 
-mod job_attempt;
 mod backoff;
+mod campaign_run;
 mod channel;
 mod item;
-mod job;
-mod item_key;
-mod campaign_run;
 mod item_counts;
+mod item_key;
+mod job;
+mod job_attempt;
 
-pub use job_attempt::{SendOutcome, JobAttempt, ItemChange, AttemptOutcome, LookupOutcome, AttemptDirective, ItemProgress, AttemptStep, DispatchPolicy};
 pub use backoff::ExponentialBackoff;
+pub use campaign_run::{CampaignRunControl, CampaignRunStatus, CampaignRunTransition};
 pub use channel::DeliveryChannel;
-pub use item::{ItemTransition, ItemStatus, ItemReason, ItemState};
-pub use job::{JobTransition, JobStatus};
-pub use item_key::{ItemKey, hash_parts};
-pub use campaign_run::{CampaignRunControl, CampaignRunTransition, CampaignRunStatus};
+pub use item::{ItemReason, ItemState, ItemStatus, ItemTransition};
 pub use item_counts::ItemCounts;
+pub use item_key::{ItemKey, hash_parts};
+pub use job::{JobStatus, JobTransition};
+pub use job_attempt::{
+    AttemptDirective, AttemptOutcome, AttemptStep, DispatchPolicy, ItemChange, ItemProgress,
+    JobAttempt, LookupOutcome, SendOutcome,
+};
 
 /// Declares an enum that is written as text, in a column or on the wire.
 macro_rules! text_enum {

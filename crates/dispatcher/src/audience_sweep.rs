@@ -2,7 +2,7 @@
 
 use onward_journal::SharedText;
 use onward_store::tables::{AudiencePartRow, CampaignRunRow};
-use onward_store::{Error, ColumnCodec as _, RecordReader as _, TableScan, Store};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, Store, TableScan};
 
 use crate::audience;
 
@@ -18,9 +18,12 @@ pub(crate) async fn sweep_audiences(store: &dyn Store) -> Result<(), Error> {
     let mut scan = TableScan::all_rows::<AudiencePartRow>().with_limit(1);
     loop {
         let first: Vec<(AudiencePartRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((first, _)) = first.into_iter().next() else { return Ok(()) };
+        let Some((first, _)) = first.into_iter().next() else {
+            return Ok(());
+        };
         let id = first.audience_id;
-        if first.created_at.plus_ms(AUDIENCE_RETENTION_MS) < now && !is_deployed(store, &id).await? {
+        if first.created_at.plus_ms(AUDIENCE_RETENTION_MS) < now && !is_deployed(store, &id).await?
+        {
             audience::delete_audience(store, &id).await?;
         }
         scan.after = Some(vec![id.to_value(), u32::MAX.to_value()]);
@@ -28,6 +31,8 @@ pub(crate) async fn sweep_audiences(store: &dyn Store) -> Result<(), Error> {
 }
 
 async fn is_deployed(store: &dyn Store, audience: &SharedText) -> Result<bool, Error> {
-    let runs = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_AUDIENCE).where_equal(audience).with_limit(1);
+    let runs = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_AUDIENCE)
+        .where_equal(audience)
+        .with_limit(1);
     Ok(!store.scan_rows(runs).await?.is_empty())
 }

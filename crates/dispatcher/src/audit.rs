@@ -6,7 +6,13 @@ use onward_store::{Commit, SerialId};
 use serde_json::Value;
 
 /// Adds an entry about a campaign run to a commit.
-pub(crate) fn append_entry(commit: Commit, run: &CampaignRunRow, event: &str, detail: &Value, now: Timestamp) -> Commit {
+pub(crate) fn append_entry(
+    commit: Commit,
+    run: &CampaignRunRow,
+    event: &str,
+    detail: &Value,
+    now: Timestamp,
+) -> Commit {
     commit.insert(&AuditEntryRow {
         entry_id: SerialId::default(),
         run_id: run.id.clone(),

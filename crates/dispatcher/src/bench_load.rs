@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, ExponentialBackoff, DeliveryChannel, DispatchPolicy};
+use onward_dispatch::{DeliveryChannel, DispatchPolicy, ExponentialBackoff, SendOutcome};
 use onward_journal::SharedText;
 use onward_store::tables::CampaignRunRow;
 use onward_store::{Error, Store};
@@ -13,8 +13,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::{
-    ScopedCampaigns, ComposeMessage, CampaignDeployment, Dispatcher, EntropySource, RenderedMessage, ProviderCapabilities, UnrestrictedGate, Options, CampaignDelivery, DeliveryResolver, Provider,
-    RepeatSendPolicy, AudienceRecipient, CampaignError, Reservation, CampaignScope,
+    AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError, CampaignScope,
+    ComposeMessage, DeliveryResolver, Dispatcher, EntropySource, Options, Provider,
+    ProviderCapabilities, RenderedMessage, RepeatSendPolicy, Reservation, ScopedCampaigns,
+    UnrestrictedGate,
 };
 
 /// Items of a job, all of which are reserved together.
@@ -41,7 +43,13 @@ pub struct DispatchTimings {
 impl DispatchLoad {
     /// The load on a store that nobody else works on.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, scope: CampaignScope { tenant: "default".into(), workspace: "default/default".into() } }
+        Self {
+            store,
+            scope: CampaignScope {
+                tenant: "default".into(),
+                workspace: "default/default".into(),
+            },
+        }
     }
 
     /// Deploys a campaign run with so many items, and returns its id.
@@ -61,13 +69,26 @@ impl DispatchLoad {
         for number in 0..items {
             let id = format!("lead-{number}");
             let address = format!("{id}@example.org");
-            gathering.add_recipient(AudienceRecipient { id, address, data: serde_json::Map::new() }).await?;
+            gathering
+                .add_recipient(AudienceRecipient {
+                    id,
+                    address,
+                    data: serde_json::Map::new(),
+                })
+                .await?;
         }
-        Ok(campaigns.deploy_campaign(&deployment, &gathering.finish().await?, &entropy).await?.run_id)
+        Ok(campaigns
+            .deploy_campaign(&deployment, &gathering.finish().await?, &entropy)
+            .await?
+            .run_id)
     }
 
     /// Works on so many jobs at a time until a campaign run is over.
-    pub async fn dispatch_run(&self, run: &SharedText, lanes: usize) -> Result<DispatchTimings, CampaignError> {
+    pub async fn dispatch_run(
+        &self,
+        run: &SharedText,
+        lanes: usize,
+    ) -> Result<DispatchTimings, CampaignError> {
         let times = Arc::new(JobDurations::default());
         let dispatcher = self.new_dispatcher(lanes, &times);
         let campaigns = self.scoped_campaigns();
@@ -79,8 +100,13 @@ impl DispatchLoad {
         }
         let all = begun.elapsed();
         stop.send_replace(true);
-        working.await.map_err(|error| Error::Unusable(format!("the dispatcher has ended: {error}")))??;
-        Ok(DispatchTimings { total: all, jobs: std::mem::take(&mut *lock_durations(&times)) })
+        working
+            .await
+            .map_err(|error| Error::Unusable(format!("the dispatcher has ended: {error}")))??;
+        Ok(DispatchTimings {
+            total: all,
+            jobs: std::mem::take(&mut *lock_durations(&times)),
+        })
     }
 
     /// Finds a job that waits and makes it durable that it is locked; and how long that takes. The job is left so. Nothing if
@@ -96,8 +122,17 @@ impl DispatchLoad {
     }
 
     fn new_dispatcher(&self, lanes: usize, times: &Arc<JobDurations>) -> Dispatcher {
-        let options = Options { concurrency: lanes, ..Options::default() };
-        Dispatcher::new(Arc::clone(&self.store), Arc::new(BenchDeliveryResolver { durations: Arc::clone(times) }), options)
+        let options = Options {
+            concurrency: lanes,
+            ..Options::default()
+        };
+        Dispatcher::new(
+            Arc::clone(&self.store),
+            Arc::new(BenchDeliveryResolver {
+                durations: Arc::clone(times),
+            }),
+            options,
+        )
     }
 }
 
@@ -125,7 +160,10 @@ impl DeliveryResolver for BenchDeliveryResolver {
             lookup_after_ms: None,
         };
         Ok(Arc::new(CampaignDelivery {
-            provider: Arc::new(BenchProvider { started_at: Instant::now(), durations: Arc::clone(&self.durations) }),
+            provider: Arc::new(BenchProvider {
+                started_at: Instant::now(),
+                durations: Arc::clone(&self.durations),
+            }),
             composer: Arc::new(EmptyComposer),
             gate: Arc::new(UnrestrictedGate),
             policy: terms,
@@ -153,11 +191,17 @@ impl Provider for BenchProvider {
     }
 
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities { max_batch: JOB_ITEMS as usize, ..ProviderCapabilities::default() }
+        ProviderCapabilities {
+            max_batch: JOB_ITEMS as usize,
+            ..ProviderCapabilities::default()
+        }
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        batch.into_iter().map(|it| (it.item_id().clone(), SendOutcome::Accepted(None))).collect()
+        batch
+            .into_iter()
+            .map(|it| (it.item_id().clone(), SendOutcome::Accepted(None)))
+            .collect()
     }
 }
 

@@ -14,10 +14,14 @@ impl EstimatedClock {
     pub(crate) async fn read_from_store(store: &dyn Store) -> Result<Self, Error> {
         // What the answer takes makes it later, never earlier.
         let since = Instant::now();
-        Ok(Self { store_time: store.now().await?, read_at: since })
+        Ok(Self {
+            store_time: store.now().await?,
+            read_at: since,
+        })
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.store_time.plus_ms(u64::try_from(self.read_at.elapsed().as_millis()).unwrap_or(u64::MAX))
+        self.store_time
+            .plus_ms(u64::try_from(self.read_at.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 }

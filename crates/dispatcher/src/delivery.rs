@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, ExponentialBackoff, LookupOutcome, DispatchPolicy};
+use onward_dispatch::{DispatchPolicy, ExponentialBackoff, LookupOutcome, SendOutcome};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::Semaphore;
@@ -26,7 +26,11 @@ pub struct ProviderCapabilities {
 impl Default for ProviderCapabilities {
     /// One at a time, and it knows nothing of keys.
     fn default() -> Self {
-        Self { max_batch: 1, idempotent: false, status_lookup: false }
+        Self {
+            max_batch: 1,
+            idempotent: false,
+            status_lookup: false,
+        }
     }
 }
 
@@ -67,7 +71,10 @@ pub struct RenderedMessage {
 impl RenderedMessage {
     /// A part of it.
     pub fn find_part(&self, name: &str) -> Option<&str> {
-        self.parts.iter().find(|(part, _)| part == name).map(|(_, text)| text.as_str())
+        self.parts
+            .iter()
+            .find(|(part, _)| part == name)
+            .map(|(_, text)| text.as_str())
     }
 }
 
@@ -80,7 +87,12 @@ pub trait ComposeMessage: Send + Sync + 'static {
 /// Says when people may be reached: so many a second, and not at night.
 pub trait AdmissionGate: Send + Sync + 'static {
     /// Lets some of these pass, in their order and `at_most` so many, and counts them.
-    fn admit_recipients(&self, recipients: &[&AudienceRecipient], at_most: usize, now: Timestamp) -> SendAdmission;
+    fn admit_recipients(
+        &self,
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        now: Timestamp,
+    ) -> SendAdmission;
 
     /// The provider has said that it takes nothing before so much time has gone by: whoever else uses it waits as well.
     fn pause_sends(&self, _wait: Duration, _now: Timestamp) {}
@@ -97,7 +109,11 @@ pub enum SendAdmission {
 
 impl SendAdmission {
     /// Those who are let pass one by one, `at_most` so many; or how long the first of the others has to wait.
-    pub fn admit_each(recipients: &[&AudienceRecipient], at_most: usize, pass: impl Fn(&AudienceRecipient) -> Result<(), Duration>) -> Self {
+    pub fn admit_each(
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        pass: impl Fn(&AudienceRecipient) -> Result<(), Duration>,
+    ) -> Self {
         let (mut admitted, mut shortest) = (Vec::new(), Duration::MAX);
         for (place, recipient) in recipients.iter().enumerate() {
             if admitted.len() >= at_most {
@@ -108,7 +124,11 @@ impl SendAdmission {
                 Err(wait) => shortest = shortest.min(wait),
             }
         }
-        if admitted.is_empty() && !recipients.is_empty() { Self::Delayed(shortest) } else { Self::Admitted(admitted) }
+        if admitted.is_empty() && !recipients.is_empty() {
+            Self::Delayed(shortest)
+        } else {
+            Self::Admitted(admitted)
+        }
     }
 }
 
@@ -117,7 +137,12 @@ impl SendAdmission {
 pub struct UnrestrictedGate;
 
 impl AdmissionGate for UnrestrictedGate {
-    fn admit_recipients(&self, recipients: &[&AudienceRecipient], at_most: usize, _now: Timestamp) -> SendAdmission {
+    fn admit_recipients(
+        &self,
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        _now: Timestamp,
+    ) -> SendAdmission {
         SendAdmission::Admitted((0..recipients.len().min(at_most)).collect())
     }
 }
@@ -145,9 +170,22 @@ impl CampaignDelivery {
     pub(crate) fn without_provider() -> Self {
         let (backoff, calls_max) = (ExponentialBackoff::default(), u32::MAX);
         let looks_after_ms = Some(LOOKUP_RETRY_MS);
-        let terms = DispatchPolicy { window: 1, max_sends: calls_max, max_attempts: u32::MAX, backoff, resend_in_doubt: true, lookup_after_ms: looks_after_ms };
+        let terms = DispatchPolicy {
+            window: 1,
+            max_sends: calls_max,
+            max_attempts: u32::MAX,
+            backoff,
+            resend_in_doubt: true,
+            lookup_after_ms: looks_after_ms,
+        };
         let (provider, compose) = (Arc::new(UnavailableProvider), Arc::new(UnavailableProvider));
-        Self { provider, composer: compose, gate: Arc::new(UnrestrictedGate), policy: terms, timeout: Duration::ZERO }
+        Self {
+            provider,
+            composer: compose,
+            gate: Arc::new(UnrestrictedGate),
+            policy: terms,
+            timeout: Duration::ZERO,
+        }
     }
 }
 
@@ -165,7 +203,15 @@ impl Provider for UnavailableProvider {
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        batch.iter().map(|it| (it.item_id().clone(), SendOutcome::Deferred("there is no provider".into()))).collect()
+        batch
+            .iter()
+            .map(|it| {
+                (
+                    it.item_id().clone(),
+                    SendOutcome::Deferred("there is no provider".into()),
+                )
+            })
+            .collect()
     }
 }
 

@@ -1,16 +1,20 @@
 //! Deploying a campaign: its audience is stored before, where nobody looks for it; then one commit makes the run, its jobs and
 //! the first entry of its audit trail. Until then there is nothing, and after that there is everything.
 
-use onward_dispatch::{DeliveryChannel, CampaignRunControl, JobStatus, CampaignRunStatus, hash_parts};
+use onward_dispatch::{
+    CampaignRunControl, CampaignRunStatus, DeliveryChannel, JobStatus, hash_parts,
+};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow};
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind,
+};
 use serde_json::json;
 
 use crate::audience::StoredAudience;
-use crate::scoped_campaigns::{JOBS_MAX, CampaignError, CampaignScope};
 use crate::entropy::EntropySource;
-use crate::reached_recipients::{RepeatSendPolicy, CampaignRunHistory, UnreachedRecipients};
+use crate::reached_recipients::{CampaignRunHistory, RepeatSendPolicy, UnreachedRecipients};
+use crate::scoped_campaigns::{CampaignError, CampaignScope, JOBS_MAX};
 use crate::{audit, row_mapping};
 
 /// How often it is looked again whom earlier runs have reached, when another run is made at the same moment.
@@ -62,24 +66,43 @@ pub(crate) async fn deploy_campaign(
 ) -> Result<DeploymentResult, CampaignError> {
     let campaign = &deployment.campaign_id;
     let id = run_id_from_key(scope, deployment).unwrap_or_else(|| entropy.random_id());
-    let runs = CampaignRunHistory { store, scope, campaign_id: campaign };
+    let runs = CampaignRunHistory {
+        store,
+        scope,
+        campaign_id: campaign,
+    };
     for _ in 0..DEPLOY_ATTEMPTS_MAX {
         let last = runs.last_ordinal().await?;
         // Looked for after that: whatever is looked at from here on, this run is not taken for an earlier one.
         if let Some(existing) = read_run(store, &id).await? {
             return match_existing_run(&existing, deployment, audience);
         }
-        let (commit, chosen, left_out) = select_recipients(&runs, deployment, audience, last, entropy).await?;
-        let run = new_run(scope, deployment, (&id, last + 1), (audience, &chosen), store.now().await?);
+        let (commit, chosen, left_out) =
+            select_recipients(&runs, deployment, audience, last, entropy).await?;
+        let run = new_run(
+            scope,
+            deployment,
+            (&id, last + 1),
+            (audience, &chosen),
+            store.now().await?,
+        );
         let error = match commit_run(store, commit, &run, &chosen, &deployment.deployed_by).await {
-            Ok(()) => return Ok(DeploymentResult { excluded: left_out, ..deployment_result(&run, false) }),
+            Ok(()) => {
+                return Ok(DeploymentResult {
+                    excluded: left_out,
+                    ..deployment_result(&run, false)
+                });
+            }
             Err(CampaignError::Store(error)) => error,
             Err(refused) => return Err(refused),
         };
         match (read_run(store, &id).await?, error.kind()) {
             // The answer to our own commit was lost.
             (Some(made), StoreErrorKind::Unknown) if made.audience_id == run.audience_id => {
-                return Ok(DeploymentResult { excluded: left_out, ..deployment_result(&run, false) });
+                return Ok(DeploymentResult {
+                    excluded: left_out,
+                    ..deployment_result(&run, false)
+                });
             }
             (Some(existing), _) => return match_existing_run(&existing, deployment, audience),
             // Another run was made at the same moment, or a job redriven: it is to be looked at as well.
@@ -87,12 +110,22 @@ pub(crate) async fn deploy_campaign(
             (None, _) => return Err(error.into()),
         }
     }
-    Err(CampaignError::ConcurrentChange(format!("the campaign {campaign}")))
+    Err(CampaignError::ConcurrentChange(format!(
+        "the campaign {campaign}"
+    )))
 }
 
 /// The id of the run that a key deploys.
-fn run_id_from_key(scope: &CampaignScope, CampaignDeployment { campaign_id: campaign, idempotency_key: key, .. }: &CampaignDeployment) -> Option<SharedText> {
-    key.as_ref().map(|key| derived_id(&[&scope.tenant, &scope.workspace, campaign, key]))
+fn run_id_from_key(
+    scope: &CampaignScope,
+    CampaignDeployment {
+        campaign_id: campaign,
+        idempotency_key: key,
+        ..
+    }: &CampaignDeployment,
+) -> Option<SharedText> {
+    key.as_ref()
+        .map(|key| derived_id(&[&scope.tenant, &scope.workspace, campaign, key]))
 }
 
 /// What the key of a deployment has deployed, if anything.
@@ -102,9 +135,13 @@ pub(crate) async fn find_deployed_run(
     deployment: &CampaignDeployment,
     audience: &StoredAudience,
 ) -> Result<Option<DeploymentResult>, CampaignError> {
-    let Some(id) = run_id_from_key(scope, deployment) else { return Ok(None) };
+    let Some(id) = run_id_from_key(scope, deployment) else {
+        return Ok(None);
+    };
     let existing = read_run(store, &id).await?;
-    existing.map(|existing| match_existing_run(&existing, deployment, audience)).transpose()
+    existing
+        .map(|existing| match_existing_run(&existing, deployment, audience))
+        .transpose()
 }
 
 /// Whom of the audience to reach, and how many not; with a commit that is refused if that does not hold any more.
@@ -115,7 +152,10 @@ async fn select_recipients(
     last: u32,
     entropy: &EntropySource,
 ) -> Result<(Commit, StoredAudience, u32), CampaignError> {
-    let CampaignDeployment { already_reached: reached, .. } = deployment;
+    let CampaignDeployment {
+        already_reached: reached,
+        ..
+    } = deployment;
     if last == 0 || *reached == RepeatSendPolicy::Resend {
         return Ok((Commit::new(), audience.clone(), 0));
     }
@@ -124,13 +164,19 @@ async fn select_recipients(
     if *reached == RepeatSendPolicy::Refuse || unreached.is_empty() {
         unreached.refuse_if_reached(runs.campaign_id)?;
     }
-    let chosen = unreached.store_audience(runs.store, runs.scope, audience, entropy).await?;
+    let chosen = unreached
+        .store_audience(runs.store, runs.scope, audience, entropy)
+        .await?;
     let left_out = audience.recipient_count() - chosen.recipient_count();
     Ok((unreached.guard_commit(Commit::new()), chosen, left_out))
 }
 
 /// A run that is there already, if it is of the same campaign and for the same people.
-fn match_existing_run(existing: &CampaignRunRow, deployment: &CampaignDeployment, audience: &StoredAudience) -> Result<DeploymentResult, CampaignError> {
+fn match_existing_run(
+    existing: &CampaignRunRow,
+    deployment: &CampaignDeployment,
+    audience: &StoredAudience,
+) -> Result<DeploymentResult, CampaignError> {
     if existing.document != deployment.document || existing.audience_digest != audience.digest {
         return Err(CampaignError::DeploymentKeyReused(existing.id.to_string()));
     }
@@ -144,7 +190,14 @@ fn new_run(
     (given, chosen): (&StoredAudience, &StoredAudience),
     now: Timestamp,
 ) -> CampaignRunRow {
-    let CampaignDeployment { campaign_id: campaign, channel, asset, document, scheduled_for, .. } = deployment;
+    let CampaignDeployment {
+        campaign_id: campaign,
+        channel,
+        asset,
+        document,
+        scheduled_for,
+        ..
+    } = deployment;
     let scheduled_for = scheduled_for.unwrap_or(now);
     CampaignRunRow {
         id: id.clone(),
@@ -170,7 +223,8 @@ fn new_run(
 }
 
 async fn read_run(store: &dyn Store, id: &SharedText) -> Result<Option<CampaignRunRow>, Error> {
-    let found: Option<(CampaignRunRow, u64)> = store.read_record(RowKey(vec![id.to_value()])).await?;
+    let found: Option<(CampaignRunRow, u64)> =
+        store.read_record(RowKey(vec![id.to_value()])).await?;
     Ok(found.map(|(run, _)| run))
 }
 
@@ -196,7 +250,13 @@ pub(crate) async fn commit_run(
 }
 
 pub(crate) fn deployment_result(run: &CampaignRunRow, existed: bool) -> DeploymentResult {
-    DeploymentResult { run_id: run.id.clone(), already_existed: existed, items: run.items, jobs: run.jobs, excluded: 0 }
+    DeploymentResult {
+        run_id: run.id.clone(),
+        already_existed: existed,
+        items: run.items,
+        jobs: run.jobs,
+        excluded: 0,
+    }
 }
 
 fn new_job(run: &CampaignRunRow, number: u32, items: u32) -> JobRow {
@@ -235,5 +295,13 @@ pub(crate) fn format_uuid(mut bytes: [u8; 16], version: u8) -> SharedText {
     bytes[6] = version << 4 | bytes[6] & 0x0f;
     bytes[8] = 0x80 | bytes[8] & 0x3f;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]).into()
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+    .into()
 }

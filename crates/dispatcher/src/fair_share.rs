@@ -42,15 +42,27 @@ impl JobQueue {
 
     pub(crate) fn push(&mut self, found: DueJob) {
         let (tenant, run) = (found.run.0.tenant_id.clone(), found.run.0.id.clone());
-        self.tenants.entry(tenant).or_default().entry(run).or_default().push_back(found);
+        self.tenants
+            .entry(tenant)
+            .or_default()
+            .entry(run)
+            .or_default()
+            .push_back(found);
     }
 
     /// The next job: of the tenant that has the fewest lanes; of those, the one whose last turn was longest ago. In the same way
     /// its runs take turns.
     pub(crate) fn pop(&mut self, turns: &FairShare) -> Option<DueJob> {
-        let tenant = self.tenants.keys().min_by_key(|tenant| turns.tenants.fairness_key(tenant))?.clone();
+        let tenant = self
+            .tenants
+            .keys()
+            .min_by_key(|tenant| turns.tenants.fairness_key(tenant))?
+            .clone();
         let runs = self.tenants.get_mut(&tenant)?;
-        let run = runs.keys().min_by_key(|run| turns.runs.fairness_key(run))?.clone();
+        let run = runs
+            .keys()
+            .min_by_key(|run| turns.runs.fairness_key(run))?
+            .clone();
         let jobs = runs.get_mut(&run)?;
         let found = jobs.pop_front();
         if jobs.is_empty() {
@@ -63,8 +75,14 @@ impl JobQueue {
     }
 
     /// A job of each tenant that has no lane.
-    pub(crate) fn jobs_of_waiting_tenants<'a>(&'a self, turns: &'a FairShare) -> impl Iterator<Item = &'a DueJob> {
-        let without = self.tenants.iter().filter(|(tenant, _)| turns.tenant_job_count(tenant) == 0);
+    pub(crate) fn jobs_of_waiting_tenants<'a>(
+        &'a self,
+        turns: &'a FairShare,
+    ) -> impl Iterator<Item = &'a DueJob> {
+        let without = self
+            .tenants
+            .iter()
+            .filter(|(tenant, _)| turns.tenant_job_count(tenant) == 0);
         without.filter_map(|(_, runs)| runs.values().next()?.front())
     }
 }
@@ -79,12 +97,16 @@ struct RunningCounts {
 impl RunningCounts {
     /// Whoever has the least is next.
     fn fairness_key(&self, it: &SharedText) -> (usize, Option<Instant>) {
-        (self.running.get(it).copied().unwrap_or(0), self.last_started.get(it).copied())
+        (
+            self.running.get(it).copied().unwrap_or(0),
+            self.last_started.get(it).copied(),
+        )
     }
 
     fn record_start(&mut self, it: &SharedText, now: Instant) {
         *self.running.entry(it.clone()).or_default() += 1;
-        self.last_started.retain(|_, last| now.duration_since(*last) < LAST_START_RETENTION);
+        self.last_started
+            .retain(|_, last| now.duration_since(*last) < LAST_START_RETENTION);
         self.last_started.insert(it.clone(), now);
     }
 
@@ -113,14 +135,30 @@ pub(crate) struct FairShare {
 
 impl FairShare {
     pub(crate) fn start_job(&mut self, found: &DueJob) {
-        let (tenant, run, since) = (found.run.0.tenant_id.clone(), found.run.0.id.clone(), Instant::now());
+        let (tenant, run, since) = (
+            found.run.0.tenant_id.clone(),
+            found.run.0.id.clone(),
+            Instant::now(),
+        );
         self.tenants.record_start(&tenant, since);
         self.runs.record_start(&run, since);
-        self.jobs.insert(found.job.0.id.clone(), RunningJob { tenant_id: tenant, run_id: run, started_at: since });
+        self.jobs.insert(
+            found.job.0.id.clone(),
+            RunningJob {
+                tenant_id: tenant,
+                run_id: run,
+                started_at: since,
+            },
+        );
     }
 
     pub(crate) fn finish_job(&mut self, job: &SharedText) {
-        if let Some(RunningJob { tenant_id: tenant, run_id: run, .. }) = self.jobs.remove(job) {
+        if let Some(RunningJob {
+            tenant_id: tenant,
+            run_id: run,
+            ..
+        }) = self.jobs.remove(job)
+        {
             self.tenants.record_end(&tenant);
             self.runs.record_end(&run);
         }
@@ -139,15 +177,26 @@ impl FairShare {
     /// Which jobs are to give way to so many tenants that wait and have no lane: the oldest of those who have most.
     pub(crate) fn jobs_to_preempt(&self, waiting: usize) -> Vec<SharedText> {
         let mut lanes = self.tenants.running.clone();
-        let mut oldest: Vec<_> = self.jobs.iter().filter(|(_, turn)| turn.started_at.elapsed() >= TIME_SLICE).collect();
+        let mut oldest: Vec<_> = self
+            .jobs
+            .iter()
+            .filter(|(_, turn)| turn.started_at.elapsed() >= TIME_SLICE)
+            .collect();
         oldest.sort_by_key(|(_, turn)| turn.started_at);
         let mut chosen = Vec::new();
         for _ in 0..waiting {
             let has = |turn: &RunningJob| lanes.get(&turn.tenant_id).copied().unwrap_or(0);
-            let most = oldest.iter().enumerate().max_by_key(|(place, (_, turn))| (has(turn), usize::MAX - place));
-            let Some(place) = most.map(|(place, _)| place) else { break };
+            let most = oldest
+                .iter()
+                .enumerate()
+                .max_by_key(|(place, (_, turn))| (has(turn), usize::MAX - place));
+            let Some(place) = most.map(|(place, _)| place) else {
+                break;
+            };
             let (job, turn) = oldest.remove(place);
-            lanes.entry(turn.tenant_id.clone()).and_modify(|lanes| *lanes -= 1);
+            lanes
+                .entry(turn.tenant_id.clone())
+                .and_modify(|lanes| *lanes -= 1);
             chosen.push(job.clone());
         }
         chosen

@@ -15,7 +15,10 @@ pub(crate) fn count_item_changes<'a>(changes: impl Iterator<Item = &'a ItemChang
             ItemState::Unreserved | ItemState::Deferred | ItemState::Held => {}
         }
     }
-    for (standing, count) in ["served", "failed", "skipped", "in_doubt"].into_iter().zip(counts) {
+    for (standing, count) in ["served", "failed", "skipped", "in_doubt"]
+        .into_iter()
+        .zip(counts)
+    {
         if count > 0 {
             counter!("onward_campaign_items_total", "standing" => standing).increment(count);
         }

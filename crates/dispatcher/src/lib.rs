@@ -7,38 +7,41 @@
 //! - [`load`]: what dispatchers are measured with.
 
 mod audience;
+mod audience_sweep;
 mod audit;
-mod scoped_campaigns;
+pub mod bench_load;
 mod clock;
+mod delivery;
 mod deploy;
 mod dispatcher;
 mod doctor;
 mod entropy;
-mod run_completion;
-mod listing;
-pub mod bench_load;
+mod fair_share;
 mod item_metrics;
-mod delivery;
+mod job;
+mod listing;
 mod reached_recipients;
 mod reservation;
+mod resolution;
 mod retry;
 mod row_mapping;
-mod unsendable_runs;
+mod run_completion;
+mod scoped_campaigns;
 mod suppressions;
-mod audience_sweep;
-mod fair_share;
-mod resolution;
-mod job;
+mod unsendable_runs;
 
-pub use audience::{StoredAudience, AudienceWriter, PART_ITEMS_MAX, AudienceRecipient};
-pub use scoped_campaigns::{ScopedCampaigns, RunActivity, CampaignError, CampaignScope};
-pub use deploy::{DeploymentResult, CampaignDeployment};
+pub use audience::{AudienceRecipient, AudienceWriter, PART_ITEMS_MAX, StoredAudience};
+pub use delivery::{
+    AdmissionGate, CampaignDelivery, ComposeMessage, DeliveryResolver, Provider,
+    ProviderCapabilities, RenderedMessage, SendAdmission, UnrestrictedGate,
+};
+pub use deploy::{CampaignDeployment, DeploymentResult};
 pub use dispatcher::{Dispatcher, Options};
-pub use doctor::{CampaignFindingKind, CampaignFinding, CampaignDoctorStats, examine_runs};
+pub use doctor::{CampaignDoctorStats, CampaignFinding, CampaignFindingKind, examine_runs};
 pub use entropy::EntropySource;
-pub use listing::{JobFilter, JobCursor, TimestampCursor};
-pub use delivery::{SendAdmission, ComposeMessage, AdmissionGate, RenderedMessage, ProviderCapabilities, UnrestrictedGate, CampaignDelivery, DeliveryResolver, Provider};
+pub use listing::{JobCursor, JobFilter, TimestampCursor};
 pub use reached_recipients::RepeatSendPolicy;
 pub use reservation::Reservation;
+pub use resolution::{Resolution, ResolvedItem};
 pub use row_mapping::item_state;
-pub use resolution::{ResolvedItem, Resolution};
+pub use scoped_campaigns::{CampaignError, CampaignScope, RunActivity, ScopedCampaigns};

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use onward_dispatch::{CampaignRunControl, ItemReason, ItemState, hash_parts};
 use onward_journal::SharedText;
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, RecordReader as _, TableScan, Store};
+use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, TableScan};
 
-use crate::audience::{self, StoredAudience, AudienceWriter};
-use crate::scoped_campaigns::{CampaignError, CampaignScope};
+use crate::audience::{self, AudienceWriter, StoredAudience};
 use crate::entropy::EntropySource;
 use crate::row_mapping;
+use crate::scoped_campaigns::{CampaignError, CampaignScope};
 
 /// Runs that are read together: each has a document of up to some megabytes.
 const RUNS_PAGE: usize = 10;
@@ -38,26 +38,42 @@ pub(crate) struct CampaignRunHistory<'a> {
 impl CampaignRunHistory<'_> {
     fn newest_first_scan(&self) -> TableScan {
         let CampaignScope { tenant, workspace } = self.scope;
-        let scan = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_ORDINAL).where_equal(tenant).where_equal(workspace);
-        scan.where_equal(self.campaign_id).with_limit(RUNS_PAGE).reversed()
+        let scan = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_ORDINAL)
+            .where_equal(tenant)
+            .where_equal(workspace);
+        scan.where_equal(self.campaign_id)
+            .with_limit(RUNS_PAGE)
+            .reversed()
     }
 
     /// The next runs of a scan, if there are any.
-    async fn next_page(&self, scan: &mut TableScan) -> Result<Option<Vec<(CampaignRunRow, u64)>>, Error> {
+    async fn next_page(
+        &self,
+        scan: &mut TableScan,
+    ) -> Result<Option<Vec<(CampaignRunRow, u64)>>, Error> {
         let page: Vec<(CampaignRunRow, u64)> = self.store.list_records(scan.clone()).await?;
-        let Some((last, _)) = page.last() else { return Ok(None) };
+        let Some((last, _)) = page.last() else {
+            return Ok(None);
+        };
         *scan = scan.clone().starting_after(last);
         Ok(Some(page))
     }
 
     /// The ordinal of the last one; 0 if there is none.
     pub(crate) async fn last_ordinal(&self) -> Result<u32, Error> {
-        let found: Vec<(CampaignRunRow, u64)> = self.store.list_records(self.newest_first_scan().with_limit(1)).await?;
+        let found: Vec<(CampaignRunRow, u64)> = self
+            .store
+            .list_records(self.newest_first_scan().with_limit(1))
+            .await?;
         Ok(found.first().map_or(0, |(run, _)| run.ordinal))
     }
 
     /// Takes those out whom runs have reached, or are to: the runs until an ordinal, the last first.
-    pub(crate) async fn remove_reached(&self, from: &mut UnreachedRecipients, until: u32) -> Result<(), Error> {
+    pub(crate) async fn remove_reached(
+        &self,
+        from: &mut UnreachedRecipients,
+        until: u32,
+    ) -> Result<(), Error> {
         let mut scan = self.newest_first_scan().where_at_most(&until);
         while let Some(page) = self.next_page(&mut scan).await? {
             for (run, version) in &page {
@@ -72,7 +88,11 @@ impl CampaignRunHistory<'_> {
 
     /// Takes those out for whom a run was made after this ordinal, whatever became of them there: the last run that was made for
     /// somebody is the one by which they can be tried again, so that no two are.
-    pub(crate) async fn remove_targeted(&self, from: &mut UnreachedRecipients, after: u32) -> Result<(), Error> {
+    pub(crate) async fn remove_targeted(
+        &self,
+        from: &mut UnreachedRecipients,
+        after: u32,
+    ) -> Result<(), Error> {
         let mut scan = self.newest_first_scan();
         while let Some(page) = self.next_page(&mut scan).await? {
             for (run, _) in &page {
@@ -113,18 +133,34 @@ pub(crate) struct UnreachedRecipients {
 
 impl UnreachedRecipients {
     /// All of an audience.
-    pub(crate) async fn from_audience(store: &dyn Store, audience: &StoredAudience) -> Result<Self, Error> {
+    pub(crate) async fn from_audience(
+        store: &dyn Store,
+        audience: &StoredAudience,
+    ) -> Result<Self, Error> {
         let mut ids = HashSet::new();
         for number in audience.part_numbers() {
-            ids.extend(audience::read_audience_part(store, &audience.id, number).await?.iter().map(|it| hash_recipient(&it.id)));
+            ids.extend(
+                audience::read_audience_part(store, &audience.id, number)
+                    .await?
+                    .iter()
+                    .map(|it| hash_recipient(&it.id)),
+            );
         }
-        Ok(Self { initial_count: ids.len(), hashes: ids, ..Self::default() })
+        Ok(Self {
+            initial_count: ids.len(),
+            hashes: ids,
+            ..Self::default()
+        })
     }
 
     /// These.
     pub(crate) fn from_recipients(recipients: impl Iterator<Item = SharedText>) -> Self {
         let ids: HashSet<RecipientHash> = recipients.map(|it| hash_recipient(&it)).collect();
-        Self { initial_count: ids.len(), hashes: ids, ..Self::default() }
+        Self {
+            initial_count: ids.len(),
+            hashes: ids,
+            ..Self::default()
+        }
     }
 
     /// The last run by which somebody was taken out.
@@ -149,9 +185,18 @@ impl UnreachedRecipients {
 
     /// Nothing is deployed if somebody was reached.
     pub(crate) fn refuse_if_reached(&self, campaign: &SharedText) -> Result<(), CampaignError> {
-        let (campaign, reached, of) = (campaign.to_string(), self.reached_count(), self.initial_count);
+        let (campaign, reached, of) = (
+            campaign.to_string(),
+            self.reached_count(),
+            self.initial_count,
+        );
         match &self.last_run {
-            Some(last) => Err(CampaignError::AlreadyReached { campaign, reached, of, last: last.to_string() }),
+            Some(last) => Err(CampaignError::AlreadyReached {
+                campaign,
+                reached,
+                of,
+                last: last.to_string(),
+            }),
             None => Ok(()),
         }
     }
@@ -181,10 +226,19 @@ impl UnreachedRecipients {
 
     /// A commit that is refused if a job was redriven since, and after which nobody redrives one without having looked again.
     pub(crate) fn guard_commit(&self, commit: Commit) -> Commit {
-        self.redrivable_runs.iter().fold(commit, |commit, (run, version)| commit.update(run, *version))
+        self.redrivable_runs
+            .iter()
+            .fold(commit, |commit, (run, version)| {
+                commit.update(run, *version)
+            })
     }
 
-    async fn remove_reached_by(&mut self, store: &dyn Store, run: &CampaignRunRow, version: u64) -> Result<(), Error> {
+    async fn remove_reached_by(
+        &mut self,
+        store: &dyn Store,
+        run: &CampaignRunRow,
+        version: u64,
+    ) -> Result<(), Error> {
         let before = self.hashes.len();
         if row_mapping::run_status(run).is_terminal() {
             self.remove_settled(store, run, version).await?;
@@ -204,7 +258,12 @@ impl UnreachedRecipients {
     }
 
     /// Takes those out whom a job is for.
-    async fn remove_part(&mut self, store: &dyn Store, run: &CampaignRunRow, number: u32) -> Result<(), Error> {
+    async fn remove_part(
+        &mut self,
+        store: &dyn Store,
+        run: &CampaignRunRow,
+        number: u32,
+    ) -> Result<(), Error> {
         for recipient in audience::read_audience_part(store, &run.audience_id, number).await? {
             self.hashes.remove(&hash_recipient(&recipient.id));
         }
@@ -213,15 +272,27 @@ impl UnreachedRecipients {
 
     /// Takes those out whom a job of a run has reached, or may reach, that is not over. What becomes of them is not known yet; but
     /// of a run that is cancelled, nobody is reached any more by a job that is over.
-    async fn remove_unfinished(&mut self, store: &dyn Store, run: &CampaignRunRow, number: u32) -> Result<(), Error> {
+    async fn remove_unfinished(
+        &mut self,
+        store: &dyn Store,
+        run: &CampaignRunRow,
+        number: u32,
+    ) -> Result<(), Error> {
         let id_of_job = row_mapping::job_id(&run.id, number);
-        let job: Option<(JobRow, u64)> = store.read_record(RowKey(vec![id_of_job.to_value()])).await?;
+        let job: Option<(JobRow, u64)> = store
+            .read_record(RowKey(vec![id_of_job.to_value()]))
+            .await?;
         let is_over = job.is_some_and(|(job, _)| row_mapping::job_status(&job).is_terminal());
-        if !is_over || CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Cancelled) {
+        if !is_over
+            || CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Cancelled)
+        {
             return self.remove_part(store, run, number).await;
         }
         for (row, _) in row_mapping::read_job_items(store, &id_of_job).await? {
-            if !matches!(row_mapping::item_state(&row), ItemState::Skipped | ItemState::Failed) {
+            if !matches!(
+                row_mapping::item_state(&row),
+                ItemState::Skipped | ItemState::Failed
+            ) {
                 self.hashes.remove(&hash_recipient(&row.recipient_id));
             }
         }
@@ -229,8 +300,14 @@ impl UnreachedRecipients {
     }
 
     /// Takes those out whom a run that is over has reached.
-    async fn remove_settled(&mut self, store: &dyn Store, run: &CampaignRunRow, version: u64) -> Result<(), Error> {
-        let mut scan = TableScan::by_index::<OutboxItemRow>(OutboxItemRow::BY_RUN).where_equal(&run.id);
+    async fn remove_settled(
+        &mut self,
+        store: &dyn Store,
+        run: &CampaignRunRow,
+        version: u64,
+    ) -> Result<(), Error> {
+        let mut scan =
+            TableScan::by_index::<OutboxItemRow>(OutboxItemRow::BY_RUN).where_equal(&run.id);
         let mut is_reopenable = false;
         loop {
             let page: Vec<(OutboxItemRow, u64)> = store.list_records(scan.clone()).await?;
@@ -238,7 +315,8 @@ impl UnreachedRecipients {
                 match row_mapping::item_state(row) {
                     ItemState::Skipped => {}
                     ItemState::Failed => {
-                        let is_exhausted = row.reason.as_deref() == Some(ItemReason::Exhausted.as_str());
+                        let is_exhausted =
+                            row.reason.as_deref() == Some(ItemReason::Exhausted.as_str());
                         is_reopenable |= is_exhausted && self.contains_recipient(&row.recipient_id);
                     }
                     _ => drop(self.hashes.remove(&hash_recipient(&row.recipient_id))),

@@ -3,7 +3,9 @@
 use onward_dispatch::ItemState;
 use onward_journal::SharedText;
 use onward_store::tables::{JobRow, OutboxItemRow};
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, CommitReceipt, RecordReader as _, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, CommitReceipt, Error, RecordReader as _, RowKey, Store,
+};
 
 use crate::delivery::RenderedMessage;
 use crate::row_mapping;
@@ -57,7 +59,11 @@ pub(crate) struct DurableCommit(());
 
 impl DurableCommit {
     /// The reservation of an item whose row the commit has stored.
-    pub(crate) fn reserve_item(&self, row: &OutboxItemRow, message: RenderedMessage) -> Option<Reservation> {
+    pub(crate) fn reserve_item(
+        &self,
+        row: &OutboxItemRow,
+        message: RenderedMessage,
+    ) -> Option<Reservation> {
         (row_mapping::item_state(row) == ItemState::Held).then(|| Reservation {
             item_id: row.id.clone(),
             idempotency_key: row.idempotency_key.clone(),
@@ -70,13 +76,22 @@ impl DurableCommit {
 
 /// Whether a commit is durable after all that was not heard of. It would have made this of the job: with a mark that no other
 /// commit leaves, or without one if it was the last of a worker, which ends its epoch.
-pub(crate) async fn confirm_commit(store: &dyn Store, meant: &JobRow) -> Result<Option<DurableCommit>, Error> {
-    let stored: Option<(JobRow, u64)> = store.read_record(RowKey(vec![meant.id.to_value()])).await?;
-    let is_ours = |(job, _): &(JobRow, u64)| job.lock_epoch == meant.lock_epoch && job.lock_token == meant.lock_token;
+pub(crate) async fn confirm_commit(
+    store: &dyn Store,
+    meant: &JobRow,
+) -> Result<Option<DurableCommit>, Error> {
+    let stored: Option<(JobRow, u64)> =
+        store.read_record(RowKey(vec![meant.id.to_value()])).await?;
+    let is_ours = |(job, _): &(JobRow, u64)| {
+        job.lock_epoch == meant.lock_epoch && job.lock_token == meant.lock_token
+    };
     Ok(stored.filter(is_ours).map(|_| DurableCommit(())))
 }
 
 /// Makes a commit durable.
-pub(crate) async fn commit_durably(store: &dyn Store, commit: Commit) -> Result<(CommitReceipt, DurableCommit), Error> {
+pub(crate) async fn commit_durably(
+    store: &dyn Store,
+    commit: Commit,
+) -> Result<(CommitReceipt, DurableCommit), Error> {
     Ok((store.commit(commit).await?, DurableCommit(())))
 }

@@ -1,17 +1,22 @@
 //! Trying a campaign again: another run, which reaches those whom the first did not. There is one such run of each, so that
 //! nobody is reached by two; whoever was not reached by it either is reached by one of its own.
 
-use onward_dispatch::{CampaignRunControl, ItemReason, CampaignRunStatus, ItemState};
+use onward_dispatch::{CampaignRunControl, CampaignRunStatus, ItemReason, ItemState};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, OutboxItemRow};
-use onward_store::{Commit, CommitConflict, Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowKey, Store,
+    StoreErrorKind,
+};
 
-use crate::audience::{self, StoredAudience, AudienceWriter, AudienceRecipient};
-use crate::scoped_campaigns::{CampaignError, CampaignScope};
-use crate::deploy::{DeploymentResult, DEPLOY_ATTEMPTS_MAX, deployment_result, derived_id, commit_run};
+use crate::audience::{self, AudienceRecipient, AudienceWriter, StoredAudience};
+use crate::deploy::{
+    DEPLOY_ATTEMPTS_MAX, DeploymentResult, commit_run, deployment_result, derived_id,
+};
 use crate::entropy::EntropySource;
 use crate::reached_recipients::{CampaignRunHistory, UnreachedRecipients};
-use crate::{run_completion, row_mapping};
+use crate::scoped_campaigns::{CampaignError, CampaignScope};
+use crate::{row_mapping, run_completion};
 
 /// The id of the run that tries another again.
 fn retry_run_id(run: &CampaignRunRow) -> SharedText {
@@ -19,8 +24,13 @@ fn retry_run_id(run: &CampaignRunRow) -> SharedText {
 }
 
 /// The run that tries this one again, if there is one.
-pub(crate) async fn find_retry_run(store: &dyn Store, run: &CampaignRunRow) -> Result<Option<CampaignRunRow>, Error> {
-    let found: Option<(CampaignRunRow, u64)> = store.read_record(RowKey(vec![retry_run_id(run).to_value()])).await?;
+pub(crate) async fn find_retry_run(
+    store: &dyn Store,
+    run: &CampaignRunRow,
+) -> Result<Option<CampaignRunRow>, Error> {
+    let found: Option<(CampaignRunRow, u64)> = store
+        .read_record(RowKey(vec![retry_run_id(run).to_value()]))
+        .await?;
     Ok(found.map(|(run, _)| run))
 }
 
@@ -39,10 +49,18 @@ pub(crate) async fn retry_run(
         let tally = run_completion::count_run_items(store, &run.id).await?;
         let is_undecided = tally.open_items() == 0 && tally.in_doubt > 0;
         let id = run.id.to_string();
-        return Err(if is_undecided { CampaignError::RunInDoubt(id, tally.in_doubt) } else { CampaignError::RunNotFinished(id) });
+        return Err(if is_undecided {
+            CampaignError::RunInDoubt(id, tally.in_doubt)
+        } else {
+            CampaignError::RunNotFinished(id)
+        });
     }
     let unserved = store_undelivered(store, scope, &run, entropy).await?;
-    let runs = CampaignRunHistory { store, scope, campaign_id: &run.campaign_id };
+    let runs = CampaignRunHistory {
+        store,
+        scope,
+        campaign_id: &run.campaign_id,
+    };
     for _ in 0..DEPLOY_ATTEMPTS_MAX {
         let last = runs.last_ordinal().await?;
         let mut unreached = UnreachedRecipients::default();
@@ -50,11 +68,15 @@ pub(crate) async fn retry_run(
             unreached = UnreachedRecipients::from_audience(store, &unserved).await?;
             runs.remove_targeted(&mut unreached, run.ordinal).await?;
         }
-        let by_later = |later: &SharedText| CampaignError::AlreadyRetried(run.id.to_string(), later.to_string());
+        let by_later = |later: &SharedText| {
+            CampaignError::AlreadyRetried(run.id.to_string(), later.to_string())
+        };
         if let Some(later) = unreached.last_run().filter(|_| unreached.is_empty()) {
             return Err(by_later(later));
         }
-        let audience = unreached.store_audience(store, scope, &unserved, entropy).await?;
+        let audience = unreached
+            .store_audience(store, scope, &unserved, entropy)
+            .await?;
         let next = new_retry_run(&run, last + 1, &audience, store.now().await?);
         // Whoever redrives one of its jobs at the same moment changes the run as well: one of the two is refused.
         let commit = Commit::new().update(&run, version);
@@ -75,12 +97,23 @@ pub(crate) async fn retry_run(
 }
 
 /// The run that tries another again, by whoever made it.
-async fn stored_retry_result(store: &dyn Store, run: &CampaignRunRow, audience: &StoredAudience) -> Result<DeploymentResult, CampaignError> {
-    let made = find_retry_run(store, run).await?.ok_or_else(|| CampaignError::RunNotFound(retry_run_id(run).to_string()))?;
+async fn stored_retry_result(
+    store: &dyn Store,
+    run: &CampaignRunRow,
+    audience: &StoredAudience,
+) -> Result<DeploymentResult, CampaignError> {
+    let made = find_retry_run(store, run)
+        .await?
+        .ok_or_else(|| CampaignError::RunNotFound(retry_run_id(run).to_string()))?;
     Ok(deployment_result(&made, made.audience_id != audience.id))
 }
 
-fn new_retry_run(run: &CampaignRunRow, ordinal: u32, audience: &StoredAudience, now: Timestamp) -> CampaignRunRow {
+fn new_retry_run(
+    run: &CampaignRunRow,
+    ordinal: u32,
+    audience: &StoredAudience,
+    now: Timestamp,
+) -> CampaignRunRow {
     CampaignRunRow {
         id: retry_run_id(run),
         ordinal,
@@ -101,18 +134,29 @@ fn new_retry_run(run: &CampaignRunRow, ordinal: u32, audience: &StoredAudience, 
 
 /// A run of which nobody is left to reach has reached everybody.
 fn map_empty_audience(refused: CampaignError) -> CampaignError {
-    if refused == CampaignError::EmptyAudience { CampaignError::NothingToRetry } else { refused }
+    if refused == CampaignError::EmptyAudience {
+        CampaignError::NothingToRetry
+    } else {
+        refused
+    }
 }
 
 /// An audience of those whom a run did not reach, and who are not known to want it that way.
-async fn store_undelivered(store: &dyn Store, scope: &CampaignScope, run: &CampaignRunRow, entropy: &EntropySource) -> Result<StoredAudience, CampaignError> {
+async fn store_undelivered(
+    store: &dyn Store,
+    scope: &CampaignScope,
+    run: &CampaignRunRow,
+    entropy: &EntropySource,
+) -> Result<StoredAudience, CampaignError> {
     let first = audience::read_audience_part(store, &run.audience_id, 0).await?;
     let part_items = u32::try_from(first.len()).unwrap_or(u32::MAX);
     let mut gathering = AudienceWriter::new(store, scope.clone(), part_items, entropy);
     for number in 0..run.jobs {
         let recipients = audience::read_audience_part(store, &run.audience_id, number).await?;
         let job = row_mapping::job_id(&run.id, number);
-        for recipient in undelivered_recipients(recipients, &row_mapping::read_job_items(store, &job).await?) {
+        for recipient in
+            undelivered_recipients(recipients, &row_mapping::read_job_items(store, &job).await?)
+        {
             gathering.add_recipient(recipient).await?;
         }
     }
@@ -120,13 +164,21 @@ async fn store_undelivered(store: &dyn Store, scope: &CampaignScope, run: &Campa
 }
 
 /// Those of a job whom nothing has reached. Whoever has no row is somebody whom another stands for.
-fn undelivered_recipients(recipients: Vec<AudienceRecipient>, items: &[(OutboxItemRow, u64)]) -> Vec<AudienceRecipient> {
+fn undelivered_recipients(
+    recipients: Vec<AudienceRecipient>,
+    items: &[(OutboxItemRow, u64)],
+) -> Vec<AudienceRecipient> {
     let mut recipients: Vec<Option<AudienceRecipient>> = recipients.into_iter().map(Some).collect();
     let is_missed = |row: &OutboxItemRow| match row_mapping::item_state(row) {
         ItemState::Failed => true,
         ItemState::Skipped => row.reason.as_deref() == Some(ItemReason::Cancelled.as_str()),
         _ => false,
     };
-    let missed = items.iter().filter(|(row, _)| is_missed(row)).filter_map(|(row, _)| row_mapping::item_position(&row.id));
-    missed.filter_map(|position| recipients.get_mut(position)?.take()).collect()
+    let missed = items
+        .iter()
+        .filter(|(row, _)| is_missed(row))
+        .filter_map(|(row, _)| row_mapping::item_position(&row.id));
+    missed
+        .filter_map(|position| recipients.get_mut(position)?.take())
+        .collect()
 }

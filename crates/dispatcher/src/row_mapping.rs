@@ -1,11 +1,12 @@
 //! Rows, and what they stand for.
 
 use onward_dispatch::{
-    ItemChange, DeliveryChannel, ItemKey, ItemStatus, JobTransition, JobStatus, ItemReason, CampaignRunStatus, ItemProgress, ItemState, ItemCounts,
+    CampaignRunStatus, DeliveryChannel, ItemChange, ItemCounts, ItemKey, ItemProgress, ItemReason,
+    ItemState, ItemStatus, JobStatus, JobTransition,
 };
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
-use onward_store::{Error, RecordReader as _, TableScan, Store, ColumnValue};
+use onward_store::{ColumnValue, Error, RecordReader as _, Store, TableScan};
 
 use crate::audience::AudienceRecipient;
 
@@ -17,7 +18,9 @@ pub fn item_state(row: &OutboxItemRow) -> ItemState {
 
 /// An item as an attempt finds it at `now`.
 pub(crate) fn item_progress(row: &OutboxItemRow, now: Timestamp) -> ItemProgress {
-    let doubt = row.doubt_since.map_or(0, |since| now.as_micros().saturating_sub(since.as_micros()) / 1_000);
+    let doubt = row.doubt_since.map_or(0, |since| {
+        now.as_micros().saturating_sub(since.as_micros()) / 1_000
+    });
     ItemProgress {
         state: item_state(row),
         sends: row.calls,
@@ -47,14 +50,20 @@ pub(crate) fn job_id_of_item(item: &str) -> Option<SharedText> {
 }
 
 /// The items of a job that have rows, in their order.
-pub(crate) async fn read_job_items(store: &dyn Store, job: &str) -> Result<Vec<(OutboxItemRow, u64)>, Error> {
-    let mut scan = TableScan::all_rows::<OutboxItemRow>().where_at_most(&SharedText::from(format!("{job}.~")));
+pub(crate) async fn read_job_items(
+    store: &dyn Store,
+    job: &str,
+) -> Result<Vec<(OutboxItemRow, u64)>, Error> {
+    let mut scan =
+        TableScan::all_rows::<OutboxItemRow>().where_at_most(&SharedText::from(format!("{job}.~")));
     let mut after = SharedText::from(format!("{job}."));
     let mut found = Vec::new();
     loop {
         scan.after = Some(vec![ColumnValue::Text(after)]);
         let page: Vec<(OutboxItemRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = page.last() else { return Ok(found) };
+        let Some((last, _)) = page.last() else {
+            return Ok(found);
+        };
         after = last.id.clone();
         let is_last = page.len() < scan.limit;
         found.extend(page);
@@ -75,7 +84,12 @@ pub(crate) struct ItemTemplate<'a> {
 
 impl ItemTemplate<'_> {
     /// The row of an item that has none, before anything has happened to it.
-    pub(crate) fn new_item(&self, position: usize, recipient: &AudienceRecipient, now: Timestamp) -> OutboxItemRow {
+    pub(crate) fn new_item(
+        &self,
+        position: usize,
+        recipient: &AudienceRecipient,
+        now: Timestamp,
+    ) -> OutboxItemRow {
         let Self { run, job, .. } = self;
         OutboxItemRow {
             id: item_id(&job.id, position),
@@ -107,14 +121,27 @@ impl ItemTemplate<'_> {
         match run_channel(self.run) {
             DeliveryChannel::Email => ItemKey::for_email(run, &recipient.id, asset, at),
             DeliveryChannel::Voice => ItemKey::for_voice(run, &recipient.id, asset, at),
-            DeliveryChannel::Social => ItemKey::for_social_post(run, &recipient.id, &self.run.channel, at),
+            DeliveryChannel::Social => {
+                ItemKey::for_social_post(run, &recipient.id, &self.run.channel, at)
+            }
         }
     }
 }
 
 /// What a change makes of an item.
-pub(crate) fn apply_change(mut row: OutboxItemRow, change: &ItemChange, channel: DeliveryChannel, now: Timestamp) -> OutboxItemRow {
-    let ItemChange { new_state: to, sends: calls, reason, error, provider_message_id: message_id } = change;
+pub(crate) fn apply_change(
+    mut row: OutboxItemRow,
+    change: &ItemChange,
+    channel: DeliveryChannel,
+    now: Timestamp,
+) -> OutboxItemRow {
+    let ItemChange {
+        new_state: to,
+        sends: calls,
+        reason,
+        error,
+        provider_message_id: message_id,
+    } = change;
     if let Some(status) = to.status(channel) {
         row.status = status.as_str().into();
     }
@@ -145,7 +172,9 @@ pub(crate) fn job_status(job: &JobRow) -> JobStatus {
 
 /// Where an act leads that is legal, or else a mistake of whoever asks.
 pub(crate) fn next_job_status(status: JobStatus, act: JobTransition) -> JobStatus {
-    let Some(next) = status.next_status(act) else { unreachable!("{act:?} is not for a job that is {status}") };
+    let Some(next) = status.next_status(act) else {
+        unreachable!("{act:?} is not for a job that is {status}")
+    };
     next
 }
 
@@ -171,5 +200,9 @@ pub(crate) fn write_job_counts(job: &mut JobRow, tally: &ItemCounts, now: Timest
     job.failed = number(tally.failed);
     job.skipped = number(tally.skipped);
     job.in_doubt = number(tally.in_doubt);
-    job.doubt_since = if tally.in_doubt == 0 { Timestamp::MAX } else { job.doubt_since.min(now) };
+    job.doubt_since = if tally.in_doubt == 0 {
+        Timestamp::MAX
+    } else {
+        job.doubt_since.min(now)
+    };
 }

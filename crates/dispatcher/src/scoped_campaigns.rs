@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 
-use onward_dispatch::{ItemTransition, ItemChange, CampaignRunControl, JobTransition, JobStatus, ItemReason, CampaignRunTransition, ItemCounts};
+use onward_dispatch::{
+    CampaignRunControl, CampaignRunTransition, ItemChange, ItemCounts, ItemReason, ItemTransition,
+    JobStatus, JobTransition,
+};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, TableScan, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind, TableScan,
+};
 use serde_json::json;
 
-use crate::audience::{self, StoredAudience, AudienceWriter, AudienceRecipient};
-use crate::deploy::{self, DeploymentResult, CampaignDeployment};
+use crate::audience::{self, AudienceRecipient, AudienceWriter, StoredAudience};
+use crate::deploy::{self, CampaignDeployment, DeploymentResult};
 use crate::entropy::EntropySource;
 use crate::reached_recipients::{CampaignRunHistory, UnreachedRecipients};
-use crate::resolution::{self, OperatorDecision, ResolvedItem, Resolution};
-use crate::{audit, run_completion, listing, retry, row_mapping};
+use crate::resolution::{self, OperatorDecision, Resolution, ResolvedItem};
+use crate::{audit, listing, retry, row_mapping, run_completion};
 
 /// Jobs of a campaign: they are made together.
 pub(crate) const JOBS_MAX: usize = 99_000;
@@ -65,7 +70,9 @@ pub enum CampaignError {
     #[error("{0} is being worked on: ask again in a moment")]
     ConcurrentChange(String),
     /// A worker has the job, or had it and was not heard of again.
-    #[error("job {0} is held until {1}: its worker may be calling the provider, or was killed; ask again then")]
+    #[error(
+        "job {0} is held until {1}: its worker may be calling the provider, or was killed; ask again then"
+    )]
     JobLocked(String, Timestamp),
     /// There is no such audience.
     #[error("there is no audience {0}")]
@@ -108,7 +115,9 @@ pub enum CampaignError {
     #[error("everybody was reached: there is nobody to try again for")]
     NothingToRetry,
     /// Earlier runs of the campaign have reached some of the audience, or are to.
-    #[error("{reached} of {of} were reached by earlier runs of `{campaign}`, or are to be (the last is {last})")]
+    #[error(
+        "{reached} of {of} were reached by earlier runs of `{campaign}`, or are to be (the last is {last})"
+    )]
     AlreadyReached {
         /// The campaign.
         campaign: String,
@@ -175,23 +184,38 @@ impl ScopedCampaigns {
     pub async fn find_run(&self, beginning: &str) -> Result<CampaignRunRow, CampaignError> {
         match self.read_run(beginning).await {
             Err(CampaignError::RunNotFound(_)) if beginning.len() >= RUN_ID_PREFIX_MIN => {}
-            Err(CampaignError::RunNotFound(_)) => return Err(CampaignError::RunIdTooShort(beginning.to_owned())),
+            Err(CampaignError::RunNotFound(_)) => {
+                return Err(CampaignError::RunIdTooShort(beginning.to_owned()));
+            }
             found => return found,
         }
-        let mut scan = TableScan::all_rows::<CampaignRunRow>().where_at_most(&SharedText::from(format!("{beginning}~")));
+        let mut scan = TableScan::all_rows::<CampaignRunRow>()
+            .where_at_most(&SharedText::from(format!("{beginning}~")));
         scan.after = Some(vec![SharedText::from(beginning).to_value()]);
-        let is_ours = |run: &CampaignRunRow| self.scope.contains_workspace(&run.tenant_id, &run.workspace_id);
+        let is_ours = |run: &CampaignRunRow| {
+            self.scope
+                .contains_workspace(&run.tenant_id, &run.workspace_id)
+        };
         let mut found = listing::scan_filtered(&*self.store, scan, is_ours, 2).await?;
         if found.len() > 1 {
             return Err(CampaignError::AmbiguousRunId(beginning.to_owned()));
         }
-        found.pop().ok_or_else(|| CampaignError::RunNotFound(beginning.to_owned()))
+        found
+            .pop()
+            .ok_or_else(|| CampaignError::RunNotFound(beginning.to_owned()))
     }
 
     async fn read_run_row(&self, id: &str) -> Result<(CampaignRunRow, u64), CampaignError> {
-        let run: Option<(CampaignRunRow, u64)> = self.store.read_record(RowKey(vec![SharedText::from(id).to_value()])).await?;
-        let is_ours = |(run, _): &(CampaignRunRow, u64)| self.scope.contains_workspace(&run.tenant_id, &run.workspace_id);
-        run.filter(is_ours).ok_or_else(|| CampaignError::RunNotFound(id.to_owned()))
+        let run: Option<(CampaignRunRow, u64)> = self
+            .store
+            .read_record(RowKey(vec![SharedText::from(id).to_value()]))
+            .await?;
+        let is_ours = |(run, _): &(CampaignRunRow, u64)| {
+            self.scope
+                .contains_workspace(&run.tenant_id, &run.workspace_id)
+        };
+        run.filter(is_ours)
+            .ok_or_else(|| CampaignError::RunNotFound(id.to_owned()))
     }
 
     /// How the items of a campaign run stand.
@@ -201,9 +225,20 @@ impl ScopedCampaigns {
     }
 
     /// Says what became of an item in doubt: who, and why.
-    pub async fn resolve_item(&self, item: &str, verdict: &Resolution, by: &str, why: &str) -> Result<OutboxItemRow, CampaignError> {
-        let settled = self.resolve_items(&[item.to_owned()], verdict, by, why).await?;
-        settled.into_iter().next().map_or_else(|| Err(CampaignError::ItemNotFound(item.to_owned())), |(_, outcome)| outcome)
+    pub async fn resolve_item(
+        &self,
+        item: &str,
+        verdict: &Resolution,
+        by: &str,
+        why: &str,
+    ) -> Result<OutboxItemRow, CampaignError> {
+        let settled = self
+            .resolve_items(&[item.to_owned()], verdict, by, why)
+            .await?;
+        settled.into_iter().next().map_or_else(
+            || Err(CampaignError::ItemNotFound(item.to_owned())),
+            |(_, outcome)| outcome,
+        )
     }
 
     /// Says the same of many items in doubt. Those of one job are settled together, or not at all.
@@ -214,7 +249,17 @@ impl ScopedCampaigns {
         by: &str,
         why: &str,
     ) -> Result<Vec<ResolvedItem>, CampaignError> {
-        resolution::resolve_items(&*self.store, &self.scope, items, OperatorDecision { resolution: verdict, decided_by: by, reason: why }).await
+        resolution::resolve_items(
+            &*self.store,
+            &self.scope,
+            items,
+            OperatorDecision {
+                resolution: verdict,
+                decided_by: by,
+                reason: why,
+            },
+        )
+        .await
     }
 
     /// Begins nothing more until it is resumed. What is under way is settled.
@@ -229,20 +274,29 @@ impl ScopedCampaigns {
 
     /// Begins nothing more, ever: whoever was not reached by then is skipped.
     pub async fn cancel_run(&self, id: &str, by: &str) -> Result<CampaignRunRow, CampaignError> {
-        self.set_control(id, CampaignRunControl::Cancelled, by).await
+        self.set_control(id, CampaignRunControl::Cancelled, by)
+            .await
     }
 
-    async fn set_control(&self, id: &str, wanted: CampaignRunControl, by: &str) -> Result<CampaignRunRow, CampaignError> {
+    async fn set_control(
+        &self,
+        id: &str,
+        wanted: CampaignRunControl,
+        by: &str,
+    ) -> Result<CampaignRunRow, CampaignError> {
         loop {
             let (mut run, version) = self.read_run_row(id).await?;
-            let control = CampaignRunControl::parse(&run.control).unwrap_or(CampaignRunControl::Active);
+            let control =
+                CampaignRunControl::parse(&run.control).unwrap_or(CampaignRunControl::Active);
             if row_mapping::run_status(&run).is_terminal() {
                 return Err(CampaignError::RunFinished(id.to_owned()));
             }
             if control == wanted {
                 return Ok(run);
             }
-            let Some(next) = control.transition_to(wanted) else { return Err(CampaignError::RunCancelled(id.to_owned())) };
+            let Some(next) = control.transition_to(wanted) else {
+                return Err(CampaignError::RunCancelled(id.to_owned()));
+            };
             let now = self.store.now().await?;
             run.control = next.as_str().into();
             run.wake_at = match next {
@@ -266,18 +320,30 @@ impl ScopedCampaigns {
     }
 
     /// Tries a campaign run again that is over: another run reaches those whom it did not.
-    pub async fn retry_run(&self, id: &str, by: &str, entropy: &EntropySource) -> Result<DeploymentResult, CampaignError> {
+    pub async fn retry_run(
+        &self,
+        id: &str,
+        by: &str,
+        entropy: &EntropySource,
+    ) -> Result<DeploymentResult, CampaignError> {
         let run = self.read_run_row(id).await?;
         retry::retry_run(&*self.store, &self.scope, run, by, entropy).await
     }
 
     /// The run that tries another again.
-    pub async fn find_retry_run(&self, run: &CampaignRunRow) -> Result<Option<CampaignRunRow>, CampaignError> {
+    pub async fn find_retry_run(
+        &self,
+        run: &CampaignRunRow,
+    ) -> Result<Option<CampaignRunRow>, CampaignError> {
         Ok(retry::find_retry_run(&*self.store, run).await?)
     }
 
     /// What the key of a deployment has deployed, if anything.
-    pub async fn find_deployed_run(&self, deployment: &CampaignDeployment, audience: &StoredAudience) -> Result<Option<DeploymentResult>, CampaignError> {
+    pub async fn find_deployed_run(
+        &self,
+        deployment: &CampaignDeployment,
+        audience: &StoredAudience,
+    ) -> Result<Option<DeploymentResult>, CampaignError> {
         deploy::find_deployed_run(&*self.store, &self.scope, deployment, audience).await
     }
 
@@ -297,9 +363,16 @@ impl ScopedCampaigns {
     }
 
     /// Stores a part of an audience. Storing it again does nothing.
-    pub async fn put_audience_part(&self, audience: &str, number: u32, recipients: &[AudienceRecipient]) -> Result<(), CampaignError> {
+    pub async fn put_audience_part(
+        &self,
+        audience: &str,
+        number: u32,
+        recipients: &[AudienceRecipient],
+    ) -> Result<(), CampaignError> {
         let id = audience::scoped_audience_id(&self.scope, audience);
-        audience::put_audience_part(&*self.store, &self.scope, (&id, number), recipients).await.map(drop)
+        audience::put_audience_part(&*self.store, &self.scope, (&id, number), recipients)
+            .await
+            .map(drop)
     }
 
     /// An audience that is stored.
@@ -308,18 +381,33 @@ impl ScopedCampaigns {
     }
 
     /// What is done for a campaign run now, or until when nothing is.
-    pub async fn run_activity(&self, run: &CampaignRunRow) -> Result<Option<RunActivity>, CampaignError> {
+    pub async fn run_activity(
+        &self,
+        run: &CampaignRunRow,
+    ) -> Result<Option<RunActivity>, CampaignError> {
         if row_mapping::run_status(run).is_terminal() {
             return Ok(None);
         }
-        let jobs = |status: JobStatus| TableScan::by_index::<JobRow>(JobRow::BY_TURN).where_equal(&run.id).where_equal(&SharedText::from(status.as_str()));
+        let jobs = |status: JobStatus| {
+            TableScan::by_index::<JobRow>(JobRow::BY_TURN)
+                .where_equal(&run.id)
+                .where_equal(&SharedText::from(status.as_str()))
+        };
         let first = async |status: JobStatus| -> Result<Option<JobRow>, CampaignError> {
-            let found: Vec<(JobRow, u64)> = self.store.list_records(jobs(status).with_limit(1)).await?;
+            let found: Vec<(JobRow, u64)> =
+                self.store.list_records(jobs(status).with_limit(1)).await?;
             Ok(found.into_iter().next().map(|(job, _)| job))
         };
         if let Some(job) = first(JobStatus::Locked).await? {
-            let jobs = self.store.count_rows(jobs(JobStatus::Locked).with_limit(LOCKED_JOBS_COUNT_MAX)).await?.max(1);
-            return Ok(Some(RunActivity::InProgress { jobs, lease_until: job.run_after }));
+            let jobs = self
+                .store
+                .count_rows(jobs(JobStatus::Locked).with_limit(LOCKED_JOBS_COUNT_MAX))
+                .await?
+                .max(1);
+            return Ok(Some(RunActivity::InProgress {
+                jobs,
+                lease_until: job.run_after,
+            }));
         }
         let now = self.store.now().await?;
         let is_later = |at: Timestamp| now < at && at < Timestamp::MAX;
@@ -327,40 +415,76 @@ impl ScopedCampaigns {
             return Ok(None);
         }
         if run.scheduled_for > now {
-            return Ok(Some(RunActivity::WaitingUntil(run.scheduled_for, None)).filter(|_| is_later(run.scheduled_for)));
+            return Ok(Some(RunActivity::WaitingUntil(run.scheduled_for, None))
+                .filter(|_| is_later(run.scheduled_for)));
         }
-        let waiting = [first(JobStatus::Queued).await?, first(JobStatus::Failed).await?];
-        let next = waiting.into_iter().flatten().min_by_key(|job| job.run_after);
-        Ok(next.filter(|job| is_later(job.run_after)).map(|job| RunActivity::WaitingUntil(job.run_after, job.error)))
+        let waiting = [
+            first(JobStatus::Queued).await?,
+            first(JobStatus::Failed).await?,
+        ];
+        let next = waiting
+            .into_iter()
+            .flatten()
+            .min_by_key(|job| job.run_after);
+        Ok(next
+            .filter(|job| is_later(job.run_after))
+            .map(|job| RunActivity::WaitingUntil(job.run_after, job.error)))
     }
 
     /// Does not wait any longer with a job that waits.
-    async fn expedite_job(&self, (mut job, version): (JobRow, u64), by: &str) -> Result<JobRow, CampaignError> {
+    async fn expedite_job(
+        &self,
+        (mut job, version): (JobRow, u64),
+        by: &str,
+    ) -> Result<JobRow, CampaignError> {
         let now = self.store.now().await?;
-        let waits = matches!(row_mapping::job_status(&job), JobStatus::Queued | JobStatus::Failed) && job.run_after > now;
+        let waits = matches!(
+            row_mapping::job_status(&job),
+            JobStatus::Queued | JobStatus::Failed
+        ) && job.run_after > now;
         if !waits {
             return Err(CampaignError::JobNotRedrivable(job.id.to_string()));
         }
         let run = self.read_run(&job.run_id).await?;
         job.run_after = now;
         let detail = json!({ "job": &*job.id, "items": 0, "by": by });
-        let commit = audit::append_entry(Commit::new().update(&job, version), &run, "job.redriven", &detail, now);
+        let commit = audit::append_entry(
+            Commit::new().update(&job, version),
+            &run,
+            "job.redriven",
+            &detail,
+            now,
+        );
         self.commit_job_change(commit, job).await
     }
 
     /// Stores what becomes of a job, unless somebody else has changed it meanwhile.
-    async fn commit_job_change(&self, commit: Commit, job: JobRow) -> Result<JobRow, CampaignError> {
+    async fn commit_job_change(
+        &self,
+        commit: Commit,
+        job: JobRow,
+    ) -> Result<JobRow, CampaignError> {
         match self.store.commit(commit).await {
-            Err(error) if error.kind() == StoreErrorKind::Conflict => Err(CampaignError::ConcurrentChange(job.id.to_string())),
+            Err(error) if error.kind() == StoreErrorKind::Conflict => {
+                Err(CampaignError::ConcurrentChange(job.id.to_string()))
+            }
             stored => stored.map(|_| job).map_err(CampaignError::from),
         }
     }
 
     /// Tries a dead job again: those of its items that nobody tried any more. One that waits is tried now.
     pub async fn redrive_job(&self, job: &str, by: &str) -> Result<JobRow, CampaignError> {
-        let found: Option<(JobRow, u64)> = self.store.read_record(RowKey(vec![SharedText::from(job).to_value()])).await?;
-        let is_ours = |(job, _): &(JobRow, u64)| self.scope.contains_workspace(&job.tenant_id, &job.workspace_id);
-        let Some((mut job, version)) = found.filter(is_ours) else { return Err(CampaignError::JobNotFound(job.to_owned())) };
+        let found: Option<(JobRow, u64)> = self
+            .store
+            .read_record(RowKey(vec![SharedText::from(job).to_value()]))
+            .await?;
+        let is_ours = |(job, _): &(JobRow, u64)| {
+            self.scope
+                .contains_workspace(&job.tenant_id, &job.workspace_id)
+        };
+        let Some((mut job, version)) = found.filter(is_ours) else {
+            return Err(CampaignError::JobNotFound(job.to_owned()));
+        };
         let Some(status) = row_mapping::job_status(&job).next_status(JobTransition::Redrive) else {
             return self.expedite_job((job, version), by).await;
         };
@@ -370,32 +494,61 @@ impl ScopedCampaigns {
         }
         // Whoever tries the run again at the same moment changes it as well: one of the two is refused.
         if let Some(next) = retry::find_retry_run(&*self.store, &run).await? {
-            return Err(CampaignError::AlreadyRetried(run.id.to_string(), next.id.to_string()));
+            return Err(CampaignError::AlreadyRetried(
+                run.id.to_string(),
+                next.id.to_string(),
+            ));
         }
         let now = self.store.now().await?;
         let mut commit = Commit::new();
         let mut reopened = 0;
         let items = row_mapping::read_job_items(&*self.store, &job.id).await?;
-        let is_exhausted = |row: &OutboxItemRow| row.reason.as_deref() == Some(ItemReason::Exhausted.as_str());
-        let exhausted = items.iter().map(|(row, _)| row).filter(|row| is_exhausted(row));
-        let mut unreached = UnreachedRecipients::from_recipients(exhausted.map(|row| row.recipient_id.clone()));
-        let runs = CampaignRunHistory { store: &*self.store, scope: &self.scope, campaign_id: &run.campaign_id };
+        let is_exhausted =
+            |row: &OutboxItemRow| row.reason.as_deref() == Some(ItemReason::Exhausted.as_str());
+        let exhausted = items
+            .iter()
+            .map(|(row, _)| row)
+            .filter(|row| is_exhausted(row));
+        let mut unreached =
+            UnreachedRecipients::from_recipients(exhausted.map(|row| row.recipient_id.clone()));
+        let runs = CampaignRunHistory {
+            store: &*self.store,
+            scope: &self.scope,
+            campaign_id: &run.campaign_id,
+        };
         runs.remove_targeted(&mut unreached, run.ordinal).await?;
         for (row, version) in items {
             let is_open = is_exhausted(&row) && unreached.contains_recipient(&row.recipient_id);
-            if let Some(to) = row_mapping::item_state(&row).next_state(ItemTransition::Redrive).filter(|_| is_open) {
-                let change = ItemChange { new_state: to, sends: 0, reason: None, error: None, provider_message_id: None };
-                commit = commit.update(&row_mapping::apply_change(row, &change, row_mapping::run_channel(&run), now), version);
+            if let Some(to) = row_mapping::item_state(&row)
+                .next_state(ItemTransition::Redrive)
+                .filter(|_| is_open)
+            {
+                let change = ItemChange {
+                    new_state: to,
+                    sends: 0,
+                    reason: None,
+                    error: None,
+                    provider_message_id: None,
+                };
+                commit = commit.update(
+                    &row_mapping::apply_change(row, &change, row_mapping::run_channel(&run), now),
+                    version,
+                );
                 reopened += 1;
             }
         }
         if let Some(later) = unreached.last_run().filter(|_| reopened == 0) {
-            return Err(CampaignError::AlreadyRetried(run.id.to_string(), later.to_string()));
+            return Err(CampaignError::AlreadyRetried(
+                run.id.to_string(),
+                later.to_string(),
+            ));
         }
         job.failed -= reopened.min(job.failed);
         (job.attempts, job.run_after, job.status) = (0, now, status.as_str().into());
         commit = commit.update(&job, version);
-        if let Some(status) = row_mapping::run_status(&run).next_status(CampaignRunTransition::Reopen) {
+        if let Some(status) =
+            row_mapping::run_status(&run).next_status(CampaignRunTransition::Reopen)
+        {
             (run.status, run.ended_at) = (status.as_str().into(), None);
         }
         if CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Paused) {

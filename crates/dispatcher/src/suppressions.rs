@@ -2,14 +2,21 @@
 
 use onward_journal::SharedText;
 use onward_store::tables::SuppressionRow;
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, ChangeOutcome, TableRecord as _, TableScan};
+use onward_store::{
+    ChangeOutcome, ColumnCodec as _, Commit, Error, RowKey, TableRecord as _, TableScan,
+};
 
-use crate::scoped_campaigns::{ScopedCampaigns, CampaignError, CampaignScope};
 use crate::listing::scan_filtered;
+use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
 
 impl ScopedCampaigns {
     /// Reaches somebody no more by this channel.
-    pub async fn add_suppression(&self, channel: &str, address: &str, reason: &str) -> Result<SuppressionRow, CampaignError> {
+    pub async fn add_suppression(
+        &self,
+        channel: &str,
+        address: &str,
+        reason: &str,
+    ) -> Result<SuppressionRow, CampaignError> {
         let created_at = self.store.now().await?;
         let CampaignScope { tenant, workspace } = self.scope.clone();
         let row = SuppressionRow {
@@ -20,21 +27,44 @@ impl ScopedCampaigns {
             reason: reason.into(),
             created_at,
         };
-        let receipt = self.store.commit(Commit::new().insert_or_keep(&row)).await?;
+        let receipt = self
+            .store
+            .commit(Commit::new().insert_or_keep(&row))
+            .await?;
         match receipt.changes.into_iter().next() {
             // Since when, and why, is not said anew.
-            Some(ChangeOutcome::Kept(kept)) => Ok(SuppressionRow::from_row(&kept.row).map_err(Error::Corrupt)?),
+            Some(ChangeOutcome::Kept(kept)) => {
+                Ok(SuppressionRow::from_row(&kept.row).map_err(Error::Corrupt)?)
+            }
             _ => Ok(row),
         }
     }
 
     /// Reaches somebody again by this channel. Tells whether they were not to be reached.
-    pub async fn remove_suppression(&self, channel: &str, address: &str) -> Result<bool, CampaignError> {
+    pub async fn remove_suppression(
+        &self,
+        channel: &str,
+        address: &str,
+    ) -> Result<bool, CampaignError> {
         let CampaignScope { tenant, workspace } = &self.scope;
-        let (channel, address) = (SharedText::from(channel), SharedText::from(address.to_lowercase()));
-        let key = RowKey(vec![tenant.to_value(), workspace.to_value(), channel.to_value(), address.to_value()]);
-        let was_listed = self.store.read_row(SuppressionRow::TABLE, key.clone()).await?.is_some();
-        self.store.commit(Commit::new().delete_if_exists::<SuppressionRow>(key)).await?;
+        let (channel, address) = (
+            SharedText::from(channel),
+            SharedText::from(address.to_lowercase()),
+        );
+        let key = RowKey(vec![
+            tenant.to_value(),
+            workspace.to_value(),
+            channel.to_value(),
+            address.to_value(),
+        ]);
+        let was_listed = self
+            .store
+            .read_row(SuppressionRow::TABLE, key.clone())
+            .await?
+            .is_some();
+        self.store
+            .commit(Commit::new().delete_if_exists::<SuppressionRow>(key))
+            .await?;
         Ok(was_listed)
     }
 
@@ -47,9 +77,18 @@ impl ScopedCampaigns {
     ) -> Result<Vec<SuppressionRow>, CampaignError> {
         let CampaignScope { tenant, workspace } = &self.scope;
         let channel = SharedText::from(channel);
-        let mut scan = TableScan::all_rows::<SuppressionRow>().where_equal(tenant).where_equal(workspace).where_equal(&channel);
+        let mut scan = TableScan::all_rows::<SuppressionRow>()
+            .where_equal(tenant)
+            .where_equal(workspace)
+            .where_equal(&channel);
         if let Some(after) = after {
-            scan.after = Some(scan.equal.iter().cloned().chain([SharedText::from(after).to_value()]).collect());
+            scan.after = Some(
+                scan.equal
+                    .iter()
+                    .cloned()
+                    .chain([SharedText::from(after).to_value()])
+                    .collect(),
+            );
         }
         Ok(scan_filtered(&*self.store, scan, |_| true, limit).await?)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_dispatch::CampaignRunControl;
 use onward_journal::SharedText;
 use onward_store::tables::CampaignRunRow;
-use onward_store::{Commit, Error, StoreErrorKind, Store};
+use onward_store::{Commit, Error, Store, StoreErrorKind};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -30,8 +30,13 @@ impl UnsendableRuns {
 
     /// Whether a run is left alone. One that is cancelled need not reach anybody.
     pub(crate) fn is_unsendable(&self, run: &CampaignRunRow) -> bool {
-        let is_cancelled = CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled);
-        !is_cancelled && self.lock_runs().get(&run.id).is_some_and(|since| since.elapsed() < RETRY_DELAY)
+        let is_cancelled =
+            CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled);
+        !is_cancelled
+            && self
+                .lock_runs()
+                .get(&run.id)
+                .is_some_and(|since| since.elapsed() < RETRY_DELAY)
     }
 
     /// Leaves a run alone. The audit trail says so the first time, and the log each time.
@@ -58,10 +63,23 @@ impl UnsendableRuns {
             return Ok(());
         }
         let detail = json!({ "worker": worker, "error": words });
-        let entry = audit::append_entry(Commit::new(), run, "run.unreachable", &detail, store.now().await?);
+        let entry = audit::append_entry(
+            Commit::new(),
+            run,
+            "run.unreachable",
+            &detail,
+            store.now().await?,
+        );
         match store.commit(entry).await {
             // It is for people; the log has it as well.
-            Err(error) if !matches!(error.kind(), StoreErrorKind::Fatal | StoreErrorKind::Corrupt | StoreErrorKind::Invalid) => Ok(()),
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    StoreErrorKind::Fatal | StoreErrorKind::Corrupt | StoreErrorKind::Invalid
+                ) =>
+            {
+                Ok(())
+            }
             stored => stored.map(drop),
         }
     }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_engine::client::{EngineClient, Scope};
-use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole, TraceExporter};
+use onward_engine::node::{
+    FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole, TraceExporter,
+};
 use onward_journal::ExecutionError;
-use onward_store::{StorePolicy, Store};
+use onward_store::{Store, StorePolicy};
 use onward_wasm::{Config, HostRule, HttpConfig};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::task_context::{NativeTaskContext, TypedTask};
 use crate::engine::{Engine, EngineError};
+use crate::task_context::{NativeTaskContext, TypedTask};
 use crate::wasm::default_cache_folder;
 use crate::{WasmComponentRuntime, store};
 
@@ -44,9 +46,15 @@ impl EngineBuilder {
             native: NativeTaskRegistry::default(),
             has_workers: false,
             span_exporter: None,
-            options: NodeOptions { name: name.as_str().into(), ..NodeOptions::default() },
+            options: NodeOptions {
+                name: name.as_str().into(),
+                ..NodeOptions::default()
+            },
             http: HttpConfig::default(),
-            wasm: Config { cache_folder: default_cache_folder(), ..Config::default() },
+            wasm: Config {
+                cache_folder: default_cache_folder(),
+                ..Config::default()
+            },
         }
     }
 
@@ -159,7 +167,11 @@ impl EngineBuilder {
         let client = EngineClient::new(Arc::clone(&store), scope);
         let code = Arc::clone(&wasm) as Arc<dyn onward_engine::node::ComponentRuntime>;
         let library = FunctionRegistry::new(code, self.native);
-        let library = if self.has_workers { library.with_workers() } else { library };
+        let library = if self.has_workers {
+            library.with_workers()
+        } else {
+            library
+        };
         let mut node = Node::new(store, library, self.options);
         if let Some(traces) = self.span_exporter {
             node = node.with_span_exporter(traces);

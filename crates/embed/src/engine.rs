@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_engine::client::{EngineClient, ClientError, StartedExecution};
+use onward_engine::client::{ClientError, EngineClient, StartedExecution};
 use onward_engine::node::Node;
 use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, Payload};
 use onward_store::Store;
@@ -73,10 +73,20 @@ impl Engine {
         EngineBuilder::from_store(store)
     }
 
-    pub(crate) fn spawn_node(client: EngineClient, wasm: Arc<WasmComponentRuntime>, node: Arc<Node>) -> Self {
+    pub(crate) fn spawn_node(
+        client: EngineClient,
+        wasm: Arc<WasmComponentRuntime>,
+        node: Arc<Node>,
+    ) -> Self {
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(Arc::clone(&node).run(stopped));
-        Self { client: client.with_local_node(&node), wasm, node, stop, node_task: working }
+        Self {
+            client: client.with_local_node(&node),
+            wasm,
+            node,
+            stop,
+            node_task: working,
+        }
     }
 
     /// Access to the store, for what this has no words for.
@@ -100,9 +110,16 @@ impl Engine {
     }
 
     /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
-    pub async fn deploy_component(&self, code: &[u8], hosts: &[String]) -> Result<ComponentDigest, EngineError> {
+    pub async fn deploy_component(
+        &self,
+        code: &[u8],
+        hosts: &[String],
+    ) -> Result<ComponentDigest, EngineError> {
         let functions = self.wasm.read_functions(code, hosts)?;
-        let digest = self.client.deploy_component(code, &functions, hosts).await?;
+        let digest = self
+            .client
+            .deploy_component(code, &functions, hosts)
+            .await?;
         self.node.refresh_functions().await?;
         Ok(digest)
     }
@@ -114,7 +131,10 @@ impl Engine {
         input: &impl Serialize,
         key: Option<&str>,
     ) -> Result<StartedExecution, EngineError> {
-        Ok(self.client.start_execution(function, to_payload("the input", input)?, key).await?)
+        Ok(self
+            .client
+            .start_execution(function, to_payload("the input", input)?, key)
+            .await?)
     }
 
     /// Sends a signal. Sending it again under the same key does nothing.
@@ -125,12 +145,22 @@ impl Engine {
         content: &impl Serialize,
         key: Option<&str>,
     ) -> Result<(), EngineError> {
-        let name = name.parse().map_err(|error| EngineError::InvalidValue { what: "the name", reason: format!("{error}") })?;
-        Ok(self.client.send_signal(to, name, to_payload("the signal", content)?, key).await?)
+        let name = name.parse().map_err(|error| EngineError::InvalidValue {
+            what: "the name",
+            reason: format!("{error}"),
+        })?;
+        Ok(self
+            .client
+            .send_signal(to, name, to_payload("the signal", content)?, key)
+            .await?)
     }
 
     /// Asks an execution to stop.
-    pub async fn request_cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), EngineError> {
+    pub async fn request_cancel(
+        &self,
+        execution: ExecutionId,
+        reason: &str,
+    ) -> Result<(), EngineError> {
         Ok(self.client.request_cancel(execution, reason).await?)
     }
 
@@ -143,12 +173,18 @@ impl Engine {
             Err(error) => Ok(Err(error)),
             Ok(payload) => serde_json::from_str(payload.as_str())
                 .map(Ok)
-                .map_err(|error| EngineError::InvalidValue { what: "the result", reason: error.to_string() }),
+                .map_err(|error| EngineError::InvalidValue {
+                    what: "the result",
+                    reason: error.to_string(),
+                }),
         }
     }
 
     /// Waits until an execution is over, wherever it runs.
-    pub async fn wait_for_result(&self, execution: ExecutionId) -> Result<Result<Payload, ExecutionError>, EngineError> {
+    pub async fn wait_for_result(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Result<Payload, ExecutionError>, EngineError> {
         let mut over = pin!(self.client.wait_for_result(execution));
         loop {
             // Without a node of this process it would go on elsewhere, or never.
@@ -156,7 +192,9 @@ impl Engine {
                 return Ok(outcome?);
             }
             if self.node_task.is_finished() {
-                return Err(EngineError::Stopped("its store can no longer be used".to_owned()));
+                return Err(EngineError::Stopped(
+                    "its store can no longer be used".to_owned(),
+                ));
             }
         }
     }
@@ -182,5 +220,8 @@ impl Engine {
 }
 
 fn to_payload(what: &'static str, value: &impl Serialize) -> Result<Payload, EngineError> {
-    Payload::from_value(value).map_err(|error| EngineError::InvalidValue { what, reason: error.to_string() })
+    Payload::from_value(value).map_err(|error| EngineError::InvalidValue {
+        what,
+        reason: error.to_string(),
+    })
 }

@@ -25,15 +25,17 @@
 //! process. Any number of processes can work on one Postgres store, and one on a SQLite store while others look on.
 
 mod builder;
-mod task_context;
 mod engine;
 pub mod store;
+mod task_context;
 mod wasm;
 
 pub use builder::EngineBuilder;
-pub use task_context::NativeTaskContext;
 pub use engine::{Engine, EngineError};
-pub use onward_engine::client::{EngineClient, FunctionInfo, FunctionKind, ClientError, Scope, StartedExecution};
+pub use onward_engine::client::{
+    ClientError, EngineClient, FunctionInfo, FunctionKind, Scope, StartedExecution,
+};
 pub use onward_journal::{ErrorKind, ExecutionError, ExecutionId, InvokeResult, Payload};
 pub use onward_wasm::{HostPattern, HostRule};
+pub use task_context::NativeTaskContext;
 pub use wasm::WasmComponentRuntime;

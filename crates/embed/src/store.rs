@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use onward_store::memory::MemoryStore;
-use onward_store::{StorePolicy, Store, SystemClock};
+use onward_store::{Store, StorePolicy, SystemClock};
 use onward_store_postgres::PostgresStore;
 use onward_store_sqlite::SqliteStore;
 
@@ -28,13 +28,23 @@ const POSTGRES_LABEL: &str = "the Postgres store";
 pub async fn open_store(url: &str, policy: StorePolicy) -> Result<Arc<dyn Store>, StoreOpenError> {
     match parse_store_url(url)? {
         StoreUrl::Sqlite(path) => {
-            let options = onward_store_sqlite::Options { policy, ..Default::default() };
-            Ok(Arc::new(SqliteStore::open(path, options).map_err(|error| unusable_store(path, error))?))
+            let options = onward_store_sqlite::Options {
+                policy,
+                ..Default::default()
+            };
+            Ok(Arc::new(
+                SqliteStore::open(path, options).map_err(|error| unusable_store(path, error))?,
+            ))
         }
         StoreUrl::Postgres => {
-            let options = onward_store_postgres::Options { policy, ..Default::default() };
+            let options = onward_store_postgres::Options {
+                policy,
+                ..Default::default()
+            };
             let opened = PostgresStore::open(url, options).await;
-            Ok(Arc::new(opened.map_err(|error| StoreOpenError::Unusable(POSTGRES_LABEL.to_owned(), error))?))
+            Ok(Arc::new(opened.map_err(|error| {
+                StoreOpenError::Unusable(POSTGRES_LABEL.to_owned(), error)
+            })?))
         }
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::new(policy, Arc::new(SystemClock)))),
     }
@@ -43,14 +53,21 @@ pub async fn open_store(url: &str, policy: StorePolicy) -> Result<Arc<dyn Store>
 /// Opens a store that is there, to read from it only.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, StoreOpenError> {
     match parse_store_url(url)? {
-        StoreUrl::Sqlite(path) if !path.exists() => Err(StoreOpenError::NotFound(path.display().to_string())),
+        StoreUrl::Sqlite(path) if !path.exists() => {
+            Err(StoreOpenError::NotFound(path.display().to_string()))
+        }
         StoreUrl::Sqlite(path) => {
             let opened = SqliteStore::open_read_only(path, onward_store_sqlite::Options::default());
-            Ok(Arc::new(opened.map_err(|error| unusable_store(path, error))?))
+            Ok(Arc::new(
+                opened.map_err(|error| unusable_store(path, error))?,
+            ))
         }
         StoreUrl::Postgres => {
-            let opened = PostgresStore::open_read_only(url, onward_store_postgres::Options::default()).await;
-            Ok(Arc::new(opened.map_err(|error| StoreOpenError::Unusable(POSTGRES_LABEL.to_owned(), error))?))
+            let opened =
+                PostgresStore::open_read_only(url, onward_store_postgres::Options::default()).await;
+            Ok(Arc::new(opened.map_err(|error| {
+                StoreOpenError::Unusable(POSTGRES_LABEL.to_owned(), error)
+            })?))
         }
         StoreUrl::Memory => Ok(Arc::new(MemoryStore::default())),
     }
@@ -70,9 +87,9 @@ enum StoreUrl<'a> {
 /// The form with an empty host is a path as well: `sqlite:///var/lib/onward.db`.
 fn parse_store_url(url: &str) -> Result<StoreUrl<'_>, StoreOpenError> {
     match url.split_once(':') {
-        Some(("sqlite", path)) if !path.trim_start_matches("//").is_empty() => {
-            Ok(StoreUrl::Sqlite(Path::new(path.strip_prefix("//").unwrap_or(path))))
-        }
+        Some(("sqlite", path)) if !path.trim_start_matches("//").is_empty() => Ok(
+            StoreUrl::Sqlite(Path::new(path.strip_prefix("//").unwrap_or(path))),
+        ),
         Some(("postgres" | "postgresql", rest)) if rest.starts_with("//") => Ok(StoreUrl::Postgres),
         Some(("memory", "")) => Ok(StoreUrl::Memory),
         _ => Err(StoreOpenError::UnsupportedUrl),

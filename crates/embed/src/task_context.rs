@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use onward_engine::node::NativeTask;
-use onward_engine::shard::{TaskAttempt, AttemptId};
+use onward_engine::shard::{AttemptId, TaskAttempt};
 use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Payload};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -36,7 +36,10 @@ pub(crate) struct TypedTask<F, I, O> {
 
 impl<F, I, O> TypedTask<F, I, O> {
     pub(crate) const fn new(function: F) -> Self {
-        Self { function, types: std::marker::PhantomData }
+        Self {
+            function,
+            types: std::marker::PhantomData,
+        }
     }
 }
 
@@ -49,7 +52,8 @@ where
     O: Serialize + Send,
 {
     async fn perform_attempt(&self, attempt: &TaskAttempt) -> InvokeResult {
-        let input: I = serde_json::from_str(attempt.input.as_str()).map_err(|error| invalid_value_error("input", &error))?;
+        let input: I = serde_json::from_str(attempt.input.as_str())
+            .map_err(|error| invalid_value_error("input", &error))?;
         let output = (self.function)(input, NativeTaskContext(attempt.id)).await?;
         Payload::from_value(&output).map_err(|error| invalid_value_error("result", &error))
     }
@@ -57,5 +61,9 @@ where
 
 /// Trying again does not help.
 fn invalid_value_error(what: &str, error: &dyn std::error::Error) -> ExecutionError {
-    ExecutionError::from_kind_name(what, format!("the {what} of the task cannot be used: {error}")).into_permanent()
+    ExecutionError::from_kind_name(
+        what,
+        format!("the {what} of the task cannot be used: {error}"),
+    )
+    .into_permanent()
 }

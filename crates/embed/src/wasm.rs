@@ -8,13 +8,16 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_engine::client::{FunctionInfo, FunctionKind, RawJson};
 use onward_engine::node::{ComponentRuntime, log_guest_line};
-use onward_engine::shard::{TaskAttempt, GuestEntry, GuestUnavailable, in_doubt_error};
+use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt, in_doubt_error};
 use onward_execution::{Guest, GuestLogLevel};
-use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeResult, Payload, SharedText, Timestamp};
+use onward_journal::{
+    ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeResult, Payload, SharedText,
+    Timestamp,
+};
 use onward_store::{StoreClock as _, SystemClock};
 use onward_wasm::{
-    Config, ComponentEgress, HostPattern, GuestHttpClient, HttpConfig, HttpRequest, GuestFunctionKind, CallContext, WasmRuntime, TaskServices, TaskCall,
-    TaskLimits, WorkflowLimits,
+    CallContext, ComponentEgress, Config, GuestFunctionKind, GuestHttpClient, HostPattern,
+    HttpConfig, HttpRequest, TaskCall, TaskLimits, TaskServices, WasmRuntime, WorkflowLimits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,18 +33,34 @@ pub struct WasmComponentRuntime {
 impl WasmComponentRuntime {
     /// A runtime within these limits, whose tasks may send requests where `http` says.
     pub fn new(config: Config, http: HttpConfig) -> Result<Self, EngineError> {
-        let runtime = WasmRuntime::new(config).map_err(|error| EngineError::Runtime(error.to_string()))?;
-        let http = GuestHttpClient::new(http).map_err(|error| EngineError::Runtime(error.to_string()))?;
-        Ok(Self { runtime, http, services: Arc::new(SystemServices) })
+        let runtime =
+            WasmRuntime::new(config).map_err(|error| EngineError::Runtime(error.to_string()))?;
+        let http =
+            GuestHttpClient::new(http).map_err(|error| EngineError::Runtime(error.to_string()))?;
+        Ok(Self {
+            runtime,
+            http,
+            services: Arc::new(SystemServices),
+        })
     }
 
     /// A runtime with the usual limits and cache, whose tasks may send requests nowhere.
     pub fn with_defaults() -> Result<Self, EngineError> {
-        Self::new(Config { cache_folder: default_cache_folder(), ..Config::default() }, HttpConfig::default())
+        Self::new(
+            Config {
+                cache_folder: default_cache_folder(),
+                ..Config::default()
+            },
+            HttpConfig::default(),
+        )
     }
 
     /// The functions of a component, if it is one, and if the patterns of `hosts` are some.
-    pub fn read_functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, EngineError> {
+    pub fn read_functions(
+        &self,
+        code: &[u8],
+        hosts: &[String],
+    ) -> Result<Vec<FunctionInfo>, EngineError> {
         check_host_patterns(hosts)?;
         let component = self.runtime.load_component(code)?;
         Ok(component.functions().iter().map(function_info).collect())
@@ -49,22 +68,36 @@ impl WasmComponentRuntime {
 
     /// What was deployed with a pattern that is none has no host.
     fn attempt_egress(&self, attempt: &TaskAttempt) -> ComponentEgress {
-        let hosts = attempt.hosts.iter().filter_map(|host| host.parse().ok()).collect();
-        ComponentEgress { http: self.http.clone(), hosts }
+        let hosts = attempt
+            .hosts
+            .iter()
+            .filter_map(|host| host.parse().ok())
+            .collect();
+        ComponentEgress {
+            http: self.http.clone(),
+            hosts,
+        }
     }
 }
 
 fn check_host_patterns(hosts: &[String]) -> Result<(), EngineError> {
     for host in hosts {
         let parsed: Result<HostPattern, _> = host.parse();
-        parsed.map_err(|error| EngineError::InvalidValue { what: "a host", reason: error.to_string() })?;
+        parsed.map_err(|error| EngineError::InvalidValue {
+            what: "a host",
+            reason: error.to_string(),
+        })?;
     }
     Ok(())
 }
 
 /// `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
 pub(crate) fn default_cache_folder() -> Option<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let variable = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let usual = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
     variable("ONWARD_CACHE").or_else(|| Some(usual()?.join("onward")))
 }
@@ -77,7 +110,10 @@ fn function_info(function: &onward_wasm::GuestFunction) -> FunctionInfo {
     FunctionInfo {
         name: function.name.to_string(),
         kind,
-        schema: function.schema.as_ref().and_then(|it| RawJson::parse(it.as_str())),
+        schema: function
+            .schema
+            .as_ref()
+            .and_then(|it| RawJson::parse(it.as_str())),
     }
 }
 
@@ -86,12 +122,22 @@ impl ComponentRuntime for WasmComponentRuntime {
     async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         let (runtime, code) = (self.runtime.clone(), code.to_vec());
         // Compiling takes its time, and others go on meanwhile.
-        let loaded =
-            tokio::task::spawn_blocking(move || runtime.load_component(&code)).await.map_err(|error| error.to_string())?;
-        Ok(loaded.map_err(|error| error.to_string())?.functions().iter().map(function_info).collect())
+        let loaded = tokio::task::spawn_blocking(move || runtime.load_component(&code))
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(loaded
+            .map_err(|error| error.to_string())?
+            .functions()
+            .iter()
+            .map(function_info)
+            .collect())
     }
 
-    async fn deployable_functions(&self, code: &[u8], hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
+    async fn deployable_functions(
+        &self,
+        code: &[u8],
+        hosts: &[String],
+    ) -> Result<Vec<FunctionInfo>, String> {
         check_host_patterns(hosts).map_err(|error| error.to_string())?;
         self.load_component(code).await
     }
@@ -101,24 +147,44 @@ impl ComponentRuntime for WasmComponentRuntime {
     }
 
     fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
-        let GuestEntry { execution, input, parent } = entry;
-        let component = self.runtime.find_loaded(execution.component_digest).ok_or(GuestUnavailable::CodeNotLoaded)?;
+        let GuestEntry {
+            execution,
+            input,
+            parent,
+        } = entry;
+        let component = self
+            .runtime
+            .find_loaded(execution.component_digest)
+            .ok_or(GuestUnavailable::CodeNotLoaded)?;
         if self.guest_capacity() == 0 {
             return Err(GuestUnavailable::NoCapacity);
         }
         let context = CallContext {
             execution: execution.execution_id.to_string().into(),
-            idempotency_key: parent.as_ref().map(|(promise, _)| promise.to_string()).unwrap_or_default().into(),
+            idempotency_key: parent
+                .as_ref()
+                .map(|(promise, _)| promise.to_string())
+                .unwrap_or_default()
+                .into(),
             attempt: parent.as_ref().map_or(1, |(_, attempt)| *attempt),
         };
-        Ok(component.new_workflow(&execution.function, input, context, WorkflowLimits::default()))
+        Ok(component.new_workflow(
+            &execution.function,
+            input,
+            context,
+            WorkflowLimits::default(),
+        ))
     }
 
     fn guest_capacity(&self) -> usize {
         self.runtime.free_workflow_slots()
     }
 
-    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult> {
+    async fn perform_task(
+        &self,
+        component: ComponentDigest,
+        attempt: &TaskAttempt,
+    ) -> Option<InvokeResult> {
         let component = self.runtime.find_loaded(component)?;
         let mut limits = TaskLimits::default();
         if let Some(ms) = attempt.timeout_ms {
@@ -126,28 +192,57 @@ impl ComponentRuntime for WasmComponentRuntime {
         }
         let services = Arc::clone(&self.services) as Arc<dyn TaskServices>;
         let owner = attempt.owner.clone();
-        let call = TaskCall { owner, context: attempt_context(attempt), limits, http: self.attempt_egress(attempt), services };
-        Some(component.run_task(&attempt.function, &attempt.input, call).await)
+        let call = TaskCall {
+            owner,
+            context: attempt_context(attempt),
+            limits,
+            http: self.attempt_egress(attempt),
+            services,
+        };
+        Some(
+            component
+                .run_task(&attempt.function, &attempt.input, call)
+                .await,
+        )
     }
 
     async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult {
         let request = build_request(attempt)?;
         let is_once = attempt.delivery == DeliveryGuarantee::AtMostOnce;
-        let response = self.attempt_egress(attempt).send(request).await.map_err(|error| match error.may_have_arrived() {
-            true if is_once => in_doubt_error(&error.to_string()),
-            _ => error.into_execution_error(),
-        })?;
+        let response =
+            self.attempt_egress(attempt)
+                .send(request)
+                .await
+                .map_err(|error| match error.may_have_arrived() {
+                    true if is_once => in_doubt_error(&error.to_string()),
+                    _ => error.into_execution_error(),
+                })?;
         if response.status >= 500 || response.status == 429 || response.status == 408 {
-            let message = format!("{} answered with status {}", attempt.function, response.status);
+            let message = format!(
+                "{} answered with status {}",
+                attempt.function, response.status
+            );
             // Who is busy and says for how long has not begun. Gateways say 503 also of what they have handed on.
-            let says_when = response.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
+            let says_when = response
+                .headers
+                .iter()
+                .any(|(name, _)| name.eq_ignore_ascii_case("retry-after"));
             let is_refused = response.status == 429 || (response.status == 503 && says_when);
             let is_doubtful = is_once && !is_refused;
-            return Err(if is_doubtful { in_doubt_error(&message) } else { ExecutionError::from_kind_name("http_status", message) });
+            return Err(if is_doubtful {
+                in_doubt_error(&message)
+            } else {
+                ExecutionError::from_kind_name("http_status", message)
+            });
         }
         let body = String::from_utf8_lossy(&response.body).into_owned();
-        let answer = HttpInvokeOutput { status: response.status, headers: group_headers(response.headers), body };
-        Payload::from_value(&answer).map_err(|error| ExecutionError::from_kind_name("http_body", error.to_string()))
+        let answer = HttpInvokeOutput {
+            status: response.status,
+            headers: group_headers(response.headers),
+            body,
+        };
+        Payload::from_value(&answer)
+            .map_err(|error| ExecutionError::from_kind_name("http_body", error.to_string()))
     }
 }
 
@@ -199,13 +294,21 @@ fn group_headers(headers: Vec<(String, String)>) -> BTreeMap<String, HeaderValue
         Ok([value]) => HeaderValues::One(value),
         Err(values) => HeaderValues::Several(values),
     };
-    named.into_iter().map(|(name, its)| (name, values(its))).collect()
+    named
+        .into_iter()
+        .map(|(name, its)| (name, values(its)))
+        .collect()
 }
 
 fn build_request(attempt: &TaskAttempt) -> Result<HttpRequest, ExecutionError> {
-    let wrong = |message: String| ExecutionError::from_kind_name("http_invalid", message).into_permanent();
-    let (method, url) = attempt.function.split_once(' ').ok_or_else(|| wrong("expected METHOD URL".to_owned()))?;
-    let asked: HttpInvokeInput = serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
+    let wrong =
+        |message: String| ExecutionError::from_kind_name("http_invalid", message).into_permanent();
+    let (method, url) = attempt
+        .function
+        .split_once(' ')
+        .ok_or_else(|| wrong("expected METHOD URL".to_owned()))?;
+    let asked: HttpInvokeInput =
+        serde_json::from_str(attempt.input.as_str()).map_err(|error| wrong(error.to_string()))?;
     Ok(HttpRequest {
         method: method.to_owned(),
         url: url.to_owned(),
@@ -249,14 +352,22 @@ mod tests {
 
     #[test]
     fn headers_that_came_several_times_are_all_kept_in_their_order() {
-        let headers = [("set-cookie", "b=1"), ("etag", "x"), ("set-cookie", "a=2"), ("set-cookie", "b=1")];
+        let headers = [
+            ("set-cookie", "b=1"),
+            ("etag", "x"),
+            ("set-cookie", "a=2"),
+            ("set-cookie", "b=1"),
+        ];
         let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let written = serde_json::to_string(&group_headers(headers.into())).unwrap();
         assert_eq!(written, r#"{"etag":"x","set-cookie":["b=1","a=2","b=1"]}"#);
     }
 
     /// Sends a request to a server that answers with `response` and hangs up. Returns the kind of failure.
-    async fn failure(delivery: DeliveryGuarantee, response: Option<&'static str>) -> (String, bool) {
+    async fn failure(
+        delivery: DeliveryGuarantee,
+        response: Option<&'static str>,
+    ) -> (String, bool) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let server = response.map(|response| {
@@ -266,11 +377,21 @@ mod tests {
                 stream.write_all(response.as_bytes()).unwrap();
             })
         });
-        let rule = HostRule { pattern: address.parse().unwrap(), private_networks: true };
-        let http = HttpConfig { host_rules: vec![rule], ..HttpConfig::default() };
+        let rule = HostRule {
+            pattern: address.parse().unwrap(),
+            private_networks: true,
+        };
+        let http = HttpConfig {
+            host_rules: vec![rule],
+            ..HttpConfig::default()
+        };
         let wasm = WasmComponentRuntime::new(Config::default(), http).unwrap();
         let attempt = TaskAttempt {
-            id: AttemptId { execution: ExecutionId::default(), number: 0, attempt: 1 },
+            id: AttemptId {
+                execution: ExecutionId::default(),
+                number: 0,
+                attempt: 1,
+            },
             dispatch_id: 0,
             kind: InvokeKind::Http,
             resolved: ResolvedFunction::Native,
@@ -302,7 +423,11 @@ mod tests {
         ] {
             let (kind, retryable) = failure(DeliveryGuarantee::AtMostOnce, response).await;
             assert_eq!((&*kind, retryable), once, "{response:?}");
-            assert_eq!(failure(DeliveryGuarantee::AtLeastOnce, response).await, (more.to_owned(), true), "{response:?}");
+            assert_eq!(
+                failure(DeliveryGuarantee::AtLeastOnce, response).await,
+                (more.to_owned(), true),
+                "{response:?}"
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 
 use onward_journal::{ExecutionId, SharedText, Timestamp};
 use onward_store::tables::AlertRow;
-use onward_store::{RowChange, Commit, Error, ChangeOutcome, SerialId, Store};
+use onward_store::{ChangeOutcome, Commit, Error, RowChange, SerialId, Store};
 
 /// What kind of thing happened; stable, for rules and dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,13 +70,17 @@ const DEDUP_KEY_BYTES_MAX: usize = 256;
 impl PendingAlert {
     /// An execution that cannot go on, and why.
     pub(crate) fn execution_stuck(execution: ExecutionId, reason: &str) -> Self {
-        let occasion = reason.char_indices().take_while(|(at, _)| *at < DEDUP_KEY_BYTES_MAX).map(|(_, it)| it);
+        let occasion = reason
+            .char_indices()
+            .take_while(|(at, _)| *at < DEDUP_KEY_BYTES_MAX)
+            .map(|(_, it)| it);
         Self {
             code: AlertCode::ExecutionStuck,
             severity: AlertSeverity::P1,
             subject: execution.to_string().into(),
             dedup_key: occasion.collect::<String>().into(),
-            message: format!("it cannot go on, and is tried again from time to time: {reason}").into(),
+            message: format!("it cannot go on, and is tried again from time to time: {reason}")
+                .into(),
         }
     }
 
@@ -105,7 +109,13 @@ impl PendingAlert {
 
     /// The line in the log and the count; only for an alert whose row is new.
     pub(crate) fn log_and_count(&self) {
-        let Self { code, severity, subject, message, .. } = self;
+        let Self {
+            code,
+            severity,
+            subject,
+            message,
+            ..
+        } = self;
         metrics::counter!("onward_alerts_total", "code" => code.to_string(), "severity" => severity.to_string())
             .increment(1);
         match severity {

@@ -7,7 +7,7 @@ use onward_journal::{ExecutionId, InvokeResult, Payload};
 use onward_store::ShardId;
 use tokio::sync::mpsc;
 
-use crate::client::{EngineClient, ClientError, StartedExecution, shard_of};
+use crate::client::{ClientError, EngineClient, StartedExecution, shard_of};
 use crate::node::Notification;
 
 /// How often to look for the end of an execution that another process may run.
@@ -32,7 +32,10 @@ impl EngineClient {
         let over = async {
             let is_new = !started.already_existed && started.execution == id;
             match here.filter(|_| is_new) {
-                Some(mut here) => match self.receive_ending(id, shard_of(&id), &mut here.receiver, true).await? {
+                Some(mut here) => match self
+                    .receive_ending(id, shard_of(&id), &mut here.receiver, true)
+                    .await?
+                {
                     ExecutionOutcome::Result(result) => Ok(result),
                     ExecutionOutcome::Continued(next) => self.wait_for_result(next).await,
                 },
@@ -47,7 +50,10 @@ impl EngineClient {
     }
 
     /// Waits until an execution, and whoever takes its place, is over.
-    pub async fn wait_for_result(&self, execution: ExecutionId) -> Result<InvokeResult, ClientError> {
+    pub async fn wait_for_result(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<InvokeResult, ClientError> {
         let mut id = execution;
         loop {
             match self.wait_for_ending(id).await? {
@@ -61,8 +67,18 @@ impl EngineClient {
         if let Some(nearby) = self.local_hub() {
             let mut here = nearby.subscribe_ending(id);
             // Children and successors are where their first ancestor is.
-            let row = self.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
-            return self.receive_ending(id, row.shard, &mut here.receiver, nearby.is_recently_started(id)).await;
+            let row = self
+                .find_execution(id)
+                .await?
+                .ok_or(ClientError::ExecutionNotFound(id))?;
+            return self
+                .receive_ending(
+                    id,
+                    row.shard,
+                    &mut here.receiver,
+                    nearby.is_recently_started(id),
+                )
+                .await;
         }
         loop {
             if let Some(ending) = self.execution_ending(id).await? {
@@ -83,8 +99,13 @@ impl EngineClient {
         let mut looks = 0;
         loop {
             // Whoever runs it says when it is over.
-            if looks % POLLS_PER_AWAIT_NOTIFICATION == 0 && !self.local_hub().is_some_and(|nearby| nearby.owns_shard(shard)) {
-                self.store().notify(Notification::EndingAwaited(id).to_string());
+            if looks % POLLS_PER_AWAIT_NOTIFICATION == 0
+                && !self
+                    .local_hub()
+                    .is_some_and(|nearby| nearby.owns_shard(shard))
+            {
+                self.store()
+                    .notify(Notification::EndingAwaited(id).to_string());
             }
             if !std::mem::take(&mut is_fresh)
                 && let Some(ending) = self.execution_ending(id).await?
@@ -92,7 +113,9 @@ impl EngineClient {
                 return Ok(ending);
             }
             // Another process may run it; then what is heard here, if anything, is that there is something to look at.
-            if let Ok(Some(Some(ending))) = tokio::time::timeout(ENDING_POLL_INTERVAL, told.recv()).await {
+            if let Ok(Some(Some(ending))) =
+                tokio::time::timeout(ENDING_POLL_INTERVAL, told.recv()).await
+            {
                 return Ok(ending);
             }
             looks += 1;

@@ -6,20 +6,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use onward_api::RawJson;
 pub use onward_api::component::{FunctionInfo, FunctionKind};
 pub use onward_api::execution::ExecutionOrder;
-use onward_execution::{ExecutionOutcome, Execution as InMemory, ExecutionLimits, ExecutionStart};
+use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionOutcome, ExecutionStart};
 use onward_journal::{
-    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, BoundedName, Payload, SharedText, Timestamp, codec,
+    BoundedName, ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload,
+    SharedText, Timestamp, codec,
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{ComponentRow, ExecutionRow, FunctionRow, InboxMessageRow};
 use onward_store::{
-    RowChange, Commit, CommitConflict, Error, ColumnCodec as _, JournalAppend, RowKey, ChangeOutcome, TableRecord as _, RecordReader as _, TableScan, ShardId,
-    Store,
+    ChangeOutcome, ColumnCodec as _, Commit, CommitConflict, Error, JournalAppend,
+    RecordReader as _, RowChange, RowKey, ShardId, Store, TableRecord as _, TableScan,
 };
 
-use crate::node::{LocalHub, Node, ShardHint, Notification};
-use crate::task_matcher::TaskMatcher;
+use crate::node::{LocalHub, Node, Notification, ShardHint};
 use crate::shard::{cancel_message, owner_key, signal_message};
+use crate::task_matcher::TaskMatcher;
 
 /// Slices that executions are spread over. Every process that uses a store has to agree.
 pub const SHARD_COUNT: u32 = 8;
@@ -45,7 +46,12 @@ pub struct Scope {
 
 impl Scope {
     /// Whether what belongs to these belongs to it.
-    pub fn matches_ids(&self, tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> bool {
+    pub fn matches_ids(
+        &self,
+        tenant: &TenantId,
+        project: &ProjectId,
+        environment: &EnvironmentId,
+    ) -> bool {
         (tenant, project, environment) == (&self.tenant, &self.project, &self.environment)
     }
 }
@@ -109,19 +115,31 @@ pub struct EngineClient {
 impl EngineClient {
     /// Access to what `scope` owns.
     pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
-        Self { store, scope, limits: ExecutionLimits::default(), hub: None, claim_rotation: Arc::default() }
+        Self {
+            store,
+            scope,
+            limits: ExecutionLimits::default(),
+            hub: None,
+            claim_rotation: Arc::default(),
+        }
     }
 
     /// The same, telling a node of this process at once what it would find in the store a little later.
     #[must_use]
     pub fn with_local_node(self, node: &Node) -> Self {
-        Self { hub: Some(node.local_hub()), ..self }
+        Self {
+            hub: Some(node.local_hub()),
+            ..self
+        }
     }
 
     /// The same for another owner.
     #[must_use]
     pub fn with_scope(&self, scope: Scope) -> Self {
-        Self { scope, ..self.clone() }
+        Self {
+            scope,
+            ..self.clone()
+        }
     }
 
     pub(crate) fn local_hub(&self) -> Option<&LocalHub> {
@@ -130,7 +148,9 @@ impl EngineClient {
 
     /// Who waits for tasks in this process.
     pub(crate) fn task_matcher(&self) -> Arc<TaskMatcher> {
-        self.hub.as_ref().map_or_else(Arc::default, |nearby| Arc::clone(&nearby.task_matcher))
+        self.hub
+            .as_ref()
+            .map_or_else(Arc::default, |nearby| Arc::clone(&nearby.task_matcher))
     }
 
     /// A number that is another each time.
@@ -140,9 +160,13 @@ impl EngineClient {
 
     /// Tells the owner of a shard, wherever it is.
     pub(crate) fn notify_shard(&self, shard: ShardId, note: ShardHint) {
-        let is_here = self.hub.as_ref().is_some_and(|nearby| nearby.send_hint(shard, note));
+        let is_here = self
+            .hub
+            .as_ref()
+            .is_some_and(|nearby| nearby.send_hint(shard, note));
         if !is_here {
-            self.store.notify(Notification::ShardWork(shard).to_string());
+            self.store
+                .notify(Notification::ShardWork(shard).to_string());
         }
     }
 
@@ -168,7 +192,9 @@ impl EngineClient {
         loop {
             // Whoever deploys at the same moment is before or after this.
             match self.try_deploy_component(code, functions, hosts).await {
-                Err(ClientError::Store(Error::Conflict(_))) if tries < DEPLOY_RETRIES_MAX => tries += 1,
+                Err(ClientError::Store(Error::Conflict(_))) if tries < DEPLOY_RETRIES_MAX => {
+                    tries += 1
+                }
                 outcome => return outcome,
             }
         }
@@ -184,7 +210,12 @@ impl EngineClient {
         let now = self.store.now().await?;
         let text = serde_json::to_string(functions).map_err(Error::corrupt)?;
         let hosts = SharedText::from(serde_json::to_string(hosts).map_err(Error::corrupt)?);
-        let component = ComponentRow { component_digest, code: code.into(), functions: text.into(), created_at: now };
+        let component = ComponentRow {
+            component_digest,
+            code: code.into(),
+            functions: text.into(),
+            created_at: now,
+        };
         let mut commit = Commit::new().insert_or_keep(&component);
         for function in functions {
             let row = FunctionRow {
@@ -197,23 +228,39 @@ impl EngineClient {
                 hosts: hosts.clone(),
                 deployed_at: now,
             };
-            commit.changes.push(match self.function_row(&function.name).await? {
-                Some((_, version)) => RowChange::update(&row, version),
-                None => RowChange::insert(&row),
-            });
+            commit
+                .changes
+                .push(match self.function_row(&function.name).await? {
+                    Some((_, version)) => RowChange::update(&row, version),
+                    None => RowChange::insert(&row),
+                });
         }
         self.store.commit(commit).await?;
         Ok(component_digest)
     }
 
     async fn function_row(&self, name: &str) -> Result<Option<(FunctionRow, u64)>, Error> {
-        let Scope { tenant, project, environment } = &self.scope;
-        let key = [tenant.to_value(), project.to_value(), environment.to_value(), SharedText::from(name).to_value()];
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = &self.scope;
+        let key = [
+            tenant.to_value(),
+            project.to_value(),
+            environment.to_value(),
+            SharedText::from(name).to_value(),
+        ];
         self.store.read_record(RowKey(key.into())).await
     }
 
     /// Starts a workflow, unless `key` has started one already.
-    pub async fn start_execution(&self, function: &str, input: Payload, key: Option<&str>) -> Result<StartedExecution, ClientError> {
+    pub async fn start_execution(
+        &self,
+        function: &str,
+        input: Payload,
+        key: Option<&str>,
+    ) -> Result<StartedExecution, ClientError> {
         let (id, deployed) = self.prepare_start(function, &input, key).await?;
         self.start_with_id(id, &deployed, input, key).await
     }
@@ -233,7 +280,11 @@ impl EngineClient {
             return Err(ClientError::NotAWorkflow(function.to_owned()));
         }
         let made = key.map_or_else(random_key, str::to_owned);
-        let id = ExecutionId::derive(&deployed.component_digest, None, &self.scoped_key(function, &made));
+        let id = ExecutionId::derive(
+            &deployed.component_digest,
+            None,
+            &self.scoped_key(function, &made),
+        );
         Ok((id, deployed))
     }
 
@@ -244,27 +295,46 @@ impl EngineClient {
         input: Payload,
         key: Option<&str>,
     ) -> Result<StartedExecution, ClientError> {
-        let conflict = match self.insert_execution(id, deployed, input.clone(), key).await {
-            Ok(()) => return Ok(StartedExecution { execution: id, already_existed: false }),
+        let conflict = match self
+            .insert_execution(id, deployed, input.clone(), key)
+            .await
+        {
+            Ok(()) => {
+                return Ok(StartedExecution {
+                    execution: id,
+                    already_existed: false,
+                });
+            }
             Err(Error::Conflict(conflict)) => conflict,
             Err(error) => return Err(error.into()),
         };
         let existing = match &conflict {
             // The same key on the same code.
-            CommitConflict::JournalLength { execution, .. } => Some(*execution).filter(|it| *it == id),
-            // The same, or the same key on code that was deployed before.
-            CommitConflict::RowExists { table, key } | CommitConflict::NotUnique { table, key, .. } => {
-                key.0.first().filter(|_| *table == ExecutionRow::TABLE.name).and_then(ExecutionId::from_value)
+            CommitConflict::JournalLength { execution, .. } => {
+                Some(*execution).filter(|it| *it == id)
             }
+            // The same, or the same key on code that was deployed before.
+            CommitConflict::RowExists { table, key }
+            | CommitConflict::NotUnique { table, key, .. } => key
+                .0
+                .first()
+                .filter(|_| *table == ExecutionRow::TABLE.name)
+                .and_then(ExecutionId::from_value),
             _ => None,
         };
         let begun_with = match existing {
-            Some(execution) => self.execution_input(execution).await?.map(|first| (execution, first)),
+            Some(execution) => self
+                .execution_input(execution)
+                .await?
+                .map(|first| (execution, first)),
             None => None,
         };
         match begun_with {
             Some((execution, first)) if is_same_json(first.as_str(), input.as_str()) => {
-                Ok(StartedExecution { execution, already_existed: key.is_some() })
+                Ok(StartedExecution {
+                    execution,
+                    already_existed: key.is_some(),
+                })
             }
             Some((execution, _)) => Err(ClientError::IdempotencyKeyConflict(execution)),
             None => Err(Error::from(conflict).into()),
@@ -273,23 +343,45 @@ impl EngineClient {
 
     /// What an execution was started with.
     async fn execution_input(&self, execution: ExecutionId) -> Result<Option<Payload>, Error> {
-        let Some(chunk) = self.store.read_journal(execution, 0, 1).await?.into_iter().next() else { return Ok(None) };
+        let Some(chunk) = self
+            .store
+            .read_journal(execution, 0, 1)
+            .await?
+            .into_iter()
+            .next()
+        else {
+            return Ok(None);
+        };
         let events = codec::decode_record(execution, &chunk.records).map_err(Error::corrupt)?;
-        Ok(events.into_iter().next().and_then(|first| match first.event {
-            Event::ExecutionStarted { input, .. } => Some(input),
-            _ => None,
-        }))
+        Ok(events
+            .into_iter()
+            .next()
+            .and_then(|first| match first.event {
+                Event::ExecutionStarted { input, .. } => Some(input),
+                _ => None,
+            }))
     }
 
     pub(crate) fn check_payload_size(&self, payload: &Payload) -> Result<(), ClientError> {
         let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
-        if found > limit { Err(ClientError::PayloadTooLarge { found, limit }) } else { Ok(()) }
+        if found > limit {
+            Err(ClientError::PayloadTooLarge { found, limit })
+        } else {
+            Ok(())
+        }
     }
 
     /// Keys are unique within a scope and a function; ids are everywhere.
     fn scoped_key(&self, function: &str, key: &str) -> String {
-        let Scope { tenant, project, environment } = &self.scope;
-        format!("{}|{function}|{key}", owner_key(tenant, project, environment))
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = &self.scope;
+        format!(
+            "{}|{function}|{key}",
+            owner_key(tenant, project, environment)
+        )
     }
 
     async fn insert_execution(
@@ -302,7 +394,13 @@ impl EngineClient {
         let now = self.store.now().await?;
         let component_digest = deployed.component_digest;
         let key = key.map(SharedText::from);
-        let start = ExecutionStart { component_digest, input, parent: None, key: key.clone(), signals: Vec::new() };
+        let start = ExecutionStart {
+            component_digest,
+            input,
+            parent: None,
+            key: key.clone(),
+            signals: Vec::new(),
+        };
         let mut execution = InMemory::start(id, start, now, self.limits).map_err(Error::corrupt)?;
         let row = ExecutionRow {
             execution_id: id,
@@ -325,9 +423,19 @@ impl EngineClient {
         }
         let events = execution.take_events().to_vec();
         let records = codec::encode_record(id, &events).map_err(Error::corrupt)?;
-        let append = JournalAppend { execution: id, expected_length: 0, count: 1, records: records.into() };
-        self.store.commit(Commit::new().insert(&row).append_journal(append)).await?;
-        self.notify_shard(row.shard, ShardHint::ExecutionStarted(Box::new(row), events));
+        let append = JournalAppend {
+            execution: id,
+            expected_length: 0,
+            count: 1,
+            records: records.into(),
+        };
+        self.store
+            .commit(Commit::new().insert(&row).append_journal(append))
+            .await?;
+        self.notify_shard(
+            row.shard,
+            ShardHint::ExecutionStarted(Box::new(row), events),
+        );
         Ok(())
     }
 
@@ -340,47 +448,75 @@ impl EngineClient {
         key: Option<&str>,
     ) -> Result<(), ClientError> {
         self.check_payload_size(&payload)?;
-        let row = self.find_execution(to).await?.ok_or(ClientError::ExecutionNotFound(to))?;
+        let row = self
+            .find_execution(to)
+            .await?
+            .ok_or(ClientError::ExecutionNotFound(to))?;
         let is_over = is_execution_over(&row) && self.execution_result(to).await?.is_some();
         if is_over && key.is_none() {
             return Err(ClientError::ExecutionEnded(to));
         }
         let now = self.store.now().await?;
         let message = signal_message(to, row.shard, name, payload, key.map(SharedText::from), now)?;
-        let receipt = self.store.commit(Commit::new().insert_or_keep(&message)).await?;
+        let receipt = self
+            .store
+            .commit(Commit::new().insert_or_keep(&message))
+            .await?;
         // Whoever sends it again, having heard nothing, need not know that it was the last thing the execution waited for.
         let is_new = receipt.changes.contains(&ChangeOutcome::Applied);
         self.notify_shard(message.shard, ShardHint::MessageArrived);
-        if is_over && is_new { Err(ClientError::ExecutionEnded(to)) } else { Ok(()) }
+        if is_over && is_new {
+            Err(ClientError::ExecutionEnded(to))
+        } else {
+            Ok(())
+        }
     }
 
     /// Asks for cancellation.
-    pub async fn request_cancel(&self, execution: ExecutionId, reason: &str) -> Result<(), ClientError> {
+    pub async fn request_cancel(
+        &self,
+        execution: ExecutionId,
+        reason: &str,
+    ) -> Result<(), ClientError> {
         let row = self.find_open_execution(execution).await?;
         let message = cancel_message(execution, row.shard, reason.into(), self.store.now().await?)?;
         self.send_message(&message).await
     }
 
     async fn send_message(&self, message: &InboxMessageRow) -> Result<(), ClientError> {
-        self.store.commit(Commit::new().insert_or_keep(message)).await?;
+        self.store
+            .commit(Commit::new().insert_or_keep(message))
+            .await?;
         self.notify_shard(message.shard, ShardHint::MessageArrived);
         Ok(())
     }
 
     /// An execution that is not over, or whose place another has taken that is not: messages are handed on to that one.
     async fn find_open_execution(&self, id: ExecutionId) -> Result<ExecutionRow, ClientError> {
-        let row = self.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
-        if is_execution_over(&row) && self.execution_result(id).await?.is_some() { Err(ClientError::ExecutionEnded(id)) } else { Ok(row) }
+        let row = self
+            .find_execution(id)
+            .await?
+            .ok_or(ClientError::ExecutionNotFound(id))?;
+        if is_execution_over(&row) && self.execution_result(id).await?.is_some() {
+            Err(ClientError::ExecutionEnded(id))
+        } else {
+            Ok(row)
+        }
     }
 
     /// The row of an execution of this scope.
-    pub async fn find_execution(&self, id: ExecutionId) -> Result<Option<ExecutionRow>, ClientError> {
-        let row: Option<(ExecutionRow, u64)> = self.store.read_record(RowKey(vec![id.to_value()])).await?;
+    pub async fn find_execution(
+        &self,
+        id: ExecutionId,
+    ) -> Result<Option<ExecutionRow>, ClientError> {
+        let row: Option<(ExecutionRow, u64)> =
+            self.store.read_record(RowKey(vec![id.to_value()])).await?;
         Ok(row.map(|(row, _)| row).filter(|row| self.is_in_scope(row)))
     }
 
     fn is_in_scope(&self, row: &ExecutionRow) -> bool {
-        self.scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
+        self.scope
+            .matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
     }
 
     /// Executions in the order of their age, after the one that was started then.
@@ -390,26 +526,57 @@ impl EngineClient {
         after: Option<(Timestamp, ExecutionId)>,
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, ClientError> {
-        let Scope { tenant, project, environment } = &self.scope;
-        let mut scan =
-            TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_AGE).where_equal(tenant).where_equal(project).where_equal(environment).with_limit(limit);
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = &self.scope;
+        let mut scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_AGE)
+            .where_equal(tenant)
+            .where_equal(project)
+            .where_equal(environment)
+            .with_limit(limit);
         scan.is_reversed = order == ExecutionOrder::Newest;
         scan.after = after.map(|(created_at, id)| {
-            vec![tenant.to_value(), project.to_value(), environment.to_value(), created_at.to_value(), id.to_value()]
+            vec![
+                tenant.to_value(),
+                project.to_value(),
+                environment.to_value(),
+                created_at.to_value(),
+                id.to_value(),
+            ]
         });
         let rows: Vec<(ExecutionRow, u64)> = self.store.list_records(scan).await?;
         Ok(rows.into_iter().map(|(row, _)| row).collect())
     }
 
     /// Executions whose ids begin with these digits, at most `limit` of them and of other scopes' together.
-    pub async fn find_by_id_prefix(&self, digits: &str, limit: usize) -> Result<Vec<ExecutionRow>, ClientError> {
-        let filled = |with: char| format!("{digits}{}", with.to_string().repeat(64 - digits.len().min(64))).parse();
-        let (Ok(first), Ok(last)) = (filled('0'), filled('f')) else { return Ok(Vec::new()) };
+    pub async fn find_by_id_prefix(
+        &self,
+        digits: &str,
+        limit: usize,
+    ) -> Result<Vec<ExecutionRow>, ClientError> {
+        let filled = |with: char| {
+            format!(
+                "{digits}{}",
+                with.to_string().repeat(64 - digits.len().min(64))
+            )
+            .parse()
+        };
+        let (Ok(first), Ok(last)) = (filled('0'), filled('f')) else {
+            return Ok(Vec::new());
+        };
         let (first, last): (ExecutionId, ExecutionId) = (first, last);
-        let mut scan = TableScan::all_rows::<ExecutionRow>().where_at_most(&last).with_limit(limit);
+        let mut scan = TableScan::all_rows::<ExecutionRow>()
+            .where_at_most(&last)
+            .with_limit(limit);
         scan.after = first.previous_id().map(|before| vec![before.to_value()]);
         let rows: Vec<(ExecutionRow, u64)> = self.store.list_records(scan).await?;
-        Ok(rows.into_iter().map(|(row, _)| row).filter(|row| self.is_in_scope(row)).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(row, _)| row)
+            .filter(|row| self.is_in_scope(row))
+            .collect())
     }
 
     /// The journal of an execution.
@@ -418,12 +585,19 @@ impl EngineClient {
     }
 
     /// The events of a journal from the one with sequence `from` on.
-    pub async fn read_journal_from(&self, id: ExecutionId, from: u64) -> Result<Vec<JournalEvent>, ClientError> {
+    pub async fn read_journal_from(
+        &self,
+        id: ExecutionId,
+        from: u64,
+    ) -> Result<Vec<JournalEvent>, ClientError> {
         Ok(read_journal_from(&*self.store, id, from).await?)
     }
 
     /// What an execution, or whoever took its place in the end, ended with; `None` while it has not.
-    pub async fn execution_result(&self, id: ExecutionId) -> Result<Option<InvokeResult>, ClientError> {
+    pub async fn execution_result(
+        &self,
+        id: ExecutionId,
+    ) -> Result<Option<InvokeResult>, ClientError> {
         let mut id = id;
         loop {
             match self.execution_ending(id).await? {
@@ -435,8 +609,14 @@ impl EngineClient {
     }
 
     /// How an execution ended; `None` while it has not.
-    pub async fn execution_ending(&self, id: ExecutionId) -> Result<Option<ExecutionOutcome>, ClientError> {
-        let row = self.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
+    pub async fn execution_ending(
+        &self,
+        id: ExecutionId,
+    ) -> Result<Option<ExecutionOutcome>, ClientError> {
+        let row = self
+            .find_execution(id)
+            .await?
+            .ok_or(ClientError::ExecutionNotFound(id))?;
         if !is_execution_over(&row) {
             return Ok(None);
         }
@@ -469,12 +649,19 @@ pub fn is_execution_over(row: &ExecutionRow) -> bool {
 }
 
 /// All of a journal, page by page.
-pub(crate) async fn read_journal(store: &dyn Store, id: ExecutionId) -> Result<Vec<JournalEvent>, Error> {
+pub(crate) async fn read_journal(
+    store: &dyn Store,
+    id: ExecutionId,
+) -> Result<Vec<JournalEvent>, Error> {
     read_journal_from(store, id, 0).await
 }
 
 /// What a journal holds from `from` on, page by page.
-async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Result<Vec<JournalEvent>, Error> {
+async fn read_journal_from(
+    store: &dyn Store,
+    id: ExecutionId,
+    from: u64,
+) -> Result<Vec<JournalEvent>, Error> {
     let mut events: Vec<JournalEvent> = Vec::new();
     loop {
         let known = events.len();
@@ -488,7 +675,10 @@ async fn read_journal_from(store: &dyn Store, id: ExecutionId, from: u64) -> Res
             events.extend(decoded.into_iter().filter(|event| event.sequence >= from));
         }
         if events.len() == known {
-            return Err(Error::corrupt(format!("the journal of {id} has no event {}", from + known as u64)));
+            return Err(Error::corrupt(format!(
+                "the journal of {id} has no event {}",
+                from + known as u64
+            )));
         }
     }
 }
@@ -519,11 +709,18 @@ mod tests {
 
     #[test]
     fn white_space_counts_inside_of_strings_only() {
-        assert!(is_same_json(r#"{"a": [1, "x y"]}"#, "{ \"a\":[1,\"x y\"] }\n"));
+        assert!(is_same_json(
+            r#"{"a": [1, "x y"]}"#,
+            "{ \"a\":[1,\"x y\"] }\n"
+        ));
         assert!(is_same_json(r#""\\" "#, r#""\\""#));
-        for (one, other) in
-            [(r#""x y""#, r#""xy""#), (r#""\" ""#, r#""\"""#), ("[1,2]", "[2,1]"), ("1", "1.0"), ("[1]", "[1")]
-        {
+        for (one, other) in [
+            (r#""x y""#, r#""xy""#),
+            (r#""\" ""#, r#""\"""#),
+            ("[1,2]", "[2,1]"),
+            ("1", "1.0"),
+            ("[1]", "[1"),
+        ] {
             assert!(!is_same_json(one, other), "{one} {other}");
         }
     }

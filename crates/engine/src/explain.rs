@@ -2,19 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use onward_api::explanation::{ExecutionEndView, ExecutionExplanation, PendingMessage, ExecutionOwner, RaisedAlert, RelatedExecution};
+use onward_api::explanation::{
+    ExecutionEndView, ExecutionExplanation, ExecutionOwner, PendingMessage, RaisedAlert,
+    RelatedExecution,
+};
 use onward_api::waits::{ExecutionWait, WaitTarget, short_execution_id};
-use onward_api::{RawJson, DisplayText, format_relative_time};
+use onward_api::{DisplayText, RawJson, format_relative_time};
 use onward_journal::{Event, ExecutionId, Journal, SharedText, Timestamp};
-use onward_store::tables::{AlertRow, ExecutionRow as Row, InboxMessageRow, ShardLeaseRow, TaskRow};
-use onward_store::{Error, ColumnCodec as _, RowKey, RecordReader as _, TableScan, Store};
+use onward_store::tables::{
+    AlertRow, ExecutionRow as Row, InboxMessageRow, ShardLeaseRow, TaskRow,
+};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
-use crate::client::{EngineClient, ClientError, read_journal};
+use crate::client::{ClientError, EngineClient, read_journal};
 use crate::shard::message_event;
-use crate::{inbox, waits, task_queue};
+use crate::{inbox, task_queue, waits};
 
 /// How to run one; said wherever none runs.
-const START_PROCESS_HINT: &str = "no process works on this store: start one with `onward serve` or `onward node`";
+const START_PROCESS_HINT: &str =
+    "no process works on this store: start one with `onward serve` or `onward node`";
 
 /// What is known of an execution, for whoever explains it.
 #[derive(Debug, Clone)]
@@ -43,18 +49,51 @@ pub struct ExecutionFacts {
 
 /// Explains an execution from what is known of it.
 pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
-    let ExecutionFacts { row, journal, messages, alerts, relatives, tasks, now, .. } = facts;
+    let ExecutionFacts {
+        row,
+        journal,
+        messages,
+        alerts,
+        relatives,
+        tasks,
+        now,
+        ..
+    } = facts;
     let mut waits = waits::pending_waits(journal);
     for waiting in waits.waits_for.iter_mut().chain(&mut waits.besides) {
         match &mut waiting.target {
-            WaitTarget::Child { execution, state, .. } => {
-                *state = Some(relatives.get(&execution.0).cloned().unwrap_or_else(|| "not there".to_owned()));
+            WaitTarget::Child {
+                execution, state, ..
+            } => {
+                *state = Some(
+                    relatives
+                        .get(&execution.0)
+                        .cloned()
+                        .unwrap_or_else(|| "not there".to_owned()),
+                );
             }
-            WaitTarget::Worker { function, attempt, worker, until, .. } => {
-                let is_it = |task: &&TaskRow| *task.function == **function && task.attempt == *attempt;
-                let number = waiting.promise.as_deref().and_then(|promise| promise.rsplit('.').next()?.parse().ok());
-                let claimed = number.and_then(|number: u32| tasks.get(&number)).filter(is_it);
-                if let Some(TaskRow { worker: Some(name), leased_until, .. }) = claimed {
+            WaitTarget::Worker {
+                function,
+                attempt,
+                worker,
+                until,
+                ..
+            } => {
+                let is_it =
+                    |task: &&TaskRow| *task.function == **function && task.attempt == *attempt;
+                let number = waiting
+                    .promise
+                    .as_deref()
+                    .and_then(|promise| promise.rsplit('.').next()?.parse().ok());
+                let claimed = number
+                    .and_then(|number: u32| tasks.get(&number))
+                    .filter(is_it);
+                if let Some(TaskRow {
+                    worker: Some(name),
+                    leased_until,
+                    ..
+                }) = claimed
+                {
                     (*worker, *until) = (Some(name.to_string()), Some(DisplayText(*leased_until)));
                 }
             }
@@ -65,7 +104,12 @@ pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
         execution: DisplayText(row.execution_id),
         function: row.function.to_string(),
         state: row.state.to_string(),
-        since: DisplayText(journal.events().last().map_or(row.created_at, |last| last.timestamp)),
+        since: DisplayText(
+            journal
+                .events()
+                .last()
+                .map_or(row.created_at, |last| last.timestamp),
+        ),
         waits,
         end: describe_end(journal, relatives),
         owner: describe_owner(facts),
@@ -82,7 +126,10 @@ pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
 /// The execution that called the one of this journal.
 pub(crate) fn parent_execution(journal: &Journal) -> Option<ExecutionId> {
     match &journal.events().first()?.event {
-        Event::ExecutionStarted { parent_id: Some(parent), .. } => Some(parent.execution_root()),
+        Event::ExecutionStarted {
+            parent_id: Some(parent),
+            ..
+        } => Some(parent.execution_root()),
         _ => None,
     }
 }
@@ -92,31 +139,49 @@ pub(crate) fn successor_execution(journal: &Journal) -> Option<ExecutionId> {
     journal.events().last()?.event.continued_as()
 }
 
-fn describe_relative(id: ExecutionId, relatives: &BTreeMap<ExecutionId, String>) -> RelatedExecution {
-    RelatedExecution { execution: DisplayText(id), state: relatives.get(&id).cloned() }
+fn describe_relative(
+    id: ExecutionId,
+    relatives: &BTreeMap<ExecutionId, String>,
+) -> RelatedExecution {
+    RelatedExecution {
+        execution: DisplayText(id),
+        state: relatives.get(&id).cloned(),
+    }
 }
 
-fn describe_end(journal: &Journal, relatives: &BTreeMap<ExecutionId, String>) -> Option<ExecutionEndView> {
+fn describe_end(
+    journal: &Journal,
+    relatives: &BTreeMap<ExecutionId, String>,
+) -> Option<ExecutionEndView> {
     match &journal.events().last()?.event {
-        Event::ExecutionCompleted { continued_as: Some(next), .. } => {
-            Some(ExecutionEndView::ContinuedAs(describe_relative(*next, relatives)))
+        Event::ExecutionCompleted {
+            continued_as: Some(next),
+            ..
+        } => Some(ExecutionEndView::ContinuedAs(describe_relative(
+            *next, relatives,
+        ))),
+        Event::ExecutionCompleted { result, .. } => {
+            RawJson::parse(result.as_str()).map(ExecutionEndView::Result)
         }
-        Event::ExecutionCompleted { result, .. } => RawJson::parse(result.as_str()).map(ExecutionEndView::Result),
         Event::ExecutionFailed { error } => Some(ExecutionEndView::Error(error.to_string())),
-        Event::ExecutionCancelled { reason } => Some(ExecutionEndView::Cancelled(reason.to_string())),
+        Event::ExecutionCancelled { reason } => {
+            Some(ExecutionEndView::Cancelled(reason.to_string()))
+        }
         _ => None,
     }
 }
 
 fn describe_owner(facts: &ExecutionFacts) -> ExecutionOwner {
     match &facts.lease {
-        Some(lease) if lease.lease_until > facts.now => {
-            ExecutionOwner::Process { name: lease.node.to_string(), until: DisplayText(lease.lease_until) }
-        }
+        Some(lease) if lease.lease_until > facts.now => ExecutionOwner::Process {
+            name: lease.node.to_string(),
+            until: DisplayText(lease.lease_until),
+        },
         // Who stops in order gives its lease up; who is killed leaves it to run out.
-        Some(lease) if lease.lease_until > Timestamp::MIN => {
-            ExecutionOwner::Gone { name: lease.node.to_string(), since: DisplayText(lease.lease_until) }
-        }
+        Some(lease) if lease.lease_until > Timestamp::MIN => ExecutionOwner::Gone {
+            name: lease.node.to_string(),
+            since: DisplayText(lease.lease_until),
+        },
         _ => ExecutionOwner::Nobody,
     }
 }
@@ -125,18 +190,29 @@ fn describe_message(message: &InboxMessageRow) -> PendingMessage {
     let what = match message_event(message) {
         Ok(Event::SignalDelivered { signal_name, .. }) => format!("signal {signal_name}"),
         Ok(Event::CancelRequested { reason }) => format!("a request to cancel: {reason}"),
-        Ok(Event::InvokeCompleted { promise_id, attempt, .. }) => {
+        Ok(Event::InvokeCompleted {
+            promise_id,
+            attempt,
+            ..
+        }) => {
             let promise = promise_id.relative_to(message.execution_id).to_string();
             format!("the result of {promise}, attempt {attempt}")
         }
         Ok(other) => other.kind().to_string(),
         Err(error) => format!("a message that cannot be read: {error}"),
     };
-    PendingMessage { what, sent_at: DisplayText(message.sent_at) }
+    PendingMessage {
+        what,
+        sent_at: DisplayText(message.sent_at),
+    }
 }
 
 fn describe_alert(alert: &AlertRow) -> RaisedAlert {
-    RaisedAlert { code: alert.code.to_string(), message: alert.message.to_string(), raised_at: DisplayText(alert.raised_at) }
+    RaisedAlert {
+        code: alert.code.to_string(),
+        message: alert.message.to_string(),
+        raised_at: DisplayText(alert.raised_at),
+    }
 }
 
 /// What happens next, the most urgent first.
@@ -144,7 +220,10 @@ fn next_steps(facts: &ExecutionFacts, explained: &ExecutionExplanation) -> Vec<S
     let mut next = Vec::new();
     match &explained.end {
         Some(ExecutionEndView::ContinuedAs(other)) => {
-            next.push(format!("it goes on as another execution: onward why {}", short_execution_id(other.execution.0)));
+            next.push(format!(
+                "it goes on as another execution: onward why {}",
+                short_execution_id(other.execution.0)
+            ));
             return next;
         }
         Some(_) => {
@@ -156,12 +235,20 @@ fn next_steps(facts: &ExecutionFacts, explained: &ExecutionExplanation) -> Vec<S
     match &explained.owner {
         ExecutionOwner::Process { .. } => {}
         ExecutionOwner::Gone { .. } if facts.has_live_process => {
-            next.push("its lease has run out; the next process to look at the store takes it over".to_owned());
+            next.push(
+                "its lease has run out; the next process to look at the store takes it over"
+                    .to_owned(),
+            );
         }
         ExecutionOwner::Nobody if facts.has_live_process => {
-            next.push("nobody owns its shard; the next process to look at the store takes it over".to_owned());
+            next.push(
+                "nobody owns its shard; the next process to look at the store takes it over"
+                    .to_owned(),
+            );
         }
-        ExecutionOwner::Gone { .. } | ExecutionOwner::Nobody => next.push(START_PROCESS_HINT.to_owned()),
+        ExecutionOwner::Gone { .. } | ExecutionOwner::Nobody => {
+            next.push(START_PROCESS_HINT.to_owned())
+        }
     }
     if !explained.on_its_way.is_empty() {
         next.push(match explained.on_its_way.len() {
@@ -170,10 +257,24 @@ fn next_steps(facts: &ExecutionFacts, explained: &ExecutionExplanation) -> Vec<S
         });
     }
     let mode = explained.waits.mode.as_deref();
-    let is_on_its_way = |waiting: &&ExecutionWait| explained.on_its_way.iter().any(|it| it.what == waiting.target_name());
-    let open: Vec<&ExecutionWait> = explained.waits.waits_for.iter().filter(|waiting| !is_on_its_way(waiting)).collect();
+    let is_on_its_way = |waiting: &&ExecutionWait| {
+        explained
+            .on_its_way
+            .iter()
+            .any(|it| it.what == waiting.target_name())
+    };
+    let open: Vec<&ExecutionWait> = explained
+        .waits
+        .waits_for
+        .iter()
+        .filter(|waiting| !is_on_its_way(waiting))
+        .collect();
     let all = open.len();
-    next.extend(open.into_iter().take(SENTENCES_MAX).map(|waiting| describe_next_step(waiting, mode, facts)));
+    next.extend(
+        open.into_iter()
+            .take(SENTENCES_MAX)
+            .map(|waiting| describe_next_step(waiting, mode, facts)),
+    );
     if all > SENTENCES_MAX {
         next.push(format!("and so on for {} more", all - SENTENCES_MAX));
     }
@@ -184,46 +285,99 @@ fn next_steps(facts: &ExecutionFacts, explained: &ExecutionExplanation) -> Vec<S
 const SENTENCES_MAX: usize = 4;
 
 /// What follows from one thing that is waited for.
-fn describe_next_step(waiting: &ExecutionWait, mode: Option<&str>, facts: &ExecutionFacts) -> String {
+fn describe_next_step(
+    waiting: &ExecutionWait,
+    mode: Option<&str>,
+    facts: &ExecutionFacts,
+) -> String {
     let (id, now) = (short_execution_id(facts.row.execution_id), facts.now);
-    let it_goes_on = if mode == Some("all") { "it goes on, once the others have ended too," } else { "it goes on" };
-    let when = |at: &DisplayText<Timestamp>| if at.0 <= now { "at once".to_owned() } else { format_relative_time(at.0, now) };
+    let it_goes_on = if mode == Some("all") {
+        "it goes on, once the others have ended too,"
+    } else {
+        "it goes on"
+    };
+    let when = |at: &DisplayText<Timestamp>| {
+        if at.0 <= now {
+            "at once".to_owned()
+        } else {
+            format_relative_time(at.0, now)
+        }
+    };
     match &waiting.target {
         WaitTarget::Code => "its code goes on as soon as a process runs it".to_owned(),
         WaitTarget::Signal { name, deadline } => {
-            let or = deadline.map(|at| format!("; without one {}", when(&at))).unwrap_or_default();
-            format!("{it_goes_on} when a signal `{name}` is delivered: onward signal {id} {name} [PAYLOAD]{or}")
+            let or = deadline
+                .map(|at| format!("; without one {}", when(&at)))
+                .unwrap_or_default();
+            format!(
+                "{it_goes_on} when a signal `{name}` is delivered: onward signal {id} {name} [PAYLOAD]{or}"
+            )
         }
         WaitTarget::Timer { until } => format!("{it_goes_on} {}", when(until)),
-        WaitTarget::Start { function } => format!("{function} is started as soon as a process runs it"),
-        WaitTarget::Task { function, attempt, attempts } => {
+        WaitTarget::Start { function } => {
+            format!("{function} is started as soon as a process runs it")
+        }
+        WaitTarget::Task {
+            function,
+            attempt,
+            attempts,
+        } => {
             let again = match attempts {
                 Some(all) if attempt >= all => "it was the last attempt",
                 _ => "if that fails, it is tried again",
             };
             format!("{it_goes_on} when {function} ends; {again}")
         }
-        WaitTarget::Worker { function, worker: Some(worker), until, .. } => {
-            let lost = until.map(|at| format!("; unless that one is heard of, it is lost {}", when(&at)));
-            format!("{it_goes_on} when worker {worker} ends {function}{}", lost.unwrap_or_default())
+        WaitTarget::Worker {
+            function,
+            worker: Some(worker),
+            until,
+            ..
+        } => {
+            let lost =
+                until.map(|at| format!("; unless that one is heard of, it is lost {}", when(&at)));
+            format!(
+                "{it_goes_on} when worker {worker} ends {function}{}",
+                lost.unwrap_or_default()
+            )
         }
-        WaitTarget::Worker { function, worker: None, .. } => {
+        WaitTarget::Worker {
+            function,
+            worker: None,
+            ..
+        } => {
             let asked = match facts.worker_registrations.get(function.as_str()) {
-                Some((worker, at)) => format!("{worker} asked for such a task {}", format_relative_time(*at, now)),
+                Some((worker, at)) => format!(
+                    "{worker} asked for such a task {}",
+                    format_relative_time(*at, now)
+                ),
                 None => "none has ever asked for such a task: is the name right?".to_owned(),
             };
             format!("{it_goes_on} when a worker has asked for {function} and ended it; {asked}")
         }
         WaitTarget::Retry { function, at, .. } => format!("{function} is tried again {}", when(at)),
-        WaitTarget::Child { function, execution, .. } => {
-            format!("{it_goes_on} when its child {function} ends: onward why {}", short_execution_id(execution.0))
+        WaitTarget::Child {
+            function,
+            execution,
+            ..
+        } => {
+            format!(
+                "{it_goes_on} when its child {function} ends: onward why {}",
+                short_execution_id(execution.0)
+            )
         }
     }
 }
 
 /// Explains an execution of the client's scope.
-pub async fn explain_execution(client: &EngineClient, id: ExecutionId) -> Result<ExecutionExplanation, ClientError> {
-    let row = client.find_execution(id).await?.ok_or(ClientError::ExecutionNotFound(id))?;
+pub async fn explain_execution(
+    client: &EngineClient,
+    id: ExecutionId,
+) -> Result<ExecutionExplanation, ClientError> {
+    let row = client
+        .find_execution(id)
+        .await?
+        .ok_or(ClientError::ExecutionNotFound(id))?;
     Ok(explain_facts(&gather_facts(&**client.store(), row).await?))
 }
 
@@ -235,10 +389,16 @@ pub async fn gather_facts(store: &dyn Store, row: Row) -> Result<ExecutionFacts,
     let leases = list_leases(store, now).await?;
     let alerts: Vec<(AlertRow, u64)> = {
         let subject = onward_journal::SharedText::from(id.to_string());
-        store.list_records(TableScan::by_index::<AlertRow>(AlertRow::BY_SUBJECT).where_equal(&subject)).await?
+        store
+            .list_records(
+                TableScan::by_index::<AlertRow>(AlertRow::BY_SUBJECT).where_equal(&subject),
+            )
+            .await?
     };
     let relatives = read_relatives(store, &journal).await?;
-    let tasks: Vec<(TaskRow, u64)> = store.list_records(TableScan::all_rows::<TaskRow>().where_equal(&id)).await?;
+    let tasks: Vec<(TaskRow, u64)> = store
+        .list_records(TableScan::all_rows::<TaskRow>().where_equal(&id))
+        .await?;
     let tasks: Vec<TaskRow> = tasks.into_iter().map(|(task, _)| task).collect();
     Ok(ExecutionFacts {
         worker_registrations: task_queue::worker_registrations(store, &tasks).await?,
@@ -255,8 +415,13 @@ pub async fn gather_facts(store: &dyn Store, row: Row) -> Result<ExecutionFacts,
 }
 
 /// Who owns, or owned, which shard. Of those who are known to be gone, the lease has run out.
-pub(crate) async fn list_leases(store: &dyn Store, now: Timestamp) -> Result<Vec<ShardLeaseRow>, Error> {
-    let rows: Vec<(ShardLeaseRow, u64)> = store.list_records(TableScan::all_rows::<ShardLeaseRow>()).await?;
+pub(crate) async fn list_leases(
+    store: &dyn Store,
+    now: Timestamp,
+) -> Result<Vec<ShardLeaseRow>, Error> {
+    let rows: Vec<(ShardLeaseRow, u64)> = store
+        .list_records(TableScan::all_rows::<ShardLeaseRow>())
+        .await?;
     let current = |(mut lease, _): (ShardLeaseRow, u64)| {
         if store.is_process_dead(&lease.node_id) {
             lease.lease_until = lease.lease_until.min(now);
@@ -266,14 +431,24 @@ pub(crate) async fn list_leases(store: &dyn Store, now: Timestamp) -> Result<Vec
     Ok(rows.into_iter().map(current).collect())
 }
 
-async fn read_relatives(store: &dyn Store, journal: &Journal) -> Result<BTreeMap<ExecutionId, String>, Error> {
+async fn read_relatives(
+    store: &dyn Store,
+    journal: &Journal,
+) -> Result<BTreeMap<ExecutionId, String>, Error> {
     let waits = waits::pending_waits(journal);
     let child = |waiting: &ExecutionWait| match &waiting.target {
         WaitTarget::Child { execution, .. } => Some(execution.0),
         _ => None,
     };
-    let children = waits.waits_for.iter().chain(&waits.besides).filter_map(child);
-    let ids: Vec<ExecutionId> = children.chain(parent_execution(journal)).chain(successor_execution(journal)).collect();
+    let children = waits
+        .waits_for
+        .iter()
+        .chain(&waits.besides)
+        .filter_map(child);
+    let ids: Vec<ExecutionId> = children
+        .chain(parent_execution(journal))
+        .chain(successor_execution(journal))
+        .collect();
     let mut found = BTreeMap::new();
     for id in ids {
         let row: Option<(Row, u64)> = store.read_record(RowKey(vec![id.to_value()])).await?;
@@ -283,10 +458,19 @@ async fn read_relatives(store: &dyn Store, journal: &Journal) -> Result<BTreeMap
 }
 
 /// Whether a process works on a shard now, and whether any works on the store at all.
-pub async fn shard_ownership(store: &dyn Store, shard: onward_store::ShardId) -> Result<(bool, bool), Error> {
+pub async fn shard_ownership(
+    store: &dyn Store,
+    shard: onward_store::ShardId,
+) -> Result<(bool, bool), Error> {
     let now = store.now().await?;
     let leases = list_leases(store, now).await?;
     let is_current = |lease: &&ShardLeaseRow| lease.lease_until > now;
     let any = leases.iter().any(|lease| is_current(&lease));
-    Ok((leases.iter().filter(is_current).any(|lease| lease.shard == shard), any))
+    Ok((
+        leases
+            .iter()
+            .filter(is_current)
+            .any(|lease| lease.shard == shard),
+        any,
+    ))
 }

@@ -2,16 +2,27 @@
 
 use onward_journal::ExecutionId;
 use onward_store::tables::InboxMessageRow;
-use onward_store::{Error, RecordReader as _, TableScan, ShardId, Store};
+use onward_store::{Error, RecordReader as _, ShardId, Store, TableScan};
 
 /// The messages to an execution, in the order in which they were sent.
-pub(crate) async fn messages_to(store: &dyn Store, shard: ShardId, to: ExecutionId) -> Result<Vec<InboxMessageRow>, Error> {
+pub(crate) async fn messages_to(
+    store: &dyn Store,
+    shard: ShardId,
+    to: ExecutionId,
+) -> Result<Vec<InboxMessageRow>, Error> {
     let mut found = Vec::new();
-    let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&shard);
+    let mut scan =
+        TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&shard);
     loop {
         let page: Vec<(InboxMessageRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = page.last() else { return Ok(found) };
+        let Some((last, _)) = page.last() else {
+            return Ok(found);
+        };
         scan = scan.starting_after(last);
-        found.extend(page.into_iter().map(|(message, _)| message).filter(|message| message.execution_id == to));
+        found.extend(
+            page.into_iter()
+                .map(|(message, _)| message)
+                .filter(|message| message.execution_id == to),
+        );
     }
 }

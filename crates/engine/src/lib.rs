@@ -10,19 +10,19 @@
 //! - [`verify`]: looks at what is stored and tells what cannot have happened.
 
 mod alert;
+mod await_outcome;
 pub mod client;
 pub mod doctor;
 pub mod explain;
 mod inbox;
 pub mod node;
-pub mod task_matcher;
-mod await_outcome;
 pub mod projector;
 pub mod replay;
-pub mod shard;
 mod row_state;
+pub mod shard;
+pub mod task_matcher;
+pub mod task_queue;
 pub mod verify;
 pub mod waits;
-pub mod task_queue;
 
-pub use alert::{PendingAlert, AlertCode, AlertSeverity};
+pub use alert::{AlertCode, AlertSeverity, PendingAlert};

@@ -1,8 +1,11 @@
 //! Whether code repeats what a journal records. The journal is a copy in memory: whatever the code asks for, nothing is
 //! stored and nothing is performed.
 
-use onward_execution::{ReplayDivergence, Execution, Guest, GuestLogLevel, ExecutionLimits, ExecutionProgress, ExecutionEnvironment};
-use onward_journal::{ErrorKind, Event, Journal, JournalEvent, Timestamp, RuleViolation};
+use onward_execution::{
+    Execution, ExecutionEnvironment, ExecutionLimits, ExecutionProgress, Guest, GuestLogLevel,
+    ReplayDivergence,
+};
+use onward_journal::{ErrorKind, Event, Journal, JournalEvent, RuleViolation, Timestamp};
 use serde::Serialize;
 
 use crate::waits;
@@ -13,7 +16,11 @@ const EVENTS_BEYOND_MAX: u64 = 1_000;
 
 /// What replaying came to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(tag = "verdict", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(
+    tag = "verdict",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
 pub enum ReplayOutcome {
     /// The code does what is recorded.
     Repeats {
@@ -49,18 +56,39 @@ pub enum ReplayEnd {
 }
 
 /// Runs `guest` against what is recorded.
-pub fn replay_journal(journal: &Journal, guest: &mut dyn Guest) -> Result<ReplayOutcome, RuleViolation> {
+pub fn replay_journal(
+    journal: &Journal,
+    guest: &mut dyn Guest,
+) -> Result<ReplayOutcome, RuleViolation> {
     let events = journal.events();
-    if !events.iter().any(|recorded| is_caused_by_code(&recorded.event)) && was_cancelled(journal) {
-        return Ok(ReplayOutcome::Repeats { end: ReplayEnd::NotBegun });
+    if !events
+        .iter()
+        .any(|recorded| is_caused_by_code(&recorded.event))
+        && was_cancelled(journal)
+    {
+        return Ok(ReplayOutcome::Repeats {
+            end: ReplayEnd::NotBegun,
+        });
     }
-    let last = events.last().filter(|_| journal.journal_state().phase().is_terminal());
+    let last = events
+        .last()
+        .filter(|_| journal.journal_state().phase().is_terminal());
     let known = events.len() - usize::from(last.is_some());
-    let copy = Journal::recover(journal.journal_state().execution_id(), events[..known].to_vec())?;
-    let limits = ExecutionLimits { events_max: known as u64 + EVENTS_BEYOND_MAX, ..ExecutionLimits::default() };
+    let copy = Journal::recover(
+        journal.journal_state().execution_id(),
+        events[..known].to_vec(),
+    )?;
+    let limits = ExecutionLimits {
+        events_max: known as u64 + EVENTS_BEYOND_MAX,
+        ..ExecutionLimits::default()
+    };
     let mut execution = Execution::recover(copy, limits);
     execution.rewind_guest();
-    let mut nowhere = ReplayWorld(events.last().map_or(Timestamp::EPOCH, |last| last.timestamp));
+    let mut nowhere = ReplayWorld(
+        events
+            .last()
+            .map_or(Timestamp::EPOCH, |last| last.timestamp),
+    );
     let progress = loop {
         match execution.run(guest, &mut nowhere) {
             Ok(ExecutionProgress::Paused | ExecutionProgress::BatchFull) => {}
@@ -71,10 +99,21 @@ pub fn replay_journal(journal: &Journal, guest: &mut dyn Guest) -> Result<Replay
     let journal = execution.journal();
     let beyond = journal.events().get(known);
     Ok(match (progress, last) {
-        (ExecutionProgress::Diverged(ReplayDivergence { sequence, recorded, requested: asked }), _) => {
-            ReplayOutcome::Diverges { sequence, recorded, asked }
-        }
-        (_, None) => ReplayOutcome::Repeats { end: end_of_open_journal(journal, beyond) },
+        (
+            ExecutionProgress::Diverged(ReplayDivergence {
+                sequence,
+                recorded,
+                requested: asked,
+            }),
+            _,
+        ) => ReplayOutcome::Diverges {
+            sequence,
+            recorded,
+            asked,
+        },
+        (_, None) => ReplayOutcome::Repeats {
+            end: end_of_open_journal(journal, beyond),
+        },
         (_, Some(last)) => compare_final_event(journal, last, beyond),
     })
 }
@@ -84,22 +123,40 @@ fn end_of_open_journal(journal: &Journal, beyond: Option<&JournalEvent>) -> Repl
     let own = journal.journal_state().execution_id();
     match beyond {
         None => ReplayEnd::Waits(waits::pending_waits(journal)),
-        Some(first) => ReplayEnd::Beyond { asked: first.event.describe(own).to_string() },
+        Some(first) => ReplayEnd::Beyond {
+            asked: first.event.describe(own).to_string(),
+        },
     }
 }
 
 /// Whether the code ended as recorded in `last`.
-fn compare_final_event(journal: &Journal, last: &JournalEvent, beyond: Option<&JournalEvent>) -> ReplayOutcome {
+fn compare_final_event(
+    journal: &Journal,
+    last: &JournalEvent,
+    beyond: Option<&JournalEvent>,
+) -> ReplayOutcome {
     let own = journal.journal_state().execution_id();
     let is_cancelled = matches!(last.event, Event::ExecutionCancelled { .. });
     let asked = match beyond {
-        Some(end) if is_same_end(&last.event, &end.event) => return ReplayOutcome::Repeats { end: ReplayEnd::Over },
+        Some(end) if is_same_end(&last.event, &end.event) => {
+            return ReplayOutcome::Repeats {
+                end: ReplayEnd::Over,
+            };
+        }
         // Cleanup that never returns does not keep an execution alive.
-        None if is_cancelled => return ReplayOutcome::Repeats { end: ReplayEnd::Over },
+        None if is_cancelled => {
+            return ReplayOutcome::Repeats {
+                end: ReplayEnd::Over,
+            };
+        }
         Some(other) => other.event.describe(own).to_string(),
         None => "nothing: it waits".to_owned(),
     };
-    ReplayOutcome::Diverges { sequence: last.sequence, recorded: last.event.describe(own).to_string(), asked }
+    ReplayOutcome::Diverges {
+        sequence: last.sequence,
+        recorded: last.event.describe(own).to_string(),
+        asked,
+    }
 }
 
 /// A trap says where in the code it happened; another build has another where.
@@ -114,13 +171,25 @@ fn is_same_end(recorded: &Event, repeated: &Event) -> bool {
 
 /// A rule of the journal forbids what the code asks for: it cannot have asked for it when the journal was written.
 fn divergence_from_violation(violation: &RuleViolation) -> ReplayOutcome {
-    let RuleViolation { sequence, event, message, rule } = violation;
+    let RuleViolation {
+        sequence,
+        event,
+        message,
+        rule,
+    } = violation;
     let recorded = "nothing that could be followed by it".to_owned();
-    ReplayOutcome::Diverges { sequence: *sequence, recorded, asked: format!("{event}, against rule {rule}: {message}") }
+    ReplayOutcome::Diverges {
+        sequence: *sequence,
+        recorded,
+        asked: format!("{event}, against rule {rule}: {message}"),
+    }
 }
 
 fn was_cancelled(journal: &Journal) -> bool {
-    matches!(journal.events().last().map(|last| &last.event), Some(Event::ExecutionCancelled { .. }))
+    matches!(
+        journal.events().last().map(|last| &last.event),
+        Some(Event::ExecutionCancelled { .. })
+    )
 }
 
 /// Whether the event is there because code ran.

@@ -94,36 +94,60 @@ impl TaskMatcher {
     }
 
     /// Takes the task that follows in this execution, if it is one of these functions. Not while others wait for a worker.
-    pub(crate) fn register_sticky_waiter(&self, execution: ExecutionId, owner: &SharedText, wanted: &ClaimRequest) -> TaskWait {
+    pub(crate) fn register_sticky_waiter(
+        &self,
+        execution: ExecutionId,
+        owner: &SharedText,
+        wanted: &ClaimRequest,
+    ) -> TaskWait {
         let waiter = TaskWaiter::new(wanted);
         let waiting = TaskWait(Arc::clone(&waiter));
         if self.has_backlog(owner, &wanted.functions) {
             return waiting;
         }
         waiting.set_capacity(1);
-        let (owner, functions, waiter) = (owner.clone(), wanted.functions.clone(), Arc::downgrade(&waiter));
+        let (owner, functions, waiter) = (
+            owner.clone(),
+            wanted.functions.clone(),
+            Arc::downgrade(&waiter),
+        );
         let mut followers = lock_unpoisoned(&self.sticky_waiters);
         followers.retain(|_, its| its.iter().any(|it| it.waiter.strong_count() > 0));
-        followers.entry(execution).or_default().push(StickyWaiter { owner, functions, waiter });
+        followers.entry(execution).or_default().push(StickyWaiter {
+            owner,
+            functions,
+            waiter,
+        });
         waiting
     }
 
     /// Whether tasks of these functions may wait for a worker.
     fn has_backlog(&self, owner: &SharedText, functions: &[SharedText]) -> bool {
         let backlog = lock_unpoisoned(&self.backlog);
-        !backlog.is_empty() && functions.iter().any(|function| backlog.contains(&(owner.clone(), function.clone())))
+        !backlog.is_empty()
+            && functions
+                .iter()
+                .any(|function| backlog.contains(&(owner.clone(), function.clone())))
     }
 
     /// No task of these functions waits for a worker, as far as anybody can tell.
     pub(crate) fn clear_backlog(&self, owner: &SharedText, functions: &[SharedText]) {
         let mut backlog = lock_unpoisoned(&self.backlog);
-        for function in functions.iter().filter(|_| !backlog.is_empty()).collect::<Vec<_>>() {
+        for function in functions
+            .iter()
+            .filter(|_| !backlog.is_empty())
+            .collect::<Vec<_>>()
+        {
             backlog.remove(&(owner.clone(), function.clone()));
         }
     }
 
     /// There is a task of each of these functions: each is told to somebody who waits. Returns those that nobody waits for.
-    pub(crate) fn notify_waiters<'a>(&self, owner: &SharedText, functions: &'a [SharedText]) -> Vec<&'a SharedText> {
+    pub(crate) fn notify_waiters<'a>(
+        &self,
+        owner: &SharedText,
+        functions: &'a [SharedText],
+    ) -> Vec<&'a SharedText> {
         let mut lines = lock_unpoisoned(&self.waiter_queues);
         let mut unwanted = Vec::new();
         for function in functions {
@@ -131,8 +155,12 @@ impl TaskMatcher {
                 unwanted.push(function);
                 continue;
             };
-            let in_turn = std::iter::from_fn(|| line.pop_front()).filter_map(|waiting| waiting.upgrade());
-            if let Some(waiter) = in_turn.into_iter().find(|waiter| lock_unpoisoned(&waiter.state).is_idle()) {
+            let in_turn =
+                std::iter::from_fn(|| line.pop_front()).filter_map(|waiting| waiting.upgrade());
+            if let Some(waiter) = in_turn
+                .into_iter()
+                .find(|waiter| lock_unpoisoned(&waiter.state).is_idle())
+            {
                 waiter.notify.notify_one();
             } else {
                 unwanted.push(function);
@@ -146,27 +174,45 @@ impl TaskMatcher {
         if backlog.len() > WAITER_QUEUES_MAX {
             backlog.clear();
         }
-        backlog.extend(unwanted.iter().map(|&function| (owner.clone(), function.clone())));
+        backlog.extend(
+            unwanted
+                .iter()
+                .map(|&function| (owner.clone(), function.clone())),
+        );
         unwanted
     }
 
     /// Somebody who takes a task of this function as it is stored: whoever has just ended one of the same execution, or whoever
     /// waits. Nothing if nobody would.
-    pub(crate) fn reserve_slot(&self, execution: ExecutionId, owner: &SharedText, function: &SharedText) -> Option<ClaimSlot> {
+    pub(crate) fn reserve_slot(
+        &self,
+        execution: ExecutionId,
+        owner: &SharedText,
+        function: &SharedText,
+    ) -> Option<ClaimSlot> {
         let followers = lock_unpoisoned(&self.sticky_waiters);
         let its = followers.get(&execution).into_iter().flatten();
         let fitting = its.filter(|it| it.owner == *owner && it.functions.contains(function));
-        if let Some(seat) = fitting.filter_map(|it| it.waiter.upgrade()).find_map(ClaimSlot::try_reserve) {
+        if let Some(seat) = fitting
+            .filter_map(|it| it.waiter.upgrade())
+            .find_map(ClaimSlot::try_reserve)
+        {
             return Some(seat);
         }
         drop(followers);
         let lines = lock_unpoisoned(&self.waiter_queues);
         let line = lines.get(&(owner.clone(), function.clone()))?;
-        line.iter().filter_map(Weak::upgrade).find_map(ClaimSlot::try_reserve)
+        line.iter()
+            .filter_map(Weak::upgrade)
+            .find_map(ClaimSlot::try_reserve)
     }
 
     /// Takes some of these tasks that nobody else of this process is about to claim.
-    pub(crate) fn reserve_tasks(&self, tasks: impl Iterator<Item = AttemptId>, most: usize) -> ClaimGuard<'_> {
+    pub(crate) fn reserve_tasks(
+        &self,
+        tasks: impl Iterator<Item = AttemptId>,
+        most: usize,
+    ) -> ClaimGuard<'_> {
         let mut taking = lock_unpoisoned(&self.claims_in_progress);
         let ids = tasks.filter(|id| taking.insert(*id)).take(most).collect();
         ClaimGuard { matcher: self, ids }
@@ -234,7 +280,10 @@ impl ClaimSlot {
         hands.capacity = hands.capacity.checked_sub(1)?;
         hands.reserved += 1;
         drop(hands);
-        Some(Self { waiter, reserved_at: Instant::now() })
+        Some(Self {
+            waiter,
+            reserved_at: Instant::now(),
+        })
     }
 
     /// Who it is, for people.
@@ -305,7 +354,12 @@ mod tests {
     }
 
     fn claim(functions: &[SharedText]) -> ClaimRequest {
-        ClaimRequest { worker: "anna".into(), functions: functions.to_vec(), max_tasks: 2, lease_ms: 1_000 }
+        ClaimRequest {
+            worker: "anna".into(),
+            functions: functions.to_vec(),
+            max_tasks: 2,
+            lease_ms: 1_000,
+        }
     }
 
     fn mine() -> ExecutionId {
@@ -313,7 +367,11 @@ mod tests {
     }
 
     fn id(number: u32) -> AttemptId {
-        AttemptId { execution: mine(), number, attempt: 1 }
+        AttemptId {
+            execution: mine(),
+            number,
+            attempt: 1,
+        }
     }
 
     fn held(number: u32) -> LeasedTask {
@@ -331,16 +389,25 @@ mod tests {
     #[test]
     fn each_task_is_told_to_one_that_waits_and_is_still_there() {
         let offers = TaskMatcher::default();
-        let (owner, functions) = (SharedText::from("acme"), [SharedText::from("charge"), SharedText::from("refund")]);
+        let (owner, functions) = (
+            SharedText::from("acme"),
+            [SharedText::from("charge"), SharedText::from("refund")],
+        );
         drop(offers.register_waiter(&owner, &claim(&functions)));
         let first = offers.register_waiter(&owner, &claim(&functions));
         let second = offers.register_waiter(&owner, &claim(&functions[..1]));
-        assert_eq!(offers.notify_waiters(&SharedText::from("others"), &functions), [&functions[0], &functions[1]]);
+        assert_eq!(
+            offers.notify_waiters(&SharedText::from("others"), &functions),
+            [&functions[0], &functions[1]]
+        );
         assert!(!is_told(&first) && !is_told(&second));
         let twice = [functions[0].clone(), functions[0].clone()];
         assert!(offers.notify_waiters(&owner, &twice).is_empty());
         assert!(is_told(&first) && is_told(&second));
-        assert_eq!(offers.notify_waiters(&owner, &functions[..1]), [&functions[0]]);
+        assert_eq!(
+            offers.notify_waiters(&owner, &functions[..1]),
+            [&functions[0]]
+        );
         assert!(!is_told(&first) && !is_told(&second), "they were told once");
     }
 
@@ -349,7 +416,10 @@ mod tests {
         let offers = TaskMatcher::default();
         let first = offers.reserve_tasks([id(1), id(2), id(3)].into_iter(), 2);
         assert_eq!(first.ids, [id(1), id(2)].into());
-        assert_eq!(offers.reserve_tasks([id(1), id(3)].into_iter(), 2).ids, [id(3)].into());
+        assert_eq!(
+            offers.reserve_tasks([id(1), id(3)].into_iter(), 2).ids,
+            [id(3)].into()
+        );
         assert_eq!(offers.claims_in_progress_count(), 2);
         drop(first);
         assert_eq!(offers.claims_in_progress_count(), 0);
@@ -360,12 +430,24 @@ mod tests {
         let offers = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
         let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
-        assert!(offers.reserve_slot(mine(), &owner, &function).is_none(), "they are looking themselves");
+        assert!(
+            offers.reserve_slot(mine(), &owner, &function).is_none(),
+            "they are looking themselves"
+        );
         waiting.set_capacity(2);
-        assert!(offers.reserve_slot(mine(), &SharedText::from("others"), &function).is_none());
-        let (first, second) =
-            (offers.reserve_slot(mine(), &owner, &function).unwrap(), offers.reserve_slot(mine(), &owner, &function).unwrap());
-        assert!(offers.reserve_slot(mine(), &owner, &function).is_none(), "there is room for two");
+        assert!(
+            offers
+                .reserve_slot(mine(), &SharedText::from("others"), &function)
+                .is_none()
+        );
+        let (first, second) = (
+            offers.reserve_slot(mine(), &owner, &function).unwrap(),
+            offers.reserve_slot(mine(), &owner, &function).unwrap(),
+        );
+        assert!(
+            offers.reserve_slot(mine(), &owner, &function).is_none(),
+            "there is room for two"
+        );
         first.deliver_task(held(1)).unwrap();
         let mut closing = Box::pin(waiting.close());
         assert_eq!((&mut closing).now_or_never(), None, "another is on its way");
@@ -379,11 +461,17 @@ mod tests {
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
         let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
         waiting.set_capacity(2);
-        let (first, second) =
-            (offers.reserve_slot(mine(), &owner, &function).unwrap(), offers.reserve_slot(mine(), &owner, &function).unwrap());
+        let (first, second) = (
+            offers.reserve_slot(mine(), &owner, &function).unwrap(),
+            offers.reserve_slot(mine(), &owner, &function).unwrap(),
+        );
         first.deliver_task(held(1)).unwrap();
         assert_eq!(waiting.close().await, vec![held(1)]);
-        assert_eq!(second.deliver_task(held(2)), Err(held(2)), "it is for somebody else");
+        assert_eq!(
+            second.deliver_task(held(2)),
+            Err(held(2)),
+            "it is for somebody else"
+        );
     }
 
     #[test]
@@ -391,12 +479,26 @@ mod tests {
         let offers = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
         let wanted = claim(std::slice::from_ref(&function));
-        let (idle, busy) = (offers.register_waiter(&owner, &wanted), offers.register_sticky_waiter(mine(), &owner, &wanted));
+        let (idle, busy) = (
+            offers.register_waiter(&owner, &wanted),
+            offers.register_sticky_waiter(mine(), &owner, &wanted),
+        );
         idle.set_capacity(1);
         let other = ExecutionId::from_bytes([9; 32]);
-        offers.reserve_slot(other, &owner, &function).unwrap().deliver_task(held(1)).unwrap();
-        offers.reserve_slot(mine(), &owner, &function).unwrap().deliver_task(held(2)).unwrap();
-        assert_eq!((idle.take_delivered(), busy.take_delivered()), (vec![held(1)], vec![held(2)]));
+        offers
+            .reserve_slot(other, &owner, &function)
+            .unwrap()
+            .deliver_task(held(1))
+            .unwrap();
+        offers
+            .reserve_slot(mine(), &owner, &function)
+            .unwrap()
+            .deliver_task(held(2))
+            .unwrap();
+        assert_eq!(
+            (idle.take_delivered(), busy.take_delivered()),
+            (vec![held(1)], vec![held(2)])
+        );
     }
 
     #[test]
@@ -418,7 +520,11 @@ mod tests {
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
         let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
         waiting.set_capacity(2);
-        offers.reserve_slot(mine(), &owner, &function).unwrap().deliver_task(held(1)).unwrap();
+        offers
+            .reserve_slot(mine(), &owner, &function)
+            .unwrap()
+            .deliver_task(held(1))
+            .unwrap();
         assert!(is_told(&waiting) && offers.reserve_slot(mine(), &owner, &function).is_none());
     }
 

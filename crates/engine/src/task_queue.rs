@@ -4,16 +4,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
-use onward_journal::{DeliveryGuarantee, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, SharedText, Timestamp};
+use onward_journal::{
+    DeliveryGuarantee, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, SharedText,
+    Timestamp,
+};
 use onward_store::tables::{FunctionRow, TaskRow, WorkerFunctionRow};
-use onward_store::{RowChange, Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, TableScan, ShardId, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, Error, RecordReader as _, RowChange, RowKey, ShardId, Store,
+    StoreErrorKind, TableScan,
+};
 use tokio::time::Instant;
 
-use crate::client::{EngineClient, ClientError, Scope};
-use crate::node::{ShardHint, Notification, node_metrics};
-use crate::task_matcher::TaskMatcher;
+use crate::client::{ClientError, EngineClient, Scope};
+use crate::node::{Notification, ShardHint, node_metrics};
 use crate::shard::task_row::{self, STATE_QUEUED};
 use crate::shard::{AttemptId, in_doubt_error, owner_key, result_message};
+use crate::task_matcher::TaskMatcher;
 
 /// How often to look for tasks that another process may have queued.
 const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -108,7 +114,11 @@ impl EngineClient {
     }
 
     fn owner_key(&self) -> SharedText {
-        let Scope { tenant, project, environment } = self.scope();
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = self.scope();
         owner_key(tenant, project, environment)
     }
 
@@ -118,34 +128,61 @@ impl EngineClient {
         let mut deployed = None;
         let mut is_any_ours = false;
         for function in &wanted.functions {
-            if self.is_recently_registered(function) || self.register_worker_function(function, &wanted.worker).await? {
+            if self.is_recently_registered(function)
+                || self
+                    .register_worker_function(function, &wanted.worker)
+                    .await?
+            {
                 is_any_ours = true;
             } else {
                 deployed = Some(function);
             }
         }
         match deployed {
-            Some(function) if !is_any_ours => Err(ClientError::FunctionDeployed(function.to_string())),
+            Some(function) if !is_any_ours => {
+                Err(ClientError::FunctionDeployed(function.to_string()))
+            }
             _ => Ok(()),
         }
     }
 
     fn is_recently_registered(&self, function: &SharedText) -> bool {
-        let Some(nearby) = self.local_hub() else { return false };
-        let asked = nearby.registered_functions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        asked.get(&(self.owner_key(), function.clone())).is_some_and(|at| at.elapsed() < REGISTRATION_TTL)
+        let Some(nearby) = self.local_hub() else {
+            return false;
+        };
+        let asked = nearby
+            .registered_functions
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        asked
+            .get(&(self.owner_key(), function.clone()))
+            .is_some_and(|at| at.elapsed() < REGISTRATION_TTL)
     }
 
     /// Tells whether it is for workers.
-    async fn register_worker_function(&self, function: &SharedText, worker: &SharedText) -> Result<bool, ClientError> {
-        let Scope { tenant, project, environment } = self.scope();
-        let key = RowKey(vec![tenant.to_value(), project.to_value(), environment.to_value(), function.to_value()]);
+    async fn register_worker_function(
+        &self,
+        function: &SharedText,
+        worker: &SharedText,
+    ) -> Result<bool, ClientError> {
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = self.scope();
+        let key = RowKey(vec![
+            tenant.to_value(),
+            project.to_value(),
+            environment.to_value(),
+            function.to_value(),
+        ]);
         let deployed: Option<(FunctionRow, u64)> = self.store().read_record(key.clone()).await?;
         if deployed.is_some() {
             return Ok(false);
         }
         for _ in 0..CONFLICT_RETRIES_MAX {
-            let known: Option<(WorkerFunctionRow, u64)> = self.store().read_record(key.clone()).await?;
+            let known: Option<(WorkerFunctionRow, u64)> =
+                self.store().read_record(key.clone()).await?;
             let row = WorkerFunctionRow {
                 tenant_id: tenant.clone(),
                 project_id: project.clone(),
@@ -154,7 +191,10 @@ impl EngineClient {
                 worker: worker.clone(),
                 asked_at: self.store().now().await?,
             };
-            let change = known.map_or_else(|| RowChange::insert(&row), |(_, version)| RowChange::update(&row, version));
+            let change = known.map_or_else(
+                || RowChange::insert(&row),
+                |(_, version)| RowChange::update(&row, version),
+            );
             let mut commit = Commit::new();
             commit.changes.push(change);
             match self.store().commit(commit).await {
@@ -164,30 +204,43 @@ impl EngineClient {
             }
         }
         if let Some(nearby) = self.local_hub() {
-            let mut asked = nearby.registered_functions.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let mut asked = nearby
+                .registered_functions
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
             asked.retain(|_, at| at.elapsed() < REGISTRATION_TTL);
             asked.insert((self.owner_key(), function.clone()), Instant::now());
         }
         Ok(true)
     }
 
-    async fn try_claim_tasks(&self, wanted: &ClaimRequest, offers: &TaskMatcher) -> Result<Vec<LeasedTask>, ClientError> {
+    async fn try_claim_tasks(
+        &self,
+        wanted: &ClaimRequest,
+        offers: &TaskMatcher,
+    ) -> Result<Vec<LeasedTask>, ClientError> {
         let most = wanted.max_tasks.clamp(1, CLAIM_BATCH_MAX);
         for _ in 0..CONFLICT_RETRIES_MAX {
             let within = most + offers.claims_in_progress_count().min(CLAIM_BATCH_MAX);
-            let found = self.list_queued_tasks(wanted, within + 1, self.next_claim_rotation()).await?;
+            let found = self
+                .list_queued_tasks(wanted, within + 1, self.next_claim_rotation())
+                .await?;
             let are_all = found.len() <= within;
             if are_all {
                 offers.clear_backlog(&self.owner_key(), &wanted.functions);
             }
-            let taken = offers.reserve_tasks(found.iter().map(|(row, _)| task_row::attempt_id(row)), most);
+            let taken =
+                offers.reserve_tasks(found.iter().map(|(row, _)| task_row::attempt_id(row)), most);
             if taken.ids.is_empty() {
                 return Ok(Vec::new());
             }
             let now = self.store().now().await?;
             let mut commit = Commit::new();
             let mut held = Vec::with_capacity(taken.ids.len());
-            for (row, version) in found.into_iter().filter(|(row, _)| taken.ids.contains(&task_row::attempt_id(row))) {
+            for (row, version) in found
+                .into_iter()
+                .filter(|(row, _)| taken.ids.contains(&task_row::attempt_id(row)))
+            {
                 let claim = crate::client::random_key().into();
                 let mut row = row;
                 task_row::mark_claimed(&mut row, &wanted.worker, wanted.lease_ms, claim, now);
@@ -226,8 +279,17 @@ impl EngineClient {
     }
 
     /// Tasks that wait for a worker, those of each function in the order in which they were queued.
-    async fn list_queued_tasks(&self, wanted: &ClaimRequest, most: usize, turn: usize) -> Result<Vec<(TaskRow, u64)>, Error> {
-        let Scope { tenant, project, environment } = self.scope();
+    async fn list_queued_tasks(
+        &self,
+        wanted: &ClaimRequest,
+        most: usize,
+        turn: usize,
+    ) -> Result<Vec<(TaskRow, u64)>, Error> {
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = self.scope();
         let mut found: Vec<(TaskRow, u64)> = Vec::new();
         let functions: BTreeSet<&SharedText> = wanted.functions.iter().collect();
         // Another is first each time, so that none has to wait for ever.
@@ -236,8 +298,14 @@ impl EngineClient {
             if found.len() >= most {
                 break;
             }
-            let scan = TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION).where_equal(tenant).where_equal(project).where_equal(environment);
-            let scan = scan.where_equal(*function).where_equal(&SharedText::from(STATE_QUEUED)).with_limit(most - found.len());
+            let scan = TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION)
+                .where_equal(tenant)
+                .where_equal(project)
+                .where_equal(environment);
+            let scan = scan
+                .where_equal(*function)
+                .where_equal(&SharedText::from(STATE_QUEUED))
+                .with_limit(most - found.len());
             let rows: Vec<(TaskRow, u64)> = self.store().list_records(scan).await?;
             found.extend(rows);
         }
@@ -245,10 +313,21 @@ impl EngineClient {
     }
 
     /// Shows that the worker is alive. Returns until when the task is its own.
-    pub async fn heartbeat_task(&self, id: AttemptId, claim: &str) -> Result<Timestamp, ClientError> {
-        let longer = |row: &TaskRow, now: Timestamp| now.plus_ms(row.lease_ms.into()).max(row.leased_until);
+    pub async fn heartbeat_task(
+        &self,
+        id: AttemptId,
+        claim: &str,
+    ) -> Result<Timestamp, ClientError> {
+        let longer =
+            |row: &TaskRow, now: Timestamp| now.plus_ms(row.lease_ms.into()).max(row.leased_until);
         let change = |row: &TaskRow, version, now| {
-            Ok(Commit::new().update(&TaskRow { leased_until: longer(row, now), ..row.clone() }, version))
+            Ok(Commit::new().update(
+                &TaskRow {
+                    leased_until: longer(row, now),
+                    ..row.clone()
+                },
+                version,
+            ))
         };
         let (row, now) = self.update_claimed(id, claim, change).await?;
         Ok(longer(&row, now))
@@ -257,17 +336,29 @@ impl EngineClient {
     /// A worker gives a task back that it has not begun: it waits for another as if nobody had had it.
     pub async fn release_task(&self, id: AttemptId, claim: &str) -> Result<(), ClientError> {
         let (row, _) = self.update_claimed(id, claim, requeue_commit).await?;
-        announce_tasks(&**self.store(), &self.task_matcher(), &self.owner_key(), &[row.function]);
+        announce_tasks(
+            &**self.store(),
+            &self.task_matcher(),
+            &self.owner_key(),
+            &[row.function],
+        );
         Ok(())
     }
 
     /// A task has ended. Its worker does not hold it from then on.
-    pub async fn complete_task(&self, id: AttemptId, claim: &str, result: InvokeResult) -> Result<(), ClientError> {
+    pub async fn complete_task(
+        &self,
+        id: AttemptId,
+        claim: &str,
+        result: InvokeResult,
+    ) -> Result<(), ClientError> {
         if let Ok(payload) = &result {
             self.check_payload_size(payload)?;
         }
         if let Some(nearby) = self.local_hub() {
-            let (row, _) = read_claimed_task(&**self.store(), id, claim, |row| self.is_task_in_scope(row)).await?;
+            let (row, _) =
+                read_claimed_task(&**self.store(), id, claim, |row| self.is_task_in_scope(row))
+                    .await?;
             match nearby.report_completion(&row, result.clone()).await {
                 Some(true) => return Ok(()),
                 Some(false) => return Err(ClientError::LeaseLost),
@@ -275,7 +366,8 @@ impl EngineClient {
                 None => {}
             }
         }
-        let change = |row: &TaskRow, version, now| completion_commit(row, version, result.clone(), now);
+        let change =
+            |row: &TaskRow, version, now| completion_commit(row, version, result.clone(), now);
         let (row, _) = self.update_claimed(id, claim, change).await?;
         self.notify_shard(row.shard, ShardHint::MessageArrived);
         Ok(())
@@ -293,7 +385,9 @@ impl EngineClient {
         if let Err(error) = self.register_worker_functions(wanted).await {
             tracing::debug!(%error, "a worker cannot ask for what follows");
         }
-        let waiting = self.task_matcher().register_sticky_waiter(id.execution, &self.owner_key(), wanted);
+        let waiting =
+            self.task_matcher()
+                .register_sticky_waiter(id.execution, &self.owner_key(), wanted);
         let ended = self.complete_task(id, claim, result).await;
         let mut held = waiting.close().await;
         if ended.is_err() {
@@ -310,22 +404,57 @@ impl EngineClient {
         claim: &str,
         change: impl Fn(&TaskRow, u64, Timestamp) -> Result<Commit, Error>,
     ) -> Result<(TaskRow, Timestamp), ClientError> {
-        update_claimed_task(&**self.store(), id, claim, |row| self.is_task_in_scope(row), change).await
+        update_claimed_task(
+            &**self.store(),
+            id,
+            claim,
+            |row| self.is_task_in_scope(row),
+            change,
+        )
+        .await
     }
 
     fn is_task_in_scope(&self, row: &TaskRow) -> bool {
-        self.scope().matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
+        self.scope()
+            .matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
     }
 
     /// Tasks of this scope after a place: by function, those of a state together, oldest first.
-    pub async fn list_tasks(&self, after: Option<&TaskCursor>, limit: usize) -> Result<Vec<TaskRow>, ClientError> {
-        let Scope { tenant, project, environment } = self.scope();
-        let mut scan = TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION).where_equal(tenant).where_equal(project).where_equal(environment).with_limit(limit);
-        scan.after = after.map(|TaskCursor { function, state, queued_at, id }| {
-            let order = [function.to_value(), state.to_value(), queued_at.to_value()];
-            let whose = [tenant.to_value(), project.to_value(), environment.to_value()];
-            whose.into_iter().chain(order).chain(task_row::task_key(*id).0).collect()
-        });
+    pub async fn list_tasks(
+        &self,
+        after: Option<&TaskCursor>,
+        limit: usize,
+    ) -> Result<Vec<TaskRow>, ClientError> {
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = self.scope();
+        let mut scan = TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION)
+            .where_equal(tenant)
+            .where_equal(project)
+            .where_equal(environment)
+            .with_limit(limit);
+        scan.after = after.map(
+            |TaskCursor {
+                 function,
+                 state,
+                 queued_at,
+                 id,
+             }| {
+                let order = [function.to_value(), state.to_value(), queued_at.to_value()];
+                let whose = [
+                    tenant.to_value(),
+                    project.to_value(),
+                    environment.to_value(),
+                ];
+                whose
+                    .into_iter()
+                    .chain(order)
+                    .chain(task_row::task_key(*id).0)
+                    .collect()
+            },
+        );
         let rows: Vec<(TaskRow, u64)> = self.store().list_records(scan).await?;
         Ok(rows.into_iter().map(|(row, _)| row).collect())
     }
@@ -360,17 +489,33 @@ async fn read_claimed_task(
 ) -> Result<(TaskRow, u64), ClientError> {
     let stored: Option<(TaskRow, u64)> = store.read_record(task_row::task_key(id)).await?;
     let is_held = |row: &TaskRow| is_allowed(row) && row.claim.as_deref() == Some(claim);
-    stored.filter(|(row, _)| is_held(row)).ok_or(ClientError::LeaseLost)
+    stored
+        .filter(|(row, _)| is_held(row))
+        .ok_or(ClientError::LeaseLost)
 }
 
 /// As if nobody had had it.
 fn requeue_commit(row: &TaskRow, version: u64, _now: Timestamp) -> Result<Commit, Error> {
     let (state, leased_until) = (STATE_QUEUED.into(), Timestamp::MAX);
-    Ok(Commit::new().update(&TaskRow { state, leased_until, worker: None, claim: None, ..row.clone() }, version))
+    Ok(Commit::new().update(
+        &TaskRow {
+            state,
+            leased_until,
+            worker: None,
+            claim: None,
+            ..row.clone()
+        },
+        version,
+    ))
 }
 
 /// Lets workers know of tasks, one of each of these functions: those that wait here, or else those that wait elsewhere.
-pub(crate) fn announce_tasks(store: &dyn Store, offers: &TaskMatcher, owner: &SharedText, functions: &[SharedText]) {
+pub(crate) fn announce_tasks(
+    store: &dyn Store,
+    offers: &TaskMatcher,
+    owner: &SharedText,
+    functions: &[SharedText],
+) {
     for function in offers.notify_waiters(owner, functions) {
         store.notify(Notification::TaskQueued(owner.clone(), function.clone()).to_string());
     }
@@ -378,7 +523,12 @@ pub(crate) fn announce_tasks(store: &dyn Store, offers: &TaskMatcher, owner: &Sh
 
 /// Takes a task back that is, or may be, held by a worker that will not hear of it. What cannot be reached for long is left to
 /// its lease.
-pub(crate) async fn reclaim_task(store: &dyn Store, offers: &TaskMatcher, id: AttemptId, claim: &str) {
+pub(crate) async fn reclaim_task(
+    store: &dyn Store,
+    offers: &TaskMatcher,
+    id: AttemptId,
+    claim: &str,
+) {
     for _ in 0..CONFLICT_RETRIES_MAX {
         match update_claimed_task(store, id, claim, |_| true, requeue_commit).await {
             Ok((row, _)) => {
@@ -404,38 +554,82 @@ pub struct TaskCursor {
 impl TaskCursor {
     /// Where a task stands.
     pub fn for_task(task: &TaskRow) -> Self {
-        let TaskRow { function, state, queued_at, .. } = task;
-        Self { function: function.clone(), state: state.clone(), queued_at: *queued_at, id: task_row::attempt_id(task) }
+        let TaskRow {
+            function,
+            state,
+            queued_at,
+            ..
+        } = task;
+        Self {
+            function: function.clone(),
+            state: state.clone(),
+            queued_at: *queued_at,
+            id: task_row::attempt_id(task),
+        }
     }
 
     /// The place that is written so.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
-        let (micros, state, id) = (parts.next()?.parse().ok()?, parts.next()?.into(), parse_task_name(parts.next()?)?);
-        Some(Self { function: parts.next()?.into(), state, queued_at: Timestamp::from_micros(micros)?, id })
+        let (micros, state, id) = (
+            parts.next()?.parse().ok()?,
+            parts.next()?.into(),
+            parse_task_name(parts.next()?)?,
+        );
+        Some(Self {
+            function: parts.next()?.into(),
+            state,
+            queued_at: Timestamp::from_micros(micros)?,
+            id,
+        })
     }
 }
 
 impl std::fmt::Display for TaskCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { function, state, queued_at, id } = self;
-        write!(f, "{}:{state}:{}:{function}", queued_at.as_micros(), task_name(*id))
+        let Self {
+            function,
+            state,
+            queued_at,
+            id,
+        } = self;
+        write!(
+            f,
+            "{}:{state}:{}:{function}",
+            queued_at.as_micros(),
+            task_name(*id)
+        )
     }
 }
 
 /// The end of a task: it is on its way to whoever wants it, and no worker's any more.
-fn completion_commit(row: &TaskRow, version: u64, result: InvokeResult, now: Timestamp) -> Result<Commit, Error> {
-    let message = result_message(&task_row::attempt_id(row).promise_id(), row.shard, row.attempt, result, now)?;
+fn completion_commit(
+    row: &TaskRow,
+    version: u64,
+    result: InvokeResult,
+    now: Timestamp,
+) -> Result<Commit, Error> {
+    let message = result_message(
+        &task_row::attempt_id(row).promise_id(),
+        row.shard,
+        row.attempt,
+        result,
+        now,
+    )?;
     Ok(Commit::new().delete(row, version).insert_or_keep(&message))
 }
 
 /// Takes tasks from workers whose time is over. Returns the shards that have something to read.
 pub async fn expire_leases(store: &dyn Store, now: Timestamp) -> Result<BTreeSet<ShardId>, Error> {
-    let mut scan = TableScan::by_index::<TaskRow>(TaskRow::BY_LEASE).where_at_most(&now).with_limit(TASK_PAGE_SIZE);
+    let mut scan = TableScan::by_index::<TaskRow>(TaskRow::BY_LEASE)
+        .where_at_most(&now)
+        .with_limit(TASK_PAGE_SIZE);
     let mut shards = BTreeSet::new();
     loop {
         let lost: Vec<(TaskRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = lost.last() else { return Ok(shards) };
+        let Some((last, _)) = lost.last() else {
+            return Ok(shards);
+        };
         scan = scan.starting_after(last);
         fail_expired_tasks(store, lost, now, &mut shards).await?;
     }
@@ -451,9 +645,16 @@ async fn fail_expired_tasks(
         let worker = row.worker.as_deref().unwrap_or_default();
         let how = format!("worker {worker} was not heard of for {} ms", row.lease_ms);
         let is_once = task_row::is_at_most_once(&row);
-        let error = if is_once { in_doubt_error(&how) } else { ExecutionError::from_kind_name("worker_lost", how) };
+        let error = if is_once {
+            in_doubt_error(&how)
+        } else {
+            ExecutionError::from_kind_name("worker_lost", how)
+        };
         tracing::warn!(execution = %row.execution_id, function = %row.function, worker, "a worker is lost");
-        match store.commit(completion_commit(&row, version, Err(error), now)?).await {
+        match store
+            .commit(completion_commit(&row, version, Err(error), now)?)
+            .await
+        {
             Ok(_) => {
                 shards.insert(row.shard);
                 if is_once {
@@ -469,10 +670,25 @@ async fn fail_expired_tasks(
 }
 
 /// Who has asked for the functions of these tasks last, and when.
-pub(crate) async fn worker_registrations(store: &dyn Store, tasks: &[TaskRow]) -> Result<BTreeMap<SharedText, (SharedText, Timestamp)>, Error> {
+pub(crate) async fn worker_registrations(
+    store: &dyn Store,
+    tasks: &[TaskRow],
+) -> Result<BTreeMap<SharedText, (SharedText, Timestamp)>, Error> {
     let mut asked = BTreeMap::new();
-    for TaskRow { tenant_id, project_id, environment_id, function, .. } in tasks {
-        let key = [tenant_id.to_value(), project_id.to_value(), environment_id.to_value(), function.to_value()];
+    for TaskRow {
+        tenant_id,
+        project_id,
+        environment_id,
+        function,
+        ..
+    } in tasks
+    {
+        let key = [
+            tenant_id.to_value(),
+            project_id.to_value(),
+            environment_id.to_value(),
+            function.to_value(),
+        ];
         let row: Option<(WorkerFunctionRow, u64)> = store.read_record(RowKey(key.into())).await?;
         asked.extend(row.map(|(row, _)| (row.name, (row.worker, row.asked_at))));
     }
@@ -481,22 +697,50 @@ pub(crate) async fn worker_registrations(store: &dyn Store, tasks: &[TaskRow]) -
 
 /// Why an attempt ends that waited for a worker when its function was deployed.
 pub(crate) fn deployed_meanwhile_error() -> ExecutionError {
-    ExecutionError::from_kind_name("unknown_function", "it was deployed after it had been asked for")
+    ExecutionError::from_kind_name(
+        "unknown_function",
+        "it was deployed after it had been asked for",
+    )
 }
 
 /// Tasks that waited for a worker when their function was deployed: the next attempt is the component's.
-pub(crate) async fn redirect_queued_tasks(store: &dyn Store, named: &FunctionRow) -> Result<(), Error> {
-    let FunctionRow { tenant_id, project_id, environment_id, name, .. } = named;
-    let scan = TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION).where_equal(tenant_id).where_equal(project_id).where_equal(environment_id).where_equal(name);
-    let mut scan = scan.where_equal(&SharedText::from(STATE_QUEUED)).with_limit(TASK_PAGE_SIZE);
+pub(crate) async fn redirect_queued_tasks(
+    store: &dyn Store,
+    named: &FunctionRow,
+) -> Result<(), Error> {
+    let FunctionRow {
+        tenant_id,
+        project_id,
+        environment_id,
+        name,
+        ..
+    } = named;
+    let scan = TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION)
+        .where_equal(tenant_id)
+        .where_equal(project_id)
+        .where_equal(environment_id)
+        .where_equal(name);
+    let mut scan = scan
+        .where_equal(&SharedText::from(STATE_QUEUED))
+        .with_limit(TASK_PAGE_SIZE);
     loop {
         let waiting: Vec<(TaskRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = waiting.last() else { return Ok(()) };
+        let Some((last, _)) = waiting.last() else {
+            return Ok(());
+        };
         scan = scan.starting_after(last);
         // One that has no other attempt stays for a worker.
         let waiting = waiting.into_iter().filter(|(row, _)| !row.is_last);
         for (row, version) in waiting {
-            match store.commit(completion_commit(&row, version, Err(deployed_meanwhile_error()), store.now().await?)?).await {
+            match store
+                .commit(completion_commit(
+                    &row,
+                    version,
+                    Err(deployed_meanwhile_error()),
+                    store.now().await?,
+                )?)
+                .await
+            {
                 // A worker was faster, which is as good.
                 Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
@@ -510,7 +754,9 @@ pub(crate) async fn redirect_all_queued_tasks(store: &dyn Store) -> Result<(), E
     let mut scan = TableScan::all_rows::<FunctionRow>();
     loop {
         let page: Vec<(FunctionRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
+        let Some((last, _)) = page.last() else {
+            return Ok(());
+        };
         scan = scan.starting_after(last);
         for (named, _) in page {
             redirect_queued_tasks(store, &named).await?;
@@ -533,5 +779,9 @@ pub fn parse_task_name(name: &str) -> Option<AttemptId> {
     let mut parts = name.split('.');
     let execution: ExecutionId = parts.next()?.parse().ok()?;
     let (number, attempt) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    parts.next().is_none().then_some(AttemptId { execution, number, attempt })
+    parts.next().is_none().then_some(AttemptId {
+        execution,
+        number,
+        attempt,
+    })
 }

@@ -6,9 +6,15 @@ use std::fmt;
 use std::io;
 
 use onward_journal::SharedText;
-use onward_runs::{AcceptedKeyForms, RunEventId, IdempotencyKey, RunEventRecord, RunId, RunSeq, RunSnapshot, reduce_event, verify_idempotency_key};
+use onward_runs::{
+    AcceptedKeyForms, IdempotencyKey, RunEventId, RunEventRecord, RunId, RunSeq, RunSnapshot,
+    reduce_event, verify_idempotency_key,
+};
 use onward_store::tables::RunSnapshotRow;
-use onward_store::{Error, ColumnCodec as _, InvalidRequest, RowKey, RunEventQuery, RecordReader as _, RunHead, Store};
+use onward_store::{
+    ColumnCodec as _, Error, InvalidRequest, RecordReader as _, RowKey, RunEventQuery, RunHead,
+    Store,
+};
 use serde::Serialize;
 
 use crate::client::Scope;
@@ -103,7 +109,10 @@ pub async fn verify_run(
     let Some(head) = store.read_run_head(run).await? else {
         return Err(Error::from(InvalidRequest::NoSuchRun(run.clone())).into());
     };
-    Ok(VerifyTally { runs: 1, events: verify_run_log(store, &head, accept, report).await? })
+    Ok(VerifyTally {
+        runs: 1,
+        events: verify_run_log(store, &head, accept, report).await?,
+    })
 }
 
 /// Looks at every run; `accept` says which keys are right.
@@ -124,17 +133,26 @@ pub async fn verify_all_runs(
         },
     };
     for message in inspected {
-        report(&VerifyIssue { run_id: None, run_seq: None, kind: VerifyIssueKind::Store, message: message.into() })
-            .map_err(StoreCheckError::Report)?;
+        report(&VerifyIssue {
+            run_id: None,
+            run_seq: None,
+            kind: VerifyIssueKind::Store,
+            message: message.into(),
+        })
+        .map_err(StoreCheckError::Report)?;
     }
     let mut tally = VerifyTally::default();
     let mut after: Option<RunId> = None;
     loop {
         let heads = store.list_run_heads(None, after.as_ref(), 1_000).await?;
-        let Some(last) = heads.last() else { return Ok(tally) };
+        let Some(last) = heads.last() else {
+            return Ok(tally);
+        };
         after = Some(last.run_id.clone());
         let is_meant = |head: &&RunHead| {
-            scope.is_none_or(|scope| scope.matches_ids(&head.tenant_id, &head.project_id, &head.environment_id))
+            scope.is_none_or(|scope| {
+                scope.matches_ids(&head.tenant_id, &head.project_id, &head.environment_id)
+            })
         };
         for head in heads.iter().filter(is_meant) {
             tally.events += verify_run_log(store, head, accept, report).await?;
@@ -150,14 +168,22 @@ async fn verify_run_log(
     accept: AcceptedKeyForms,
     report: &mut impl FnMut(&VerifyIssue) -> io::Result<()>,
 ) -> Result<u64, StoreCheckError> {
-    let kept: Option<(RunSnapshotRow, u64)> = store.read_record(RowKey(vec![head.run_id.to_value()])).await?;
+    let kept: Option<(RunSnapshotRow, u64)> = store
+        .read_record(RowKey(vec![head.run_id.to_value()]))
+        .await?;
     let mut look = RunLogCheck::new(head, kept.map(|(row, _)| row), accept);
     let mut after = RunSeq::ZERO;
     loop {
-        let events = match store.read_run_events(&head.run_id, RunEventQuery::starting_after(after)).await {
+        let events = match store
+            .read_run_events(&head.run_id, RunEventQuery::starting_after(after))
+            .await
+        {
             Err(Error::Corrupt(what)) => {
                 look.add_issue(None, VerifyIssueKind::Unreadable, what);
-                look.issues.drain(..).try_for_each(|found| report(&found)).map_err(StoreCheckError::Report)?;
+                look.issues
+                    .drain(..)
+                    .try_for_each(|found| report(&found))
+                    .map_err(StoreCheckError::Report)?;
                 return Ok(look.events);
             }
             other => other?,
@@ -168,13 +194,19 @@ async fn verify_run_log(
         }
         after = last.run_seq;
         events.iter().for_each(|event| look.check_event(event));
-        look.issues.drain(..).try_for_each(|found| report(&found)).map_err(StoreCheckError::Report)?;
+        look.issues
+            .drain(..)
+            .try_for_each(|found| report(&found))
+            .map_err(StoreCheckError::Report)?;
     }
     // Events may have been appended since the head was read, and the projector may have gone on.
     if let Some(head) = store.read_run_head(&head.run_id).await? {
         look.check_head_and_snapshot(&head);
     }
-    look.issues.drain(..).try_for_each(|found| report(&found)).map_err(StoreCheckError::Report)?;
+    look.issues
+        .drain(..)
+        .try_for_each(|found| report(&found))
+        .map_err(StoreCheckError::Report)?;
     Ok(look.events)
 }
 
@@ -202,7 +234,10 @@ impl RunLogCheck {
             last: None,
             keys: BTreeSet::new(),
             ids: BTreeSet::new(),
-            accepted_gaps: kept.as_ref().map(|row| MissingRanges::parse(row.holes.as_ref())).unwrap_or_default(),
+            accepted_gaps: kept
+                .as_ref()
+                .map(|row| MissingRanges::parse(row.holes.as_ref()))
+                .unwrap_or_default(),
             projected: RunSnapshot::new(head.run_id.clone()),
             stored_snapshot: kept,
             events: 0,
@@ -210,8 +245,18 @@ impl RunLogCheck {
         }
     }
 
-    fn add_issue(&mut self, run_seq: Option<RunSeq>, wrong: VerifyIssueKind, message: impl Into<SharedText>) {
-        self.issues.push(VerifyIssue { run_id: Some(self.run.clone()), run_seq, kind: wrong, message: message.into() });
+    fn add_issue(
+        &mut self,
+        run_seq: Option<RunSeq>,
+        wrong: VerifyIssueKind,
+        message: impl Into<SharedText>,
+    ) {
+        self.issues.push(VerifyIssue {
+            run_id: Some(self.run.clone()),
+            run_seq,
+            kind: wrong,
+            message: message.into(),
+        });
     }
 
     fn check_event(&mut self, record: &RunEventRecord) {
@@ -223,17 +268,36 @@ impl RunLogCheck {
             self.add_issue(seq, VerifyIssueKind::IdempotencyKey, mismatch.to_string());
         }
         if !self.keys.insert(event.idempotency_key) {
-            self.add_issue(seq, VerifyIssueKind::DuplicateKey, format!("key {} is there twice", event.idempotency_key));
+            self.add_issue(
+                seq,
+                VerifyIssueKind::DuplicateKey,
+                format!("key {} is there twice", event.idempotency_key),
+            );
         }
         if !self.ids.insert(event.event_id) {
-            self.add_issue(seq, VerifyIssueKind::DuplicateEventId, format!("event id {} is there twice", event.event_id));
+            self.add_issue(
+                seq,
+                VerifyIssueKind::DuplicateEventId,
+                format!("event id {} is there twice", event.event_id),
+            );
         }
         if !self.head.has_scope_of(event) {
-            self.add_issue(seq, VerifyIssueKind::Head, "it belongs to another tenant, project or environment than its run");
+            self.add_issue(
+                seq,
+                VerifyIssueKind::Head,
+                "it belongs to another tenant, project or environment than its run",
+            );
         }
         self.check_position(record);
-        if self.stored_snapshot.as_ref().is_some_and(|kept| record.run_seq <= kept.last_event_seq) {
-            self.projected = reduce_event(std::mem::replace(&mut self.projected, RunSnapshot::new(self.run.clone())), record);
+        if self
+            .stored_snapshot
+            .as_ref()
+            .is_some_and(|kept| record.run_seq <= kept.last_event_seq)
+        {
+            self.projected = reduce_event(
+                std::mem::replace(&mut self.projected, RunSnapshot::new(self.run.clone())),
+                record,
+            );
         }
         self.events += 1;
         self.last = Some(record.clone());
@@ -242,18 +306,35 @@ impl RunLogCheck {
     /// Whether the event stands where it should, after the one before.
     fn check_position(&mut self, record: &RunEventRecord) {
         let before = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
-        let is_earlier = self.last.as_ref().is_some_and(|last| record.persisted_at < last.persisted_at);
+        let is_earlier = self
+            .last
+            .as_ref()
+            .is_some_and(|last| record.persisted_at < last.persisted_at);
         if record.run_seq <= before {
-            self.add_issue(Some(record.run_seq), VerifyIssueKind::Order, format!("it stands behind event {before}"));
+            self.add_issue(
+                Some(record.run_seq),
+                VerifyIssueKind::Order,
+                format!("it stands behind event {before}"),
+            );
         } else if record.run_seq > before.next_seq() {
-            let missing = (before.next_seq(), RunSeq::new(record.run_seq.as_u64() - 1).unwrap_or_default());
-            let known =
-                if self.accepted_gaps.ranges().any(|range| range == missing) { " (accepted by the projector)" } else { "" };
+            let missing = (
+                before.next_seq(),
+                RunSeq::new(record.run_seq.as_u64() - 1).unwrap_or_default(),
+            );
+            let known = if self.accepted_gaps.ranges().any(|range| range == missing) {
+                " (accepted by the projector)"
+            } else {
+                ""
+            };
             let message = format!("events {} to {} are missing{known}", missing.0, missing.1);
             self.add_issue(Some(record.run_seq), VerifyIssueKind::Gap, message);
         }
         if is_earlier {
-            self.add_issue(Some(record.run_seq), VerifyIssueKind::Stamp, "it was stored before the event that precedes it");
+            self.add_issue(
+                Some(record.run_seq),
+                VerifyIssueKind::Stamp,
+                "it was stored before the event that precedes it",
+            );
         }
     }
 
@@ -264,7 +345,10 @@ impl RunLogCheck {
             self.add_issue(
                 None,
                 VerifyIssueKind::Head,
-                format!("its head says it ends at event {}, its log ends at {last}", head.last_seq),
+                format!(
+                    "its head says it ends at event {}, its log ends at {last}",
+                    head.last_seq
+                ),
             );
         }
         let Some(kept) = self.stored_snapshot.take() else {
@@ -276,16 +360,28 @@ impl RunLogCheck {
         };
         let stored = match kept.decode_snapshot() {
             Ok(snapshot) => snapshot,
-            Err(error) => return self.add_issue(None, VerifyIssueKind::Snapshot, error.to_string()),
+            Err(error) => {
+                return self.add_issue(None, VerifyIssueKind::Snapshot, error.to_string());
+            }
         };
         if !(self.head.projected_seq..=head.projected_seq).contains(&kept.last_event_seq) {
             let at = kept.last_event_seq;
-            let message = format!("its snapshot stands at {at}, the projector at {}", head.projected_seq);
+            let message = format!(
+                "its snapshot stands at {at}, the projector at {}",
+                head.projected_seq
+            );
             self.add_issue(None, VerifyIssueKind::Snapshot, message);
         }
         if stored != self.projected {
-            let message = format!("its snapshot at event {} is not what the log reduces to", kept.last_event_seq);
-            self.add_issue(Some(kept.last_event_seq), VerifyIssueKind::Snapshot, message);
+            let message = format!(
+                "its snapshot at event {} is not what the log reduces to",
+                kept.last_event_seq
+            );
+            self.add_issue(
+                Some(kept.last_event_seq),
+                VerifyIssueKind::Snapshot,
+                message,
+            );
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_journal::{
-    AwaitKind, Event, ExecutionId, Journal, JournalEvent, InvokePerformer, ExecutionPhase, PromiseId, RetryPolicy, Timestamp, AwaitState,
+    AwaitKind, AwaitState, Event, ExecutionId, ExecutionPhase, InvokePerformer, Journal,
+    JournalEvent, PromiseId, RetryPolicy, Timestamp,
 };
 
 use onward_api::DisplayText;
@@ -13,19 +14,37 @@ use onward_api::waits::{ExecutionWait, ExecutionWaits, WaitTarget};
 pub fn pending_waits(journal: &Journal) -> ExecutionWaits {
     let fold = journal.journal_state();
     let mut walk = WaitScan::new(fold.execution_id());
-    journal.events().iter().for_each(|event| walk.apply_event(event));
+    journal
+        .events()
+        .iter()
+        .for_each(|event| walk.apply_event(event));
     if fold.phase().is_terminal() || fold.phase() == ExecutionPhase::New {
         return ExecutionWaits::default();
     }
     match &walk.open_await {
-        Some(open) if fold.open_await().is_some_and(|wait| !AwaitState::is_satisfied(wait)) => ExecutionWaits {
-            mode: Some(open.kind.as_str().into()),
-            waits_for: walk.blocking_waits(open),
-            besides: walk.background_waits(&open.waiting_on),
-        },
+        Some(open)
+            if fold
+                .open_await()
+                .is_some_and(|wait| !AwaitState::is_satisfied(wait)) =>
+        {
+            ExecutionWaits {
+                mode: Some(open.kind.as_str().into()),
+                waits_for: walk.blocking_waits(open),
+                besides: walk.background_waits(&open.waiting_on),
+            }
+        }
         _ => {
-            let code = ExecutionWait { target: WaitTarget::Code, promise: None, join_set: None, since: DisplayText(walk.last_event_at) };
-            ExecutionWaits { mode: None, waits_for: vec![code], besides: walk.background_waits(&[]) }
+            let code = ExecutionWait {
+                target: WaitTarget::Code,
+                promise: None,
+                join_set: None,
+                since: DisplayText(walk.last_event_at),
+            };
+            ExecutionWaits {
+                mode: None,
+                waits_for: vec![code],
+                besides: walk.background_waits(&[]),
+            }
         }
     }
 }
@@ -49,8 +68,15 @@ struct OpenInvocation {
 
 enum InvocationState {
     Scheduled,
-    Started { attempt: u32, performer: InvokePerformer },
-    Retrying { attempt: u32, error: String, at: Timestamp },
+    Started {
+        attempt: u32,
+        performer: InvokePerformer,
+    },
+    Retrying {
+        attempt: u32,
+        error: String,
+        at: Timestamp,
+    },
 }
 
 struct UnresolvedAwait {
@@ -61,41 +87,104 @@ struct UnresolvedAwait {
 
 impl WaitScan {
     const fn new(own: ExecutionId) -> Self {
-        Self { execution: own, invocations: BTreeMap::new(), timers: BTreeMap::new(), open_await: None, last_event_at: Timestamp::EPOCH }
+        Self {
+            execution: own,
+            invocations: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            open_await: None,
+            last_event_at: Timestamp::EPOCH,
+        }
     }
 
     fn apply_event(&mut self, recorded: &JournalEvent) {
         let since = recorded.timestamp;
         self.last_event_at = since;
         match &recorded.event {
-            Event::InvokeScheduled { promise_id, function_name, retry_policy, .. } => {
-                let policy = retry_policy.as_deref().map_or_else(RetryPolicy::default, RetryPolicy::clone);
-                let (function, attempts) = (function_name.to_string(), policy.max_attempts.map(Into::into));
-                let begun = OpenInvocation { function, max_attempts: attempts, join_set: None, state: InvocationState::Scheduled, since };
-                promise_id.child_number_in(self.execution).and_then(|number| self.invocations.insert(number, begun));
+            Event::InvokeScheduled {
+                promise_id,
+                function_name,
+                retry_policy,
+                ..
+            } => {
+                let policy = retry_policy
+                    .as_deref()
+                    .map_or_else(RetryPolicy::default, RetryPolicy::clone);
+                let (function, attempts) = (
+                    function_name.to_string(),
+                    policy.max_attempts.map(Into::into),
+                );
+                let begun = OpenInvocation {
+                    function,
+                    max_attempts: attempts,
+                    join_set: None,
+                    state: InvocationState::Scheduled,
+                    since,
+                };
+                promise_id
+                    .child_number_in(self.execution)
+                    .and_then(|number| self.invocations.insert(number, begun));
             }
-            Event::InvokeStarted { promise_id, attempt, performer } => {
-                self.set_invocation_state(promise_id, InvocationState::Started { attempt: *attempt, performer: *performer }, since);
+            Event::InvokeStarted {
+                promise_id,
+                attempt,
+                performer,
+            } => {
+                self.set_invocation_state(
+                    promise_id,
+                    InvocationState::Started {
+                        attempt: *attempt,
+                        performer: *performer,
+                    },
+                    since,
+                );
             }
-            Event::InvokeRetrying { promise_id, failed_attempt, error, retry_at } => {
-                let flight = InvocationState::Retrying { attempt: failed_attempt + 1, error: error.to_string(), at: *retry_at };
+            Event::InvokeRetrying {
+                promise_id,
+                failed_attempt,
+                error,
+                retry_at,
+            } => {
+                let flight = InvocationState::Retrying {
+                    attempt: failed_attempt + 1,
+                    error: error.to_string(),
+                    at: *retry_at,
+                };
                 self.set_invocation_state(promise_id, flight, since);
             }
             Event::InvokeCompleted { promise_id, .. } => {
-                promise_id.child_number_in(self.execution).and_then(|number| self.invocations.remove(&number));
+                promise_id
+                    .child_number_in(self.execution)
+                    .and_then(|number| self.invocations.remove(&number));
             }
-            Event::JoinSetSubmitted { join_set_id, promise_id } => {
+            Event::JoinSetSubmitted {
+                join_set_id,
+                promise_id,
+            } => {
                 let set = join_set_id.0.relative_to(self.execution).to_string();
-                self.invocation_mut(promise_id).into_iter().for_each(|invocation| invocation.join_set = Some(set.clone()));
+                self.invocation_mut(promise_id)
+                    .into_iter()
+                    .for_each(|invocation| invocation.join_set = Some(set.clone()));
             }
-            Event::TimerScheduled { promise_id, fire_at, .. } => {
-                promise_id.child_number_in(self.execution).and_then(|number| self.timers.insert(number, *fire_at));
+            Event::TimerScheduled {
+                promise_id,
+                fire_at,
+                ..
+            } => {
+                promise_id
+                    .child_number_in(self.execution)
+                    .and_then(|number| self.timers.insert(number, *fire_at));
             }
             Event::TimerFired { promise_id } => {
-                promise_id.child_number_in(self.execution).and_then(|number| self.timers.remove(&number));
+                promise_id
+                    .child_number_in(self.execution)
+                    .and_then(|number| self.timers.remove(&number));
             }
             Event::ExecutionAwaiting { waiting_on, kind } => {
-                self.open_await = Some(UnresolvedAwait { waiting_on: waiting_on.clone(), kind: kind.clone(), since });
+                self.open_await = Some(UnresolvedAwait {
+                    waiting_on: waiting_on.clone(),
+                    kind: kind.clone(),
+                    since,
+                });
             }
             Event::ExecutionResumed | Event::CancelRequested { .. } => self.open_await = None,
             _ => {}
@@ -103,10 +192,16 @@ impl WaitScan {
     }
 
     fn invocation_mut(&mut self, promise: &PromiseId) -> Option<&mut OpenInvocation> {
-        self.invocations.get_mut(&promise.child_number_in(self.execution)?)
+        self.invocations
+            .get_mut(&promise.child_number_in(self.execution)?)
     }
 
-    fn set_invocation_state(&mut self, promise: &PromiseId, flight: InvocationState, since: Timestamp) {
+    fn set_invocation_state(
+        &mut self,
+        promise: &PromiseId,
+        flight: InvocationState,
+        since: Timestamp,
+    ) {
         if let Some(invocation) = self.invocation_mut(promise) {
             (invocation.state, invocation.since) = (flight, since);
         }
@@ -114,7 +209,12 @@ impl WaitScan {
 
     /// What an open await names and has not ended.
     fn blocking_waits(&self, open: &UnresolvedAwait) -> Vec<ExecutionWait> {
-        let timer = |promise: &PromiseId| self.timers.get(&promise.child_number_in(self.execution)?).copied().map(DisplayText);
+        let timer = |promise: &PromiseId| {
+            self.timers
+                .get(&promise.child_number_in(self.execution)?)
+                .copied()
+                .map(DisplayText)
+        };
         let since = DisplayText(open.since);
         let waiting = |promise: &PromiseId, what| ExecutionWait {
             target: what,
@@ -124,7 +224,13 @@ impl WaitScan {
         };
         if let (AwaitKind::Signal(name), Some(promise)) = (&open.kind, open.waiting_on.first()) {
             let deadline = open.waiting_on.get(1).and_then(timer);
-            return vec![waiting(promise, WaitTarget::Signal { name: name.to_string(), deadline })];
+            return vec![waiting(
+                promise,
+                WaitTarget::Signal {
+                    name: name.to_string(),
+                    deadline,
+                },
+            )];
         }
         let one = |promise: &PromiseId| match timer(promise) {
             Some(until) => Some(waiting(promise, WaitTarget::Timer { until })),
@@ -134,31 +240,73 @@ impl WaitScan {
     }
 
     fn background_waits(&self, waited_for: &[PromiseId]) -> Vec<ExecutionWait> {
-        let named: BTreeSet<u32> = waited_for.iter().filter_map(|promise| promise.child_number_in(self.execution)).collect();
-        let others = self.invocations.keys().filter(|number| !named.contains(number));
-        others.filter_map(|number| self.invocation_wait(*number)).collect()
+        let named: BTreeSet<u32> = waited_for
+            .iter()
+            .filter_map(|promise| promise.child_number_in(self.execution))
+            .collect();
+        let others = self
+            .invocations
+            .keys()
+            .filter(|number| !named.contains(number));
+        others
+            .filter_map(|number| self.invocation_wait(*number))
+            .collect()
     }
 
     fn invocation_wait(&self, number: u32) -> Option<ExecutionWait> {
-        let OpenInvocation { function, max_attempts: attempts, join_set, state: flight, since } = self.invocations.get(&number)?;
+        let OpenInvocation {
+            function,
+            max_attempts: attempts,
+            join_set,
+            state: flight,
+            since,
+        } = self.invocations.get(&number)?;
         let (function, attempts) = (function.clone(), *attempts);
         let what = match flight {
             InvocationState::Scheduled => WaitTarget::Start { function },
             InvocationState::Started { attempt, performer } => {
                 let attempt = *attempt;
                 match performer {
-                    InvokePerformer::Owner => WaitTarget::Task { function, attempt, attempts },
-                    InvokePerformer::Child(child) => {
-                        WaitTarget::Child { function, attempt, attempts, execution: DisplayText(*child), state: None }
-                    }
-                    InvokePerformer::Worker => WaitTarget::Worker { function, attempt, attempts, worker: None, until: None },
+                    InvokePerformer::Owner => WaitTarget::Task {
+                        function,
+                        attempt,
+                        attempts,
+                    },
+                    InvokePerformer::Child(child) => WaitTarget::Child {
+                        function,
+                        attempt,
+                        attempts,
+                        execution: DisplayText(*child),
+                        state: None,
+                    },
+                    InvokePerformer::Worker => WaitTarget::Worker {
+                        function,
+                        attempt,
+                        attempts,
+                        worker: None,
+                        until: None,
+                    },
                 }
             }
-            InvocationState::Retrying { attempt, error, at } => {
-                WaitTarget::Retry { function, attempt: *attempt, attempts, error: error.clone(), at: DisplayText(*at) }
-            }
+            InvocationState::Retrying { attempt, error, at } => WaitTarget::Retry {
+                function,
+                attempt: *attempt,
+                attempts,
+                error: error.clone(),
+                at: DisplayText(*at),
+            },
         };
-        let promise = Some(self.execution.child_promise(number).relative_to(self.execution).to_string());
-        Some(ExecutionWait { target: what, promise, join_set: join_set.clone(), since: DisplayText(*since) })
+        let promise = Some(
+            self.execution
+                .child_promise(number)
+                .relative_to(self.execution)
+                .to_string(),
+        );
+        Some(ExecutionWait {
+            target: what,
+            promise,
+            join_set: join_set.clone(),
+            since: DisplayText(*since),
+        })
     }
 }

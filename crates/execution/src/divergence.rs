@@ -18,12 +18,20 @@ pub struct ReplayDivergence {
 impl ReplayDivergence {
     pub(crate) fn new(own: ExecutionId, recorded: &JournalEvent, asked: impl fmt::Display) -> Self {
         let described = recorded.event.describe(own).to_string();
-        Self { sequence: recorded.sequence, recorded: described, requested: asked.to_string() }
+        Self {
+            sequence: recorded.sequence,
+            recorded: described,
+            requested: asked.to_string(),
+        }
     }
 }
 
 impl fmt::Display for ReplayDivergence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sequence {} records {}, the function asks for {}", self.sequence, self.recorded, self.requested)
+        write!(
+            f,
+            "sequence {} records {}, the function asks for {}",
+            self.sequence, self.recorded, self.requested
+        )
     }
 }

@@ -5,14 +5,15 @@
 //! or is found out.
 
 use onward_journal::{
-    JournalCommand, Event, ExecutionError, ExecutionId, InvokeResult, Journal, JournalEvent, BoundedName, Payload, ExecutionPhase, PromiseId,
-    SharedText, Timestamp, RuleViolation, AwaitState,
+    AwaitState, BoundedName, Event, ExecutionError, ExecutionId, ExecutionPhase, InvokeResult,
+    Journal, JournalCommand, JournalEvent, Payload, PromiseId, RuleViolation, SharedText,
+    Timestamp,
 };
 
-use crate::journal_index::{AwaitResolution, JournalIndex};
 use crate::guest_operations::GuestOperations;
+use crate::journal_index::{AwaitResolution, JournalIndex};
 use crate::payload_size::event_payload_bytes;
-use crate::{GuestResponse, ReplayDivergence, Guest, GuestLogLevel, GuestTurn, guest_request};
+use crate::{Guest, GuestLogLevel, GuestResponse, GuestTurn, ReplayDivergence, guest_request};
 
 /// What the world is to an execution.
 pub trait ExecutionEnvironment {
@@ -39,7 +40,11 @@ pub struct ExecutionLimits {
 
 impl Default for ExecutionLimits {
     fn default() -> Self {
-        Self { payload_bytes_max: 1 << 20, events_max: 1 << 20, batch_bytes_max: 4 << 20 }
+        Self {
+            payload_bytes_max: 1 << 20,
+            events_max: 1 << 20,
+            batch_bytes_max: 4 << 20,
+        }
     }
 }
 
@@ -117,20 +122,51 @@ pub(crate) enum AwaitShape {
 
 impl Execution {
     /// An execution that starts now. Its first event is recorded.
-    pub fn start(execution: ExecutionId, start: ExecutionStart, now: Timestamp, limits: ExecutionLimits) -> Result<Self, RuleViolation> {
+    pub fn start(
+        execution: ExecutionId,
+        start: ExecutionStart,
+        now: Timestamp,
+        limits: ExecutionLimits,
+    ) -> Result<Self, RuleViolation> {
         let mut journal = Journal::new(execution);
-        let ExecutionStart { component_digest, input, parent, key, signals } = start;
-        journal.handle_command(JournalCommand::Start { component_digest, input, parent, key }, now)?;
+        let ExecutionStart {
+            component_digest,
+            input,
+            parent,
+            key,
+            signals,
+        } = start;
+        journal.handle_command(
+            JournalCommand::Start {
+                component_digest,
+                input,
+                parent,
+                key,
+            },
+            now,
+        )?;
         for (signal_name, payload) in signals {
-            journal.handle_command(JournalCommand::DeliverSignal { signal_name, payload }, now)?;
+            journal.handle_command(
+                JournalCommand::DeliverSignal {
+                    signal_name,
+                    payload,
+                },
+                now,
+            )?;
         }
-        Ok(Self { taken_count: 0, ..Self::recover(journal, limits) })
+        Ok(Self {
+            taken_count: 0,
+            ..Self::recover(journal, limits)
+        })
     }
 
     /// An execution as its journal records it. All of the journal is taken for stored.
     pub fn recover(journal: Journal, limits: ExecutionLimits) -> Self {
         let mut index = JournalIndex::new(journal.journal_state().execution_id());
-        journal.events().iter().for_each(|event| index.index_event(event));
+        journal
+            .events()
+            .iter()
+            .for_each(|event| index.index_event(event));
         Self {
             taken_count: journal.events().len(),
             pending_bytes: 0,
@@ -171,7 +207,8 @@ impl Execution {
 
     /// Whether the guest has begun a turn and not come to its end, as far as the journal tells.
     pub fn is_mid_turn(&self) -> bool {
-        self.journal.journal_state().phase() == ExecutionPhase::Running && self.journal.events().len() > 1
+        self.journal.journal_state().phase() == ExecutionPhase::Running
+            && self.journal.events().len() > 1
     }
 
     /// Whether the guest has something to do.
@@ -179,12 +216,18 @@ impl Execution {
         match self.journal.journal_state().phase() {
             ExecutionPhase::Running | ExecutionPhase::Cancelling => true,
             ExecutionPhase::Blocked | ExecutionPhase::CleanupBlocked => self.is_await_satisfied(),
-            ExecutionPhase::New | ExecutionPhase::Completed | ExecutionPhase::Failed | ExecutionPhase::Cancelled => false,
+            ExecutionPhase::New
+            | ExecutionPhase::Completed
+            | ExecutionPhase::Failed
+            | ExecutionPhase::Cancelled => false,
         }
     }
 
     fn is_await_satisfied(&self) -> bool {
-        self.journal.journal_state().open_await().is_some_and(AwaitState::is_satisfied)
+        self.journal
+            .journal_state()
+            .open_await()
+            .is_some_and(AwaitState::is_satisfied)
     }
 
     /// Takes the events that were recorded since the last call: they are to be stored together.
@@ -212,7 +255,11 @@ impl Execution {
     }
 
     /// Runs the guest until it waits for something that has not happened, or ends.
-    pub fn run(&mut self, guest: &mut dyn Guest, world: &mut dyn ExecutionEnvironment) -> Result<ExecutionProgress, RuleViolation> {
+    pub fn run(
+        &mut self,
+        guest: &mut dyn Guest,
+        world: &mut dyn ExecutionEnvironment,
+    ) -> Result<ExecutionProgress, RuleViolation> {
         if self.is_terminal() {
             return Ok(ExecutionProgress::Ended);
         }
@@ -232,10 +279,12 @@ impl Execution {
             match guest.resume_guest(answer) {
                 GuestTurn::Paused => return Ok(ExecutionProgress::Paused),
                 GuestTurn::Completed(result) => return self.complete_guest(result, world.now()),
-                GuestTurn::Requested(request) => match guest_request::handle_request(self, request, world)? {
-                    Ok(waits) => self.wait_state = waits,
-                    Err(divergence) => return Ok(ExecutionProgress::Diverged(divergence)),
-                },
+                GuestTurn::Requested(request) => {
+                    match guest_request::handle_request(self, request, world)? {
+                        Ok(waits) => self.wait_state = waits,
+                        Err(divergence) => return Ok(ExecutionProgress::Diverged(divergence)),
+                    }
+                }
             }
             if self.is_batch_full() {
                 return Ok(ExecutionProgress::BatchFull);
@@ -249,19 +298,31 @@ impl Execution {
     }
 
     /// What the guest is told at the end of an await; `None` while it has not ended.
-    fn resolve_await(&mut self, open: &PendingAwait, world: &mut dyn ExecutionEnvironment) -> Result<Result<Option<GuestResponse>, ReplayDivergence>, RuleViolation> {
+    fn resolve_await(
+        &mut self,
+        open: &PendingAwait,
+        world: &mut dyn ExecutionEnvironment,
+    ) -> Result<Result<Option<GuestResponse>, ReplayDivergence>, RuleViolation> {
         if self.index.await_resolution(open.sequence).is_none() && self.is_await_satisfied() {
             self.record_command(JournalCommand::Resume, world.now())?;
         }
         match self.index.await_resolution(open.sequence) {
             None => Ok(Ok(None)),
-            Some(AwaitResolution::Interrupted(_)) => Ok(Ok(Some(GuestResponse::Refused(cancelled_error())))),
-            Some(AwaitResolution::Resumed(at)) => Ok(guest_request::resumed_response(self, &open.shape, at, world)?.map(Some)),
+            Some(AwaitResolution::Interrupted(_)) => {
+                Ok(Ok(Some(GuestResponse::Refused(cancelled_error()))))
+            }
+            Some(AwaitResolution::Resumed(at)) => {
+                Ok(guest_request::resumed_response(self, &open.shape, at, world)?.map(Some))
+            }
         }
     }
 
     /// Records the end of the guest.
-    fn complete_guest(&mut self, result: InvokeResult, now: Timestamp) -> Result<ExecutionProgress, RuleViolation> {
+    fn complete_guest(
+        &mut self,
+        result: InvokeResult,
+        now: Timestamp,
+    ) -> Result<ExecutionProgress, RuleViolation> {
         if let Some(divergence) = self.unreplayed_divergence() {
             return Ok(ExecutionProgress::Diverged(divergence));
         }
@@ -271,11 +332,14 @@ impl Execution {
         };
         let is_cancelling = self.journal.journal_state().phase() == ExecutionPhase::Cancelling;
         let command = match result {
-            Ok(result) => {
-                JournalCommand::Complete { result, continued_as: self.continue_input.as_ref().map(|_| self.successor_id()) }
-            }
+            Ok(result) => JournalCommand::Complete {
+                result,
+                continued_as: self.continue_input.as_ref().map(|_| self.successor_id()),
+            },
             Err(error) if is_cancelling && error.kind == onward_journal::ErrorKind::Cancelled => {
-                JournalCommand::Cancel { reason: self.cancel_reason() }
+                JournalCommand::Cancel {
+                    reason: self.cancel_reason(),
+                }
             }
             Err(error) => JournalCommand::Fail { error },
         };
@@ -287,18 +351,28 @@ impl Execution {
     fn unreplayed_divergence(&self) -> Option<ReplayDivergence> {
         let sequence = *self.index.guest_events.get(self.replay_cursor)?;
         let recorded = &self.journal.events()[usize::try_from(sequence).unwrap_or(usize::MAX)];
-        Some(ReplayDivergence::new(self.id(), recorded, "the end of the function"))
+        Some(ReplayDivergence::new(
+            self.id(),
+            recorded,
+            "the end of the function",
+        ))
     }
 
     /// The payload, if it is not too large.
     pub(crate) fn check_payload_size(&self, payload: Payload) -> Result<Payload, ExecutionError> {
         let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
-        if found > limit { Err(guest_request::payload_too_large(found, limit)) } else { Ok(payload) }
+        if found > limit {
+            Err(guest_request::payload_too_large(found, limit))
+        } else {
+            Ok(payload)
+        }
     }
 
     fn successor_id(&self) -> ExecutionId {
         let digest = match self.journal.events().first().map(|first| &first.event) {
-            Some(Event::ExecutionStarted { component_digest, .. }) => *component_digest,
+            Some(Event::ExecutionStarted {
+                component_digest, ..
+            }) => *component_digest,
             _ => onward_journal::ComponentDigest::from_bytes([0; 32]),
         };
         ExecutionId::derive(&digest, Some(&self.id().root_promise()), "continued")
@@ -324,19 +398,33 @@ impl Execution {
             }
         }
         signals.sort_unstable_by_key(|(sequence, ..)| *sequence);
-        let signals = signals.into_iter().map(|(_, name, payload)| (name, payload)).collect();
-        Some(SuccessorExecution { execution: self.successor_id(), input, signals })
+        let signals = signals
+            .into_iter()
+            .map(|(_, name, payload)| (name, payload))
+            .collect();
+        Some(SuccessorExecution {
+            execution: self.successor_id(),
+            input,
+            signals,
+        })
     }
 
     fn cancel_reason(&self) -> SharedText {
-        match self.index.cancel_requested_at.and_then(|sequence| self.event_at(sequence)) {
+        match self
+            .index
+            .cancel_requested_at
+            .and_then(|sequence| self.event_at(sequence))
+        {
             Some(Event::CancelRequested { reason }) => reason.clone(),
             _ => SharedText::from(""),
         }
     }
 
     pub(crate) fn event_at(&self, sequence: u64) -> Option<&Event> {
-        self.journal.events().get(usize::try_from(sequence).ok()?).map(|recorded| &recorded.event)
+        self.journal
+            .events()
+            .get(usize::try_from(sequence).ok()?)
+            .map(|recorded| &recorded.event)
     }
 
     pub(crate) fn promise_id(&self, number: u32) -> PromiseId {
@@ -344,7 +432,11 @@ impl Execution {
     }
 
     /// Records what a command leads to, and returns the sequence of its first event.
-    pub(crate) fn record_command(&mut self, command: JournalCommand, now: Timestamp) -> Result<u64, RuleViolation> {
+    pub(crate) fn record_command(
+        &mut self,
+        command: JournalCommand,
+        now: Timestamp,
+    ) -> Result<u64, RuleViolation> {
         let sequence = self.journal.journal_state().next_sequence();
         for event in self.journal.handle_command(command, now)? {
             self.index.index_event(&event);
@@ -360,7 +452,11 @@ impl Execution {
             Event::ExecutionFailed { error } => Some(Err(error.clone())),
             Event::ExecutionCancelled { reason } => {
                 // Whoever asked for that does not want another attempt.
-                Some(Err(ExecutionError::new(onward_journal::ErrorKind::Cancelled, reason.clone()).into_permanent()))
+                Some(Err(ExecutionError::new(
+                    onward_journal::ErrorKind::Cancelled,
+                    reason.clone(),
+                )
+                .into_permanent()))
             }
             _ => None,
         }
@@ -392,5 +488,8 @@ pub struct ExecutionStart {
 }
 
 pub(crate) fn cancelled_error() -> ExecutionError {
-    ExecutionError::new(onward_journal::ErrorKind::Cancelled, "cancellation was asked for")
+    ExecutionError::new(
+        onward_journal::ErrorKind::Cancelled,
+        "cancellation was asked for",
+    )
 }

@@ -54,19 +54,33 @@ impl GuestOperations {
         if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             return Some(format!("promise {} is named twice", pair[0]));
         }
-        promises.iter().find_map(|number| match self.operations.get(*number as usize) {
-            Some(GuestOperation::Invoke { .. } | GuestOperation::Timer) => None,
-            Some(_) => Some(format!("operation {number} is neither an invocation nor a timer")),
-            None => Some(format!("there is no promise {number}")),
-        })
+        promises
+            .iter()
+            .find_map(|number| match self.operations.get(*number as usize) {
+                Some(GuestOperation::Invoke { .. } | GuestOperation::Timer) => None,
+                Some(_) => Some(format!(
+                    "operation {number} is neither an invocation nor a timer"
+                )),
+                None => Some(format!("there is no promise {number}")),
+            })
     }
 
     /// Why the promise cannot be put into the set.
     pub(crate) fn submit_rejection(&self, set: u32, promise: u32) -> Option<String> {
-        match (self.join_sets.get(&set), self.operations.get(promise as usize)) {
+        match (
+            self.join_sets.get(&set),
+            self.operations.get(promise as usize),
+        ) {
             (None, _) => Some(format!("there is no join set {set}")),
-            (Some(set), _) if set.is_sealed => Some("results were taken from the join set already".to_owned()),
-            (_, Some(GuestOperation::Invoke { is_submitted: false })) => None,
+            (Some(set), _) if set.is_sealed => {
+                Some("results were taken from the join set already".to_owned())
+            }
+            (
+                _,
+                Some(GuestOperation::Invoke {
+                    is_submitted: false,
+                }),
+            ) => None,
             (_, Some(GuestOperation::Invoke { is_submitted: true })) => {
                 Some(format!("promise {promise} is in a join set already"))
             }

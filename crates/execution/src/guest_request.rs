@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use onward_journal::{
-    AwaitKind, JournalCommand, Event, ExecutionError, InvokeResult, JoinSetId, BoundedName, Payload, PromiseId, Timestamp, RuleViolation,
+    AwaitKind, BoundedName, Event, ExecutionError, InvokeResult, JoinSetId, JournalCommand,
+    Payload, PromiseId, RuleViolation, Timestamp,
 };
 
-use crate::execution::{Execution, PendingAwait, AwaitShape, GuestWaitState, ExecutionEnvironment};
+use crate::execution::{AwaitShape, Execution, ExecutionEnvironment, GuestWaitState, PendingAwait};
 use crate::guest_operations::GuestOperation;
-use crate::{GuestResponse, ReplayDivergence, GuestRequest, JoinSetNext, AwaitMode, replay_match};
+use crate::{AwaitMode, GuestRequest, GuestResponse, JoinSetNext, ReplayDivergence, replay_match};
 
 /// Bytes of entropy that a guest may draw at once.
 const RANDOM_BYTES_MAX: u32 = 4_096;
@@ -26,20 +27,53 @@ macro_rules! try_replay {
     };
 }
 
-pub(crate) fn handle_request(execution: &mut Execution, request: GuestRequest, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
-    let is_recorded = !matches!(request, GuestRequest::ContinueAsNew { .. } | GuestRequest::Log { .. } | GuestRequest::IsCancelled);
-    if is_recorded && execution.journal.journal_state().next_sequence() >= execution.limits.events_max && execution.peek_recorded().is_none() {
-        let message = format!("the journal has {} events: continue as new", execution.limits.events_max);
+pub(crate) fn handle_request(
+    execution: &mut Execution,
+    request: GuestRequest,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
+    let is_recorded = !matches!(
+        request,
+        GuestRequest::ContinueAsNew { .. } | GuestRequest::Log { .. } | GuestRequest::IsCancelled
+    );
+    if is_recorded
+        && execution.journal.journal_state().next_sequence() >= execution.limits.events_max
+        && execution.peek_recorded().is_none()
+    {
+        let message = format!(
+            "the journal has {} events: continue as new",
+            execution.limits.events_max
+        );
         return refuse_request(ExecutionError::from_kind_name("journal_full", message));
     }
     match request {
-        GuestRequest::Invoke { kind, function: function_name, input, policy: retry_policy, delivery } => {
+        GuestRequest::Invoke {
+            kind,
+            function: function_name,
+            input,
+            policy: retry_policy,
+            delivery,
+        } => {
             let input = match execution.check_payload_size(input) {
                 Ok(input) => input,
                 Err(error) => return refuse_request(error),
             };
-            try_replay!(execution.replay_or_record(JournalCommand::ScheduleInvoke { kind, function_name, input, retry_policy, delivery }, world));
-            begin_operation(execution, GuestOperation::Invoke { is_submitted: false })
+            try_replay!(execution.replay_or_record(
+                JournalCommand::ScheduleInvoke {
+                    kind,
+                    function_name,
+                    input,
+                    retry_policy,
+                    delivery
+                },
+                world
+            ));
+            begin_operation(
+                execution,
+                GuestOperation::Invoke {
+                    is_submitted: false,
+                },
+            )
         }
         GuestRequest::ScheduleTimer { duration_ms } => {
             let number = try_replay!(schedule_timer(execution, duration_ms, world));
@@ -50,13 +84,21 @@ pub(crate) fn handle_request(execution: &mut Execution, request: GuestRequest, w
             try_replay!(execution.replay_or_record(JournalCommand::CreateJoinSet, world));
             begin_operation(execution, GuestOperation::JoinSet)
         }
-        GuestRequest::SubmitToJoinSet { set, promise } => submit_to_join_set(execution, set, promise, world),
-        GuestRequest::NextResult { set, timeout_ms } => next_result(execution, set, timeout_ms, world),
+        GuestRequest::SubmitToJoinSet { set, promise } => {
+            submit_to_join_set(execution, set, promise, world)
+        }
+        GuestRequest::NextResult { set, timeout_ms } => {
+            next_result(execution, set, timeout_ms, world)
+        }
         GuestRequest::CloseJoinSet { set } => close_join_set(execution, set),
-        GuestRequest::AwaitSignal { name, timeout_ms } => await_signal(execution, name, timeout_ms, world),
+        GuestRequest::AwaitSignal { name, timeout_ms } => {
+            await_signal(execution, name, timeout_ms, world)
+        }
         GuestRequest::ReadClock => read_clock(execution, world),
         GuestRequest::Random { length } => generate_random(execution, length, world),
-        GuestRequest::IsCancelled => respond_with(GuestResponse::Boolean(execution.has_observed_cancellation())),
+        GuestRequest::IsCancelled => respond_with(GuestResponse::Boolean(
+            execution.has_observed_cancellation(),
+        )),
         GuestRequest::ContinueAsNew { input } => match execution.check_payload_size(input) {
             Ok(input) => {
                 execution.continue_input = Some(input);
@@ -86,77 +128,140 @@ fn refuse_misuse(message: String) -> ReplayResult<GuestWaitState> {
 }
 
 pub(crate) fn payload_too_large(found: usize, limit: usize) -> ExecutionError {
-    ExecutionError::from_kind_name("too_large", format!("{found} bytes of payload, at most {limit} are allowed")).into_permanent()
+    ExecutionError::from_kind_name(
+        "too_large",
+        format!("{found} bytes of payload, at most {limit} are allowed"),
+    )
+    .into_permanent()
 }
 
-fn begin_operation(execution: &mut Execution, operation: GuestOperation) -> ReplayResult<GuestWaitState> {
+fn begin_operation(
+    execution: &mut Execution,
+    operation: GuestOperation,
+) -> ReplayResult<GuestWaitState> {
     let number = execution.guest_operations.begin_operation(operation);
     respond_with(GuestResponse::Promise(number))
 }
 
-fn schedule_timer(execution: &mut Execution, duration_ms: u64, world: &mut dyn ExecutionEnvironment) -> ReplayResult<u32> {
+fn schedule_timer(
+    execution: &mut Execution,
+    duration_ms: u64,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<u32> {
     try_replay!(execution.replay_or_record(JournalCommand::ScheduleTimer { duration_ms }, world));
-    Ok(Ok(execution.guest_operations.begin_operation(GuestOperation::Timer)))
+    Ok(Ok(execution
+        .guest_operations
+        .begin_operation(GuestOperation::Timer)))
 }
 
-fn read_clock(execution: &mut Execution, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
+fn read_clock(
+    execution: &mut Execution,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
     let sequence = try_replay!(execution.replay_or_record(JournalCommand::ReadClock, world));
-    execution.guest_operations.begin_operation(GuestOperation::Value);
+    execution
+        .guest_operations
+        .begin_operation(GuestOperation::Value);
     match execution.event_at(sequence) {
         Some(Event::TimeRecorded { time, .. }) => respond_with(GuestResponse::Time(*time)),
         _ => respond_with(GuestResponse::Time(Timestamp::EPOCH)),
     }
 }
 
-fn generate_random(execution: &mut Execution, length: u32, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
+fn generate_random(
+    execution: &mut Execution,
+    length: u32,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
     if length > RANDOM_BYTES_MAX {
-        return refuse_misuse(format!("{length} bytes of randomness, at most {RANDOM_BYTES_MAX} are allowed"));
+        return refuse_misuse(format!(
+            "{length} bytes of randomness, at most {RANDOM_BYTES_MAX} are allowed"
+        ));
     }
     let mut bytes = vec![0; length as usize];
     if execution.peek_recorded().is_none() {
         world.fill_entropy(&mut bytes);
     }
-    let sequence = try_replay!(execution.replay_or_record(JournalCommand::GenerateRandom { value: bytes.into() }, world));
-    execution.guest_operations.begin_operation(GuestOperation::Value);
+    let sequence = try_replay!(execution.replay_or_record(
+        JournalCommand::GenerateRandom {
+            value: bytes.into()
+        },
+        world
+    ));
+    execution
+        .guest_operations
+        .begin_operation(GuestOperation::Value);
     match execution.event_at(sequence) {
-        Some(Event::RandomGenerated { value, .. }) => respond_with(GuestResponse::Random(Arc::clone(value))),
+        Some(Event::RandomGenerated { value, .. }) => {
+            respond_with(GuestResponse::Random(Arc::clone(value)))
+        }
         _ => respond_with(GuestResponse::Random(Arc::from([]))),
     }
 }
 
-fn await_promises(execution: &mut Execution, promises: &[u32], wait: AwaitMode, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
+fn await_promises(
+    execution: &mut Execution,
+    promises: &[u32],
+    wait: AwaitMode,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
     if let Some(objection) = execution.guest_operations.await_rejection(promises) {
         return refuse_misuse(objection);
     }
     let (kind, shape) = match wait {
-        AwaitMode::One if promises.len() > 1 => return refuse_misuse(format!("{} promises instead of one", promises.len())),
+        AwaitMode::One if promises.len() > 1 => {
+            return refuse_misuse(format!("{} promises instead of one", promises.len()));
+        }
         AwaitMode::One => (AwaitKind::Single, AwaitShape::One(promises[0])),
         AwaitMode::Any => (AwaitKind::Any, AwaitShape::Any(promises.to_vec())),
         AwaitMode::All => (AwaitKind::All, AwaitShape::All(promises.to_vec())),
     };
-    let waiting_on = promises.iter().map(|number| execution.promise_id(*number)).collect();
-    let sequence = try_replay!(execution.replay_or_record(JournalCommand::Await { waiting_on, kind }, world));
-    Ok(Ok(GuestWaitState::Awaiting(PendingAwait { sequence, shape })))
+    let waiting_on = promises
+        .iter()
+        .map(|number| execution.promise_id(*number))
+        .collect();
+    let sequence =
+        try_replay!(execution.replay_or_record(JournalCommand::Await { waiting_on, kind }, world));
+    Ok(Ok(GuestWaitState::Awaiting(PendingAwait {
+        sequence,
+        shape,
+    })))
 }
 
-fn submit_to_join_set(execution: &mut Execution, set: u32, promise: u32, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
+fn submit_to_join_set(
+    execution: &mut Execution,
+    set: u32,
+    promise: u32,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
     if let Some(objection) = execution.guest_operations.submit_rejection(set, promise) {
         return refuse_misuse(objection);
     }
-    let command = JournalCommand::SubmitToJoinSet { set: JoinSetId(execution.promise_id(set)), promise: execution.promise_id(promise) };
+    let command = JournalCommand::SubmitToJoinSet {
+        set: JoinSetId(execution.promise_id(set)),
+        promise: execution.promise_id(promise),
+    };
     try_replay!(execution.replay_or_record(command, world));
     execution.guest_operations.submit_member(set, promise);
     respond_with(GuestResponse::Done)
 }
 
-fn next_result(execution: &mut Execution, set: u32, timeout_ms: Option<u64>, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
+fn next_result(
+    execution: &mut Execution,
+    set: u32,
+    timeout_ms: Option<u64>,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
     let Some(remaining) = execution.guest_operations.remaining_members(set) else {
         return refuse_misuse(format!("there is no join set {set}"));
     };
     if remaining.is_empty() {
         return respond_with(GuestResponse::NextResult(JoinSetNext::Empty));
     }
-    let mut waiting_on: Vec<PromiseId> = remaining.iter().map(|number| execution.promise_id(*number)).collect();
+    let mut waiting_on: Vec<PromiseId> = remaining
+        .iter()
+        .map(|number| execution.promise_id(*number))
+        .collect();
     if execution.can_take_result(set) {
         let taken = try_replay!(take_result(execution, set, world));
         return respond_with(taken);
@@ -165,20 +270,44 @@ fn next_result(execution: &mut Execution, set: u32, timeout_ms: Option<u64>, wor
         let timer = try_replay!(schedule_timer(execution, duration_ms, world));
         waiting_on.push(execution.promise_id(timer));
     }
-    let sequence = try_replay!(execution.replay_or_record(JournalCommand::Await { waiting_on, kind: AwaitKind::Any }, world));
-    Ok(Ok(GuestWaitState::Awaiting(PendingAwait { sequence, shape: AwaitShape::Next(set) })))
+    let sequence = try_replay!(execution.replay_or_record(
+        JournalCommand::Await {
+            waiting_on,
+            kind: AwaitKind::Any
+        },
+        world
+    ));
+    Ok(Ok(GuestWaitState::Awaiting(PendingAwait {
+        sequence,
+        shape: AwaitShape::Next(set),
+    })))
 }
 
-fn take_result(execution: &mut Execution, set: u32, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestResponse> {
-    let command = JournalCommand::TakeNextResult { set: JoinSetId(execution.promise_id(set)), timeout: None };
+fn take_result(
+    execution: &mut Execution,
+    set: u32,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestResponse> {
+    let command = JournalCommand::TakeNextResult {
+        set: JoinSetId(execution.promise_id(set)),
+        timeout: None,
+    };
     let sequence = try_replay!(execution.replay_or_record(command, world));
     let own = execution.id();
-    let Some(Event::JoinSetAwaited { promise_id, result, .. }) = execution.event_at(sequence) else {
+    let Some(Event::JoinSetAwaited {
+        promise_id, result, ..
+    }) = execution.event_at(sequence)
+    else {
         return Ok(Ok(GuestResponse::NextResult(JoinSetNext::TimedOut)));
     };
-    let (number, result) = (promise_id.child_number_in(own).unwrap_or(u32::MAX), result.clone());
+    let (number, result) = (
+        promise_id.child_number_in(own).unwrap_or(u32::MAX),
+        result.clone(),
+    );
     execution.guest_operations.take_member(set, number);
-    Ok(Ok(GuestResponse::NextResult(JoinSetNext::Result(number, result))))
+    Ok(Ok(GuestResponse::NextResult(JoinSetNext::Result(
+        number, result,
+    ))))
 }
 
 /// What is still under way is no longer wanted; whoever runs the execution cancels it. Where the record goes on, that was
@@ -194,7 +323,12 @@ fn close_join_set(execution: &mut Execution, set: u32) -> ReplayResult<GuestWait
     respond_with(GuestResponse::Done)
 }
 
-fn await_signal(execution: &mut Execution, name: BoundedName, timeout_ms: Option<u64>, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestWaitState> {
+fn await_signal(
+    execution: &mut Execution,
+    name: BoundedName,
+    timeout_ms: Option<u64>,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestWaitState> {
     let timeout = match timeout_ms {
         Some(duration_ms) if !execution.can_receive_signal(&name) => {
             let timer = try_replay!(schedule_timer(execution, duration_ms, world));
@@ -202,11 +336,22 @@ fn await_signal(execution: &mut Execution, name: BoundedName, timeout_ms: Option
         }
         _ => None,
     };
-    let sequence = try_replay!(execution.replay_or_record(JournalCommand::AwaitSignal { signal_name: name, timeout }, world));
-    let number = execution.guest_operations.begin_operation(GuestOperation::Signal);
+    let sequence = try_replay!(execution.replay_or_record(
+        JournalCommand::AwaitSignal {
+            signal_name: name,
+            timeout
+        },
+        world
+    ));
+    let number = execution
+        .guest_operations
+        .begin_operation(GuestOperation::Signal);
     match signal_payload_at(execution, sequence) {
         Some(payload) => respond_with(GuestResponse::Signal(Some(payload))),
-        None => Ok(Ok(GuestWaitState::Awaiting(PendingAwait { sequence, shape: AwaitShape::Signal(number) }))),
+        None => Ok(Ok(GuestWaitState::Awaiting(PendingAwait {
+            sequence,
+            shape: AwaitShape::Signal(number),
+        }))),
     }
 }
 
@@ -218,20 +363,41 @@ fn signal_payload_at(execution: &Execution, sequence: u64) -> Option<Payload> {
 }
 
 /// What the guest is told when an await was resumed at `at`: only what was recorded before.
-pub(crate) fn resumed_response(execution: &mut Execution, shape: &AwaitShape, at: u64, world: &mut dyn ExecutionEnvironment) -> ReplayResult<GuestResponse> {
-    let seen = |number: &u32| execution.index.outcome_sequence(*number).filter(|sequence| *sequence < at);
+pub(crate) fn resumed_response(
+    execution: &mut Execution,
+    shape: &AwaitShape,
+    at: u64,
+    world: &mut dyn ExecutionEnvironment,
+) -> ReplayResult<GuestResponse> {
+    let seen = |number: &u32| {
+        execution
+            .index
+            .outcome_sequence(*number)
+            .filter(|sequence| *sequence < at)
+    };
     let told = match shape {
         AwaitShape::One(number) => GuestResponse::Outcome(outcome_at(execution, seen(number))),
-        AwaitShape::All(numbers) => {
-            GuestResponse::Outcomes(numbers.iter().map(|number| outcome_at(execution, seen(number))).collect())
-        }
+        AwaitShape::All(numbers) => GuestResponse::Outcomes(
+            numbers
+                .iter()
+                .map(|number| outcome_at(execution, seen(number)))
+                .collect(),
+        ),
         AwaitShape::Any(numbers) => {
-            let complete = numbers.iter().zip(0..).filter_map(|(number, place)| Some((seen(number)?, place)));
+            let complete = numbers
+                .iter()
+                .zip(0..)
+                .filter_map(|(number, place)| Some((seen(number)?, place)));
             let first = complete.min();
             let place = first.map_or(0, |(_, place)| place);
-            GuestResponse::First(place, outcome_at(execution, first.map(|(sequence, _)| sequence)))
+            GuestResponse::First(
+                place,
+                outcome_at(execution, first.map(|(sequence, _)| sequence)),
+            )
         }
-        AwaitShape::Signal(number) => GuestResponse::Signal(seen(number).and_then(|sequence| signal_payload_at(execution, sequence))),
+        AwaitShape::Signal(number) => GuestResponse::Signal(
+            seen(number).and_then(|sequence| signal_payload_at(execution, sequence)),
+        ),
         AwaitShape::Next(set) => {
             return if execution.can_take_result(*set) {
                 take_result(execution, *set, world)
@@ -254,11 +420,18 @@ fn outcome_at(execution: &Execution, sequence: Option<u64>) -> InvokeResult {
 impl Execution {
     /// The next event that is recorded of what the guest did; `None` where the record ends.
     pub(crate) fn peek_recorded(&self) -> Option<&Event> {
-        self.index.guest_events.get(self.replay_cursor).and_then(|sequence| self.event_at(*sequence))
+        self.index
+            .guest_events
+            .get(self.replay_cursor)
+            .and_then(|sequence| self.event_at(*sequence))
     }
 
     /// Finds what the guest asks for next in the record, or records it.
-    fn replay_or_record(&mut self, command: JournalCommand, world: &mut dyn ExecutionEnvironment) -> ReplayResult<u64> {
+    fn replay_or_record(
+        &mut self,
+        command: JournalCommand,
+        world: &mut dyn ExecutionEnvironment,
+    ) -> ReplayResult<u64> {
         let Some(sequence) = self.index.guest_events.get(self.replay_cursor).copied() else {
             let sequence = self.record_command(command, world.now())?;
             self.replay_cursor += 1;
@@ -266,7 +439,11 @@ impl Execution {
         };
         let recorded = &self.journal.events()[usize::try_from(sequence).unwrap_or(usize::MAX)];
         if !replay_match::matches_recorded(&recorded.event, &command) {
-            return Ok(Err(ReplayDivergence::new(self.id(), recorded, replay_match::describe_command(&command))));
+            return Ok(Err(ReplayDivergence::new(
+                self.id(),
+                recorded,
+                replay_match::describe_command(&command),
+            )));
         }
         self.replay_cursor += 1;
         Ok(Ok(sequence))
@@ -276,8 +453,14 @@ impl Execution {
     fn can_take_result(&self, set: u32) -> bool {
         let set = JoinSetId(self.promise_id(set));
         match self.peek_recorded() {
-            Some(event) => matches!(event, Event::JoinSetAwaited { join_set_id, .. } if *join_set_id == set),
-            None => self.journal.journal_state().next_ready_member(&set).is_some(),
+            Some(event) => {
+                matches!(event, Event::JoinSetAwaited { join_set_id, .. } if *join_set_id == set)
+            }
+            None => self
+                .journal
+                .journal_state()
+                .next_ready_member(&set)
+                .is_some(),
         }
     }
 
@@ -285,12 +468,20 @@ impl Execution {
     fn can_receive_signal(&self, name: &str) -> bool {
         match self.peek_recorded() {
             Some(event) => matches!(event, Event::SignalReceived { .. }),
-            None => self.index.buffered_signals.get(name).is_some_and(|waiting| !waiting.is_empty()),
+            None => self
+                .index
+                .buffered_signals
+                .get(name)
+                .is_some_and(|waiting| !waiting.is_empty()),
         }
     }
 
     /// Whether one of the awaits that the guest has gone through was interrupted.
     fn has_observed_cancellation(&self) -> bool {
-        self.index.interrupted_await.is_some_and(|awaiting| self.index.guest_events[..self.replay_cursor].binary_search(&awaiting).is_ok())
+        self.index.interrupted_await.is_some_and(|awaiting| {
+            self.index.guest_events[..self.replay_cursor]
+                .binary_search(&awaiting)
+                .is_ok()
+        })
     }
 }

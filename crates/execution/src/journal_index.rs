@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, BoundedName, InvokePerformer, Timestamp};
+use onward_journal::{
+    AwaitKind, BoundedName, Event, ExecutionId, InvokePerformer, JournalEvent, Timestamp,
+};
 
 /// Places of a journal's events, by what the engine and the guest look for.
 #[derive(Debug, Clone)]
@@ -93,12 +95,17 @@ impl JournalIndex {
     /// Takes in the next event.
     pub(crate) fn index_event(&mut self, recorded: &JournalEvent) {
         let sequence = recorded.sequence;
-        let number = recorded.event.promise_ids().next().and_then(|id| id.child_number_in(self.execution));
+        let number = recorded
+            .event
+            .promise_ids()
+            .next()
+            .and_then(|id| id.child_number_in(self.execution));
         match (&recorded.event, number) {
             (Event::InvokeScheduled { retry_policy, .. }, Some(number)) => {
                 self.allocate_operation(sequence, None);
                 self.scheduled_invokes.insert(number);
-                if let Some(timeout_ms) = retry_policy.as_ref().and_then(|policy| policy.timeout_ms) {
+                if let Some(timeout_ms) = retry_policy.as_ref().and_then(|policy| policy.timeout_ms)
+                {
                     self.attempt_timeouts_ms.insert(number, timeout_ms);
                 }
             }
@@ -108,9 +115,14 @@ impl JournalIndex {
                 self.due_times.insert((*fire_at, number));
             }
             (Event::JoinSetCreated { .. }, _) => self.allocate_operation(sequence, None),
-            (Event::RandomGenerated { .. } | Event::TimeRecorded { .. }, _) => self.allocate_operation(sequence, Some(sequence)),
+            (Event::RandomGenerated { .. } | Event::TimeRecorded { .. }, _) => {
+                self.allocate_operation(sequence, Some(sequence))
+            }
             (Event::SignalDelivered { signal_name, .. }, _) => {
-                self.buffered_signals.entry(signal_name.clone()).or_default().push_back(sequence);
+                self.buffered_signals
+                    .entry(signal_name.clone())
+                    .or_default()
+                    .push_back(sequence);
             }
             (Event::SignalReceived { signal_name, .. }, Some(number)) => {
                 if let Some(waiting) = self.buffered_signals.get_mut(signal_name) {
@@ -125,9 +137,23 @@ impl JournalIndex {
                 self.guest_events.push(sequence);
                 self.open_await = Some(sequence);
             }
-            (Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. }, _) => self.guest_events.push(sequence),
-            (Event::InvokeStarted { attempt, performer, .. }, Some(number)) => {
-                self.begin_attempt(AttemptInFlight { number, attempt: *attempt, performer: *performer }, recorded.timestamp);
+            (Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. }, _) => {
+                self.guest_events.push(sequence)
+            }
+            (
+                Event::InvokeStarted {
+                    attempt, performer, ..
+                },
+                Some(number),
+            ) => {
+                self.begin_attempt(
+                    AttemptInFlight {
+                        number,
+                        attempt: *attempt,
+                        performer: *performer,
+                    },
+                    recorded.timestamp,
+                );
             }
             (Event::InvokeRetrying { retry_at, .. }, Some(number)) => {
                 self.finish_attempt(number);

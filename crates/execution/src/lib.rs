@@ -4,19 +4,24 @@
 //! asks; an [`Execution`] answers. Whoever runs the two stores what was recorded before anybody sees its effects, and tells
 //! the execution what happens outside: attempts that end, time that passes, signals, cancellation.
 
-mod guest_request;
 mod divergence;
 mod execution;
-mod journal_index;
 mod external_events;
+mod guest_operations;
+mod guest_request;
+mod journal_index;
+mod payload_size;
 mod protocol;
 mod replay_match;
 mod script;
-mod guest_operations;
-mod payload_size;
 
 pub use divergence::ReplayDivergence;
-pub use execution::{ExecutionOutcome, Execution, ExecutionLimits, ExecutionProgress, ExecutionStart, SuccessorExecution, ExecutionEnvironment};
+pub use execution::{
+    Execution, ExecutionEnvironment, ExecutionLimits, ExecutionOutcome, ExecutionProgress,
+    ExecutionStart, SuccessorExecution,
+};
 pub use journal_index::AttemptInFlight;
-pub use protocol::{GuestResponse, Guest, GuestLogLevel, GuestRequest, JoinSetNext, GuestTurn, AwaitMode};
+pub use protocol::{
+    AwaitMode, Guest, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn, JoinSetNext,
+};
 pub use script::{ScriptHost, ScriptedGuest};

@@ -5,12 +5,20 @@ use onward_journal::{Event, InvokeResult};
 /// Bytes of payload.
 pub(crate) fn event_payload_bytes(event: &Event) -> usize {
     match event {
-        Event::ExecutionStarted { input, .. } | Event::InvokeScheduled { input, .. } => input.as_str().len(),
-        Event::InvokeCompleted { result, .. } | Event::JoinSetAwaited { result, .. } => result_payload_bytes(result),
-        Event::SignalDelivered { payload, .. } | Event::SignalReceived { payload, .. } => payload.as_str().len(),
+        Event::ExecutionStarted { input, .. } | Event::InvokeScheduled { input, .. } => {
+            input.as_str().len()
+        }
+        Event::InvokeCompleted { result, .. } | Event::JoinSetAwaited { result, .. } => {
+            result_payload_bytes(result)
+        }
+        Event::SignalDelivered { payload, .. } | Event::SignalReceived { payload, .. } => {
+            payload.as_str().len()
+        }
         Event::ExecutionCompleted { result, .. } => result.as_str().len(),
         Event::RandomGenerated { value, .. } => value.len(),
-        Event::InvokeRetrying { error, .. } | Event::ExecutionFailed { error } => error.message.len(),
+        Event::InvokeRetrying { error, .. } | Event::ExecutionFailed { error } => {
+            error.message.len()
+        }
         _ => 0,
     }
 }

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, BoundedName, Payload, RetryPolicy, SharedText, Timestamp};
+use onward_journal::{
+    BoundedName, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, Payload, RetryPolicy,
+    SharedText, Timestamp,
+};
 
 /// A workflow that runs: a WASM instance, or a script in a test.
 pub trait Guest: Send {

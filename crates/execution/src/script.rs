@@ -5,9 +5,12 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, BoundedName, Payload, RetryPolicy, Timestamp};
+use onward_journal::{
+    BoundedName, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, Payload, RetryPolicy,
+    Timestamp,
+};
 
-use crate::{GuestResponse, Guest, GuestRequest, JoinSetNext, GuestTurn, AwaitMode};
+use crate::{AwaitMode, Guest, GuestRequest, GuestResponse, GuestTurn, JoinSetNext};
 
 /// A guest that is a future. It must do nothing but ask its [`Host`], and take the same path whenever it is answered the same.
 pub struct ScriptedGuest {
@@ -27,18 +30,32 @@ struct ScriptChannel {
 
 impl ScriptedGuest {
     /// The guest that does what `script` does.
-    pub fn new<F: Future<Output = InvokeResult> + Send + 'static>(script: impl FnOnce(ScriptHost) -> F) -> Self {
+    pub fn new<F: Future<Output = InvokeResult> + Send + 'static>(
+        script: impl FnOnce(ScriptHost) -> F,
+    ) -> Self {
         let line = ScriptHost::default();
-        Self { future: Box::pin(script(line.clone())), host: line }
+        Self {
+            future: Box::pin(script(line.clone())),
+            host: line,
+        }
     }
 }
 
 impl Guest for ScriptedGuest {
     fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn {
         self.host.lock_channel().answer = answer;
-        match self.future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        match self
+            .future
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             Poll::Ready(result) => GuestTurn::Completed(result),
-            Poll::Pending => self.host.lock_channel().request.take().map_or(GuestTurn::Paused, GuestTurn::Requested),
+            Poll::Pending => self
+                .host
+                .lock_channel()
+                .request
+                .take()
+                .map_or(GuestTurn::Paused, GuestTurn::Requested),
         }
     }
 }
@@ -51,12 +68,23 @@ impl ScriptHost {
     /// Asks, and waits for the answer.
     pub async fn send_request(&self, request: GuestRequest) -> GuestResponse {
         self.lock_channel().request = Some(request);
-        poll_fn(|_| self.lock_channel().answer.take().map_or(Poll::Pending, Poll::Ready)).await
+        poll_fn(|_| {
+            self.lock_channel()
+                .answer
+                .take()
+                .map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 
     /// Has a function called as usual, and does not wait for it.
-    pub async fn schedule_function(&self, function: &str, input: Payload) -> Result<u32, ExecutionError> {
-        self.schedule_with_policy(function, input, None, DeliveryGuarantee::AtLeastOnce).await
+    pub async fn schedule_function(
+        &self,
+        function: &str,
+        input: Payload,
+    ) -> Result<u32, ExecutionError> {
+        self.schedule_with_policy(function, input, None, DeliveryGuarantee::AtLeastOnce)
+            .await
     }
 
     /// Has a function called, and does not wait for it.
@@ -67,9 +95,20 @@ impl ScriptHost {
         policy: Option<Box<RetryPolicy>>,
         delivery: DeliveryGuarantee,
     ) -> Result<u32, ExecutionError> {
-        let function: BoundedName = function.parse().map_err(|error| misuse_error(&format!("{error}")))?;
+        let function: BoundedName = function
+            .parse()
+            .map_err(|error| misuse_error(&format!("{error}")))?;
         let kind = InvokeKind::Function;
-        expect_promise(self.send_request(GuestRequest::Invoke { kind, function, input, policy, delivery }).await)
+        expect_promise(
+            self.send_request(GuestRequest::Invoke {
+                kind,
+                function,
+                input,
+                policy,
+                delivery,
+            })
+            .await,
+        )
     }
 
     /// Has a function called, and waits for it.
@@ -80,7 +119,13 @@ impl ScriptHost {
 
     /// Waits for a promise.
     pub async fn await_promise(&self, promise: u32) -> InvokeResult {
-        match self.send_request(GuestRequest::Await { promises: vec![promise], wait: AwaitMode::One }).await {
+        match self
+            .send_request(GuestRequest::Await {
+                promises: vec![promise],
+                wait: AwaitMode::One,
+            })
+            .await
+        {
             GuestResponse::Outcome(outcome) => outcome,
             other => Err(refusal_error(other)),
         }
@@ -88,7 +133,13 @@ impl ScriptHost {
 
     /// Waits for the first of several.
     pub async fn await_any(&self, promises: &[u32]) -> Result<(u32, InvokeResult), ExecutionError> {
-        match self.send_request(GuestRequest::Await { promises: promises.to_vec(), wait: AwaitMode::Any }).await {
+        match self
+            .send_request(GuestRequest::Await {
+                promises: promises.to_vec(),
+                wait: AwaitMode::Any,
+            })
+            .await
+        {
             GuestResponse::First(place, outcome) => Ok((place, outcome)),
             other => Err(refusal_error(other)),
         }
@@ -96,7 +147,13 @@ impl ScriptHost {
 
     /// Waits for several.
     pub async fn await_all(&self, promises: &[u32]) -> Result<Vec<InvokeResult>, ExecutionError> {
-        match self.send_request(GuestRequest::Await { promises: promises.to_vec(), wait: AwaitMode::All }).await {
+        match self
+            .send_request(GuestRequest::Await {
+                promises: promises.to_vec(),
+                wait: AwaitMode::All,
+            })
+            .await
+        {
             GuestResponse::Outcomes(outcomes) => Ok(outcomes),
             other => Err(refusal_error(other)),
         }
@@ -104,7 +161,10 @@ impl ScriptHost {
 
     /// Sets a timer.
     pub async fn schedule_timer(&self, duration_ms: u64) -> Result<u32, ExecutionError> {
-        expect_promise(self.send_request(GuestRequest::ScheduleTimer { duration_ms }).await)
+        expect_promise(
+            self.send_request(GuestRequest::ScheduleTimer { duration_ms })
+                .await,
+        )
     }
 
     /// Sets a timer and waits for it.
@@ -120,12 +180,22 @@ impl ScriptHost {
 
     /// Puts an invocation into a join set.
     pub async fn submit_to_join_set(&self, set: u32, promise: u32) -> Result<(), ExecutionError> {
-        expect_done(self.send_request(GuestRequest::SubmitToJoinSet { set, promise }).await)
+        expect_done(
+            self.send_request(GuestRequest::SubmitToJoinSet { set, promise })
+                .await,
+        )
     }
 
     /// Takes the next result of a join set.
-    pub async fn next_result(&self, set: u32, timeout_ms: Option<u64>) -> Result<JoinSetNext, ExecutionError> {
-        match self.send_request(GuestRequest::NextResult { set, timeout_ms }).await {
+    pub async fn next_result(
+        &self,
+        set: u32,
+        timeout_ms: Option<u64>,
+    ) -> Result<JoinSetNext, ExecutionError> {
+        match self
+            .send_request(GuestRequest::NextResult { set, timeout_ms })
+            .await
+        {
             GuestResponse::NextResult(taken) => Ok(taken),
             other => Err(refusal_error(other)),
         }
@@ -137,9 +207,18 @@ impl ScriptHost {
     }
 
     /// Waits for a signal.
-    pub async fn await_signal(&self, name: &str, timeout_ms: Option<u64>) -> Result<Option<Payload>, ExecutionError> {
-        let name: BoundedName = name.parse().map_err(|error| misuse_error(&format!("{error}")))?;
-        match self.send_request(GuestRequest::AwaitSignal { name, timeout_ms }).await {
+    pub async fn await_signal(
+        &self,
+        name: &str,
+        timeout_ms: Option<u64>,
+    ) -> Result<Option<Payload>, ExecutionError> {
+        let name: BoundedName = name
+            .parse()
+            .map_err(|error| misuse_error(&format!("{error}")))?;
+        match self
+            .send_request(GuestRequest::AwaitSignal { name, timeout_ms })
+            .await
+        {
             GuestResponse::Signal(payload) => Ok(payload),
             other => Err(refusal_error(other)),
         }
@@ -163,12 +242,18 @@ impl ScriptHost {
 
     /// Whether the script was told of cancellation.
     pub async fn is_cancelled(&self) -> bool {
-        matches!(self.send_request(GuestRequest::IsCancelled).await, GuestResponse::Boolean(true))
+        matches!(
+            self.send_request(GuestRequest::IsCancelled).await,
+            GuestResponse::Boolean(true)
+        )
     }
 
     /// Starts anew with this input when the script ends.
     pub async fn continue_as_new(&self, input: Payload) -> Result<(), ExecutionError> {
-        expect_done(self.send_request(GuestRequest::ContinueAsNew { input }).await)
+        expect_done(
+            self.send_request(GuestRequest::ContinueAsNew { input })
+                .await,
+        )
     }
 }
 

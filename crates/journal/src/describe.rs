@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::excerpt::truncate_printable;
 use crate::{
-    AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokeResult, Payload, InvokePerformer, PromiseId, hex,
+    AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokePerformer,
+    InvokeResult, Payload, PromiseId, hex,
 };
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
@@ -30,64 +31,160 @@ impl fmt::Display for EventDescription<'_> {
         let name = self.event.kind();
         let id = |id: &PromiseId| format!("\"{}\"", id.relative_to(self.own));
         match self.event {
-            Event::ExecutionStarted { input, .. } => write!(f, "{name}({})", describe_payload(input)),
-            Event::ExecutionCompleted { result, continued_as: None } => write!(f, "{name}({})", describe_payload(result)),
-            Event::ExecutionCompleted { result, continued_as: Some(next) } => {
-                write!(f, "{name}({}, continued_as={})", describe_payload(result), truncate_printable(&next.to_string(), ID_CHARS))
+            Event::ExecutionStarted { input, .. } => {
+                write!(f, "{name}({})", describe_payload(input))
+            }
+            Event::ExecutionCompleted {
+                result,
+                continued_as: None,
+            } => write!(f, "{name}({})", describe_payload(result)),
+            Event::ExecutionCompleted {
+                result,
+                continued_as: Some(next),
+            } => {
+                write!(
+                    f,
+                    "{name}({}, continued_as={})",
+                    describe_payload(result),
+                    truncate_printable(&next.to_string(), ID_CHARS)
+                )
             }
             Event::ExecutionFailed { error } => write!(f, "{name}({})", describe_error(error)),
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
                 write!(f, "{name}({})", quote_text(reason))
             }
-            Event::InvokeScheduled { promise_id, function_name, input, delivery, .. } => {
-                write!(f, "{name}({}, {}, {}", id(promise_id), quote_text(function_name), describe_payload(input))?;
+            Event::InvokeScheduled {
+                promise_id,
+                function_name,
+                input,
+                delivery,
+                ..
+            } => {
+                write!(
+                    f,
+                    "{name}({}, {}, {}",
+                    id(promise_id),
+                    quote_text(function_name),
+                    describe_payload(input)
+                )?;
                 match delivery {
                     DeliveryGuarantee::AtLeastOnce => write!(f, ")"),
                     DeliveryGuarantee::AtMostOnce => write!(f, ", {})", delivery.as_str()),
                 }
             }
-            Event::InvokeStarted { promise_id, attempt, performer } => {
+            Event::InvokeStarted {
+                promise_id,
+                attempt,
+                performer,
+            } => {
                 write!(f, "{name}({}, attempt={attempt}", id(promise_id))?;
                 match performer {
                     InvokePerformer::Owner => write!(f, ")"),
-                    InvokePerformer::Child(child) => write!(f, ", child={})", truncate_printable(&child.to_string(), ID_CHARS)),
+                    InvokePerformer::Child(child) => write!(
+                        f,
+                        ", child={})",
+                        truncate_printable(&child.to_string(), ID_CHARS)
+                    ),
                     InvokePerformer::Worker => write!(f, ", worker)"),
                 }
             }
-            Event::InvokeCompleted { promise_id, result, attempt } => {
-                write!(f, "{name}({}, {}, attempt={attempt})", id(promise_id), describe_result(result))
+            Event::InvokeCompleted {
+                promise_id,
+                result,
+                attempt,
+            } => {
+                write!(
+                    f,
+                    "{name}({}, {}, attempt={attempt})",
+                    id(promise_id),
+                    describe_result(result)
+                )
             }
-            Event::InvokeRetrying { promise_id, failed_attempt, error, retry_at } => {
+            Event::InvokeRetrying {
+                promise_id,
+                failed_attempt,
+                error,
+                retry_at,
+            } => {
                 let error = describe_error(error);
-                write!(f, "{name}({}, attempt={failed_attempt}, {error}, {retry_at})", id(promise_id))
+                write!(
+                    f,
+                    "{name}({}, attempt={failed_attempt}, {error}, {retry_at})",
+                    id(promise_id)
+                )
             }
             Event::RandomGenerated { promise_id, value } => {
-                write!(f, "{name}({}, 0x{})", id(promise_id), truncate_value(&hex::encode_hex(value)))
+                write!(
+                    f,
+                    "{name}({}, 0x{})",
+                    id(promise_id),
+                    truncate_value(&hex::encode_hex(value))
+                )
             }
             Event::TimeRecorded { promise_id, time } => {
                 write!(f, "{name}({}, {time})", id(promise_id))
             }
-            Event::TimerScheduled { promise_id, duration_ms, fire_at } => {
+            Event::TimerScheduled {
+                promise_id,
+                duration_ms,
+                fire_at,
+            } => {
                 write!(f, "{name}({}, {duration_ms}ms, {fire_at})", id(promise_id))
             }
             Event::TimerFired { promise_id } => write!(f, "{name}({})", id(promise_id)),
-            Event::SignalDelivered { signal_name, payload, delivery_id } => {
-                write!(f, "{name}({}, {}, delivery_id={delivery_id})", quote_text(signal_name), describe_payload(payload))
+            Event::SignalDelivered {
+                signal_name,
+                payload,
+                delivery_id,
+            } => {
+                write!(
+                    f,
+                    "{name}({}, {}, delivery_id={delivery_id})",
+                    quote_text(signal_name),
+                    describe_payload(payload)
+                )
             }
-            Event::SignalReceived { promise_id, signal_name, payload, delivery_id } => {
+            Event::SignalReceived {
+                promise_id,
+                signal_name,
+                payload,
+                delivery_id,
+            } => {
                 let (id, signal) = (id(promise_id), quote_text(signal_name));
-                write!(f, "{name}({id}, {signal}, {}, delivery_id={delivery_id})", describe_payload(payload))
+                write!(
+                    f,
+                    "{name}({id}, {signal}, {}, delivery_id={delivery_id})",
+                    describe_payload(payload)
+                )
             }
             Event::ExecutionAwaiting { waiting_on, kind } => {
-                write!(f, "{name}([{}], {})", truncate_value(&describe_ids(waiting_on, self.own)), describe_await_kind(kind))
+                write!(
+                    f,
+                    "{name}([{}], {})",
+                    truncate_value(&describe_ids(waiting_on, self.own)),
+                    describe_await_kind(kind)
+                )
             }
             Event::ExecutionResumed => write!(f, "{name}"),
             Event::JoinSetCreated { join_set_id } => write!(f, "{name}({})", id(&join_set_id.0)),
-            Event::JoinSetSubmitted { join_set_id, promise_id } => {
+            Event::JoinSetSubmitted {
+                join_set_id,
+                promise_id,
+            } => {
                 write!(f, "{name}({}, {})", id(&join_set_id.0), id(promise_id))
             }
-            Event::JoinSetAwaited { join_set_id, promise_id, result } => {
-                write!(f, "{name}({}, {}, {})", id(&join_set_id.0), id(promise_id), describe_result(result))
+            Event::JoinSetAwaited {
+                join_set_id,
+                promise_id,
+                result,
+            } => {
+                write!(
+                    f,
+                    "{name}({}, {}, {})",
+                    id(&join_set_id.0),
+                    id(promise_id),
+                    describe_result(result)
+                )
             }
         }
     }
@@ -95,7 +192,11 @@ impl fmt::Display for EventDescription<'_> {
 
 fn describe_ids(ids: &[PromiseId], own: ExecutionId) -> String {
     // Enough to fill the line; the rest would be cut anyway.
-    let shown: Vec<String> = ids.iter().take(16).map(|id| format!("\"{}\"", id.relative_to(own))).collect();
+    let shown: Vec<String> = ids
+        .iter()
+        .take(16)
+        .map(|id| format!("\"{}\"", id.relative_to(own)))
+        .collect();
     shown.join(",")
 }
 
@@ -117,7 +218,11 @@ fn describe_result(result: &InvokeResult) -> String {
 
 fn describe_error(error: &ExecutionError) -> String {
     let text = truncate_value(&error.to_string());
-    if error.retryable { text } else { format!("{text}, permanent") }
+    if error.retryable {
+        text
+    } else {
+        format!("{text}, permanent")
+    }
 }
 
 fn describe_payload(payload: &Payload) -> String {

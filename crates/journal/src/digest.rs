@@ -49,7 +49,9 @@ impl FromStr for ComponentDigest {
     /// Reads `sha256:` and 64 hex digits; the prefix may be left out.
     fn from_str(text: &str) -> Result<Self, DigestError> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text);
-        hex::decode_hex_array(digits).map(Self).ok_or_else(|| DigestError(excerpt_text(text)))
+        hex::decode_hex_array(digits)
+            .map(Self)
+            .ok_or_else(|| DigestError(excerpt_text(text)))
     }
 }
 
@@ -75,7 +77,10 @@ mod tests {
     #[test]
     fn another_hash_or_length_is_refused() {
         for text in ["", "sha256:", "sha512:00", "sha256:ba78"] {
-            assert_eq!(text.parse::<ComponentDigest>(), Err(DigestError(excerpt_text(text))));
+            assert_eq!(
+                text.parse::<ComponentDigest>(),
+                Err(DigestError(excerpt_text(text)))
+            );
         }
     }
 }

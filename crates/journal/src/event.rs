@@ -8,8 +8,8 @@ use minicbor::{Decode, Encode};
 
 use crate::codec::CodecContext;
 use crate::{
-    ComponentDigest, DeliveryGuarantee, ExecutionError, ExecutionId, JoinSetId, BoundedName, Payload, InvokePerformer, PromiseId,
-    RetryPolicy, SharedText, Timestamp,
+    BoundedName, ComponentDigest, DeliveryGuarantee, ExecutionError, ExecutionId, InvokePerformer,
+    JoinSetId, Payload, PromiseId, RetryPolicy, SharedText, Timestamp,
 };
 
 /// One line of a journal.
@@ -31,7 +31,10 @@ pub type InvokeResult = Result<Payload, ExecutionError>;
 /// The numbers are the ids of the events and of their fields in storage ([`crate::codec`]); they never change.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(context_bound = "CodecContext")]
-#[expect(missing_docs, reason = "the fields are those of the variant's sentence; spec/journal.md has the table")]
+#[expect(
+    missing_docs,
+    reason = "the fields are those of the variant's sentence; spec/journal.md has the table"
+)]
 pub enum Event {
     // Lifecycle: an execution starts properly and ends properly.
     /// Always first: which code runs, on what, for whom.
@@ -379,8 +382,15 @@ impl Event {
             | Self::SignalReceived { promise_id, .. } => (None, Some(promise_id), &[]),
             Self::ExecutionAwaiting { waiting_on, .. } => (None, None, waiting_on),
             Self::JoinSetCreated { join_set_id } => (Some(&join_set_id.0), None, &[]),
-            Self::JoinSetSubmitted { join_set_id, promise_id }
-            | Self::JoinSetAwaited { join_set_id, promise_id, .. } => (Some(&join_set_id.0), Some(promise_id), &[]),
+            Self::JoinSetSubmitted {
+                join_set_id,
+                promise_id,
+            }
+            | Self::JoinSetAwaited {
+                join_set_id,
+                promise_id,
+                ..
+            } => (Some(&join_set_id.0), Some(promise_id), &[]),
             _ => (None, None, &[]),
         };
         set.into_iter().chain(one).chain(many)
@@ -401,7 +411,12 @@ mod tests {
 
     #[test]
     fn the_categories_have_5_4_2_6_and_3_events() {
-        let count = |category| EventKind::ALL.into_iter().filter(|kind| kind.category() == category).count();
+        let count = |category| {
+            EventKind::ALL
+                .into_iter()
+                .filter(|kind| kind.category() == category)
+                .count()
+        };
         assert_eq!(
             [
                 count(EventCategory::Lifecycle),

@@ -10,7 +10,11 @@ pub(crate) fn excerpt_text(text: &str) -> String {
 
 /// At most `chars_max` characters of a text, unprintable ones replaced.
 pub(crate) fn truncate_printable(text: &str, chars_max: usize) -> String {
-    let mut shown: String = text.chars().take(chars_max).map(replace_unprintable).collect();
+    let mut shown: String = text
+        .chars()
+        .take(chars_max)
+        .map(replace_unprintable)
+        .collect();
     if text.chars().nth(chars_max).is_some() {
         shown.pop();
         shown.push('…');
@@ -20,8 +24,13 @@ pub(crate) fn truncate_printable(text: &str, chars_max: usize) -> String {
 
 /// Controls, and the marks that turn the direction of writing around.
 fn replace_unprintable(char: char) -> char {
-    let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if char.is_control() || turns { char::REPLACEMENT_CHARACTER } else { char }
+    let turns =
+        matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if char.is_control() || turns {
+        char::REPLACEMENT_CHARACTER
+    } else {
+        char
+    }
 }
 
 #[cfg(test)]
@@ -32,7 +41,13 @@ mod tests {
     fn what_is_shown_is_short_and_harmless() {
         assert_eq!(truncate_printable("abc", 3), "abc");
         assert_eq!(truncate_printable("abcd", 3), "ab…");
-        assert_eq!(excerpt_text(&"x".repeat(99)).chars().count(), EXCERPT_CHARS_MAX);
-        assert_eq!(truncate_printable("\u{1b}[2J\u{9b}\u{7f}\n\u{202e}é", 20), "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}é");
+        assert_eq!(
+            excerpt_text(&"x".repeat(99)).chars().count(),
+            EXCERPT_CHARS_MAX
+        );
+        assert_eq!(
+            truncate_printable("\u{1b}[2J\u{9b}\u{7f}\n\u{202e}é", 20),
+            "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}é"
+        );
     }
 }

@@ -32,13 +32,20 @@ impl ExecutionError {
 
     /// A failure of this kind that may be retried.
     pub fn new(kind: ErrorKind, message: impl Into<SharedText>) -> Self {
-        Self { kind, message: message.into(), retryable: true }
+        Self {
+            kind,
+            message: message.into(),
+            retryable: true,
+        }
     }
 
     /// The same failure, for good: it is not retried.
     #[must_use]
     pub fn into_permanent(self) -> Self {
-        Self { retryable: false, ..self }
+        Self {
+            retryable: false,
+            ..self
+        }
     }
 }
 
@@ -133,6 +140,9 @@ mod tests {
         assert!(error.retryable);
         let permanent = error.clone().into_permanent();
         assert!(!permanent.retryable);
-        assert_eq!((permanent.to_string(), &permanent.kind), (error.to_string(), &error.kind));
+        assert_eq!(
+            (permanent.to_string(), &permanent.kind),
+            (error.to_string(), &error.kind)
+        );
     }
 }

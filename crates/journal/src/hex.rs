@@ -9,7 +9,10 @@ pub fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     let mut text = [0; 64];
     for chunk in bytes.chunks(text.len() / 2) {
         for (pair, byte) in text.as_chunks_mut::<2>().0.iter_mut().zip(chunk) {
-            *pair = [HEX_DIGITS[usize::from(byte >> 4)], HEX_DIGITS[usize::from(byte & 15)]];
+            *pair = [
+                HEX_DIGITS[usize::from(byte >> 4)],
+                HEX_DIGITS[usize::from(byte & 15)],
+            ];
         }
         f.write_str(str::from_utf8(&text[..2 * chunk.len()]).map_err(|_| fmt::Error)?)?;
     }
@@ -18,7 +21,11 @@ pub fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
 
 /// The text of [`write()`].
 pub fn encode_hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|nibble| char::from(HEX_DIGITS[usize::from(nibble)])).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|nibble| char::from(HEX_DIGITS[usize::from(nibble)]))
+        .collect()
 }
 
 /// Reads what [`write()`] wrote, in either case; `None` for an odd length or any other digit.
@@ -27,7 +34,10 @@ pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     if !rest.is_empty() {
         return None;
     }
-    pairs.iter().map(|[high, low]| Some(parse_nibble(*high)? << 4 | parse_nibble(*low)?)).collect()
+    pairs
+        .iter()
+        .map(|[high, low]| Some(parse_nibble(*high)? << 4 | parse_nibble(*low)?))
+        .collect()
 }
 
 /// [`decode`] for exactly `N` bytes.

@@ -49,7 +49,11 @@ impl ExecutionId {
             None => field(&[]),
             Some(parent) => {
                 field(parent.root.as_bytes());
-                let path: Vec<u8> = parent.path.iter().flat_map(|part| part.to_be_bytes()).collect();
+                let path: Vec<u8> = parent
+                    .path
+                    .iter()
+                    .flat_map(|part| part.to_be_bytes())
+                    .collect();
                 field(&path);
             }
         }
@@ -73,12 +77,18 @@ impl ExecutionId {
 
     /// The execution itself as a promise: what its parent awaits.
     pub fn root_promise(self) -> PromiseId {
-        PromiseId { root: self, path: SmallVec::new() }
+        PromiseId {
+            root: self,
+            path: SmallVec::new(),
+        }
     }
 
     /// The `number`-th operation of this execution.
     pub fn child_promise(self, number: u32) -> PromiseId {
-        PromiseId { root: self, path: SmallVec::from_slice(&[number]) }
+        PromiseId {
+            root: self,
+            path: SmallVec::from_slice(&[number]),
+        }
     }
 }
 
@@ -98,7 +108,9 @@ impl FromStr for ExecutionId {
     type Err = JournalIdError;
 
     fn from_str(text: &str) -> Result<Self, JournalIdError> {
-        hex::decode_hex_array(text).map(Self).ok_or_else(|| JournalIdError::Root(excerpt_text(text)))
+        hex::decode_hex_array(text)
+            .map(Self)
+            .ok_or_else(|| JournalIdError::Root(excerpt_text(text)))
     }
 }
 
@@ -124,23 +136,34 @@ impl PromiseId {
         if path.len() > CALL_DEPTH_MAX {
             return Err(JournalIdError::TooDeep { depth: path.len() });
         }
-        Ok(Self { root, path: SmallVec::from_slice(path) })
+        Ok(Self {
+            root,
+            path: SmallVec::from_slice(path),
+        })
     }
 
     /// The `number`-th operation below this one; refused beyond [`DEPTH_MAX`].
     pub fn child_promise(&self, number: u32) -> Result<Self, JournalIdError> {
         if self.path.len() == CALL_DEPTH_MAX {
-            return Err(JournalIdError::TooDeep { depth: CALL_DEPTH_MAX + 1 });
+            return Err(JournalIdError::TooDeep {
+                depth: CALL_DEPTH_MAX + 1,
+            });
         }
         let mut path = self.path.clone();
         path.push(number);
-        Ok(Self { root: self.root, path })
+        Ok(Self {
+            root: self.root,
+            path,
+        })
     }
 
     /// Whom to notify on completion: the operation one level up, or nobody for a root.
     pub fn parent(&self) -> Option<Self> {
         let (_, above) = self.path.split_last()?;
-        Some(Self { root: self.root, path: SmallVec::from_slice(above) })
+        Some(Self {
+            root: self.root,
+            path: SmallVec::from_slice(above),
+        })
     }
 
     /// Which journal to load.
@@ -171,14 +194,21 @@ impl PromiseId {
         let mut parts = text.split('.');
         let root = match parts.next() {
             Some("root") => own,
-            root => root.and_then(hex::decode_hex_array).map(ExecutionId).ok_or_else(|| JournalIdError::Root(excerpt_text(text)))?,
+            root => root
+                .and_then(hex::decode_hex_array)
+                .map(ExecutionId)
+                .ok_or_else(|| JournalIdError::Root(excerpt_text(text)))?,
         };
         let mut path = SmallVec::new();
         for part in parts {
             if path.len() == CALL_DEPTH_MAX {
-                return Err(JournalIdError::TooDeep { depth: CALL_DEPTH_MAX + 1 });
+                return Err(JournalIdError::TooDeep {
+                    depth: CALL_DEPTH_MAX + 1,
+                });
             }
-            path.push(parse_position(part).ok_or_else(|| JournalIdError::Position(excerpt_text(text)))?);
+            path.push(
+                parse_position(part).ok_or_else(|| JournalIdError::Position(excerpt_text(text)))?,
+            );
         }
         Ok(Self { root, path })
     }
@@ -191,7 +221,8 @@ impl PromiseId {
 
 /// A position has one spelling: no sign, no leading zeros.
 fn parse_position(text: &str) -> Option<u32> {
-    let canonical = text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
+    let canonical =
+        text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
     if canonical { text.parse().ok() } else { None }
 }
 
@@ -250,7 +281,9 @@ pub enum JournalIdError {
     #[error("`{0}` is not an id: expected `root` or 64 hex digits, then `.NUMBER` for each level")]
     Root(String),
     /// A part after the first dot is not a position.
-    #[error("`{0}` is not an id: after the root each part is a number from 0 to 4294967295, without leading zeros")]
+    #[error(
+        "`{0}` is not an id: after the root each part is a number from 0 to 4294967295, without leading zeros"
+    )]
     Position(String),
     /// The call tree would be deeper than [`DEPTH_MAX`].
     #[error("a call tree is at most {CALL_DEPTH_MAX} levels deep, this id has {depth}")]
@@ -283,16 +316,30 @@ mod tests {
     fn a_promise_knows_its_parent_its_root_and_its_depth() {
         let id = PromiseId::new(own(), &[4, 7]).unwrap();
         assert_eq!(id.parent(), Some(own().child_promise(4)));
-        assert_eq!(id.parent().and_then(|p| p.parent()), Some(own().root_promise()));
+        assert_eq!(
+            id.parent().and_then(|p| p.parent()),
+            Some(own().root_promise())
+        );
         assert_eq!(own().root_promise().parent(), None);
-        assert_eq!((id.execution_root(), id.depth(), id.path()), (own(), 2, &[4, 7][..]));
+        assert_eq!(
+            (id.execution_root(), id.depth(), id.path()),
+            (own(), 2, &[4, 7][..])
+        );
         assert_eq!(own().child_promise(4).child_promise(7), Ok(id));
     }
 
     #[test]
     fn promises_are_ordered_as_the_call_tree_is_walked() {
         let path = |path: &[u32]| PromiseId::new(own(), path).unwrap();
-        let walked = [path(&[]), path(&[0]), path(&[0, 0]), path(&[0, 10]), path(&[1]), path(&[2]), path(&[10])];
+        let walked = [
+            path(&[]),
+            path(&[0]),
+            path(&[0, 0]),
+            path(&[0, 10]),
+            path(&[1]),
+            path(&[2]),
+            path(&[10]),
+        ];
         assert!(walked.is_sorted());
     }
 
@@ -300,30 +347,70 @@ mod tests {
     fn only_direct_children_have_a_number() {
         assert_eq!(own().child_promise(3).child_number_in(own()), Some(3));
         assert_eq!(own().root_promise().child_number_in(own()), None);
-        assert_eq!(own().child_promise(3).child_promise(0).unwrap().child_number_in(own()), None);
-        assert_eq!(own().child_promise(3).child_number_in(ExecutionId::default()), None);
+        assert_eq!(
+            own()
+                .child_promise(3)
+                .child_promise(0)
+                .unwrap()
+                .child_number_in(own()),
+            None
+        );
+        assert_eq!(
+            own()
+                .child_promise(3)
+                .child_number_in(ExecutionId::default()),
+            None
+        );
     }
 
     #[test]
     fn a_call_tree_is_at_most_64_levels_deep() {
         let deepest = PromiseId::new(own(), &[0; CALL_DEPTH_MAX]).unwrap();
-        assert_eq!(deepest.child_promise(0), Err(JournalIdError::TooDeep { depth: 65 }));
-        assert_eq!(PromiseId::new(own(), &[0; CALL_DEPTH_MAX + 1]), Err(JournalIdError::TooDeep { depth: 65 }));
+        assert_eq!(
+            deepest.child_promise(0),
+            Err(JournalIdError::TooDeep { depth: 65 })
+        );
+        assert_eq!(
+            PromiseId::new(own(), &[0; CALL_DEPTH_MAX + 1]),
+            Err(JournalIdError::TooDeep { depth: 65 })
+        );
         let text = format!("root{}", ".0".repeat(CALL_DEPTH_MAX));
         assert_eq!(PromiseId::parse(&text, own()), Ok(deepest));
-        assert_eq!(PromiseId::parse(&format!("{text}.0"), own()), Err(JournalIdError::TooDeep { depth: 65 }));
+        assert_eq!(
+            PromiseId::parse(&format!("{text}.0"), own()),
+            Err(JournalIdError::TooDeep { depth: 65 })
+        );
     }
 
     #[test]
     fn what_is_not_an_id_is_refused() {
-        assert_eq!(PromiseId::parse(&"AB".repeat(32), ExecutionId::default()), Ok(own().root_promise()));
-        for text in ["", "root.", "root..1", "root.01", "root.+1", "root.-1", "root.4294967296", "root.1 ", "root.1a"] {
+        assert_eq!(
+            PromiseId::parse(&"AB".repeat(32), ExecutionId::default()),
+            Ok(own().root_promise())
+        );
+        for text in [
+            "",
+            "root.",
+            "root..1",
+            "root.01",
+            "root.+1",
+            "root.-1",
+            "root.4294967296",
+            "root.1 ",
+            "root.1a",
+        ] {
             assert!(PromiseId::parse(text, own()).is_err(), "{text:?} was read");
         }
         for text in ["Root", "roots.1", "abc", &"g".repeat(64), &"ab".repeat(33)] {
-            assert_eq!(PromiseId::parse(text, own()), Err(JournalIdError::Root(excerpt_text(text))));
+            assert_eq!(
+                PromiseId::parse(text, own()),
+                Err(JournalIdError::Root(excerpt_text(text)))
+            );
         }
-        assert!("root.1".parse::<PromiseId>().is_err(), "an absolute id needs its root");
+        assert!(
+            "root.1".parse::<PromiseId>().is_err(),
+            "an absolute id needs its root"
+        );
     }
 
     #[test]
@@ -332,10 +419,19 @@ mod tests {
         let id = ExecutionId::derive(&digest, None, "key");
         assert_eq!(id.to_string(), GOLDEN_ROOT);
         let parent = own().child_promise(1);
-        assert_eq!(ExecutionId::derive(&digest, Some(&parent), "key").to_string(), GOLDEN_CHILD);
+        assert_eq!(
+            ExecutionId::derive(&digest, Some(&parent), "key").to_string(),
+            GOLDEN_CHILD
+        );
         let sibling = own().child_promise(2);
-        assert_ne!(ExecutionId::derive(&digest, Some(&sibling), "key").to_string(), GOLDEN_CHILD);
-        assert_ne!(ExecutionId::derive(&digest, Some(&own().root_promise()), "key"), id);
+        assert_ne!(
+            ExecutionId::derive(&digest, Some(&sibling), "key").to_string(),
+            GOLDEN_CHILD
+        );
+        assert_ne!(
+            ExecutionId::derive(&digest, Some(&own().root_promise()), "key"),
+            id
+        );
     }
 
     const GOLDEN_ROOT: &str = "afe572754c9514662059a2a988521bd9a23ad1a0580673467fb076a36dc5f5a8";

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use crate::rules::{awaiting, identity, invoke, join_set, signal, structure, timer};
-use crate::{JournalState, JournalEvent};
+use crate::{JournalEvent, JournalState};
 
 /// A content check: `None` if the event may follow, else what is wrong, for people.
 pub type InvariantCheck = fn(&JournalState, &JournalEvent) -> Option<String>;
@@ -182,9 +182,17 @@ mod tests {
     fn the_table_is_indexed_by_rule_and_ids_are_unique() {
         for (index, invariant) in INVARIANTS.iter().enumerate() {
             assert_eq!(invariant.rule as usize, index);
-            assert_eq!(invariant.id.replace('-', ""), format!("{:?}", invariant.rule));
+            assert_eq!(
+                invariant.id.replace('-', ""),
+                format!("{:?}", invariant.rule)
+            );
             assert_eq!(invariant.rule.to_string(), invariant.id);
-            assert!(INVARIANTS.iter().skip(index + 1).all(|later| later.name != invariant.name));
+            assert!(
+                INVARIANTS
+                    .iter()
+                    .skip(index + 1)
+                    .all(|later| later.name != invariant.name)
+            );
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A journal in memory: the events and what they amount to, always in step.
 
 use crate::{
-    JournalCommand, Event, ExecutionId, JournalState, InvokeResult, JournalEvent, Payload, ExecutionState, Timestamp, RuleViolation, AwaitState,
+    AwaitState, Event, ExecutionId, ExecutionState, InvokeResult, JournalCommand, JournalEvent,
+    JournalState, Payload, RuleViolation, Timestamp,
 };
 
 /// An append-only list of events that never enters an illegal state.
@@ -14,11 +15,17 @@ pub struct Journal {
 impl Journal {
     /// An empty journal.
     pub fn new(execution: ExecutionId) -> Self {
-        Self { events: Vec::new(), state: JournalState::new(execution) }
+        Self {
+            events: Vec::new(),
+            state: JournalState::new(execution),
+        }
     }
 
     /// Rebuilds a journal from recorded events. Every rule is checked again: what was tampered with is refused.
-    pub fn recover(execution: ExecutionId, events: Vec<JournalEvent>) -> Result<Self, RuleViolation> {
+    pub fn recover(
+        execution: ExecutionId,
+        events: Vec<JournalEvent>,
+    ) -> Result<Self, RuleViolation> {
         if events.is_empty() {
             return Err(RuleViolation::empty_journal());
         }
@@ -26,25 +33,45 @@ impl Journal {
         for event in &events {
             fold.push_event(event)?;
         }
-        Ok(Self { events, state: fold })
+        Ok(Self {
+            events,
+            state: fold,
+        })
     }
 
     /// Decides what `command` records at `now`, checks it against every rule and appends it. The events that were
     /// appended are returned; on a violation nothing changes.
     ///
     /// A command records one event; an await that is satisfied already records its resume as well.
-    pub fn handle_command(&mut self, command: JournalCommand, now: Timestamp) -> Result<Vec<JournalEvent>, RuleViolation> {
+    pub fn handle_command(
+        &mut self,
+        command: JournalCommand,
+        now: Timestamp,
+    ) -> Result<Vec<JournalEvent>, RuleViolation> {
         let event = command.decide_event(self, now)?;
         let is_await = matches!(event, Event::ExecutionAwaiting { .. });
         let mut recorded = vec![self.record_event(event, now)?];
-        if is_await && self.state.open_await().is_some_and(AwaitState::is_satisfied) {
+        if is_await
+            && self
+                .state
+                .open_await()
+                .is_some_and(AwaitState::is_satisfied)
+        {
             recorded.push(self.record_event(Event::ExecutionResumed, now)?);
         }
         Ok(recorded)
     }
 
-    fn record_event(&mut self, event: Event, now: Timestamp) -> Result<JournalEvent, RuleViolation> {
-        let recorded = JournalEvent { sequence: self.state.next_sequence(), timestamp: now, event };
+    fn record_event(
+        &mut self,
+        event: Event,
+        now: Timestamp,
+    ) -> Result<JournalEvent, RuleViolation> {
+        let recorded = JournalEvent {
+            sequence: self.state.next_sequence(),
+            timestamp: now,
+            event,
+        };
         self.append(recorded.clone())?;
         Ok(recorded)
     }

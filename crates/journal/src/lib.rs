@@ -36,11 +36,11 @@ mod digest;
 mod event;
 mod excerpt;
 mod failure;
-mod journal_state;
 pub mod hex;
 mod id;
 mod invariant;
 mod journal;
+mod journal_state;
 pub mod jsonl;
 mod name;
 mod payload;
@@ -56,18 +56,22 @@ mod violation;
 pub use command::JournalCommand;
 pub use delivery::DeliveryGuarantee;
 pub use digest::{ComponentDigest, DigestError};
-pub use event::{AwaitKind, EventCategory, Event, EventKind, InvokeKind, InvokeResult, JournalEvent};
-pub use failure::{ErrorKind, ExecutionError, ErrorKindName};
-pub use journal_state::{InvokePhase, JournalState, SignalInbox, InvokeState, JoinSetState, PromiseState, AwaitState};
-pub use id::{CALL_DEPTH_MAX, ExecutionId, JournalIdError, JoinSetId, PromiseId};
-pub use invariant::{InvariantCheck, RuleEnforcement, INVARIANTS, Invariant, Rule};
+pub use event::{
+    AwaitKind, Event, EventCategory, EventKind, InvokeKind, InvokeResult, JournalEvent,
+};
+pub use failure::{ErrorKind, ErrorKindName, ExecutionError};
+pub use id::{CALL_DEPTH_MAX, ExecutionId, JoinSetId, JournalIdError, PromiseId};
+pub use invariant::{INVARIANTS, Invariant, InvariantCheck, Rule, RuleEnforcement};
 pub use journal::Journal;
+pub use journal_state::{
+    AwaitState, InvokePhase, InvokeState, JoinSetState, JournalState, PromiseState, SignalInbox,
+};
 pub use name::{BoundedName, NameError};
 pub use payload::{Payload, PayloadError};
 pub use performer::InvokePerformer;
-pub use replay::{AwaitEnd, RecordedAwait, RecordedOutcome, ReplayIndex, RecordedJoinResult};
+pub use replay::{AwaitEnd, RecordedAwait, RecordedJoinResult, RecordedOutcome, ReplayIndex};
 pub use retry::{BackoffFactor, RetryJitter, RetryPolicy};
-pub use state::{LifecycleAction, ExecutionPhase, ExecutionState, phase_transition};
+pub use state::{ExecutionPhase, ExecutionState, LifecycleAction, phase_transition};
 pub use text::SharedText;
 pub use timestamp::{Timestamp, TimestampError};
 pub use violation::RuleViolation;

@@ -32,8 +32,13 @@ impl FromStr for BoundedName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let is_name = (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-        if is_name { Ok(Self(SharedText::from(text))) } else { Err(NameError(excerpt_text(text))) }
+        let is_name =
+            (1..=Self::BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
+        if is_name {
+            Ok(Self(SharedText::from(text)))
+        } else {
+            Err(NameError(excerpt_text(text)))
+        }
     }
 }
 

@@ -30,13 +30,15 @@ impl Payload {
 
     /// Reads JSON text, dropping insignificant white space.
     pub fn parse(text: &str) -> Result<Self, PayloadError> {
-        let raw: &RawValue = serde_json::from_str(text).map_err(|error| PayloadError(error.to_string()))?;
+        let raw: &RawValue =
+            serde_json::from_str(text).map_err(|error| PayloadError(error.to_string()))?;
         Self::from_raw(raw)
     }
 
     /// The payload that `value` serialises to.
     pub fn from_value(value: &impl Serialize) -> Result<Self, PayloadError> {
-        let raw = serde_json::value::to_raw_value(value).map_err(|error| PayloadError(error.to_string()))?;
+        let raw = serde_json::value::to_raw_value(value)
+            .map_err(|error| PayloadError(error.to_string()))?;
         Self::from_raw(&raw)
     }
 
@@ -44,9 +46,16 @@ impl Payload {
     pub fn from_raw(raw: &RawValue) -> Result<Self, PayloadError> {
         let text = raw.get();
         if nesting_depth(text) > Self::NESTING_MAX {
-            return Err(PayloadError(format!("nested more than {} deep", Self::NESTING_MAX)));
+            return Err(PayloadError(format!(
+                "nested more than {} deep",
+                Self::NESTING_MAX
+            )));
         }
-        Ok(if text.bytes().any(is_json_whitespace) { Self(Arc::from(strip_whitespace(text))) } else { Self(Arc::from(text)) })
+        Ok(if text.bytes().any(is_json_whitespace) {
+            Self(Arc::from(strip_whitespace(text)))
+        } else {
+            Self(Arc::from(text))
+        })
     }
 
     /// The JSON text.
@@ -117,10 +126,16 @@ mod tests {
         for (text, compact) in [
             ("null", "null"),
             (" [ 1 ,\t2\r\n] ", "[1,2]"),
-            (r#"{ "a b" : " \" c \\" , "d" : 1 }"#, r#"{"a b":" \" c \\","d":1}"#),
+            (
+                r#"{ "a b" : " \" c \\" , "d" : 1 }"#,
+                r#"{"a b":" \" c \\","d":1}"#,
+            ),
             (r#""é ü""#, r#""é ü""#),
             ("1e10", "1e10"),
-            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            (
+                "123456789012345678901234567890",
+                "123456789012345678901234567890",
+            ),
         ] {
             assert_eq!(Payload::parse(text).unwrap().as_str(), compact);
         }
@@ -135,15 +150,28 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        let nested = |depth: usize| format!("{}{}", "[{\"[\\\"[\":".repeat(depth / 2) + "0", "}]".repeat(depth / 2));
-        assert_eq!(Payload::parse(&nested(Payload::NESTING_MAX)).map(|payload| nesting_depth(payload.as_str())), Ok(128));
+        let nested = |depth: usize| {
+            format!(
+                "{}{}",
+                "[{\"[\\\"[\":".repeat(depth / 2) + "0",
+                "}]".repeat(depth / 2)
+            )
+        };
+        assert_eq!(
+            Payload::parse(&nested(Payload::NESTING_MAX))
+                .map(|payload| nesting_depth(payload.as_str())),
+            Ok(128)
+        );
         assert!(Payload::parse(&nested(Payload::NESTING_MAX + 2)).is_err());
         assert!(Payload::parse(&nested(1_000_000)).is_err());
     }
 
     #[test]
     fn a_value_serialises_to_its_compact_text() {
-        assert_eq!(Payload::from_value(&vec![Some(1), None]).unwrap().as_str(), "[1,null]");
+        assert_eq!(
+            Payload::from_value(&vec![Some(1), None]).unwrap().as_str(),
+            "[1,null]"
+        );
         assert_eq!(Payload::null().as_str(), "null");
         let raw: &RawValue = serde_json::from_str("[1,\n 2]").unwrap();
         assert_eq!(Payload::from_value(&raw).unwrap().as_str(), "[1,2]");

@@ -10,7 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::{AwaitKind, Event, ExecutionId, InvokeResult, JoinSetId, JournalEvent, Payload, PromiseId, Timestamp};
+use crate::{
+    AwaitKind, Event, ExecutionId, InvokeResult, JoinSetId, JournalEvent, Payload, PromiseId,
+    Timestamp,
+};
 
 /// The recorded outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,8 +85,16 @@ struct RecordedOperation<'a> {
 impl<'a> ReplayIndex<'a> {
     /// Indexes the events of `execution`.
     pub fn new(execution: ExecutionId, events: &'a [JournalEvent]) -> Self {
-        let mut replay = Self { execution, operations: Vec::new(), awaits: Vec::new(), join_results: BTreeMap::new() };
-        for JournalEvent { sequence, event, .. } in events {
+        let mut replay = Self {
+            execution,
+            operations: Vec::new(),
+            awaits: Vec::new(),
+            join_results: BTreeMap::new(),
+        };
+        for JournalEvent {
+            sequence, event, ..
+        } in events
+        {
             replay.index_event(*sequence, event);
         }
         replay
@@ -132,21 +143,36 @@ impl<'a> ReplayIndex<'a> {
     }
 
     fn find_operation(&self, id: &PromiseId) -> Option<&RecordedOperation<'a>> {
-        self.operations.get(id.child_number_in(self.execution)? as usize)
+        self.operations
+            .get(id.child_number_in(self.execution)? as usize)
     }
 
     fn index_event(&mut self, sequence: u64, event: &'a Event) {
         match event {
-            Event::InvokeScheduled { .. } | Event::TimerScheduled { .. } | Event::JoinSetCreated { .. } => {
+            Event::InvokeScheduled { .. }
+            | Event::TimerScheduled { .. }
+            | Event::JoinSetCreated { .. } => {
                 self.begin_operation(event, None);
             }
-            Event::RandomGenerated { value, .. } => self.begin_operation(event, Some((sequence, RecordedOutcome::Random(value)))),
-            Event::TimeRecorded { time, .. } => self.begin_operation(event, Some((sequence, RecordedOutcome::Time(*time)))),
-            Event::InvokeCompleted { promise_id, result, .. } => {
+            Event::RandomGenerated { value, .. } => {
+                self.begin_operation(event, Some((sequence, RecordedOutcome::Random(value))))
+            }
+            Event::TimeRecorded { time, .. } => {
+                self.begin_operation(event, Some((sequence, RecordedOutcome::Time(*time))))
+            }
+            Event::InvokeCompleted {
+                promise_id, result, ..
+            } => {
                 self.complete_operation(promise_id, (sequence, RecordedOutcome::Invoke(result)));
             }
-            Event::TimerFired { promise_id } => self.complete_operation(promise_id, (sequence, RecordedOutcome::Timer)),
-            Event::SignalReceived { promise_id, payload, .. } => {
+            Event::TimerFired { promise_id } => {
+                self.complete_operation(promise_id, (sequence, RecordedOutcome::Timer))
+            }
+            Event::SignalReceived {
+                promise_id,
+                payload,
+                ..
+            } => {
                 let outcome = (sequence, RecordedOutcome::Signal(payload));
                 if self.find_operation(promise_id).is_some() {
                     self.complete_operation(promise_id, outcome);
@@ -158,26 +184,50 @@ impl<'a> ReplayIndex<'a> {
                 if matches!(kind, AwaitKind::Signal(_)) {
                     self.begin_operation(event, None);
                 }
-                self.awaits.push(RecordedAwait { sequence, waiting_on, kind, end: AwaitEnd::Open });
+                self.awaits.push(RecordedAwait {
+                    sequence,
+                    waiting_on,
+                    kind,
+                    end: AwaitEnd::Open,
+                });
             }
             Event::ExecutionResumed => self.end_await(AwaitEnd::Resumed(sequence)),
             Event::CancelRequested { .. } => self.end_await(AwaitEnd::Interrupted(sequence)),
-            Event::JoinSetAwaited { join_set_id, promise_id, result } => {
+            Event::JoinSetAwaited {
+                join_set_id,
+                promise_id,
+                result,
+            } => {
                 if let Some(number) = join_set_id.0.child_number_in(self.execution) {
-                    self.join_results.entry(number).or_default().push(RecordedJoinResult { sequence, promise_id, result });
+                    self.join_results
+                        .entry(number)
+                        .or_default()
+                        .push(RecordedJoinResult {
+                            sequence,
+                            promise_id,
+                            result,
+                        });
                 }
             }
             _ => {}
         }
     }
 
-    fn begin_operation(&mut self, allocated_by: &'a Event, outcome: Option<(u64, RecordedOutcome<'a>)>) {
-        self.operations.push(RecordedOperation { allocated_by, outcome });
+    fn begin_operation(
+        &mut self,
+        allocated_by: &'a Event,
+        outcome: Option<(u64, RecordedOutcome<'a>)>,
+    ) {
+        self.operations.push(RecordedOperation {
+            allocated_by,
+            outcome,
+        });
     }
 
     fn complete_operation(&mut self, id: &PromiseId, outcome: (u64, RecordedOutcome<'a>)) {
         let number = id.child_number_in(self.execution);
-        if let Some(operation) = number.and_then(|number| self.operations.get_mut(number as usize)) {
+        if let Some(operation) = number.and_then(|number| self.operations.get_mut(number as usize))
+        {
             operation.outcome = Some(outcome);
         }
     }

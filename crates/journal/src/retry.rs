@@ -40,7 +40,9 @@ pub struct BackoffFactor(u32);
 impl BackoffFactor {
     /// The factor of so many thousandths: 2000 doubles.
     pub fn from_permille(permille: u32) -> Option<Self> {
-        (1_000..=1_000_000).contains(&permille).then_some(Self(permille))
+        (1_000..=1_000_000)
+            .contains(&permille)
+            .then_some(Self(permille))
     }
 
     /// In thousandths.
@@ -123,13 +125,21 @@ mod tests {
     use super::*;
 
     fn waits(policy: &RetryPolicy, entropy: u32) -> Vec<u64> {
-        (1..=8).map(|attempt| policy.backoff_ms(attempt, entropy)).collect()
+        (1..=8)
+            .map(|attempt| policy.backoff_ms(attempt, entropy))
+            .collect()
     }
 
     #[test]
     fn waits_double_up_to_the_maximum() {
-        let policy = RetryPolicy { max_interval_ms: 20_000, ..RetryPolicy::default() };
-        assert_eq!(waits(&policy, 0), [1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000]);
+        let policy = RetryPolicy {
+            max_interval_ms: 20_000,
+            ..RetryPolicy::default()
+        };
+        assert_eq!(
+            waits(&policy, 0),
+            [1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000]
+        );
     }
 
     #[test]
@@ -137,9 +147,15 @@ mod tests {
         let policy = RetryPolicy::default();
         assert_eq!(policy.backoff_ms(1, u32::MAX), 900);
         assert_eq!(policy.backoff_ms(1, u32::MAX / 2), 951);
-        let whole = RetryPolicy { jitter: RetryJitter(1_000), ..policy };
+        let whole = RetryPolicy {
+            jitter: RetryJitter(1_000),
+            ..policy
+        };
         assert_eq!(whole.backoff_ms(1, u32::MAX), 0);
-        let none = RetryPolicy { jitter: RetryJitter::NONE, ..whole };
+        let none = RetryPolicy {
+            jitter: RetryJitter::NONE,
+            ..whole
+        };
         assert_eq!(none.backoff_ms(1, u32::MAX), 1_000);
     }
 
@@ -153,11 +169,25 @@ mod tests {
         };
         assert_eq!(grow.backoff_ms(u32::MAX, 0), u64::MAX);
         assert_eq!(grow.retry_at(u32::MAX, Timestamp::EPOCH, 0), Timestamp::MAX);
-        let still = RetryPolicy { factor: BackoffFactor(1_000), ..RetryPolicy::default() };
+        let still = RetryPolicy {
+            factor: BackoffFactor(1_000),
+            ..RetryPolicy::default()
+        };
         assert_eq!(still.backoff_ms(u32::MAX, 0), 1_000);
-        let tiny = RetryPolicy { initial_interval_ms: 1, factor: BackoffFactor(1_001), ..RetryPolicy::default() };
-        assert_eq!((tiny.backoff_ms(2, 0), tiny.backoff_ms(3, 0)), (2, 3), "a short wait grows too");
-        let none = RetryPolicy { initial_interval_ms: 0, ..RetryPolicy::default() };
+        let tiny = RetryPolicy {
+            initial_interval_ms: 1,
+            factor: BackoffFactor(1_001),
+            ..RetryPolicy::default()
+        };
+        assert_eq!(
+            (tiny.backoff_ms(2, 0), tiny.backoff_ms(3, 0)),
+            (2, 3),
+            "a short wait grows too"
+        );
+        let none = RetryPolicy {
+            initial_interval_ms: 0,
+            ..RetryPolicy::default()
+        };
         assert_eq!(none.backoff_ms(u32::MAX, 7), 0);
     }
 
@@ -173,21 +203,32 @@ mod tests {
         assert!(allowed(1, ErrorKind::Trap) && allowed(2, ErrorKind::Trap));
         assert!(!allowed(3, ErrorKind::Trap), "three attempts in all");
         assert!(!allowed(1, ErrorKind::Timeout));
-        let for_ever = RetryPolicy { max_attempts: None, ..policy };
+        let for_ever = RetryPolicy {
+            max_attempts: None,
+            ..policy
+        };
         assert!(for_ever.allows_retry(u32::MAX, &error(ErrorKind::Trap)));
-        assert!(!for_ever.allows_retry(1, &error(ErrorKind::Trap).into_permanent()), "whatever the policy says");
+        assert!(
+            !for_ever.allows_retry(1, &error(ErrorKind::Trap).into_permanent()),
+            "whatever the policy says"
+        );
     }
 
     #[test]
     fn retry_at_counts_from_now() {
-        assert_eq!(RetryPolicy::default().retry_at(2, Timestamp::EPOCH, 0), Timestamp::EPOCH.plus_ms(2_000));
+        assert_eq!(
+            RetryPolicy::default().retry_at(2, Timestamp::EPOCH, 0),
+            Timestamp::EPOCH.plus_ms(2_000)
+        );
     }
 
     #[test]
     fn factor_and_jitter_have_ranges() {
-        let factors = [999, 1_000, 1_000_000, 1_000_001].map(|f| BackoffFactor::from_permille(f).map(BackoffFactor::as_permille));
+        let factors = [999, 1_000, 1_000_000, 1_000_001]
+            .map(|f| BackoffFactor::from_permille(f).map(BackoffFactor::as_permille));
         assert_eq!(factors, [None, Some(1_000), Some(1_000_000), None]);
-        let jitters = [0, 1_000, 1_001].map(|j| RetryJitter::from_permille(j).map(RetryJitter::as_permille));
+        let jitters =
+            [0, 1_000, 1_001].map(|j| RetryJitter::from_permille(j).map(RetryJitter::as_permille));
         assert_eq!(jitters, [Some(0), Some(1_000), None]);
     }
 }

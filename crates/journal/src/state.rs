@@ -138,14 +138,19 @@ impl LifecycleAction {
 }
 
 /// The transition table: where `act` leads from `phase`, or the rule that forbids it.
-pub const fn phase_transition(phase: ExecutionPhase, act: LifecycleAction) -> Result<ExecutionPhase, Rule> {
-    use LifecycleAction as A;
+pub const fn phase_transition(
+    phase: ExecutionPhase,
+    act: LifecycleAction,
+) -> Result<ExecutionPhase, Rule> {
     use ExecutionPhase as P;
+    use LifecycleAction as A;
     match (phase, act) {
         (P::New, A::Start) => Ok(P::Running),
         (P::New, _) => Err(Rule::S2),
 
-        (P::Completed | P::Failed | P::Cancelled, A::Complete | A::Fail | A::Cancel) => Err(Rule::S3),
+        (P::Completed | P::Failed | P::Cancelled, A::Complete | A::Fail | A::Cancel) => {
+            Err(Rule::S3)
+        }
         (P::Completed | P::Failed | P::Cancelled, _) => Err(Rule::S4),
         (_, A::Start) => Err(Rule::S2),
 
@@ -215,8 +220,29 @@ mod tests {
 
     #[test]
     fn users_see_six_states() {
-        let seen: Vec<String> = ExecutionPhase::ALL.iter().filter_map(|phase| phase.execution_state()).map(|s| s.to_string()).collect();
-        assert_eq!(seen, ["Running", "Blocked", "Cancelling", "Cancelling", "Completed", "Failed", "Cancelled"]);
-        assert!(ExecutionPhase::ALL.iter().filter(|phase| phase.is_terminal()).count() == 3);
+        let seen: Vec<String> = ExecutionPhase::ALL
+            .iter()
+            .filter_map(|phase| phase.execution_state())
+            .map(|s| s.to_string())
+            .collect();
+        assert_eq!(
+            seen,
+            [
+                "Running",
+                "Blocked",
+                "Cancelling",
+                "Cancelling",
+                "Completed",
+                "Failed",
+                "Cancelled"
+            ]
+        );
+        assert!(
+            ExecutionPhase::ALL
+                .iter()
+                .filter(|phase| phase.is_terminal())
+                .count()
+                == 3
+        );
     }
 }

@@ -31,7 +31,9 @@ impl Timestamp {
 
     /// The instant `us` microseconds after the epoch, if it can be written.
     pub fn from_micros(us: i64) -> Option<Self> {
-        (Self::MIN.0..=Self::MAX.0).contains(&us).then_some(Self(us))
+        (Self::MIN.0..=Self::MAX.0)
+            .contains(&us)
+            .then_some(Self(us))
     }
 
     /// Microseconds since the epoch.
@@ -49,7 +51,8 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let instant = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000).map_err(|_| fmt::Error)?;
+        let instant = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000)
+            .map_err(|_| fmt::Error)?;
         f.write_str(&instant.format(&Rfc3339).map_err(|_| fmt::Error)?)
     }
 }
@@ -68,7 +71,10 @@ impl FromStr for Timestamp {
         let refuse = || TimestampError(excerpt_text(text));
         let instant = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| refuse())?;
         let us = instant.unix_timestamp_nanos().div_euclid(1_000);
-        i64::try_from(us).ok().and_then(Self::from_micros).ok_or_else(refuse)
+        i64::try_from(us)
+            .ok()
+            .and_then(Self::from_micros)
+            .ok_or_else(refuse)
     }
 }
 
@@ -83,7 +89,13 @@ mod tests {
 
     #[test]
     fn the_whole_range_can_be_written_and_read_back() {
-        for at in [Timestamp::MIN, Timestamp::EPOCH, Timestamp(-1), Timestamp(1_700_000_000_123_456), Timestamp::MAX] {
+        for at in [
+            Timestamp::MIN,
+            Timestamp::EPOCH,
+            Timestamp(-1),
+            Timestamp(1_700_000_000_123_456),
+            Timestamp::MAX,
+        ] {
             assert_eq!(at.to_string().parse(), Ok(at));
         }
         assert_eq!(Timestamp::from_micros(Timestamp::MAX.0 + 1), None);
@@ -107,14 +119,26 @@ mod tests {
 
     #[test]
     fn what_is_not_rfc_3339_is_refused() {
-        for text in ["", "yesterday", "2026-03-01", "2026-03-01T12:00:00", "2026-13-01T12:00:00Z", "2026-03-01T12Z"] {
+        for text in [
+            "",
+            "yesterday",
+            "2026-03-01",
+            "2026-03-01T12:00:00",
+            "2026-13-01T12:00:00Z",
+            "2026-03-01T12Z",
+        ] {
             assert!(text.parse::<Timestamp>().is_err(), "{text:?}");
         }
         assert!("20260301T120000Z".parse::<Timestamp>().is_err());
         assert_eq!(
-            "9999-12-31T23:59:59Z".parse::<Timestamp>().map(|at| at.to_string()),
+            "9999-12-31T23:59:59Z"
+                .parse::<Timestamp>()
+                .map(|at| at.to_string()),
             Ok("9999-12-31T23:59:59Z".to_owned())
         );
-        assert_eq!("1970-01-01T00:00:00.000001999999Z".parse(), Ok(Timestamp(1)));
+        assert_eq!(
+            "1970-01-01T00:00:00.000001999999Z".parse(),
+            Ok(Timestamp(1))
+        );
     }
 }

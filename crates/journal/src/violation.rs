@@ -22,6 +22,11 @@ impl RuleViolation {
     /// A journal without events: even the first rule asks for one.
     pub fn empty_journal() -> Self {
         let message = "the journal is empty".to_owned();
-        Self { rule: Rule::S2, sequence: 0, event: EventKind::ExecutionStarted, message }
+        Self {
+            rule: Rule::S2,
+            sequence: 0,
+            event: EventKind::ExecutionStarted,
+            message,
+        }
     }
 }

@@ -5,7 +5,7 @@
 //! - [`check_definition`]: whether a provider that a campaign defines can be used, without any server.
 //! - `gate`: rate limits and quiet hours together.
 
-mod send_gate;
 mod provider_registry;
+mod send_gate;
 
 pub use provider_registry::{ProviderRegistry, check_inline_provider};

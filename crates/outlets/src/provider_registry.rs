@@ -5,12 +5,12 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_campaign::{Campaign, TemplateComposer, DeployPrerequisite, ProviderRef, SampleMessage};
+use onward_campaign::{Campaign, DeployPrerequisite, ProviderRef, SampleMessage, TemplateComposer};
 use onward_dispatcher::{CampaignDelivery, DeliveryResolver, Provider};
 use onward_journal::SharedText;
-use onward_providers::{ProviderSpec, SecretSource, RateLimiter};
+use onward_providers::{ProviderSpec, RateLimiter, SecretSource};
 use onward_store::tables::{CampaignRunRow, NodeRow};
-use onward_store::{Error, RecordReader as _, TableScan, Store};
+use onward_store::{Error, RecordReader as _, Store, TableScan};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
@@ -62,7 +62,12 @@ impl ProviderRegistry {
         allows_inline: bool,
         secrets: impl SecretSource + Send + Sync + 'static,
     ) -> Self {
-        Self { named_providers: named, allows_inline, secrets: Box::new(secrets), state: Mutex::default() }
+        Self {
+            named_providers: named,
+            allows_inline,
+            secrets: Box::new(secrets),
+            state: Mutex::default(),
+        }
     }
 
     /// Whether a campaign could reach people, as far as is known without them.
@@ -73,10 +78,18 @@ impl ProviderRegistry {
         };
         let known = DeployPrerequisite::new("provider.known", true, format!("{name} is there"));
         let usable = match self.get_or_build_provider(&name, &spec) {
-            Ok(_) => DeployPrerequisite::new("provider.usable", true, "it can be used, as far as is known without a call"),
+            Ok(_) => DeployPrerequisite::new(
+                "provider.usable",
+                true,
+                "it can be used, as far as is known without a call",
+            ),
             Err(words) => DeployPrerequisite::new("provider.usable", false, words),
         };
-        vec![known, usable, check_samples_fit(&spec, SampleMessage::placeholder_samples(campaign))]
+        vec![
+            known,
+            usable,
+            check_samples_fit(&spec, SampleMessage::placeholder_samples(campaign)),
+        ]
     }
 
     /// Shares the limits of providers with the other nodes of the store that are alive, this one being `me`. By a provider that
@@ -87,7 +100,9 @@ impl ProviderRegistry {
             let wait = match count_live_nodes(store, me).await {
                 Ok(Some(nodes)) => {
                     let since = *seen.get_or_insert_with(Instant::now);
-                    let is_known = self.lock_state().live_nodes.is_some() || nodes.get() == 1 || since.elapsed() >= JOIN_GRACE;
+                    let is_known = self.lock_state().live_nodes.is_some()
+                        || nodes.get() == 1
+                        || since.elapsed() >= JOIN_GRACE;
                     self.set_node_count(is_known.then_some(nodes));
                     NODE_COUNT_INTERVAL
                 }
@@ -118,22 +133,38 @@ impl ProviderRegistry {
     fn find_provider(&self, campaign: &Campaign) -> Result<(String, ProviderSpec), String> {
         match &campaign.provider {
             ProviderRef::Named(name) => {
-                let known = || self.named_providers.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+                let known = || {
+                    self.named_providers
+                        .keys()
+                        .map(String::as_str)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                };
                 let spec = self.named_providers.get(name).cloned();
-                spec.map(|spec| (name.clone(), spec)).ok_or_else(|| match self.named_providers.is_empty() {
-                    true => format!("there is no provider {name}: this server has none"),
-                    false => format!("there is no provider {name}; there are: {}", known()),
+                spec.map(|spec| (name.clone(), spec)).ok_or_else(|| {
+                    match self.named_providers.is_empty() {
+                        true => format!("there is no provider {name}: this server has none"),
+                        false => format!("there is no provider {name}; there are: {}", known()),
+                    }
                 })
             }
-            ProviderRef::Inline(_) if !self.allows_inline => {
-                Err("this server does not take providers from campaign files: name one that it has".to_owned())
-            }
+            ProviderRef::Inline(_) if !self.allows_inline => Err(
+                "this server does not take providers from campaign files: name one that it has"
+                    .to_owned(),
+            ),
             ProviderRef::Inline(definition) => parse_inline_provider(definition),
         }
     }
 
-    fn get_or_build_provider(&self, name: &str, spec: &ProviderSpec) -> Result<RegisteredProvider, String> {
-        let definition = format!("{name} {}", serde_json::to_string(spec).map_err(|error| error.to_string())?);
+    fn get_or_build_provider(
+        &self,
+        name: &str,
+        spec: &ProviderSpec,
+    ) -> Result<RegisteredProvider, String> {
+        let definition = format!(
+            "{name} {}",
+            serde_json::to_string(spec).map_err(|error| error.to_string())?
+        );
         if let Some(made) = self.lock_state().providers.get(&definition) {
             return Ok(made.clone());
         }
@@ -143,9 +174,15 @@ impl ProviderRegistry {
         throttle.set_node_count(state.live_nodes);
         if state.providers.len() >= self.named_providers.len() + INLINE_PROVIDERS_MAX {
             // Those that are in use stay: made once more, one would have its connections and its limits twice.
-            state.providers.retain(|_, made| Arc::strong_count(&made.provider) > 1);
+            state
+                .providers
+                .retain(|_, made| Arc::strong_count(&made.provider) > 1);
         }
-        Ok(state.providers.entry(definition).or_insert(RegisteredProvider { provider, throttle }).clone())
+        Ok(state
+            .providers
+            .entry(definition)
+            .or_insert(RegisteredProvider { provider, throttle })
+            .clone())
     }
 
     fn build_delivery(&self, run: &CampaignRunRow) -> Result<CampaignDelivery, String> {
@@ -155,8 +192,13 @@ impl ProviderRegistry {
         let quiet = campaign.schedule.quiet.clone();
         Ok(CampaignDelivery {
             provider,
-            composer: Arc::new(TemplateComposer::new(&campaign).map_err(|unfit| unfit.to_string())?),
-            gate: Arc::new(SendGate { quiet_hours: quiet, throttle }),
+            composer: Arc::new(
+                TemplateComposer::new(&campaign).map_err(|unfit| unfit.to_string())?,
+            ),
+            gate: Arc::new(SendGate {
+                quiet_hours: quiet,
+                throttle,
+            }),
             policy: campaign.retries.apply_to_policy(spec.dispatch_policy()),
             timeout: spec.send_timeout(),
         })
@@ -184,26 +226,50 @@ impl DeliveryResolver for ProviderRegistry {
 
 /// Whether the provider that a campaign defines itself can be used, as far as is known where its secrets are not; and
 /// whether it could send what somebody is sent.
-pub fn check_inline_provider(campaign: &Campaign, sample: Option<&SampleMessage>) -> Vec<DeployPrerequisite> {
-    let ProviderRef::Inline(definition) = &campaign.provider else { return Vec::new() };
-    let made = parse_inline_provider(definition).and_then(|(name, spec)| spec.build_provider(&name, &PlaceholderSecrets).map(|_| (name, spec)));
+pub fn check_inline_provider(
+    campaign: &Campaign,
+    sample: Option<&SampleMessage>,
+) -> Vec<DeployPrerequisite> {
+    let ProviderRef::Inline(definition) = &campaign.provider else {
+        return Vec::new();
+    };
+    let made = parse_inline_provider(definition).and_then(|(name, spec)| {
+        spec.build_provider(&name, &PlaceholderSecrets)
+            .map(|_| (name, spec))
+    });
     match made {
         Ok((name, spec)) => {
             let words = format!("{name} is defined in the campaign");
-            let fits = sample.map(|sample| check_samples_fit(&spec, std::iter::once(sample.clone())));
-            [DeployPrerequisite::new("provider.definition", true, words)].into_iter().chain(fits).collect()
+            let fits =
+                sample.map(|sample| check_samples_fit(&spec, std::iter::once(sample.clone())));
+            [DeployPrerequisite::new("provider.definition", true, words)]
+                .into_iter()
+                .chain(fits)
+                .collect()
         }
         Err(words) => vec![DeployPrerequisite::new("provider.definition", false, words)],
     }
 }
 
 /// Whether a provider could send one of these. What it cannot make a message of would fail for everybody.
-fn check_samples_fit(spec: &ProviderSpec, samples: impl Iterator<Item = SampleMessage>) -> DeployPrerequisite {
-    let tried = samples.map(|SampleMessage { recipient, to, message }| spec.dry_run(&recipient, &to, &message));
+fn check_samples_fit(
+    spec: &ProviderSpec,
+    samples: impl Iterator<Item = SampleMessage>,
+) -> DeployPrerequisite {
+    let tried = samples.map(
+        |SampleMessage {
+             recipient,
+             to,
+             message,
+         }| spec.dry_run(&recipient, &to, &message),
+    );
     let found = tried.reduce(|first, next| first.or_else(|words| next.map_err(|_| words)));
     let (pass, words) = match found {
         None | Some(Ok(())) => (true, "what is sent fits the provider".to_owned()),
-        Some(Err(words)) => (false, format!("the provider could send this to nobody: {words}")),
+        Some(Err(words)) => (
+            false,
+            format!("the provider could send this to nobody: {words}"),
+        ),
     };
     DeployPrerequisite::new("provider.fits", pass, words)
 }
@@ -218,7 +284,9 @@ impl SecretSource for PlaceholderSecrets {
 }
 
 /// The provider that a campaign defines, and what it is called in the outbox.
-fn parse_inline_provider(definition: &Map<String, Value>) -> Result<(String, ProviderSpec), String> {
+fn parse_inline_provider(
+    definition: &Map<String, Value>,
+) -> Result<(String, ProviderSpec), String> {
     let spec: ProviderSpec = serde_json::from_value(definition.clone().into())
         .map_err(|error| format!("the definition of the provider makes no sense: {error}"))?;
     let name = spec.host_port().unwrap_or_else(|| spec.kind().to_owned());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_campaign::QuietHours;
-use onward_dispatcher::{SendAdmission, AdmissionGate, AudienceRecipient};
+use onward_dispatcher::{AdmissionGate, AudienceRecipient, SendAdmission};
 use onward_journal::Timestamp;
 use onward_providers::RateLimiter;
 
@@ -15,10 +15,18 @@ pub(crate) struct SendGate {
 }
 
 impl AdmissionGate for SendGate {
-    fn admit_recipients(&self, recipients: &[&AudienceRecipient], at_most: usize, now: Timestamp) -> SendAdmission {
+    fn admit_recipients(
+        &self,
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        now: Timestamp,
+    ) -> SendAdmission {
         SendAdmission::admit_each(recipients, at_most, |recipient| {
             // Whoever sleeps takes no place from those who do not.
-            let quiet = self.quiet_hours.as_ref().and_then(|quiet| quiet.wait_for_recipient(recipient, now));
+            let quiet = self
+                .quiet_hours
+                .as_ref()
+                .and_then(|quiet| quiet.wait_for_recipient(recipient, now));
             quiet.map_or_else(|| self.throttle.try_acquire(&recipient.address, now), Err)
         })
     }

@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, LookupOutcome};
-use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_dispatch::{LookupOutcome, SendOutcome};
+use onward_dispatcher::{Provider, ProviderCapabilities, Reservation};
 use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
 
-use crate::rate_limits::RateLimits;
 use crate::outgoing_item::{OutgoingItem, invalid_message, sanitize_text};
-use crate::provider_spec::{ProviderDefaults, DispatchPolicySpec};
+use crate::provider_spec::{DispatchPolicySpec, ProviderDefaults};
+use crate::rate_limits::RateLimits;
 
 /// A key is at most so long.
 const KEY_CHARS_MAX: usize = 128;
@@ -56,7 +56,10 @@ impl FolderSpec {
         }
         let refuse = |cause| format!("the folder {} cannot be made: {cause}", self.path.display());
         std::fs::create_dir_all(&self.path).map_err(refuse)?;
-        Ok(FolderProvider { name: name.to_owned(), path: self.path.clone() })
+        Ok(FolderProvider {
+            name: name.to_owned(),
+            path: self.path.clone(),
+        })
     }
 }
 
@@ -74,19 +77,29 @@ impl Provider for FolderProvider {
     }
 
     fn capabilities(&self) -> ProviderCapabilities {
-        ProviderCapabilities { max_batch: 1, idempotent: true, status_lookup: true }
+        ProviderCapabilities {
+            max_batch: 1,
+            idempotent: true,
+            status_lookup: true,
+        }
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
         let mut answers = Vec::new();
         for reservation in batch {
-            answers.push((reservation.item_id().clone(), self.write_message(&OutgoingItem::from_reservation(&reservation)).await));
+            answers.push((
+                reservation.item_id().clone(),
+                self.write_message(&OutgoingItem::from_reservation(&reservation))
+                    .await,
+            ));
         }
         answers
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
-        let Some(file) = self.message_path(key) else { return LookupOutcome::NotFound };
+        let Some(file) = self.message_path(key) else {
+            return LookupOutcome::NotFound;
+        };
         match tokio::task::spawn_blocking(move || file.try_exists()).await {
             Ok(Ok(true)) => LookupOutcome::Accepted(Some(file_name(key))),
             Ok(Ok(false)) => LookupOutcome::NotFound,
@@ -98,7 +111,8 @@ impl Provider for FolderProvider {
 impl FolderProvider {
     /// The file of a key, which cannot lead out of the folder.
     fn message_path(&self, key: &str) -> Option<PathBuf> {
-        let is_key = (1..=KEY_CHARS_MAX).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_key = (1..=KEY_CHARS_MAX).contains(&key.len())
+            && key.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_key.then(|| self.path.join(&*file_name(key)))
     }
 
@@ -106,7 +120,11 @@ impl FolderProvider {
         let Some(file) = self.message_path(parcel.key) else {
             return invalid_message("the key is not made of hexadecimal digits");
         };
-        let (folder, text, name) = (self.path.clone(), message_json(parcel), file_name(parcel.key));
+        let (folder, text, name) = (
+            self.path.clone(),
+            message_json(parcel),
+            file_name(parcel.key),
+        );
         match tokio::task::spawn_blocking(move || write_durably(&folder, &file, &text)).await {
             Ok(Ok(())) => SendOutcome::Accepted(Some(name)),
             Ok(Err(answer)) => answer,
@@ -130,7 +148,11 @@ fn message_json(parcel: &OutgoingItem<'_>) -> String {
 
 /// Makes the file, whole and durable. One that is there already is as good.
 fn write_durably(folder: &Path, file: &Path, text: &str) -> Result<(), SendOutcome> {
-    let later = |cause: std::io::Error| SendOutcome::Deferred(sanitize_text(&format!("the file cannot be written: {cause}")));
+    let later = |cause: std::io::Error| {
+        SendOutcome::Deferred(sanitize_text(&format!(
+            "the file cannot be written: {cause}"
+        )))
+    };
     if !file.try_exists().map_err(later)? {
         let mut draft = NamedTempFile::new_in(folder).map_err(later)?;
         draft.write_all(text.as_bytes()).map_err(later)?;
@@ -141,29 +163,46 @@ fn write_durably(folder: &Path, file: &Path, text: &str) -> Result<(), SendOutco
             Err(refused) => return Err(later(refused.error)),
         }
     }
-    let unknown = |cause: std::io::Error| SendOutcome::Unknown(sanitize_text(&format!("the folder cannot be synced: {cause}")));
-    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(unknown)
+    let unknown = |cause: std::io::Error| {
+        SendOutcome::Unknown(sanitize_text(&format!(
+            "the folder cannot be synced: {cause}"
+        )))
+    };
+    std::fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(unknown)
 }
 
 #[cfg(test)]
 mod tests {
-    use onward_dispatch::{SendOutcome, LookupOutcome};
-    use onward_dispatcher::{RenderedMessage, Provider as _};
+    use onward_dispatch::{LookupOutcome, SendOutcome};
+    use onward_dispatcher::{Provider as _, RenderedMessage};
 
     use super::{FolderProvider, FolderSpec};
     use crate::outgoing_item::OutgoingItem;
 
     fn folder(path: &std::path::Path) -> FolderProvider {
         let spec = serde_json::json!({ "path": path });
-        serde_json::from_value::<FolderSpec>(spec).unwrap().build_provider("dev").unwrap()
+        serde_json::from_value::<FolderSpec>(spec)
+            .unwrap()
+            .build_provider("dev")
+            .unwrap()
     }
 
     fn message(text: &str) -> RenderedMessage {
-        RenderedMessage { parts: vec![("text".to_owned(), text.to_owned())] }
+        RenderedMessage {
+            parts: vec![("text".to_owned(), text.to_owned())],
+        }
     }
 
     fn parcel<'a>(key: &'a str, message: &'a RenderedMessage) -> OutgoingItem<'a> {
-        OutgoingItem { item: "j.0", key, to: "ada@example.org", recipient: "ada", message }
+        OutgoingItem {
+            item: "j.0",
+            key,
+            to: "ada@example.org",
+            recipient: "ada",
+            message,
+        }
     }
 
     #[tokio::test]
@@ -172,22 +211,52 @@ mod tests {
         let folder = folder(&dir.path().join("sent"));
         let accepted = SendOutcome::Accepted(Some("ab12.json".into()));
         assert_eq!(folder.lookup_status("ab12").await, LookupOutcome::NotFound);
-        assert_eq!(folder.write_message(&parcel("ab12", &message("first"))).await, accepted);
-        assert_eq!(folder.write_message(&parcel("ab12", &message("second"))).await, accepted);
-        assert_eq!(folder.lookup_status("ab12").await, LookupOutcome::Accepted(Some("ab12.json".into())));
+        assert_eq!(
+            folder
+                .write_message(&parcel("ab12", &message("first")))
+                .await,
+            accepted
+        );
+        assert_eq!(
+            folder
+                .write_message(&parcel("ab12", &message("second")))
+                .await,
+            accepted
+        );
+        assert_eq!(
+            folder.lookup_status("ab12").await,
+            LookupOutcome::Accepted(Some("ab12.json".into()))
+        );
         let written = std::fs::read_to_string(dir.path().join("sent/ab12.json")).unwrap();
         let written: serde_json::Value = serde_json::from_str(&written).unwrap();
         assert_eq!(written["message"]["text"], "first");
         assert_eq!(written["to"], "ada@example.org");
-        assert_eq!(std::fs::read_dir(dir.path().join("sent")).unwrap().count(), 1);
+        assert_eq!(
+            std::fs::read_dir(dir.path().join("sent")).unwrap().count(),
+            1
+        );
     }
 
     #[tokio::test]
     async fn a_key_cannot_lead_out_of_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir.path().join("sent"));
-        for key in ["", "..", "../ab", "ab/cd", "ab.json", "xyz", &"a".repeat(129)] {
-            assert!(matches!(folder.write_message(&parcel(key, &message("out"))).await, SendOutcome::InvalidMessage(_)), "{key}");
+        for key in [
+            "",
+            "..",
+            "../ab",
+            "ab/cd",
+            "ab.json",
+            "xyz",
+            &"a".repeat(129),
+        ] {
+            assert!(
+                matches!(
+                    folder.write_message(&parcel(key, &message("out"))).await,
+                    SendOutcome::InvalidMessage(_)
+                ),
+                "{key}"
+            );
             assert_eq!(folder.lookup_status(key).await, LookupOutcome::NotFound);
         }
     }
@@ -197,7 +266,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir.path().join("sent"));
         std::fs::remove_dir(dir.path().join("sent")).unwrap();
-        assert!(matches!(folder.write_message(&parcel("ab12", &message("lost"))).await, SendOutcome::Deferred(_)));
+        assert!(matches!(
+            folder
+                .write_message(&parcel("ab12", &message("lost")))
+                .await,
+            SendOutcome::Deferred(_)
+        ));
     }
 
     #[test]
@@ -206,7 +280,17 @@ mod tests {
         let spec = |path: &std::path::Path| -> FolderSpec {
             serde_json::from_value(serde_json::json!({ "path": path })).unwrap()
         };
-        assert!(spec(&file.path().join("in")).build_provider("dev").unwrap_err().contains("cannot be made"));
-        assert!(spec(std::path::Path::new("")).build_provider("dev").unwrap_err().contains("empty"));
+        assert!(
+            spec(&file.path().join("in"))
+                .build_provider("dev")
+                .unwrap_err()
+                .contains("cannot be made")
+        );
+        assert!(
+            spec(std::path::Path::new(""))
+                .build_provider("dev")
+                .unwrap_err()
+                .contains("empty")
+        );
     }
 }

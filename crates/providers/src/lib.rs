@@ -9,18 +9,20 @@
 
 mod folder;
 mod http;
-mod rate_limits;
 mod outgoing_item;
-mod secret;
-mod smtp;
 mod provider_spec;
 mod rate_limiter;
+mod rate_limits;
+mod secret;
+mod smtp;
 mod spec_error;
 
 pub use folder::FolderSpec;
-pub use http::{HttpResponseSpec, HttpAuthSpec, HttpBatchSpec, HttpSpec, StatusLookupSpec, HttpStatusMatch};
-pub use rate_limits::{DomainRateLimits, RateLimits, RateLimitRule};
+pub use http::{
+    HttpAuthSpec, HttpBatchSpec, HttpResponseSpec, HttpSpec, HttpStatusMatch, StatusLookupSpec,
+};
+pub use provider_spec::{DispatchPolicySpec, ProviderSpec};
+pub use rate_limiter::RateLimiter;
+pub use rate_limits::{DomainRateLimits, RateLimitRule, RateLimits};
 pub use secret::{EnvironmentSecrets, SecretRef, SecretSource};
 pub use smtp::{SmtpSpec, SmtpTlsMode};
-pub use provider_spec::{ProviderSpec, DispatchPolicySpec};
-pub use rate_limiter::RateLimiter;

@@ -53,7 +53,10 @@ mod tests {
 
     #[test]
     fn words_of_a_provider_are_one_line_of_bounded_length() {
-        assert_eq!(&*sanitize_text("550 no\r\nsuch user\n"), "550 no  such user");
+        assert_eq!(
+            &*sanitize_text("550 no\r\nsuch user\n"),
+            "550 no  such user"
+        );
         assert_eq!(sanitize_text(&"é".repeat(10_000)).chars().count(), 500);
     }
 }

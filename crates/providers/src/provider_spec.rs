@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_dispatch::{ExponentialBackoff, DispatchPolicy};
-use onward_dispatcher::{RenderedMessage, Provider};
+use onward_dispatch::{DispatchPolicy, ExponentialBackoff};
+use onward_dispatcher::{Provider, RenderedMessage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::folder::FolderSpec;
 use crate::http::HttpSpec;
-use crate::rate_limits::RateLimits;
 use crate::outgoing_item::OutgoingItem;
+use crate::rate_limits::RateLimits;
 use crate::secret::{SecretRef, SecretSource};
 use crate::smtp::SmtpSpec;
 use crate::spec_error;
@@ -58,7 +58,8 @@ impl TryFrom<Value> for ProviderSpec {
     type Error = String;
 
     fn try_from(document: Value) -> Result<Self, String> {
-        let read = serde_path_to_error::deserialize(document).map_err(|wrong| spec_error::describe_spec_error(&wrong))?;
+        let read = serde_path_to_error::deserialize(document)
+            .map_err(|wrong| spec_error::describe_spec_error(&wrong))?;
         Ok(match read {
             ProviderDocument::Smtp(spec) => Self::Smtp(spec),
             ProviderDocument::Http(spec) => Self::Http(spec),
@@ -98,7 +99,11 @@ pub(crate) struct ProviderDefaults {
 
 impl ProviderSpec {
     /// Makes the provider, called `name` in the outbox. Nobody is connected to yet.
-    pub fn build_provider(&self, name: &str, secrets: &dyn SecretSource) -> Result<Arc<dyn Provider>, String> {
+    pub fn build_provider(
+        &self,
+        name: &str,
+        secrets: &dyn SecretSource,
+    ) -> Result<Arc<dyn Provider>, String> {
         let about = |words: String| format!("provider {name}: {words}");
         self.rate_limits().check_limits().map_err(about)?;
         self.check_policy().map_err(about)?;
@@ -110,8 +115,19 @@ impl ProviderSpec {
     }
 
     /// Whether it could send this to somebody, as far as that is known without sending it. What cannot be made of it is said.
-    pub fn dry_run(&self, recipient: &str, to: &str, message: &RenderedMessage) -> Result<(), String> {
-        let parcel = OutgoingItem { item: "sample.0", key: SAMPLE_KEY, to, recipient, message };
+    pub fn dry_run(
+        &self,
+        recipient: &str,
+        to: &str,
+        message: &RenderedMessage,
+    ) -> Result<(), String> {
+        let parcel = OutgoingItem {
+            item: "sample.0",
+            key: SAMPLE_KEY,
+            to,
+            recipient,
+            message,
+        };
         match self {
             Self::Smtp(spec) => spec.dry_run(&parcel),
             Self::Http(spec) => spec.dry_run(&parcel),
@@ -126,7 +142,10 @@ impl ProviderSpec {
             Self::Http(spec) => spec.auth.iter().map(|auth| auth.secret_ref()).collect(),
             Self::Folder(_) => Vec::new(),
         };
-        references.into_iter().map(|reference| reference.secret.as_str()).collect()
+        references
+            .into_iter()
+            .map(|reference| reference.secret.as_str())
+            .collect()
     }
 
     /// How many may be reached through it in which time.
@@ -163,9 +182,14 @@ impl ProviderSpec {
             window: spec.window.unwrap_or(defaults.window),
             max_sends: spec.calls_max.unwrap_or(5),
             max_attempts: spec.attempts_max.unwrap_or(10),
-            backoff: ExponentialBackoff { initial_ms: 1_000, max_ms: 300_000 },
+            backoff: ExponentialBackoff {
+                initial_ms: 1_000,
+                max_ms: 300_000,
+            },
             resend_in_doubt: defaults.is_idempotent,
-            lookup_after_ms: defaults.lookup_after_ms.map(|after| spec.looks_after_ms.unwrap_or(after)),
+            lookup_after_ms: defaults
+                .lookup_after_ms
+                .map(|after| spec.looks_after_ms.unwrap_or(after)),
         }
     }
 
@@ -199,7 +223,10 @@ impl ProviderSpec {
             return Err("calls_max and attempts_max are to be at least 1".to_owned());
         }
         if spec.looks_after_ms.is_some() && self.provider_defaults().lookup_after_ms.is_none() {
-            return Err("looks_after_ms is of no use: this provider cannot be asked what became of an item".to_owned());
+            return Err(
+                "looks_after_ms is of no use: this provider cannot be asked what became of an item"
+                    .to_owned(),
+            );
         }
         if self.provider_defaults().timeout.is_zero() {
             return Err("timeout_ms is to be at least 1".to_owned());

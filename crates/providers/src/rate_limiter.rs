@@ -8,10 +8,10 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_dispatcher::{SendAdmission, AdmissionGate, AudienceRecipient};
+use onward_dispatcher::{AdmissionGate, AudienceRecipient, SendAdmission};
 use onward_journal::Timestamp;
 
-use crate::rate_limits::{RateLimits, RateLimitRule};
+use crate::rate_limits::{RateLimitRule, RateLimits};
 
 /// Domains of which something is remembered, at most. A domain that waits for nothing is forgotten.
 const DOMAINS_MAX: usize = 65_536;
@@ -56,10 +56,17 @@ struct GcraArrivalTimes([i64; 3]);
 impl GcraArrivalTimes {
     /// How many microseconds to wait.
     fn wait_us(&self, rates: &RateLimitRule, nodes: u32, now: i64) -> i64 {
-        let waits = self.0.iter().zip(rates.intervals_us()).filter_map(|(due, interval)| {
-            let interval = shared_interval_us(interval?, nodes);
-            Some(due.saturating_sub(interval.saturating_mul(burst_allowance(rates, nodes))).saturating_sub(now))
-        });
+        let waits = self
+            .0
+            .iter()
+            .zip(rates.intervals_us())
+            .filter_map(|(due, interval)| {
+                let interval = shared_interval_us(interval?, nodes);
+                Some(
+                    due.saturating_sub(interval.saturating_mul(burst_allowance(rates, nodes)))
+                        .saturating_sub(now),
+                )
+            });
         waits.max().unwrap_or(0).max(0)
     }
 
@@ -67,7 +74,9 @@ impl GcraArrivalTimes {
     fn advance_arrivals(&mut self, rates: &RateLimitRule, nodes: u32, now: i64) {
         for (due, interval) in self.0.iter_mut().zip(rates.intervals_us()) {
             if let Some(interval) = interval {
-                *due = (*due).max(now).saturating_add(shared_interval_us(interval, nodes));
+                *due = (*due)
+                    .max(now)
+                    .saturating_add(shared_interval_us(interval, nodes));
             }
         }
     }
@@ -93,9 +102,20 @@ impl RateLimiter {
     pub fn new(limits: &RateLimits) -> Self {
         let mut limits = limits.clone();
         if let Some(domains) = &mut limits.per_domain {
-            domains.overrides = domains.overrides.iter().map(|(name, rates)| (normalize_domain(name), *rates)).collect();
+            domains.overrides = domains
+                .overrides
+                .iter()
+                .map(|(name, rates)| (normalize_domain(name), *rates))
+                .collect();
         }
-        Self { limits, state: Mutex::new(RateLimiterState { nodes: 1, ..RateLimiterState::default() }), domains_max: DOMAINS_MAX }
+        Self {
+            limits,
+            state: Mutex::new(RateLimiterState {
+                nodes: 1,
+                ..RateLimiterState::default()
+            }),
+            domains_max: DOMAINS_MAX,
+        }
     }
 
     /// So many nodes share the limits from now on. Each has its part, and be there ever so many, some of it. As long as nobody
@@ -106,15 +126,23 @@ impl RateLimiter {
 
     /// Lets one pass who is reached at this address; or says how long to wait until it is worth asking again.
     pub fn try_acquire(&self, address: &str, now: Timestamp) -> Result<(), Duration> {
-        let wait = self.lock_state().acquire_or_wait_us(self, address, now.as_micros());
-        if wait == 0 { Ok(()) } else { Err(Duration::from_micros(wait.unsigned_abs())) }
+        let wait = self
+            .lock_state()
+            .acquire_or_wait_us(self, address, now.as_micros());
+        if wait == 0 {
+            Ok(())
+        } else {
+            Err(Duration::from_micros(wait.unsigned_abs()))
+        }
     }
 
     /// Lets nobody pass before so much time has gone by, or some minutes: then one may ask again, whatever was said before.
     pub fn pause_for(&self, wait: Duration, now: Timestamp) {
         let mut state = self.lock_state();
         let now = state.observe_clock(now.as_micros());
-        let wait = i64::try_from(wait.as_micros()).unwrap_or(i64::MAX).min(HOLD_US_MAX);
+        let wait = i64::try_from(wait.as_micros())
+            .unwrap_or(i64::MAX)
+            .min(HOLD_US_MAX);
         state.held_until_us = state.held_until_us.max(now.saturating_add(wait));
     }
 
@@ -122,7 +150,11 @@ impl RateLimiter {
     fn domain_rule(&self, address: &str) -> Option<(String, RateLimitRule)> {
         let limits = self.limits.per_domain.as_ref()?;
         let domain = normalize_domain(address.rsplit_once('@')?.1);
-        let rates = limits.overrides.get(&domain).copied().unwrap_or_else(|| limits.default_rule());
+        let rates = limits
+            .overrides
+            .get(&domain)
+            .copied()
+            .unwrap_or_else(|| limits.default_rule());
         rates.has_any_rate().then_some((domain, rates))
     }
 
@@ -136,12 +168,18 @@ impl RateLimiterState {
     /// How many microseconds to wait; nothing if one has passed.
     fn acquire_or_wait_us(&mut self, throttle: &RateLimiter, address: &str, now: i64) -> i64 {
         let now = self.observe_clock(now);
-        let (rates, domain) = (throttle.limits.provider_rule(), throttle.domain_rule(address));
+        let (rates, domain) = (
+            throttle.limits.provider_rule(),
+            throttle.domain_rule(address),
+        );
         if self.nodes == 0 && (domain.is_some() || rates.has_any_rate()) {
             return UNKNOWN_NODES_WAIT_US;
         }
         let nodes = self.nodes.max(1);
-        let mut wait = self.global.wait_us(&rates, nodes, now).max(self.held_until_us - now);
+        let mut wait = self
+            .global
+            .wait_us(&rates, nodes, now)
+            .max(self.held_until_us - now);
         if let Some((name, rates)) = &domain {
             let of_domain = match self.domains.get(name) {
                 Some(due) => due.wait_us(rates, nodes, now),
@@ -152,7 +190,10 @@ impl RateLimiterState {
         if wait == 0 {
             self.global.advance_arrivals(&rates, nodes, now);
             if let Some((name, rates)) = domain {
-                self.domains.entry(name).or_default().advance_arrivals(&rates, nodes, now);
+                self.domains
+                    .entry(name)
+                    .or_default()
+                    .advance_arrivals(&rates, nodes, now);
             }
         }
         wait
@@ -161,7 +202,11 @@ impl RateLimiterState {
     /// The time, which does not go back.
     fn observe_clock(&mut self, now: i64) -> i64 {
         if now.saturating_add(CLOCK_STEP_BACK_US) < self.latest_us {
-            *self = Self { nodes: self.nodes, latest_us: now, ..Self::default() };
+            *self = Self {
+                nodes: self.nodes,
+                latest_us: now,
+                ..Self::default()
+            };
         }
         self.latest_us = self.latest_us.max(now);
         self.latest_us
@@ -177,7 +222,12 @@ impl RateLimiterState {
             if self.domains.len() < domains_max {
                 return 0;
             }
-            let first = self.domains.values().map(GcraArrivalTimes::expires_at_us).min().unwrap_or(now);
+            let first = self
+                .domains
+                .values()
+                .map(GcraArrivalTimes::expires_at_us)
+                .min()
+                .unwrap_or(now);
             self.domains_full_until_us = first.max(now.saturating_add(DOMAIN_SLOT_WAIT_US));
         }
         self.domains_full_until_us - now
@@ -191,8 +241,15 @@ fn normalize_domain(domain: &str) -> String {
 }
 
 impl AdmissionGate for RateLimiter {
-    fn admit_recipients(&self, recipients: &[&AudienceRecipient], at_most: usize, now: Timestamp) -> SendAdmission {
-        SendAdmission::admit_each(recipients, at_most, |recipient| self.try_acquire(&recipient.address, now))
+    fn admit_recipients(
+        &self,
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        now: Timestamp,
+    ) -> SendAdmission {
+        SendAdmission::admit_each(recipients, at_most, |recipient| {
+            self.try_acquire(&recipient.address, now)
+        })
     }
 
     fn pause_sends(&self, wait: Duration, now: Timestamp) {

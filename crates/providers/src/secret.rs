@@ -30,12 +30,17 @@ pub struct EnvironmentSecrets;
 
 impl SecretSource for EnvironmentSecrets {
     fn lookup_secret(&self, name: &str) -> Option<String> {
-        is_secret_name(name).then(|| std::env::var(format!("{SECRET_ENV_PREFIX}{name}")).ok()).flatten()
+        is_secret_name(name)
+            .then(|| std::env::var(format!("{SECRET_ENV_PREFIX}{name}")).ok())
+            .flatten()
     }
 }
 
 fn is_secret_name(name: &str) -> bool {
-    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
 /// A secret that was looked up. It is never printed.
@@ -67,7 +72,9 @@ impl SecretRef {
         }
         match secrets.lookup_secret(name) {
             Some(secret) if !secret.is_empty() => Ok(SecretValue(secret)),
-            _ => Err(format!("there is no secret {name}: set the variable {SECRET_ENV_PREFIX}{name}")),
+            _ => Err(format!(
+                "there is no secret {name}: set the variable {SECRET_ENV_PREFIX}{name}"
+            )),
         }
     }
 }
@@ -82,7 +89,10 @@ impl SecretRedactor {
         let plain = secret.reveal();
         let mut forms = vec![plain.to_owned(), encode_base64(plain)];
         if let Some(user) = user {
-            forms.extend([encode_base64(&format!("{user}:{plain}")), encode_base64(&format!("\0{user}\0{plain}"))]);
+            forms.extend([
+                encode_base64(&format!("{user}:{plain}")),
+                encode_base64(&format!("\0{user}\0{plain}")),
+            ]);
         }
         // The longest first: another may be a part of it.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
@@ -91,25 +101,41 @@ impl SecretRedactor {
 
     /// An answer's words, without secrets: on one line, and not too long.
     pub(crate) fn redact_text(&self, text: &str) -> SharedText {
-        let covered = self.0.iter().fold(text.to_owned(), |text, form| text.replace(form.reveal(), "(secret)"));
+        let covered = self.0.iter().fold(text.to_owned(), |text, form| {
+            text.replace(form.reveal(), "(secret)")
+        });
         sanitize_text(&covered)
     }
 }
 
 /// As RFC 4648 encodes it.
 pub(crate) fn encode_base64(text: &str) -> String {
-    const BASE64_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const BASE64_DIGITS: &[u8; 64] =
+        b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digits = |group: &[u8]| -> String {
-        let bits = group.iter().chain([&0, &0]).take(3).fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
-        let digit = |place: usize| char::from(BASE64_DIGITS[(bits >> (18 - 6 * place)) as usize % 64]);
-        (0..4).map(|place| if place <= group.len() { digit(place) } else { '=' }).collect()
+        let bits = group
+            .iter()
+            .chain([&0, &0])
+            .take(3)
+            .fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte));
+        let digit =
+            |place: usize| char::from(BASE64_DIGITS[(bits >> (18 - 6 * place)) as usize % 64]);
+        (0..4)
+            .map(|place| {
+                if place <= group.len() {
+                    digit(place)
+                } else {
+                    '='
+                }
+            })
+            .collect()
     };
     text.as_bytes().chunks(3).map(digits).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{EnvironmentSecrets, SecretRef, SecretSource, SecretRedactor, encode_base64};
+    use super::{EnvironmentSecrets, SecretRedactor, SecretRef, SecretSource, encode_base64};
 
     struct One;
 
@@ -124,7 +150,9 @@ mod tests {
     }
 
     fn named(name: &str) -> SecretRef {
-        SecretRef { secret: name.to_owned() }
+        SecretRef {
+            secret: name.to_owned(),
+        }
     }
 
     #[test]
@@ -137,11 +165,19 @@ mod tests {
     #[test]
     fn a_missing_empty_or_badly_named_secret_is_refused_with_what_to_do() {
         for name in ["NONE", "EMPTY"] {
-            assert!(named(name).resolve(&One).unwrap_err().contains(&format!("set the variable ONWARD_SECRET_{name}")));
+            assert!(
+                named(name)
+                    .resolve(&One)
+                    .unwrap_err()
+                    .contains(&format!("set the variable ONWARD_SECRET_{name}"))
+            );
         }
         for name in ["", "key", "A B", "../KEY", "KEY=1", "hunter2"] {
             let words = named(name).resolve(&One).unwrap_err();
-            assert!(words.contains("is not the name of a secret"), "{name}: {words}");
+            assert!(
+                words.contains("is not the name of a secret"),
+                "{name}: {words}"
+            );
             assert!(name.len() < 4 || !words.contains(name), "{words}");
         }
     }
@@ -156,11 +192,20 @@ mod tests {
     #[test]
     fn what_is_heard_is_without_the_secret_however_it_is_written() {
         let veil = SecretRedactor::for_secret(&named("KEY").resolve(&One).unwrap(), Some("shop"));
-        for echo in ["hunter2", "c2hvcDpodW50ZXIy", "AHNob3AAaHVudGVyMg==", "aHVudGVyMg=="] {
+        for echo in [
+            "hunter2",
+            "c2hvcDpodW50ZXIy",
+            "AHNob3AAaHVudGVyMg==",
+            "aHVudGVyMg==",
+        ] {
             assert_eq!(&*veil.redact_text(&format!("no: {echo}!")), "no: (secret)!");
             // What is cut off is cut off after it is covered.
             let at_the_end = format!("{}{echo}", "x".repeat(497));
-            assert!(veil.redact_text(&at_the_end).ends_with("x(se"), "{}", veil.redact_text(&at_the_end));
+            assert!(
+                veil.redact_text(&at_the_end).ends_with("x(se"),
+                "{}",
+                veil.redact_text(&at_the_end)
+            );
         }
         assert_eq!(format!("{veil:?}").matches("(secret)").count(), 4);
     }
@@ -183,7 +228,9 @@ mod tests {
     fn a_reference_has_one_field_and_no_other() {
         let named: SecretRef = serde_json::from_str(r#"{"secret":"KEY"}"#).unwrap();
         assert_eq!(named.secret, "KEY");
-        assert!(serde_json::from_str::<SecretRef>(r#"{"secret":"KEY","value":"hunter2"}"#).is_err());
+        assert!(
+            serde_json::from_str::<SecretRef>(r#"{"secret":"KEY","value":"hunter2"}"#).is_err()
+        );
         assert!(serde_json::from_str::<SecretRef>(r#""hunter2""#).is_err());
     }
 }

@@ -6,7 +6,11 @@ use serde_path_to_error::Error;
 /// Where it is wrong, and what has to be there.
 pub(crate) fn describe_spec_error(error: &Error<serde_json::Error>) -> String {
     let (place, said) = (error.path().to_string(), error.inner().to_string());
-    let place = if place == "." { "the provider".to_owned() } else { format!("`{place}`") };
+    let place = if place == "." {
+        "the provider".to_owned()
+    } else {
+        format!("`{place}`")
+    };
     if let Some(field) = said.strip_prefix("missing field ") {
         return format!("{place} needs {field}");
     }
@@ -30,7 +34,9 @@ fn describe_expected(expected: &str) -> &str {
         "a sequence" => "a list",
         "u16" | "u32" | "u64" | "usize" => "a whole number, from 0 on",
         "a map" => "fields with their values",
-        _ if expected.starts_with("struct ") || expected.starts_with("string or map") => "fields with their values",
+        _ if expected.starts_with("struct ") || expected.starts_with("string or map") => {
+            "fields with their values"
+        }
         _ => expected,
     }
 }
@@ -45,15 +51,26 @@ mod tests {
     fn what_is_wrong_is_told_in_words_and_never_repeats_what_may_be_a_secret() {
         let smtp = |more: serde_json::Value| {
             let mut smtp = json!({ "url": "smtps://mail.example.org" });
-            smtp.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            smtp.as_object_mut()
+                .unwrap()
+                .extend(more.as_object().unwrap().clone());
             json!({ "smtp": smtp })
         };
         let http = |auth: serde_json::Value| json!({ "http": { "url": "https://api.example.org", "auth": auth } });
         let reference = "has to be a reference: { secret: NAME }";
         for (document, words) in [
-            (smtp(json!({ "user": "shop", "password": "hunter2" })), format!("`smtp.password` {reference}")),
-            (smtp(json!({ "user": "shop", "password": 7 })), format!("`smtp.password` {reference}")),
-            (http(json!({ "bearer": "hunter2" })), format!("`http.auth.bearer` {reference}")),
+            (
+                smtp(json!({ "user": "shop", "password": "hunter2" })),
+                format!("`smtp.password` {reference}"),
+            ),
+            (
+                smtp(json!({ "user": "shop", "password": 7 })),
+                format!("`smtp.password` {reference}"),
+            ),
+            (
+                http(json!({ "bearer": "hunter2" })),
+                format!("`http.auth.bearer` {reference}"),
+            ),
             (
                 http(json!({ "basic": { "user": "shop", "password": "hunter2" } })),
                 format!("`http.auth.basic.password` {reference}"),
@@ -62,7 +79,10 @@ mod tests {
                 http(json!({ "header": { "name": "k", "value": "hunter2" } })),
                 format!("`http.auth.header.value` {reference}"),
             ),
-            (http(json!("hunter2")), "`http.auth` has to be one of `bearer`, `basic`, `header`".to_owned()),
+            (
+                http(json!("hunter2")),
+                "`http.auth` has to be one of `bearer`, `basic`, `header`".to_owned(),
+            ),
             (
                 http(json!({ "basic": "shop:hunter2" })),
                 "`http.auth.basic` has to be fields with their values".to_owned(),
@@ -75,20 +95,47 @@ mod tests {
                 smtp(json!({ "limits": { "per_second": -1 } })),
                 "`smtp.limits.per_second` has to be a whole number, from 0 on".to_owned(),
             ),
-            (smtp(json!({ "url": 5 })), "`smtp.url` has to be a text".to_owned()),
-            (smtp(json!({ "limits": 5 })), "`smtp.limits` has to be fields with their values".to_owned()),
+            (
+                smtp(json!({ "url": 5 })),
+                "`smtp.url` has to be a text".to_owned(),
+            ),
+            (
+                smtp(json!({ "limits": 5 })),
+                "`smtp.limits` has to be fields with their values".to_owned(),
+            ),
             (json!({ "smtp": {} }), "`smtp` needs `url`".to_owned()),
-            (json!({ "folder": { "path": 1 } }), "`folder.path` has to be a text".to_owned()),
+            (
+                json!({ "folder": { "path": 1 } }),
+                "`folder.path` has to be a text".to_owned(),
+            ),
         ] {
-            let refused = serde_json::from_value::<ProviderSpec>(document.clone()).unwrap_err().to_string();
+            let refused = serde_json::from_value::<ProviderSpec>(document.clone())
+                .unwrap_err()
+                .to_string();
             assert_eq!(refused, words, "{document}");
         }
-        let misspelt = serde_json::from_value::<ProviderSpec>(smtp(json!({ "passwort": "hunter2" }))).unwrap_err();
-        assert!(misspelt.to_string().contains("unknown field `passwort`"), "{misspelt}");
-        let kind = serde_json::from_value::<ProviderSpec>(json!({ "pigeon": {} })).unwrap_err().to_string();
-        assert!(kind.ends_with("has to be one of `smtp`, `http`, `folder`"), "{kind}");
-        let status = json!({ "http": { "url": "https://api.example.org", "answers": { "later": [{}] } } });
-        let status = serde_json::from_value::<ProviderSpec>(status).unwrap_err().to_string();
-        assert!(status.contains("has to be a status such as 409"), "{status}");
+        let misspelt =
+            serde_json::from_value::<ProviderSpec>(smtp(json!({ "passwort": "hunter2" })))
+                .unwrap_err();
+        assert!(
+            misspelt.to_string().contains("unknown field `passwort`"),
+            "{misspelt}"
+        );
+        let kind = serde_json::from_value::<ProviderSpec>(json!({ "pigeon": {} }))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            kind.ends_with("has to be one of `smtp`, `http`, `folder`"),
+            "{kind}"
+        );
+        let status =
+            json!({ "http": { "url": "https://api.example.org", "answers": { "later": [{}] } } });
+        let status = serde_json::from_value::<ProviderSpec>(status)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            status.contains("has to be a status such as 409"),
+            "{status}"
+        );
     }
 }

@@ -64,7 +64,8 @@ impl Serialize for AttemptNumber {
 impl<'de> Deserialize<'de> for AttemptNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u32::deserialize(deserializer)?;
-        Self::new(number).ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
+        Self::new(number)
+            .ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
     }
 }
 
@@ -80,7 +81,11 @@ impl RunSeq {
 
     /// This place, if it is at most [`RunSeq::MAX`].
     pub const fn new(number: u64) -> Option<Self> {
-        if number <= Self::MAX.0 { Some(Self(number)) } else { None }
+        if number <= Self::MAX.0 {
+            Some(Self(number))
+        } else {
+            None
+        }
     }
 
     /// Its number.
@@ -91,7 +96,11 @@ impl RunSeq {
     /// The place after this one. After [`RunSeq::MAX`] there is none: it repeats, and the store's key refuses it.
     #[must_use]
     pub const fn next_seq(self) -> Self {
-        if self.0 < Self::MAX.0 { Self(self.0 + 1) } else { Self::MAX }
+        if self.0 < Self::MAX.0 {
+            Self(self.0 + 1)
+        } else {
+            Self::MAX
+        }
     }
 }
 
@@ -120,7 +129,8 @@ impl Serialize for RunSeq {
 impl<'de> Deserialize<'de> for RunSeq {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u64::deserialize(deserializer)?;
-        Self::new(number).ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
+        Self::new(number)
+            .ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
     }
 }
 
@@ -132,11 +142,22 @@ mod tests {
     fn attempts_count_from_1() {
         assert_eq!(AttemptNumber::new(0), None);
         assert_eq!(AttemptNumber::new(1), Some(AttemptNumber::FIRST));
-        assert_eq!(AttemptNumber::FIRST.next_attempt().map(AttemptNumber::as_u32), Some(2));
-        assert_eq!(AttemptNumber::new(i32::MAX as u32), Some(AttemptNumber::MAX));
+        assert_eq!(
+            AttemptNumber::FIRST
+                .next_attempt()
+                .map(AttemptNumber::as_u32),
+            Some(2)
+        );
+        assert_eq!(
+            AttemptNumber::new(i32::MAX as u32),
+            Some(AttemptNumber::MAX)
+        );
         assert_eq!(AttemptNumber::new(i32::MAX as u32 + 1), None);
         assert_eq!(AttemptNumber::MAX.next_attempt(), None);
-        assert_eq!(format!("{0} {0:?}", AttemptNumber::MAX), "2147483647 2147483647");
+        assert_eq!(
+            format!("{0} {0:?}", AttemptNumber::MAX),
+            "2147483647 2147483647"
+        );
     }
 
     #[test]
@@ -145,15 +166,26 @@ mod tests {
         assert_eq!(RunSeq::new(i64::MAX as u64), Some(RunSeq::MAX));
         assert_eq!(RunSeq::new(i64::MAX as u64 + 1), None);
         assert_eq!(RunSeq::MAX.next_seq(), RunSeq::MAX);
-        assert_eq!(format!("{0} {0:?}", RunSeq::MAX), "9223372036854775807 9223372036854775807");
+        assert_eq!(
+            format!("{0} {0:?}", RunSeq::MAX),
+            "9223372036854775807 9223372036854775807"
+        );
     }
 
     #[test]
     fn a_counter_is_a_json_integer() {
-        assert_eq!(serde_json::from_str::<AttemptNumber>("7").unwrap().to_string(), "7");
+        assert_eq!(
+            serde_json::from_str::<AttemptNumber>("7")
+                .unwrap()
+                .to_string(),
+            "7"
+        );
         assert_eq!(serde_json::from_str::<RunSeq>("0").unwrap(), RunSeq::ZERO);
         for text in ["0", "-1", "1.0", "1e0", "2147483648", "\"1\"", "null"] {
-            assert!(serde_json::from_str::<AttemptNumber>(text).is_err(), "{text}");
+            assert!(
+                serde_json::from_str::<AttemptNumber>(text).is_err(),
+                "{text}"
+            );
         }
         for text in ["-1", "1.0", "9223372036854775808", "\"1\"", "null"] {
             assert!(serde_json::from_str::<RunSeq>(text).is_err(), "{text}");

@@ -48,15 +48,28 @@ impl FromStr for EmittedAt {
 
     /// Reads RFC 3339 with the offset `Z` or `+00:00`.
     fn from_str(text: &str) -> Result<Self, RunValueError> {
-        let is_utc = ["Z", "z", "+00:00"].iter().any(|offset| text.ends_with(offset));
-        let at = if is_utc && text.len() <= Self::BYTES_MAX { text.parse().ok() } else { None };
-        at.map(|at| Self { at, text: SharedText::from(text) }).ok_or_else(|| RunValueError::new::<Self>(text))
+        let is_utc = ["Z", "z", "+00:00"]
+            .iter()
+            .any(|offset| text.ends_with(offset));
+        let at = if is_utc && text.len() <= Self::BYTES_MAX {
+            text.parse().ok()
+        } else {
+            None
+        };
+        at.map(|at| Self {
+            at,
+            text: SharedText::from(text),
+        })
+        .ok_or_else(|| RunValueError::new::<Self>(text))
     }
 }
 
 impl From<Timestamp> for EmittedAt {
     fn from(at: Timestamp) -> Self {
-        Self { at, text: SharedText::from(at.to_string()) }
+        Self {
+            at,
+            text: SharedText::from(at.to_string()),
+        }
     }
 }
 
@@ -80,10 +93,17 @@ mod tests {
 
     #[test]
     fn the_text_is_kept_as_it_came() {
-        for text in ["2026-03-01T12:00:00Z", "2026-03-01T12:00:00.000+00:00", "2026-03-01t12:00:00.10z"] {
+        for text in [
+            "2026-03-01T12:00:00Z",
+            "2026-03-01T12:00:00.000+00:00",
+            "2026-03-01t12:00:00.10z",
+        ] {
             let emitted_at: EmittedAt = text.parse().unwrap();
             assert_eq!(emitted_at.as_str(), text);
-            assert_eq!(format!("{emitted_at} {emitted_at:?}"), format!("{text} {text}"));
+            assert_eq!(
+                format!("{emitted_at} {emitted_at:?}"),
+                format!("{text} {text}")
+            );
         }
     }
 
@@ -109,6 +129,9 @@ mod tests {
         let at = Timestamp::EPOCH.plus_ms(1_500);
         assert_eq!(EmittedAt::from(at).as_str(), "1970-01-01T00:00:01.5Z");
         assert_eq!(EmittedAt::from(at).to_timestamp(), at);
-        assert_eq!(EmittedAt::from(Timestamp::MIN).as_str().parse(), Ok(EmittedAt::from(Timestamp::MIN)));
+        assert_eq!(
+            EmittedAt::from(Timestamp::MIN).as_str().parse(),
+            Ok(EmittedAt::from(Timestamp::MIN))
+        );
     }
 }

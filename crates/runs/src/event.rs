@@ -3,8 +3,9 @@
 use onward_journal::{Payload, Timestamp};
 
 use crate::{
-    AttemptNumber, EmittedAt, EnvironmentId, RunEventError, RunEventId, RunEventType, ExtraFields, IdempotencyKey, PlanId, PlanVersion,
-    ProjectId, RunId, RunSeq, RunSignal, StepId, TenantId, excerpt, event_json,
+    AttemptNumber, EmittedAt, EnvironmentId, ExtraFields, IdempotencyKey, PlanId, PlanVersion,
+    ProjectId, RunEventError, RunEventId, RunEventType, RunId, RunSeq, RunSignal, StepId, TenantId,
+    event_json, excerpt,
 };
 
 /// An event as a producer hands it in: without a place in the run and without the store's time.
@@ -65,8 +66,14 @@ impl RunEventWrite {
             }
             _ => {}
         }
-        if let Some(payload) = self.payload.as_ref().filter(|payload| !payload.as_str().starts_with('{')) {
-            return Err(RunEventError::PayloadNotObject(excerpt::quote_excerpt(payload.as_str())));
+        if let Some(payload) = self
+            .payload
+            .as_ref()
+            .filter(|payload| !payload.as_str().starts_with('{'))
+        {
+            return Err(RunEventError::PayloadNotObject(excerpt::quote_excerpt(
+                payload.as_str(),
+            )));
         }
         RunSignal::from_event(self).map(|_| ())
     }

@@ -6,8 +6,10 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use crate::json::{JsonField, RawPayloadJson, JsonMembers};
-use crate::{AppendResult, EmittedAt, RunEventError, ExtraFields, RunEventRecord, RunEventWrite, excerpt};
+use crate::json::{JsonField, JsonMembers, RawPayloadJson};
+use crate::{
+    AppendResult, EmittedAt, ExtraFields, RunEventError, RunEventRecord, RunEventWrite, excerpt,
+};
 
 macro_rules! members {
     ($($member:ident $name:literal,)+) => {
@@ -65,7 +67,10 @@ struct RunEventFields<'a> {
 
 impl<'a> RunEventFields<'a> {
     fn parse_event(text: &'a str) -> Result<Self, RunEventError> {
-        let mut fields = Self { known: [None; _], unknown: JsonMembers(SmallVec::new()) };
+        let mut fields = Self {
+            known: [None; _],
+            unknown: JsonMembers(SmallVec::new()),
+        };
         for (name, value) in JsonMembers::parse_object(text)?.0 {
             match Member::named(&name) {
                 None => fields.unknown.0.push((name, value)),
@@ -79,7 +84,10 @@ impl<'a> RunEventFields<'a> {
     }
 
     const fn member_field(&self, member: Member) -> JsonField<'a> {
-        JsonField { name: member.json_name(), raw: self.known[member as usize] }
+        JsonField {
+            name: member.json_name(),
+            raw: self.known[member as usize],
+        }
     }
 
     fn read_event(&self) -> Result<RunEventWrite, RunEventError> {
@@ -96,8 +104,16 @@ impl<'a> RunEventFields<'a> {
             engine_attempt_id: self.member_field(Member::EngineAttemptId).parse_value()?,
             logical_attempt_id: self.member_field(Member::LogicalAttemptId).parse_value()?,
             idempotency_key: self.member_field(Member::IdempotencyKey).parse_text()?,
-            step_id: self.member_field(Member::StepId).non_null().map(JsonField::parse_text).transpose()?,
-            payload: self.member_field(Member::Payload).non_null().map(JsonField::parse_object).transpose()?,
+            step_id: self
+                .member_field(Member::StepId)
+                .non_null()
+                .map(JsonField::parse_text)
+                .transpose()?,
+            payload: self
+                .member_field(Member::Payload)
+                .non_null()
+                .map(JsonField::parse_object)
+                .transpose()?,
             extra: ExtraFields::from_members(&self.unknown)?,
         };
         event.check_shape()?;
@@ -107,7 +123,10 @@ impl<'a> RunEventFields<'a> {
 
 pub(crate) fn read_event_write(text: &str) -> Result<RunEventWrite, RunEventError> {
     let fields = RunEventFields::parse_event(text)?;
-    if let Some(assigned) = Member::ASSIGNED.into_iter().find(|member| fields.member_field(*member).raw.is_some()) {
+    if let Some(assigned) = Member::ASSIGNED
+        .into_iter()
+        .find(|member| fields.member_field(*member).raw.is_some())
+    {
         return Err(RunEventError::StoreAssigned(assigned.json_name()));
     }
     fields.read_event()
@@ -118,7 +137,10 @@ pub(crate) fn read_event_record(text: &str) -> Result<RunEventRecord, RunEventEr
     Ok(RunEventRecord {
         event: fields.read_event()?,
         run_seq: fields.member_field(Member::RunSeq).parse_run_seq()?,
-        persisted_at: fields.member_field(Member::PersistedAt).parse_text::<EmittedAt>()?.to_timestamp(),
+        persisted_at: fields
+            .member_field(Member::PersistedAt)
+            .parse_text::<EmittedAt>()?
+            .to_timestamp(),
     })
 }
 
@@ -128,7 +150,9 @@ pub(crate) fn read_append_result(text: &str) -> Result<AppendResult, RunEventErr
     Ok(AppendResult {
         event_id: field(Member::EventId.json_name())?.parse_text()?,
         run_seq: field(Member::RunSeq.json_name())?.parse_run_seq()?,
-        persisted_at: field(Member::PersistedAt.json_name())?.parse_text::<EmittedAt>()?.to_timestamp(),
+        persisted_at: field(Member::PersistedAt.json_name())?
+            .parse_text::<EmittedAt>()?
+            .to_timestamp(),
         idempotent: field("idempotent")?.parse_value()?,
         persisted: field("persisted")?.parse_value()?,
     })
@@ -149,8 +173,14 @@ fn write_event<M: SerializeMap>(event: &RunEventWrite, map: &mut M) -> Result<()
     map.serialize_entry(Member::EnvironmentId.json_name(), &event.environment_id)?;
     map.serialize_entry(Member::PlanId.json_name(), &event.plan_id)?;
     map.serialize_entry(Member::PlanVersion.json_name(), &event.plan_version)?;
-    map.serialize_entry(Member::EngineAttemptId.json_name(), &event.engine_attempt_id)?;
-    map.serialize_entry(Member::LogicalAttemptId.json_name(), &event.logical_attempt_id)?;
+    map.serialize_entry(
+        Member::EngineAttemptId.json_name(),
+        &event.engine_attempt_id,
+    )?;
+    map.serialize_entry(
+        Member::LogicalAttemptId.json_name(),
+        &event.logical_attempt_id,
+    )?;
     map.serialize_entry(Member::IdempotencyKey.json_name(), &event.idempotency_key)?;
     if let Some(step_id) = &event.step_id {
         map.serialize_entry(Member::StepId.json_name(), step_id)?;
@@ -179,7 +209,10 @@ impl Serialize for RunEventRecord {
         let mut map = serializer.serialize_map(None)?;
         write_event(&self.event, &mut map)?;
         map.serialize_entry(Member::RunSeq.json_name(), &self.run_seq)?;
-        map.serialize_entry(Member::PersistedAt.json_name(), &EmittedAt::from(self.persisted_at))?;
+        map.serialize_entry(
+            Member::PersistedAt.json_name(),
+            &EmittedAt::from(self.persisted_at),
+        )?;
         write_extra(&self.event.extra, &mut map)?;
         map.end()
     }
@@ -190,7 +223,10 @@ impl Serialize for AppendResult {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry(Member::EventId.json_name(), &self.event_id)?;
         map.serialize_entry(Member::RunSeq.json_name(), &self.run_seq)?;
-        map.serialize_entry(Member::PersistedAt.json_name(), &EmittedAt::from(self.persisted_at))?;
+        map.serialize_entry(
+            Member::PersistedAt.json_name(),
+            &EmittedAt::from(self.persisted_at),
+        )?;
         map.serialize_entry("idempotent", &self.idempotent)?;
         map.serialize_entry("persisted", &self.persisted)?;
         map.end()

@@ -114,7 +114,10 @@ mod tests {
             assert_eq!(name.parse::<RunEventType>().unwrap().event_kind(), *kind);
         }
         for name in ["runStarted", "StepStarted ", "RunContinued", "x"] {
-            assert_eq!(name.parse::<RunEventType>().unwrap().event_kind(), RunEventKind::Unknown);
+            assert_eq!(
+                name.parse::<RunEventType>().unwrap().event_kind(),
+                RunEventKind::Unknown
+            );
         }
     }
 }

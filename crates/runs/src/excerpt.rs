@@ -16,8 +16,10 @@ pub(crate) fn describe_json(raw: &RawValue) -> String {
     match raw.get().as_bytes() {
         [b'{', ..] => "an object".to_owned(),
         [b'[', ..] => "a list".to_owned(),
-        [b'"', ..] => serde_json::from_str(raw.get())
-            .map_or_else(|_| "a string that is not Unicode".to_owned(), |decoded: String| quote_excerpt(&decoded)),
+        [b'"', ..] => serde_json::from_str(raw.get()).map_or_else(
+            |_| "a string that is not Unicode".to_owned(),
+            |decoded: String| quote_excerpt(&decoded),
+        ),
         _ => {
             let (shown, more) = truncate_excerpt(raw.get());
             format!("{shown}{more}")
@@ -26,7 +28,9 @@ pub(crate) fn describe_json(raw: &RawValue) -> String {
 }
 
 fn truncate_excerpt(text: &str) -> (&str, &'static str) {
-    text.char_indices().nth(EXCERPT_CHARS_MAX).map_or((text, ""), |(end, _)| (&text[..end], "…"))
+    text.char_indices()
+        .nth(EXCERPT_CHARS_MAX)
+        .map_or((text, ""), |(end, _)| (&text[..end], "…"))
 }
 
 #[cfg(test)]
@@ -36,8 +40,14 @@ mod tests {
     #[test]
     fn what_is_shown_is_short_and_harmless() {
         assert_eq!(quote_excerpt("abc"), r#""abc""#);
-        assert_eq!(quote_excerpt("\u{1b}[2J\u{9b}\n\u{202e}é"), r#""\u{1b}[2J\u{9b}\n\u{202e}é""#);
-        assert_eq!(quote_excerpt(&"é".repeat(61)), format!("\"{}\"…", "é".repeat(60)));
+        assert_eq!(
+            quote_excerpt("\u{1b}[2J\u{9b}\n\u{202e}é"),
+            r#""\u{1b}[2J\u{9b}\n\u{202e}é""#
+        );
+        assert_eq!(
+            quote_excerpt(&"é".repeat(61)),
+            format!("\"{}\"…", "é".repeat(60))
+        );
     }
 
     #[test]

@@ -8,9 +8,9 @@ use onward_journal::Payload;
 use serde_json::value::RawValue;
 
 use crate::RunEventError;
-use crate::json::JsonMembers;
-use crate::excerpt;
 use crate::event_json::Member;
+use crate::excerpt;
+use crate::json::JsonMembers;
 
 /// The unknown fields of an event as one JSON object, or nothing at all.
 ///
@@ -31,7 +31,11 @@ impl ExtraFields {
     /// Reads an object that holds only fields that are not known here.
     pub fn parse(text: &str) -> Result<Self, RunEventError> {
         let members = JsonMembers::parse_object(text)?;
-        if let Some((name, _)) = members.0.iter().find(|(name, _)| Member::named(name).is_some()) {
+        if let Some((name, _)) = members
+            .0
+            .iter()
+            .find(|(name, _)| Member::named(name).is_some())
+        {
             return Err(RunEventError::KnownExtraField(excerpt::quote_excerpt(name)));
         }
         Self::from_members(&members)
@@ -54,7 +58,9 @@ impl ExtraFields {
             text += value.get();
         }
         text.push('}');
-        Payload::parse(&text).map(|object| Self(Some(object))).map_err(|_| RunEventError::ExtraTooDeep)
+        Payload::parse(&text)
+            .map(|object| Self(Some(object)))
+            .map_err(|_| RunEventError::ExtraTooDeep)
     }
 
     /// The fields as the text of one object; `None` if there are none.
@@ -71,7 +77,10 @@ impl ExtraFields {
             return Ok(());
         };
         let members = JsonMembers::parse_object(text).map_err(E::custom)?;
-        members.0.iter().try_for_each(|(name, value)| each(name, value))
+        members
+            .0
+            .iter()
+            .try_for_each(|(name, value)| each(name, value))
     }
 }
 
@@ -87,10 +96,14 @@ mod tests {
 
     #[test]
     fn fields_are_kept_in_their_order_and_spelling() {
-        let text = r#"{"z":1.0,"a":123456789012345678901234567890,"é":{"b":[null,1e400]},"\"":"\u0000"}"#;
+        let text =
+            r#"{"z":1.0,"a":123456789012345678901234567890,"é":{"b":[null,1e400]},"\"":"\u0000"}"#;
         let extra = ExtraFields::parse(text).unwrap();
         assert_eq!(extra.as_json(), Some(text));
-        assert_eq!(format!("{extra:?} {:?}", ExtraFields::NONE), format!("{text} {{}}"));
+        assert_eq!(
+            format!("{extra:?} {:?}", ExtraFields::NONE),
+            format!("{text} {{}}")
+        );
     }
 
     #[test]
@@ -103,23 +116,44 @@ mod tests {
     #[test]
     fn what_would_be_ambiguous_when_written_back_is_refused() {
         for (text, complaint) in [
-            (r#"{"a":1,"b":2,"\u0061":3}"#, r#"field "a" is there twice: expected each field once"#),
-            (r#"{"runSeq":1}"#, r#"field "runSeq" has a place of its own: expected only unknown fields"#),
-            (r#"{"a":1,"payload":{}}"#, r#"field "payload" has a place of its own: expected only unknown fields"#),
+            (
+                r#"{"a":1,"b":2,"\u0061":3}"#,
+                r#"field "a" is there twice: expected each field once"#,
+            ),
+            (
+                r#"{"runSeq":1}"#,
+                r#"field "runSeq" has a place of its own: expected only unknown fields"#,
+            ),
+            (
+                r#"{"a":1,"payload":{}}"#,
+                r#"field "payload" has a place of its own: expected only unknown fields"#,
+            ),
         ] {
             assert_eq!(ExtraFields::parse(text).unwrap_err().to_string(), complaint);
         }
         for text in ["", "null", "[]", "1", "{", r#"{"a":}"#, r#"{"a":1}{}"#] {
-            assert!(matches!(ExtraFields::parse(text), Err(RunEventError::Json(_))), "{text}");
+            assert!(
+                matches!(ExtraFields::parse(text), Err(RunEventError::Json(_))),
+                "{text}"
+            );
         }
     }
 
     #[test]
     fn nesting_is_bounded() {
-        let nested = |depth: usize| format!(r#"{{"a":{}{}}}"#, "[".repeat(depth - 1), "]".repeat(depth - 1));
+        let nested = |depth: usize| {
+            format!(
+                r#"{{"a":{}{}}}"#,
+                "[".repeat(depth - 1),
+                "]".repeat(depth - 1)
+            )
+        };
         assert!(ExtraFields::parse(&nested(Payload::NESTING_MAX)).is_ok());
         for depth in [Payload::NESTING_MAX + 1, 1_000_000] {
-            assert_eq!(ExtraFields::parse(&nested(depth)), Err(RunEventError::ExtraTooDeep));
+            assert_eq!(
+                ExtraFields::parse(&nested(depth)),
+                Err(RunEventError::ExtraTooDeep)
+            );
         }
     }
 }

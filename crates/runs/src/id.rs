@@ -22,7 +22,10 @@ pub struct RunValueError {
 
 impl RunValueError {
     pub(crate) fn new<T: ExpectedFormat>(found: &str) -> Self {
-        Self { found: excerpt::quote_excerpt(found), expected: T::EXPECTED }
+        Self {
+            found: excerpt::quote_excerpt(found),
+            expected: T::EXPECTED,
+        }
     }
 }
 
@@ -43,7 +46,9 @@ macro_rules! serde_as_text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+                String::deserialize(deserializer)?
+                    .parse()
+                    .map_err(de::Error::custom)
             }
         }
     };
@@ -114,7 +119,8 @@ macro_rules! text_ids {
 
 /// Whether a text can be one part of an idempotency key.
 fn is_key_part(text: &str, bytes_max: usize) -> bool {
-    (1..=bytes_max).contains(&text.len()) && !text.chars().any(|char| char.is_control() || char == '|')
+    (1..=bytes_max).contains(&text.len())
+        && !text.chars().any(|char| char.is_control() || char == '|')
 }
 
 text_ids! {
@@ -151,7 +157,11 @@ impl RunEventId {
     pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, RunValueError> {
         let id = Self(bytes);
         let is_random = bytes[6] >> 4 == 4 && bytes[8] >> 6 == 0b10;
-        if is_random { Ok(id) } else { Err(RunValueError::new::<Self>(&id.to_string())) }
+        if is_random {
+            Ok(id)
+        } else {
+            Err(RunValueError::new::<Self>(&id.to_string()))
+        }
     }
 
     /// The bytes, in the order of the text.
@@ -161,7 +171,8 @@ impl RunEventId {
 }
 
 impl ExpectedFormat for RunEventId {
-    const EXPECTED: &'static str = "a UUID of version 4, such as \"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a\"";
+    const EXPECTED: &'static str =
+        "a UUID of version 4, such as \"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a\"";
 }
 
 impl FromStr for RunEventId {
@@ -169,10 +180,19 @@ impl FromStr for RunEventId {
 
     /// Reads the 36 characters with their hyphens, in either case.
     fn from_str(text: &str) -> Result<Self, RunValueError> {
-        let hyphened = text.len() == 36 && [8, 13, 18, 23].iter().all(|&at| text.as_bytes()[at] == b'-');
+        let hyphened = text.len() == 36
+            && [8, 13, 18, 23]
+                .iter()
+                .all(|&at| text.as_bytes()[at] == b'-');
         let digits = || text.split('-').collect::<String>();
-        let bytes = if hyphened { hex::decode_hex_array(&digits()) } else { None };
-        bytes.and_then(|bytes| Self::from_bytes(bytes).ok()).ok_or_else(|| RunValueError::new::<Self>(text))
+        let bytes = if hyphened {
+            hex::decode_hex_array(&digits())
+        } else {
+            None
+        };
+        bytes
+            .and_then(|bytes| Self::from_bytes(bytes).ok())
+            .ok_or_else(|| RunValueError::new::<Self>(text))
     }
 }
 
@@ -219,8 +239,14 @@ impl FromStr for IdempotencyKey {
 
     /// Reads exactly 64 lowercase hex digits: two spellings of a key would be two keys in a foreign store.
     fn from_str(text: &str) -> Result<Self, RunValueError> {
-        let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) { None } else { hex::decode_hex_array(text) };
-        bytes.map(Self).ok_or_else(|| RunValueError::new::<Self>(text))
+        let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            None
+        } else {
+            hex::decode_hex_array(text)
+        };
+        bytes
+            .map(Self)
+            .ok_or_else(|| RunValueError::new::<Self>(text))
     }
 }
 
@@ -249,9 +275,24 @@ mod tests {
     fn a_part_of_a_key_is_short_and_printable_and_holds_no_separator() {
         let longest = "x".repeat(255);
         assert_eq!(longest.parse::<RunId>().unwrap().to_string(), longest);
-        assert_eq!(format!("{0:>4} {0:?}", "ab".parse::<RunId>().unwrap()), "  ab \"ab\"");
-        assert_eq!(&*"model.orders é".parse::<StepId>().unwrap(), "model.orders é");
-        for text in ["", &format!("{longest}x"), &"é".repeat(128), "a|b", "a\nb", "\0", "\u{7f}", "\u{9b}"] {
+        assert_eq!(
+            format!("{0:>4} {0:?}", "ab".parse::<RunId>().unwrap()),
+            "  ab \"ab\""
+        );
+        assert_eq!(
+            &*"model.orders é".parse::<StepId>().unwrap(),
+            "model.orders é"
+        );
+        for text in [
+            "",
+            &format!("{longest}x"),
+            &"é".repeat(128),
+            "a|b",
+            "a\nb",
+            "\0",
+            "\u{7f}",
+            "\u{9b}",
+        ] {
             assert!(text.parse::<RunId>().is_err(), "{text:?}");
             assert!(text.parse::<StepId>().is_err(), "{text:?}");
         }
@@ -292,12 +333,26 @@ mod tests {
             assert!(with(19, variant).parse::<RunEventId>().is_ok());
         }
         for wrong in ["1", "3", "5", "7"] {
-            assert!(with(14, wrong).parse::<RunEventId>().is_err(), "version {wrong}");
-            assert!(with(19, wrong).parse::<RunEventId>().is_err(), "variant {wrong}");
+            assert!(
+                with(14, wrong).parse::<RunEventId>().is_err(),
+                "version {wrong}"
+            );
+            assert!(
+                with(19, wrong).parse::<RunEventId>().is_err(),
+                "variant {wrong}"
+            );
         }
         assert!(with(19, "c").parse::<RunEventId>().is_err());
         let bare = UUID.replace('-', "");
-        for text in ["", &bare, &format!("{{{UUID}}}"), &with(8, "0"), &with(7, "-"), &with(0, "g"), &with(13, " ")] {
+        for text in [
+            "",
+            &bare,
+            &format!("{{{UUID}}}"),
+            &with(8, "0"),
+            &with(7, "-"),
+            &with(0, "g"),
+            &with(13, " "),
+        ] {
             assert!(text.parse::<RunEventId>().is_err(), "{text}");
         }
         assert!(RunEventId::from_bytes([0; 16]).is_err());
@@ -309,17 +364,34 @@ mod tests {
         let key: IdempotencyKey = text.parse().unwrap();
         assert_eq!(key, IdempotencyKey::from_bytes([0x0f; 32]));
         assert_eq!(format!("{key} {key:?}"), format!("{text} {text}"));
-        for wrong in [&text.to_uppercase(), &text[1..], &format!("{text}0"), &"0g".repeat(32), ""] {
+        for wrong in [
+            &text.to_uppercase(),
+            &text[1..],
+            &format!("{text}0"),
+            &"0g".repeat(32),
+            "",
+        ] {
             assert!(wrong.parse::<IdempotencyKey>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn ids_are_strings_in_json() {
-        assert_eq!(serde_json::to_string(&"r-1".parse::<RunId>().unwrap()).unwrap(), r#""r-1""#);
-        assert_eq!(&*serde_json::from_str::<RunId>(r#""r\u002d1""#).unwrap(), "r-1");
+        assert_eq!(
+            serde_json::to_string(&"r-1".parse::<RunId>().unwrap()).unwrap(),
+            r#""r-1""#
+        );
+        assert_eq!(
+            &*serde_json::from_str::<RunId>(r#""r\u002d1""#).unwrap(),
+            "r-1"
+        );
         assert!(serde_json::from_str::<RunId>(r#""a|b""#).is_err());
         assert!(serde_json::from_str::<RunId>("1").is_err());
-        assert_eq!(serde_json::from_str::<RunEventId>(&format!("\"{UUID}\"")).unwrap().to_string(), UUID);
+        assert_eq!(
+            serde_json::from_str::<RunEventId>(&format!("\"{UUID}\""))
+                .unwrap()
+                .to_string(),
+            UUID
+        );
     }
 }

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use crate::id::ExpectedFormat;
-use crate::{RunEventError, RunValueError, RunSeq, excerpt};
+use crate::{RunEventError, RunSeq, RunValueError, excerpt};
 
 /// The members of an object, in the order in which they stand there.
 pub(crate) struct JsonMembers<'a>(pub(crate) SmallVec<[(Cow<'a, str>, &'a RawValue); 16]>);
@@ -24,8 +24,16 @@ impl<'a> JsonMembers<'a> {
     }
 
     /// The one member called `name`, known to people as `label`.
-    pub(crate) fn unique_member(&self, name: &str, label: &'static str) -> Result<JsonField<'a>, RunEventError> {
-        let mut values = self.0.iter().filter(|member| member.0 == name).map(|member| member.1);
+    pub(crate) fn unique_member(
+        &self,
+        name: &str,
+        label: &'static str,
+    ) -> Result<JsonField<'a>, RunEventError> {
+        let mut values = self
+            .0
+            .iter()
+            .filter(|member| member.0 == name)
+            .map(|member| member.1);
         match (values.next(), values.next()) {
             (raw, None) => Ok(JsonField { name: label, raw }),
             _ => Err(RunEventError::Repeated(excerpt::quote_excerpt(label))),
@@ -49,7 +57,10 @@ impl<'de> Deserialize<'de> for JsonMembers<'de> {
                 f.write_str("an object")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<JsonMembers<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<JsonMembers<'de>, A::Error> {
                 let mut members = SmallVec::new();
                 while let Some(JsonString(name)) = map.next_key()? {
                     members.push((name, map.next_value()?));
@@ -78,7 +89,11 @@ impl<'a> JsonField<'a> {
         let field = self.name;
         match self.raw {
             None => RunEventError::Missing { field, expected },
-            Some(raw) => RunEventError::Mismatch { field, found: excerpt::describe_json(raw), expected },
+            Some(raw) => RunEventError::Mismatch {
+                field,
+                found: excerpt::describe_json(raw),
+                expected,
+            },
         }
     }
 
@@ -88,28 +103,45 @@ impl<'a> JsonField<'a> {
     }
 
     /// A string that reads as a `T`.
-    pub(crate) fn parse_text<T: FromStr<Err = RunValueError> + ExpectedFormat>(self) -> Result<T, RunEventError> {
-        let text: Option<JsonString<'a>> = self.raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        text.and_then(|JsonString(text)| text.parse().ok()).ok_or_else(|| self.mismatch_error(T::EXPECTED))
+    pub(crate) fn parse_text<T: FromStr<Err = RunValueError> + ExpectedFormat>(
+        self,
+    ) -> Result<T, RunEventError> {
+        let text: Option<JsonString<'a>> = self
+            .raw
+            .and_then(|raw| serde_json::from_str(raw.get()).ok());
+        text.and_then(|JsonString(text)| text.parse().ok())
+            .ok_or_else(|| self.mismatch_error(T::EXPECTED))
     }
 
     /// A number or a flag that reads as a `T`.
-    pub(crate) fn parse_value<T: DeserializeOwned + ExpectedFormat>(self) -> Result<T, RunEventError> {
-        let value = self.raw.and_then(|raw| serde_json::from_str(raw.get()).ok());
+    pub(crate) fn parse_value<T: DeserializeOwned + ExpectedFormat>(
+        self,
+    ) -> Result<T, RunEventError> {
+        let value = self
+            .raw
+            .and_then(|raw| serde_json::from_str(raw.get()).ok());
         value.ok_or_else(|| self.mismatch_error(T::EXPECTED))
     }
 
     /// The place of an event in its run.
     pub(crate) fn parse_run_seq(self) -> Result<RunSeq, RunEventError> {
         let expected = "an integer from 1 to 9223372036854775807";
-        let place = self.parse_value().map_err(|_| self.mismatch_error(expected))?;
-        if place == RunSeq::ZERO { Err(self.mismatch_error(expected)) } else { Ok(place) }
+        let place = self
+            .parse_value()
+            .map_err(|_| self.mismatch_error(expected))?;
+        if place == RunSeq::ZERO {
+            Err(self.mismatch_error(expected))
+        } else {
+            Ok(place)
+        }
     }
 
     /// An object, as its text.
     pub(crate) fn parse_object(self) -> Result<Payload, RunEventError> {
         let object = self.raw.filter(|raw| raw.get().starts_with('{'));
-        object.and_then(|raw| Payload::from_raw(raw).ok()).ok_or_else(|| self.mismatch_error(OBJECT_EXPECTED))
+        object
+            .and_then(|raw| Payload::from_raw(raw).ok())
+            .ok_or_else(|| self.mismatch_error(OBJECT_EXPECTED))
     }
 }
 
@@ -134,11 +166,16 @@ pub(crate) mod text {
     use onward_journal::SharedText;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(text: &SharedText, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        text: &SharedText,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(text)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SharedText, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<SharedText, D::Error> {
         String::deserialize(deserializer).map(SharedText::from)
     }
 }
@@ -148,11 +185,16 @@ pub(crate) mod text_option {
     use onward_journal::SharedText;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(text: &Option<SharedText>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        text: &Option<SharedText>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         text.as_deref().serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SharedText>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SharedText>, D::Error> {
         Option::<String>::deserialize(deserializer).map(|text| text.map(SharedText::from))
     }
 }
@@ -166,12 +208,19 @@ pub(crate) mod raw {
 
     use super::RawPayloadJson;
 
-    pub(crate) fn serialize<S: Serializer>(payload: &Option<Payload>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(
+        payload: &Option<Payload>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
         payload.as_ref().map(RawPayloadJson).serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Payload>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Payload>, D::Error> {
         let raw = Option::<Box<RawValue>>::deserialize(deserializer)?;
-        raw.map(|raw| Payload::from_raw(&raw)).transpose().map_err(D::Error::custom)
+        raw.map(|raw| Payload::from_raw(&raw))
+            .transpose()
+            .map_err(D::Error::custom)
     }
 }

@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::{
-    AttemptNumber, RunEventError, RunEventKind, RunEventType, IdempotencyKey, PlanId, PlanVersion, RunEventWrite, RunId, RunSignal,
-    StepId,
+    AttemptNumber, IdempotencyKey, PlanId, PlanVersion, RunEventError, RunEventKind, RunEventType,
+    RunEventWrite, RunId, RunSignal, StepId,
 };
 
 /// Which parts a key is made of.
@@ -72,13 +72,20 @@ impl<'a> IdempotencyKeyParts<'a> {
 
     /// The key's text in the form that producers write.
     pub const fn current_preimage(self) -> KeyPreimage<'a> {
-        let form = if self.signal.is_some() { IdempotencyKeyForm::Signal } else { IdempotencyKeyForm::V2 };
+        let form = if self.signal.is_some() {
+            IdempotencyKeyForm::Signal
+        } else {
+            IdempotencyKeyForm::V2
+        };
         KeyPreimage { form, parts: self }
     }
 
     /// The key's text in version 1, which knew no signals.
     pub const fn preimage_v1(self) -> KeyPreimage<'a> {
-        KeyPreimage { form: IdempotencyKeyForm::V1, parts: self }
+        KeyPreimage {
+            form: IdempotencyKeyForm::V1,
+            parts: self,
+        }
     }
 }
 
@@ -98,24 +105,67 @@ impl KeyPreimage<'_> {
     /// The hash of it. Nothing is allocated.
     pub fn compute_key(&self) -> IdempotencyKey {
         let mut hash = KeyHasher(Sha256::new());
-        self.write_preimage(&mut hash).expect("a hash takes in any text");
+        self.write_preimage(&mut hash)
+            .expect("a hash takes in any text");
         IdempotencyKey::from_bytes(hash.0.finalize().into())
     }
 
     fn write_preimage(&self, out: &mut impl Write) -> fmt::Result {
-        let IdempotencyKeyParts { run_id, step_id, logical_attempt_id, event_type, plan_id, plan_version, signal } = &self.parts;
+        let IdempotencyKeyParts {
+            run_id,
+            step_id,
+            logical_attempt_id,
+            event_type,
+            plan_id,
+            plan_version,
+            signal,
+        } = &self.parts;
         let step = step_id.as_ref().map_or(&"RUN" as &dyn Display, |id| id);
         match (self.form, signal) {
-            (IdempotencyKeyForm::V1, _) => join_parts(out, &[run_id, step, logical_attempt_id, event_type, plan_version]),
-            (_, None) => join_parts(out, &[run_id, step, logical_attempt_id, event_type, plan_id, plan_version]),
-            (_, Some(RunSignal { signal_type, signal_id })) => {
+            (IdempotencyKeyForm::V1, _) => join_parts(
+                out,
+                &[run_id, step, logical_attempt_id, event_type, plan_version],
+            ),
+            (_, None) => join_parts(
+                out,
+                &[
+                    run_id,
+                    step,
+                    logical_attempt_id,
+                    event_type,
+                    plan_id,
+                    plan_version,
+                ],
+            ),
+            (
+                _,
+                Some(RunSignal {
+                    signal_type,
+                    signal_id,
+                }),
+            ) => {
                 let attempt = logical_attempt_id;
-                join_parts(out, &[run_id, &"SIGNAL", signal_type, signal_id, attempt, plan_id, plan_version])?;
+                join_parts(
+                    out,
+                    &[
+                        run_id,
+                        &"SIGNAL",
+                        signal_type,
+                        signal_id,
+                        attempt,
+                        plan_id,
+                        plan_version,
+                    ],
+                )?;
                 if let Some(step_id) = step_id {
                     write!(out, "|{step_id}")?;
                 }
                 let decides = matches!(event_type.event_kind(), RunEventKind::Signal(_));
-                if decides { write!(out, "|{event_type}") } else { Ok(()) }
+                if decides {
+                    write!(out, "|{event_type}")
+                } else {
+                    Ok(())
+                }
             }
         }
     }
@@ -149,22 +199,30 @@ impl IdempotencyKey {
     /// The key that `event` should carry, in the form that suits it.
     pub fn for_event(event: &RunEventWrite) -> Result<Self, RunEventError> {
         let signal = RunSignal::from_event(event)?;
-        Ok(IdempotencyKeyParts::from_event(event, signal.as_ref()).current_preimage().compute_key())
+        Ok(IdempotencyKeyParts::from_event(event, signal.as_ref())
+            .current_preimage()
+            .compute_key())
     }
 
     /// The key of version 2 of `event`.
     pub fn for_event_v2(event: &RunEventWrite) -> Self {
-        IdempotencyKeyParts::from_event(event, None).current_preimage().compute_key()
+        IdempotencyKeyParts::from_event(event, None)
+            .current_preimage()
+            .compute_key()
     }
 
     /// The key of `event`, which `signal` caused.
     pub fn for_signal_event(event: &RunEventWrite, signal: &RunSignal) -> Self {
-        IdempotencyKeyParts::from_event(event, Some(signal)).current_preimage().compute_key()
+        IdempotencyKeyParts::from_event(event, Some(signal))
+            .current_preimage()
+            .compute_key()
     }
 
     /// The key of version 1 of `event`.
     pub fn for_event_v1(event: &RunEventWrite) -> Self {
-        IdempotencyKeyParts::from_event(event, None).preimage_v1().compute_key()
+        IdempotencyKeyParts::from_event(event, None)
+            .preimage_v1()
+            .compute_key()
     }
 }
 
@@ -180,7 +238,10 @@ pub enum AcceptedKeyForms {
 /// Which form the key of `event` has, or the key that it should have.
 ///
 /// A signal that is not named in full counts as none here: [`RunEventWrite::check_shape`] refuses such an event.
-pub fn verify_idempotency_key(event: &RunEventWrite, accept: AcceptedKeyForms) -> Result<IdempotencyKeyForm, KeyMismatch> {
+pub fn verify_idempotency_key(
+    event: &RunEventWrite,
+    accept: AcceptedKeyForms,
+) -> Result<IdempotencyKeyForm, KeyMismatch> {
     let signal = RunSignal::from_event(event).unwrap_or_default();
     let parts = IdempotencyKeyParts::from_event(event, signal.as_ref());
     let (found, preimage) = (event.idempotency_key, parts.current_preimage());
@@ -190,7 +251,11 @@ pub fn verify_idempotency_key(event: &RunEventWrite, accept: AcceptedKeyForms) -
     } else if accept == AcceptedKeyForms::V2OrV1 && found == parts.preimage_v1().compute_key() {
         Ok(IdempotencyKeyForm::V1)
     } else {
-        Err(KeyMismatch { expected, found, preimage: preimage.to_string() })
+        Err(KeyMismatch {
+            expected,
+            found,
+            preimage: preimage.to_string(),
+        })
     }
 }
 

@@ -31,42 +31,48 @@
 //! ```
 
 mod counter;
-mod payload_detail;
 mod emitted_at;
 mod error;
 mod event;
+mod event_json;
+mod event_kind;
+mod excerpt;
 mod extra;
 mod id;
 mod json;
-mod transition_check;
 mod key;
-mod event_kind;
+mod payload_detail;
 mod reduce;
-mod excerpt;
 mod signal;
 mod snapshot;
 mod status;
 mod steps;
 mod transition;
-mod event_json;
+mod transition_check;
 
 pub use counter::{AttemptNumber, RunSeq};
 pub use emitted_at::EmittedAt;
 pub use error::RunEventError;
 pub use event::{AppendResult, RunEventRecord, RunEventWrite};
+pub use event_kind::{RunAction, RunEventKind, SignalDecision, StepAction};
 pub use extra::ExtraFields;
 pub use id::{
-    EnvironmentId, RunEventId, RunEventType, RunValueError, IdempotencyKey, PlanId, PlanVersion, ProjectId, RunId, SignalId,
-    SignalType, StepId, TenantId,
+    EnvironmentId, IdempotencyKey, PlanId, PlanVersion, ProjectId, RunEventId, RunEventType, RunId,
+    RunValueError, SignalId, SignalType, StepId, TenantId,
 };
-pub use transition_check::{InvalidTransition, check_transition};
-pub use key::{AcceptedKeyForms, IdempotencyKeyForm, KeyMismatch, IdempotencyKeyParts, KeyPreimage, verify_idempotency_key};
-pub use event_kind::{SignalDecision, RunEventKind, RunAction, StepAction};
+pub use key::{
+    AcceptedKeyForms, IdempotencyKeyForm, IdempotencyKeyParts, KeyMismatch, KeyPreimage,
+    verify_idempotency_key,
+};
 pub use reduce::{RunEventGap, detect_gap, project_from_snapshot, project_run, reduce_event};
 pub use signal::RunSignal;
 pub use snapshot::{
-    ArtifactRef, AttemptSnapshot, RunFailure, InconsistencySummary, RunInconsistency, InconsistencyCode, RunSnapshot, StepSnapshot,
+    ArtifactRef, AttemptSnapshot, InconsistencyCode, InconsistencySummary, RunFailure,
+    RunInconsistency, RunSnapshot, StepSnapshot,
 };
-pub use status::{RunStatus, StepStatus, RunSubstatus};
+pub use status::{RunStatus, RunSubstatus, StepStatus};
 pub use steps::RunSteps;
-pub use transition::{RunTransitionState, AttemptRelation, run_allows_step, run_transition, step_transition};
+pub use transition::{
+    AttemptRelation, RunTransitionState, run_allows_step, run_transition, step_transition,
+};
+pub use transition_check::{InvalidTransition, check_transition};

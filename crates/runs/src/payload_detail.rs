@@ -18,7 +18,9 @@ impl<'a> PayloadDetail<'a> {
 
     /// The artifacts under either name.
     pub(crate) fn artifact_refs(&self) -> Vec<ArtifactRef> {
-        let list = self.member_value("artifacts").or_else(|| self.member_value("artifactRefs"));
+        let list = self
+            .member_value("artifacts")
+            .or_else(|| self.member_value("artifactRefs"));
         let items: Vec<&RawValue> = list.and_then(parse_raw).unwrap_or_default();
         items.into_iter().filter_map(parse_raw_object).collect()
     }
@@ -35,7 +37,10 @@ impl<'a> PayloadDetail<'a> {
         Some(RunFailure {
             code: code.unwrap_or_else(|| SharedText::from("UNKNOWN")),
             message: message.unwrap_or_else(|| SharedText::from("")),
-            retryable: error.non_null_value("retryable").and_then(parse_raw).unwrap_or(false),
+            retryable: error
+                .non_null_value("retryable")
+                .and_then(parse_raw)
+                .unwrap_or(false),
         })
     }
 
@@ -46,13 +51,19 @@ impl<'a> PayloadDetail<'a> {
 
     /// How the platform calls the run.
     pub(crate) fn engine_run_ref(&self) -> Option<Payload> {
-        self.member_value("engineRunRef").and_then(|raw| Payload::from_raw(raw).ok())
+        self.member_value("engineRunRef")
+            .and_then(|raw| Payload::from_raw(raw).ok())
     }
 
     /// What the run says it is at, if that is for it to say.
     pub(crate) fn announced_substatus(&self) -> Option<RunSubstatus> {
         let said = self.member_value("substatus").and_then(parse_raw);
-        said.filter(|said| matches!(said, RunSubstatus::WaitingApproval | RunSubstatus::ContinueAsNew))
+        said.filter(|said| {
+            matches!(
+                said,
+                RunSubstatus::WaitingApproval | RunSubstatus::ContinueAsNew
+            )
+        })
     }
 
     fn member_value(&self, name: &str) -> Option<&'a RawValue> {
@@ -66,7 +77,11 @@ fn parse_raw<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
 
 /// A list would be read as an object too, by position: refuse it.
 fn parse_raw_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
-    if raw.get().starts_with('{') { parse_raw(raw) } else { None }
+    if raw.get().starts_with('{') {
+        parse_raw(raw)
+    } else {
+        None
+    }
 }
 
 fn parse_raw_string(raw: &RawValue) -> Option<SharedText> {

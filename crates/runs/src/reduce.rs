@@ -8,9 +8,9 @@ use onward_journal::SharedText;
 use crate::payload_detail::PayloadDetail;
 use crate::transition_check::{SnapshotChange, evaluate_event};
 use crate::{
-    AttemptNumber, AttemptSnapshot, EmittedAt, InconsistencySummary, RunInconsistency, InconsistencyCode, InvalidTransition, RunAction,
-    RunEventRecord, RunEventWrite, RunId, RunSeq, RunSnapshot, RunStatus, RunTransitionState, StepAction, StepSnapshot, StepStatus,
-    RunSubstatus,
+    AttemptNumber, AttemptSnapshot, EmittedAt, InconsistencyCode, InconsistencySummary,
+    InvalidTransition, RunAction, RunEventRecord, RunEventWrite, RunId, RunInconsistency, RunSeq,
+    RunSnapshot, RunStatus, RunSubstatus, RunTransitionState, StepAction, StepSnapshot, StepStatus,
 };
 
 /// The snapshot after `event`.
@@ -32,7 +32,10 @@ pub fn reduce_event(snapshot: RunSnapshot, event: &RunEventRecord) -> RunSnapsho
 }
 
 /// The snapshot of a run whose whole log this is.
-pub fn project_run<'a>(run_id: RunId, events: impl IntoIterator<Item = &'a RunEventRecord>) -> RunSnapshot {
+pub fn project_run<'a>(
+    run_id: RunId,
+    events: impl IntoIterator<Item = &'a RunEventRecord>,
+) -> RunSnapshot {
     project_from_snapshot(RunSnapshot::new(run_id), events)
 }
 
@@ -56,7 +59,10 @@ pub struct RunEventGap {
 
 /// The gap between the last event taken in and the next one at hand.
 pub fn detect_gap(last: RunSeq, next: RunSeq) -> Option<RunEventGap> {
-    (next > last.next_seq()).then_some(RunEventGap { after_seq: last, before_seq: next })
+    (next > last.next_seq()).then_some(RunEventGap {
+        after_seq: last,
+        before_seq: next,
+    })
 }
 
 impl RunSnapshot {
@@ -64,10 +70,16 @@ impl RunSnapshot {
         match change {
             SnapshotChange::Nothing => return,
             SnapshotChange::Run(act, status) => self.apply_run_action(act, status, event),
-            SnapshotChange::Step(place, act, status) => self.steps.update_step(place, |step| step.apply_step_action(act, status, event)),
+            SnapshotChange::Step(place, act, status) => self
+                .steps
+                .update_step(place, |step| step.apply_step_action(act, status, event)),
             SnapshotChange::NewStep(step_id, act, status) => {
                 let latest = AttemptSnapshot::new(event.logical_attempt_id);
-                let mut step = StepSnapshot { step_id: step_id.clone(), latest, attempts: Vec::new() };
+                let mut step = StepSnapshot {
+                    step_id: step_id.clone(),
+                    latest,
+                    attempts: Vec::new(),
+                };
                 step.apply_step_action(act, status, event);
                 self.steps.push_step(Arc::new(step));
             }
@@ -78,10 +90,16 @@ impl RunSnapshot {
 
     fn record_inconsistency(&mut self, run_seq: RunSeq, illegal: &InvalidTransition) {
         match &mut self.inconsistencies {
-            Some(inconsistencies) => inconsistencies.count = inconsistencies.count.saturating_add(1),
+            Some(inconsistencies) => {
+                inconsistencies.count = inconsistencies.count.saturating_add(1)
+            }
             none => {
                 let message = SharedText::from(illegal.to_string());
-                let first = RunInconsistency { run_seq, code: InconsistencyCode::InvalidTransition, message };
+                let first = RunInconsistency {
+                    run_seq,
+                    code: InconsistencyCode::InvalidTransition,
+                    message,
+                };
                 *none = Some(InconsistencySummary { count: 1, first });
             }
         }
@@ -90,7 +108,9 @@ impl RunSnapshot {
     fn apply_run_action(&mut self, act: RunAction, status: RunStatus, event: &RunEventWrite) {
         let detail = PayloadDetail::from_payload(event.payload.as_ref());
         self.status = status;
-        self.announced_substatus = detail.announced_substatus().filter(|_| !status.is_terminal());
+        self.announced_substatus = detail
+            .announced_substatus()
+            .filter(|_| !status.is_terminal());
         match act {
             RunAction::Started => {
                 self.started_at = Some(event.emitted_at.clone());
@@ -98,19 +118,35 @@ impl RunSnapshot {
             }
             RunAction::CancelRequested => self.substatus = Some(RunSubstatus::Cancelling),
             RunAction::Completed => {
-                self.artifacts = self.steps.iter().flat_map(|it| &it.latest.artifacts).cloned().collect()
+                self.artifacts = self
+                    .steps
+                    .iter()
+                    .flat_map(|it| &it.latest.artifacts)
+                    .cloned()
+                    .collect()
             }
             RunAction::Failed => self.error = detail.run_failure(),
-            RunAction::Queued | RunAction::Approved | RunAction::Paused | RunAction::Resumed | RunAction::Cancelled => {}
+            RunAction::Queued
+            | RunAction::Approved
+            | RunAction::Paused
+            | RunAction::Resumed
+            | RunAction::Cancelled => {}
         }
         if status.is_terminal() {
-            self.total_duration_ms = self.started_at.as_ref().map(|start| elapsed_ms(start, &event.emitted_at));
+            self.total_duration_ms = self
+                .started_at
+                .as_ref()
+                .map(|start| elapsed_ms(start, &event.emitted_at));
             self.completed_at = Some(event.emitted_at.clone());
         }
     }
 
     fn derive_substatus(&self) -> Option<RunSubstatus> {
-        let RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy } = self.transition_state();
+        let RunTransitionState {
+            status,
+            is_cancelling: cancelling,
+            has_running_step: busy,
+        } = self.transition_state();
         match status {
             _ if status.is_terminal() => None,
             _ if cancelling => Some(RunSubstatus::Cancelling),
@@ -150,7 +186,8 @@ impl AttemptSnapshot {
         self.logical_attempt_id = event.logical_attempt_id;
         self.engine_attempt_id = event.engine_attempt_id;
         if act == StepAction::Started {
-            self.started_at.get_or_insert_with(|| event.emitted_at.clone());
+            self.started_at
+                .get_or_insert_with(|| event.emitted_at.clone());
         } else {
             self.completed_at = Some(event.emitted_at.clone());
         }

@@ -22,7 +22,10 @@ impl RunSignal {
     /// part of a key.
     pub fn from_event(event: &RunEventWrite) -> Result<Option<Self>, RunEventError> {
         let decides = matches!(event.event_type.event_kind(), RunEventKind::Signal(_));
-        let text = event.payload.as_ref().map_or("{}", |payload| payload.as_str());
+        let text = event
+            .payload
+            .as_ref()
+            .map_or("{}", |payload| payload.as_str());
         if !decides && !may_name_signal(text) {
             return Ok(None);
         }
@@ -32,7 +35,10 @@ impl RunSignal {
         if !decides && !is_string(signal_type) && !is_string(signal_id) {
             return Ok(None);
         }
-        Ok(Some(Self { signal_type: signal_type.parse_text()?, signal_id: signal_id.parse_text()? }))
+        Ok(Some(Self {
+            signal_type: signal_type.parse_text()?,
+            signal_id: signal_id.parse_text()?,
+        }))
     }
 }
 

@@ -4,7 +4,10 @@ use onward_journal::{Payload, SharedText};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{raw, text, text_option};
-use crate::{AttemptNumber, EmittedAt, RunId, RunSeq, RunStatus, RunTransitionState, StepId, StepStatus, RunSteps, RunSubstatus};
+use crate::{
+    AttemptNumber, EmittedAt, RunId, RunSeq, RunStatus, RunSteps, RunSubstatus, RunTransitionState,
+    StepId, StepStatus,
+};
 
 /// A run as its events up to [`last_event_seq`](Self::last_event_seq) leave it.
 ///
@@ -74,7 +77,11 @@ impl RunSnapshot {
     /// What decides what may happen to it next.
     pub fn transition_state(&self) -> RunTransitionState {
         let cancelling = self.substatus == Some(RunSubstatus::Cancelling);
-        RunTransitionState { status: self.status, is_cancelling: cancelling, has_running_step: self.steps.running_count() > 0 }
+        RunTransitionState {
+            status: self.status,
+            is_cancelling: cancelling,
+            has_running_step: self.steps.running_count() > 0,
+        }
     }
 }
 

@@ -96,7 +96,10 @@ mod tests {
     #[test]
     fn a_word_is_the_same_in_json_and_for_people() {
         for status in RunStatus::ALL {
-            assert_eq!(serde_json::to_string(status).unwrap(), format!("\"{status}\""));
+            assert_eq!(
+                serde_json::to_string(status).unwrap(),
+                format!("\"{status}\"")
+            );
         }
         let retrying: RunSubstatus = serde_json::from_str("\"RETRYING\"").unwrap();
         assert_eq!(retrying, RunSubstatus::Retrying);
@@ -105,7 +108,11 @@ mod tests {
 
     #[test]
     fn three_statuses_are_final() {
-        let last: Vec<_> = RunStatus::ALL.iter().filter(|status| status.is_terminal()).map(|it| it.as_str()).collect();
+        let last: Vec<_> = RunStatus::ALL
+            .iter()
+            .filter(|status| status.is_terminal())
+            .map(|it| it.as_str())
+            .collect();
         assert_eq!(last, ["COMPLETED", "FAILED", "CANCELLED"]);
     }
 }

@@ -83,7 +83,11 @@ impl StepTally {
 
     const fn step_counts(step: &StepSnapshot) -> [usize; 3] {
         match step.latest.status {
-            StepStatus::Running if step.latest.logical_attempt_id.as_u32() > AttemptNumber::FIRST.as_u32() => [1, 1, 0],
+            StepStatus::Running
+                if step.latest.logical_attempt_id.as_u32() > AttemptNumber::FIRST.as_u32() =>
+            {
+                [1, 1, 0]
+            }
             StepStatus::Running => [1, 0, 0],
             StepStatus::Failed => [0, 0, 1],
             StepStatus::Pending | StepStatus::Success | StepStatus::Skipped => [0, 0, 0],
@@ -125,7 +129,10 @@ impl<'de> Deserialize<'de> for RunSteps {
         let mut steps = Self::default();
         for step in Vec::<StepSnapshot>::deserialize(deserializer)? {
             if steps.position_of(&step.step_id).is_some() {
-                return Err(de::Error::custom(format!("step {:?} is there twice", step.step_id)));
+                return Err(de::Error::custom(format!(
+                    "step {:?} is there twice",
+                    step.step_id
+                )));
             }
             steps.push_step(Arc::new(step));
         }

@@ -20,7 +20,11 @@ pub struct RunTransitionState {
 pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Option<RunStatus> {
     use RunAction as A;
     use RunStatus as S;
-    let RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy } = standing;
+    let RunTransitionState {
+        status,
+        is_cancelling: cancelling,
+        has_running_step: busy,
+    } = standing;
     match (status, act) {
         (S::Completed | S::Failed | S::Cancelled, _) => None,
 
@@ -37,7 +41,16 @@ pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Opt
         (_, A::Failed) => Some(S::Failed),
         (_, A::Cancelled) => Some(S::Cancelled),
 
-        (_, A::Queued | A::Approved | A::Started | A::Paused | A::Resumed | A::CancelRequested | A::Completed) => None,
+        (
+            _,
+            A::Queued
+            | A::Approved
+            | A::Started
+            | A::Paused
+            | A::Resumed
+            | A::CancelRequested
+            | A::Completed,
+        ) => None,
     }
 }
 
@@ -45,7 +58,9 @@ pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Opt
 pub const fn run_allows_step(status: RunStatus, act: StepAction) -> bool {
     match (status, act) {
         (RunStatus::Running, _) => true,
-        (RunStatus::Paused, StepAction::Completed | StepAction::Failed | StepAction::Skipped) => true,
+        (RunStatus::Paused, StepAction::Completed | StepAction::Failed | StepAction::Skipped) => {
+            true
+        }
         (RunStatus::Paused, StepAction::Started) => false,
         (RunStatus::Pending | RunStatus::Approved, _) => false,
         (RunStatus::Completed | RunStatus::Failed | RunStatus::Cancelled, _) => false,
@@ -67,11 +82,19 @@ pub enum AttemptRelation {
 
 impl AttemptRelation {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Same, Self::EngineRetry, Self::NextLogical, Self::OutOfOrder];
+    pub const ALL: [Self; 4] = [
+        Self::Same,
+        Self::EngineRetry,
+        Self::NextLogical,
+        Self::OutOfOrder,
+    ];
 
     /// How an event's logical and engine attempt relate to the last ones of its step. Before the first event of a step its
     /// last attempt is none, and 1 is the next.
-    pub fn from_attempts(last: Option<(AttemptNumber, AttemptNumber)>, (logical, engine): (AttemptNumber, AttemptNumber)) -> Self {
+    pub fn from_attempts(
+        last: Option<(AttemptNumber, AttemptNumber)>,
+        (logical, engine): (AttemptNumber, AttemptNumber),
+    ) -> Self {
         match last {
             None if logical == AttemptNumber::FIRST => Self::NextLogical,
             None => Self::OutOfOrder,
@@ -84,7 +107,11 @@ impl AttemptRelation {
 }
 
 /// Where `act` of this attempt leads a step; `None` if it is illegal.
-pub const fn step_transition(status: StepStatus, act: StepAction, attempt: AttemptRelation) -> Option<StepStatus> {
+pub const fn step_transition(
+    status: StepStatus,
+    act: StepAction,
+    attempt: AttemptRelation,
+) -> Option<StepStatus> {
     use StepAction as A;
     use StepStatus as S;
     match (status, act, attempt) {
@@ -94,12 +121,20 @@ pub const fn step_transition(status: StepStatus, act: StepAction, attempt: Attem
         (S::Pending, A::Skipped, AttemptRelation::NextLogical) => Some(S::Skipped),
 
         (S::Running, A::Started, AttemptRelation::EngineRetry) => Some(S::Running),
-        (S::Running, A::Completed, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Success),
-        (S::Running, A::Failed, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Failed),
-        (S::Running, A::Skipped, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Skipped),
+        (S::Running, A::Completed, AttemptRelation::Same | AttemptRelation::EngineRetry) => {
+            Some(S::Success)
+        }
+        (S::Running, A::Failed, AttemptRelation::Same | AttemptRelation::EngineRetry) => {
+            Some(S::Failed)
+        }
+        (S::Running, A::Skipped, AttemptRelation::Same | AttemptRelation::EngineRetry) => {
+            Some(S::Skipped)
+        }
 
         (S::Failed, A::Started, AttemptRelation::NextLogical) => Some(S::Running),
-        (S::Failed, A::Skipped, AttemptRelation::Same | AttemptRelation::EngineRetry) => Some(S::Skipped),
+        (S::Failed, A::Skipped, AttemptRelation::Same | AttemptRelation::EngineRetry) => {
+            Some(S::Skipped)
+        }
 
         (S::Pending | S::Running | S::Failed | S::Success | S::Skipped, _, _) => None,
     }
@@ -126,18 +161,30 @@ mod tests {
 
     /// The run's row for an act, while cancelling or busy or both.
     fn run_row(act: RunAction, cancelling: bool, busy: bool) -> Vec<String> {
-        let standings = RunStatus::ALL.iter().map(|&status| RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy });
-        standings.map(|standing| cell(run_transition(standing, act))).collect()
+        let standings = RunStatus::ALL.iter().map(|&status| RunTransitionState {
+            status,
+            is_cancelling: cancelling,
+            has_running_step: busy,
+        });
+        standings
+            .map(|standing| cell(run_transition(standing, act)))
+            .collect()
     }
 
     #[test]
     fn every_status_of_a_run_and_every_event_has_its_row() {
         let mut table = row("", RunStatus::ALL.iter().map(ToString::to_string));
         for (name, kind) in RunEventKind::KNOWN {
-            let RunEventKind::Run(act) = *kind else { continue };
+            let RunEventKind::Run(act) = *kind else {
+                continue;
+            };
             let mut rows = vec![run_row(act, false, false)];
             table += &row(name, rows[0].iter().cloned());
-            for (note, cancelling, busy) in [("cancelling", true, false), ("busy", false, true), ("both", true, true)] {
+            for (note, cancelling, busy) in [
+                ("cancelling", true, false),
+                ("busy", false, true),
+                ("both", true, true),
+            ] {
                 let held = run_row(act, cancelling, busy);
                 if !rows.contains(&held) {
                     table += &row(&format!("{name}, {note}"), held.iter().cloned());
@@ -168,9 +215,22 @@ mod tests {
     fn every_status_of_a_run_says_what_its_steps_may_do() {
         let mut table = row("", RunStatus::ALL.iter().map(ToString::to_string));
         for (name, kind) in RunEventKind::KNOWN {
-            let RunEventKind::Step(act) = *kind else { continue };
-            let allowed = |status: &RunStatus| if run_allows_step(*status, act) { "yes" } else { "-" };
-            table += &row(name, RunStatus::ALL.iter().map(|status| allowed(status).to_owned()));
+            let RunEventKind::Step(act) = *kind else {
+                continue;
+            };
+            let allowed = |status: &RunStatus| {
+                if run_allows_step(*status, act) {
+                    "yes"
+                } else {
+                    "-"
+                }
+            };
+            table += &row(
+                name,
+                RunStatus::ALL
+                    .iter()
+                    .map(|status| allowed(status).to_owned()),
+            );
         }
         expect![[r#"
                                              PENDING    APPROVED   RUNNING    PAUSED     COMPLETED  FAILED     CANCELLED
@@ -186,9 +246,13 @@ mod tests {
     fn every_status_of_a_step_and_every_event_has_its_row() {
         let mut table = row("", StepStatus::ALL.iter().map(ToString::to_string));
         for (name, kind) in RunEventKind::KNOWN {
-            let RunEventKind::Step(act) = *kind else { continue };
+            let RunEventKind::Step(act) = *kind else {
+                continue;
+            };
             for attempt in AttemptRelation::ALL {
-                let cells = StepStatus::ALL.iter().map(|&status| cell(step_transition(status, act, attempt)));
+                let cells = StepStatus::ALL
+                    .iter()
+                    .map(|&status| cell(step_transition(status, act, attempt)));
                 table += &row(&format!("{name}, {attempt:?}"), cells);
             }
         }
@@ -216,7 +280,12 @@ mod tests {
 
     #[test]
     fn attempts_neither_jump_nor_go_back() {
-        let tried = |logical: u32, engine: u32| (AttemptNumber::new(logical).unwrap(), AttemptNumber::new(engine).unwrap());
+        let tried = |logical: u32, engine: u32| {
+            (
+                AttemptNumber::new(logical).unwrap(),
+                AttemptNumber::new(engine).unwrap(),
+            )
+        };
         for (last, event, expected) in [
             (None, tried(1, 7), AttemptRelation::NextLogical),
             (None, tried(2, 1), AttemptRelation::OutOfOrder),
@@ -226,9 +295,17 @@ mod tests {
             (Some(tried(2, 3)), tried(3, 1), AttemptRelation::NextLogical),
             (Some(tried(2, 3)), tried(1, 4), AttemptRelation::OutOfOrder),
             (Some(tried(2, 3)), tried(4, 1), AttemptRelation::OutOfOrder),
-            (Some(tried(i32::MAX as u32, 1)), tried(1, 1), AttemptRelation::OutOfOrder),
+            (
+                Some(tried(i32::MAX as u32, 1)),
+                tried(1, 1),
+                AttemptRelation::OutOfOrder,
+            ),
         ] {
-            assert_eq!(AttemptRelation::from_attempts(last, event), expected, "{last:?} {event:?}");
+            assert_eq!(
+                AttemptRelation::from_attempts(last, event),
+                expected,
+                "{last:?} {event:?}"
+            );
         }
     }
 }

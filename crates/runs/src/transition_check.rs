@@ -2,13 +2,19 @@
 
 use thiserror::Error;
 
-use crate::transition::{RunTransitionState, AttemptRelation, run_allows_step, run_transition, step_transition};
+use crate::transition::{
+    AttemptRelation, RunTransitionState, run_allows_step, run_transition, step_transition,
+};
 use crate::{
-    AttemptNumber, RunEventKind, RunEventType, RunAction, RunEventWrite, RunId, RunSnapshot, RunStatus, StepAction, StepId, StepStatus,
+    AttemptNumber, RunAction, RunEventKind, RunEventType, RunEventWrite, RunId, RunSnapshot,
+    RunStatus, StepAction, StepId, StepStatus,
 };
 
 /// Whether `event` may follow. The reducer judges the same way, so what a producer was not refused is never ignored.
-pub fn check_transition(snapshot: &RunSnapshot, event: &RunEventWrite) -> Result<(), InvalidTransition> {
+pub fn check_transition(
+    snapshot: &RunSnapshot,
+    event: &RunEventWrite,
+) -> Result<(), InvalidTransition> {
     evaluate_event(snapshot, event).map(|_| ())
 }
 
@@ -26,7 +32,10 @@ pub enum InvalidTransition {
         expected: RunId,
     },
     /// The run is not where this can happen to it.
-    #[error("{event_type} cannot follow: the run is {}", describe_run_state(run_state))]
+    #[error(
+        "{event_type} cannot follow: the run is {}",
+        describe_run_state(run_state)
+    )]
     Run {
         /// What happened.
         event_type: RunEventType,
@@ -45,7 +54,10 @@ pub enum InvalidTransition {
     #[error("{0} cannot follow: it names no step")]
     NoStep(RunEventType),
     /// The step is not where this can happen to it.
-    #[error("{event_type} of step {step_id}, attempt {attempt}, cannot follow: the step is {}", describe_step_state(last))]
+    #[error(
+        "{event_type} of step {step_id}, attempt {attempt}, cannot follow: the step is {}",
+        describe_step_state(last)
+    )]
     Step {
         /// What happened.
         event_type: RunEventType,
@@ -64,14 +76,21 @@ impl InvalidTransition {
 }
 
 fn describe_run_state(standing: &RunTransitionState) -> String {
-    let RunTransitionState { status, is_cancelling: cancelling, has_running_step: busy } = standing;
+    let RunTransitionState {
+        status,
+        is_cancelling: cancelling,
+        has_running_step: busy,
+    } = standing;
     let cancelling = if *cancelling { ", being cancelled" } else { "" };
     let busy = if *busy { ", with a step running" } else { "" };
     format!("{status}{cancelling}{busy}")
 }
 
 fn describe_step_state(last: &Option<(StepStatus, AttemptNumber)>) -> String {
-    last.map_or_else(|| StepStatus::Pending.to_string(), |(status, attempt)| format!("{status} at attempt {attempt}"))
+    last.map_or_else(
+        || StepStatus::Pending.to_string(),
+        |(status, attempt)| format!("{status} at attempt {attempt}"),
+    )
 }
 
 /// What a legal event does.
@@ -90,10 +109,17 @@ pub(crate) enum SnapshotChange<'a> {
 type TransitionResult<'a> = Result<SnapshotChange<'a>, InvalidTransition>;
 
 /// What `event` does to the snapshot, or why it may not follow.
-pub(crate) fn evaluate_event<'a>(snapshot: &RunSnapshot, event: &'a RunEventWrite) -> TransitionResult<'a> {
+pub(crate) fn evaluate_event<'a>(
+    snapshot: &RunSnapshot,
+    event: &'a RunEventWrite,
+) -> TransitionResult<'a> {
     if event.run_id != snapshot.run_id {
         let (found, expected) = (event.run_id.clone(), snapshot.run_id.clone());
-        return Err(InvalidTransition::OtherRun { event_type: event.event_type.clone(), found, expected });
+        return Err(InvalidTransition::OtherRun {
+            event_type: event.event_type.clone(),
+            found,
+            expected,
+        });
     }
     match event.event_type.event_kind() {
         RunEventKind::Run(act) => evaluate_run_event(snapshot, event, act),
@@ -102,27 +128,44 @@ pub(crate) fn evaluate_event<'a>(snapshot: &RunSnapshot, event: &'a RunEventWrit
     }
 }
 
-fn evaluate_run_event<'a>(snapshot: &RunSnapshot, event: &'a RunEventWrite, act: RunAction) -> TransitionResult<'a> {
+fn evaluate_run_event<'a>(
+    snapshot: &RunSnapshot,
+    event: &'a RunEventWrite,
+    act: RunAction,
+) -> TransitionResult<'a> {
     let standing = snapshot.transition_state();
     match run_transition(standing, act) {
         Some(next) => Ok(SnapshotChange::Run(act, next)),
-        None => Err(InvalidTransition::Run { event_type: event.event_type.clone(), run_state: standing }),
+        None => Err(InvalidTransition::Run {
+            event_type: event.event_type.clone(),
+            run_state: standing,
+        }),
     }
 }
 
-fn evaluate_step_event<'a>(snapshot: &RunSnapshot, event: &'a RunEventWrite, act: StepAction) -> TransitionResult<'a> {
+fn evaluate_step_event<'a>(
+    snapshot: &RunSnapshot,
+    event: &'a RunEventWrite,
+    act: StepAction,
+) -> TransitionResult<'a> {
     let event_type = || event.event_type.clone();
     if !run_allows_step(snapshot.status, act) {
-        return Err(InvalidTransition::RunOfStep { event_type: event_type(), status: snapshot.status });
+        return Err(InvalidTransition::RunOfStep {
+            event_type: event_type(),
+            status: snapshot.status,
+        });
     }
     let Some(step_id) = &event.step_id else {
         return Err(InvalidTransition::NoStep(event_type()));
     };
     let place = snapshot.steps.position_of(step_id);
-    let latest = place.map(|place| &snapshot.steps[place].latest).filter(|it| it.status != StepStatus::Pending);
+    let latest = place
+        .map(|place| &snapshot.steps[place].latest)
+        .filter(|it| it.status != StepStatus::Pending);
     let status = latest.map_or(StepStatus::Pending, |latest| latest.status);
     let last = latest.map(|latest| (latest.logical_attempt_id, latest.engine_attempt_id));
-    let attempt = AttemptRelation::from_attempts(last, (event.logical_attempt_id, event.engine_attempt_id));
+    let attempt =
+        AttemptRelation::from_attempts(last, (event.logical_attempt_id, event.engine_attempt_id));
     match (step_transition(status, act, attempt), place) {
         (Some(next), Some(place)) => Ok(SnapshotChange::Step(place, act, next)),
         (Some(next), None) => Ok(SnapshotChange::NewStep(step_id, act, next)),

@@ -18,7 +18,7 @@ use onward_store::Store;
 use tokio::time::Instant;
 
 use crate::http_types::ProblemResponse;
-use crate::{ServerState, ApiService, token};
+use crate::{ApiService, ServerState, token};
 
 /// How long a token is taken for what it was: one that is taken back is good for as long.
 const TOKEN_CACHE_TTL: Duration = Duration::from_secs(2);
@@ -30,7 +30,8 @@ const TOKEN_CACHE_MAX: usize = 10_000;
 const UNKNOWN_TOKEN_KEY: &str = "?";
 
 /// Headers that say whose things are meant.
-pub(crate) const SCOPE_HEADERS: [&str; 3] = ["onward-tenant", "onward-project", "onward-environment"];
+pub(crate) const SCOPE_HEADERS: [&str; 3] =
+    ["onward-tenant", "onward-project", "onward-environment"];
 
 /// Who may ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,11 @@ impl TokenAuthenticator {
     /// At most so many requests a second for each token.
     pub(crate) fn new(admission: AuthMode, requests_per_second: Option<NonZeroU32>) -> Self {
         let limiter = requests_per_second.map(|rate| RateLimiter::keyed(Quota::per_second(rate)));
-        Self { auth_mode: admission, cached_callers: Mutex::default(), limiter }
+        Self {
+            auth_mode: admission,
+            cached_callers: Mutex::default(),
+            limiter,
+        }
     }
 
     /// Forgets who has not asked for a while.
@@ -74,19 +79,34 @@ impl TokenAuthenticator {
     }
 
     fn check_rate_limit(&self, who: &str) -> Result<(), ProblemResponse> {
-        let Some(limiter) = &self.limiter else { return Ok(()) };
+        let Some(limiter) = &self.limiter else {
+            return Ok(());
+        };
         limiter.check_key(&who.to_owned()).map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());
-            ProblemResponse::with_retry_after(Problem::new(Code::RateLimited, "more requests than this token may make"), wait)
+            ProblemResponse::with_retry_after(
+                Problem::new(Code::RateLimited, "more requests than this token may make"),
+                wait,
+            )
         })
     }
 
-    async fn authenticate_request(&self, store: &dyn Store, parts: &Parts, usual: &Scope) -> Result<CallerIdentity, ProblemResponse> {
+    async fn authenticate_request(
+        &self,
+        store: &dyn Store,
+        parts: &Parts,
+        usual: &Scope,
+    ) -> Result<CallerIdentity, ProblemResponse> {
         let Some(token) = bearer_token(parts)? else {
             return match self.auth_mode {
                 AuthMode::Disabled => {
                     self.check_rate_limit("")?;
-                    Ok(CallerIdentity { scope: requested_scope(parts, usual)?, role: TokenRole::Admin, token_name: None, full_access: true })
+                    Ok(CallerIdentity {
+                        scope: requested_scope(parts, usual)?,
+                        role: TokenRole::Admin,
+                        token_name: None,
+                        full_access: true,
+                    })
                 }
                 AuthMode::Tokens => Err(unauthenticated_error(
                     "a token is needed: Authorization: Bearer onward_…, or ONWARD_TOKEN for the command line",
@@ -108,26 +128,51 @@ impl TokenAuthenticator {
         if requested_scope(parts, &asker.scope)? == asker.scope {
             Ok(asker)
         } else {
-            Err(Problem::new(Code::Forbidden, "the token belongs to another tenant, project or environment").into())
+            Err(Problem::new(
+                Code::Forbidden,
+                "the token belongs to another tenant, project or environment",
+            )
+            .into())
         }
     }
 
     fn cached_caller(&self, token: &str) -> Option<CallerIdentity> {
-        let known = self.cached_callers.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(token).filter(|(since, _)| since.elapsed() < TOKEN_CACHE_TTL).map(|(_, asker)| asker.clone())
+        let known = self
+            .cached_callers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        known
+            .get(token)
+            .filter(|(since, _)| since.elapsed() < TOKEN_CACHE_TTL)
+            .map(|(_, asker)| asker.clone())
     }
 
-    async fn load_caller(&self, store: &dyn Store, token: &str) -> Result<CallerIdentity, ProblemResponse> {
-        let row = token::find_token(store, token).await.map_err(crate::service::store_problem)?;
-        let row = row.ok_or_else(|| unauthenticated_error("the token is not known, or no longer good"))?;
-        let role = TokenRole::parse(&row.role).ok_or_else(|| unauthenticated_error("the token has a role that is none"))?;
+    async fn load_caller(
+        &self,
+        store: &dyn Store,
+        token: &str,
+    ) -> Result<CallerIdentity, ProblemResponse> {
+        let row = token::find_token(store, token)
+            .await
+            .map_err(crate::service::store_problem)?;
+        let row =
+            row.ok_or_else(|| unauthenticated_error("the token is not known, or no longer good"))?;
+        let role = TokenRole::parse(&row.role)
+            .ok_or_else(|| unauthenticated_error("the token has a role that is none"))?;
         let asker = CallerIdentity {
-            scope: Scope { tenant: row.tenant_id, project: row.project_id, environment: row.environment_id },
+            scope: Scope {
+                tenant: row.tenant_id,
+                project: row.project_id,
+                environment: row.environment_id,
+            },
             role,
             token_name: Some(row.name),
             full_access: false,
         };
-        let mut known = self.cached_callers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self
+            .cached_callers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if known.len() >= TOKEN_CACHE_MAX {
             known.clear();
         }
@@ -141,17 +186,26 @@ fn unauthenticated_error(words: &str) -> ProblemResponse {
 }
 
 fn bearer_token(parts: &Parts) -> Result<Option<&str>, ProblemResponse> {
-    let Some(header) = parts.headers.get(AUTHORIZATION) else { return Ok(None) };
+    let Some(header) = parts.headers.get(AUTHORIZATION) else {
+        return Ok(None);
+    };
     let text = header.to_str().ok().and_then(|text| text.split_once(' '));
     match text {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
-        _ => Err(unauthenticated_error("the header is not `Authorization: Bearer TOKEN`")),
+        _ => Err(unauthenticated_error(
+            "the header is not `Authorization: Bearer TOKEN`",
+        )),
     }
 }
 
 /// Whose things are meant, unless the headers say nothing of it.
 fn requested_scope(parts: &Parts, usual: &Scope) -> Result<Scope, ProblemResponse> {
-    let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
+    let header = |name: &str| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     let wrong = |name: &str, error: &dyn std::fmt::Display| -> ProblemResponse {
         Problem::new(Code::InvalidRequest, format!("{name}: {error}")).into()
     };
@@ -177,7 +231,10 @@ pub(crate) struct AuthenticatedCaller {
 
 impl AuthenticatedCaller {
     /// Access, if the role allows this.
-    pub(crate) fn require_permission(&self, deed: Permission) -> Result<&ApiService, ProblemResponse> {
+    pub(crate) fn require_permission(
+        &self,
+        deed: Permission,
+    ) -> Result<&ApiService, ProblemResponse> {
         if self.role.has_permission(deed) {
             return Ok(&self.service);
         }
@@ -201,11 +258,27 @@ const fn least_role(deed: Permission) -> TokenRole {
 impl FromRequestParts<Arc<ServerState>> for AuthenticatedCaller {
     type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<ServerState>) -> Result<Self, ProblemResponse> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &Arc<ServerState>,
+    ) -> Result<Self, ProblemResponse> {
         let client = app.service.engine_client();
-        let asker = app.authenticator.authenticate_request(&**client.store(), parts, client.scope()).await?;
-        let service = app.service.for_scope(asker.scope).with_caller_token(asker.token_name);
-        Ok(Self { service: if asker.full_access { service.with_full_access() } else { service }, role: asker.role })
+        let asker = app
+            .authenticator
+            .authenticate_request(&**client.store(), parts, client.scope())
+            .await?;
+        let service = app
+            .service
+            .for_scope(asker.scope)
+            .with_caller_token(asker.token_name);
+        Ok(Self {
+            service: if asker.full_access {
+                service.with_full_access()
+            } else {
+                service
+            },
+            role: asker.role,
+        })
     }
 }
 
@@ -215,10 +288,20 @@ mod tests {
 
     #[test]
     fn the_least_role_for_something_is_enough_for_it_and_no_lesser_is() {
-        for deed in [Permission::Read, Permission::Operate, Permission::Build, Permission::Work, Permission::Administer] {
+        for deed in [
+            Permission::Read,
+            Permission::Operate,
+            Permission::Build,
+            Permission::Work,
+            Permission::Administer,
+        ] {
             let least = least_role(deed);
             assert!(least.has_permission(deed));
-            assert!(!TokenRole::ALL.into_iter().any(|role| role < least && role != TokenRole::Admin && role.has_permission(deed)));
+            assert!(
+                !TokenRole::ALL.into_iter().any(|role| role < least
+                    && role != TokenRole::Admin
+                    && role.has_permission(deed))
+            );
         }
     }
 }

@@ -74,5 +74,8 @@ async fn accept_connection(listener: &TcpListener) -> TcpStream {
 
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
-    matches!(error.kind(), ConnectionRefused | ConnectionAborted | ConnectionReset)
+    matches!(
+        error.kind(),
+        ConnectionRefused | ConnectionAborted | ConnectionReset
+    )
 }

@@ -21,20 +21,27 @@ pub(crate) struct ProblemResponse {
 impl ProblemResponse {
     /// A problem that is over after a while.
     pub(crate) fn with_retry_after(problem: Problem, after: Duration) -> Self {
-        Self { problem: Box::new(problem), retry_after: Some(after) }
+        Self {
+            problem: Box::new(problem),
+            retry_after: Some(after),
+        }
     }
 }
 
 impl From<Problem> for ProblemResponse {
     fn from(problem: Problem) -> Self {
         let retry_after = (problem.status == 503).then_some(Duration::from_secs(1));
-        Self { problem: Box::new(problem), retry_after }
+        Self {
+            problem: Box::new(problem),
+            retry_after,
+        }
     }
 }
 
 impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
-        let status = StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let status =
+            StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {
             tracing::error!(code = self.problem.code.as_str(), detail = %self.problem.detail, "a request failed");
         }
@@ -46,7 +53,10 @@ impl IntoResponse for ProblemResponse {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(after) = self.retry_after {
-            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs() + u64::from(after.subsec_nanos() > 0)));
+            headers.insert(
+                RETRY_AFTER,
+                HeaderValue::from(after.as_secs() + u64::from(after.subsec_nanos() > 0)),
+            );
         }
         response
     }
@@ -62,14 +72,31 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
-        let media = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let media = media.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        let media = request
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default();
+        let media = media
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase();
         if media != "application/json" {
-            return Err(Problem::new(Code::UnsupportedMediaType, "the body has to be application/json").into());
+            return Err(Problem::new(
+                Code::UnsupportedMediaType,
+                "the body has to be application/json",
+            )
+            .into());
         }
         let RawBody(bytes) = RawBody::from_request(request, state).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
-            let code = if error.is_data() { Code::Unprocessable } else { Code::InvalidRequest };
+            let code = if error.is_data() {
+                Code::Unprocessable
+            } else {
+                Code::InvalidRequest
+            };
             Problem::new(code, error.to_string()).into()
         })
     }
@@ -82,17 +109,20 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
-        Bytes::from_request(request, state).await.map(Self).map_err(|rejection| {
-            let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-            if is_large {
-                return Problem::new(
-                    Code::TooLarge,
-                    "the body is larger than this path takes; send it in smaller parts",
-                )
-                .into();
-            }
-            Problem::new(Code::InvalidRequest, rejection.body_text()).into()
-        })
+        Bytes::from_request(request, state)
+            .await
+            .map(Self)
+            .map_err(|rejection| {
+                let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
+                if is_large {
+                    return Problem::new(
+                        Code::TooLarge,
+                        "the body is larger than this path takes; send it in smaller parts",
+                    )
+                    .into();
+                }
+                Problem::new(Code::InvalidRequest, rejection.body_text()).into()
+            })
     }
 }
 
@@ -117,7 +147,9 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ProblemResponse> {
-        PathParams::from_request_parts(parts, state).await.map(|PathParams(name)| Self(name))
+        PathParams::from_request_parts(parts, state)
+            .await
+            .map(|PathParams(name)| Self(name))
     }
 }
 

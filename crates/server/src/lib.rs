@@ -5,12 +5,12 @@
 //! - `access` knows who asks, and what they may.
 
 mod auth;
-mod http_types;
 mod connections;
+mod http_types;
+mod request_limits;
 mod routes;
 mod service;
 pub mod token;
-mod request_limits;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -66,7 +66,12 @@ pub(crate) struct ServerState {
 impl ServerState {
     /// Waits until nothing more is asked: whoever waits for something that may take long should be told to ask elsewhere.
     pub(crate) async fn wait_for_stop(&self) {
-        drop(self.stage.clone().wait_for(|stage| *stage >= ServerStage::Stopping).await);
+        drop(
+            self.stage
+                .clone()
+                .wait_for(|stage| *stage >= ServerStage::Stopping)
+                .await,
+        );
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -75,11 +80,22 @@ impl ServerState {
 }
 
 /// Answers requests until `stage` says otherwise, and those that were under way then.
-pub async fn serve_http(listener: TcpListener, service: ApiService, options: Options, mut stage: watch::Receiver<ServerStage>) {
+pub async fn serve_http(
+    listener: TcpListener,
+    service: ApiService,
+    options: Options,
+    mut stage: watch::Receiver<ServerStage>,
+) {
     let gate = TokenAuthenticator::new(options.auth_mode, options.requests_per_second);
     let leaving = AtomicBool::new(false);
     let service = service.with_server_stage(stage.clone());
-    let app = Arc::new(ServerState { service, authenticator: gate, metrics: options.metrics, draining: leaving, stage: stage.clone() });
+    let app = Arc::new(ServerState {
+        service,
+        authenticator: gate,
+        metrics: options.metrics,
+        draining: leaving,
+        stage: stage.clone(),
+    });
     let router = routes::build_router(Arc::clone(&app));
     let tidying = tokio::spawn({
         let app = Arc::clone(&app);
@@ -92,9 +108,17 @@ pub async fn serve_http(listener: TcpListener, service: ApiService, options: Opt
     });
     let stopped = async move {
         // Whoever could say so being gone means the same.
-        drop(stage.wait_for(|stage| *stage >= ServerStage::Draining).await);
+        drop(
+            stage
+                .wait_for(|stage| *stage >= ServerStage::Draining)
+                .await,
+        );
         app.draining.store(true, Ordering::Relaxed);
-        drop(stage.wait_for(|stage| *stage >= ServerStage::Stopping).await);
+        drop(
+            stage
+                .wait_for(|stage| *stage >= ServerStage::Stopping)
+                .await,
+        );
     };
     connections::serve_connections(listener, router, options.header_timeout, stopped).await;
     tidying.abort();

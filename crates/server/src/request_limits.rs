@@ -18,16 +18,28 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(75);
 /// Answers in time, whatever happens, and counts.
 pub(crate) async fn enforce_limits(request: Request, next: Next) -> Response {
     let begun = Instant::now();
-    let path = request.extensions().get::<MatchedPath>().map_or("other", MatchedPath::as_str).to_owned();
+    let path = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("other", MatchedPath::as_str)
+        .to_owned();
     let method = request.method().to_string();
-    let work = AssertUnwindSafe(tokio::time::timeout(RESPONSE_TIMEOUT, next.run(request))).catch_unwind();
+    let work =
+        AssertUnwindSafe(tokio::time::timeout(RESPONSE_TIMEOUT, next.run(request))).catch_unwind();
     let response = match work.await {
         Ok(Ok(response)) => response,
-        Ok(Err(_)) => ProblemResponse::from(Problem::new(Code::TimedOut, "it took longer than 75 s")).into_response(),
-        Err(_) => ProblemResponse::from(Problem::new(Code::Internal, "a defect; the log says more")).into_response(),
+        Ok(Err(_)) => {
+            ProblemResponse::from(Problem::new(Code::TimedOut, "it took longer than 75 s"))
+                .into_response()
+        }
+        Err(_) => {
+            ProblemResponse::from(Problem::new(Code::Internal, "a defect; the log says more"))
+                .into_response()
+        }
     };
     let status = response.status().as_u16().to_string();
     let labels = [("method", method), ("path", path), ("status", status)];
-    metrics::histogram!("onward_http_request_seconds", &labels).record(begun.elapsed().as_secs_f64());
+    metrics::histogram!("onward_http_request_seconds", &labels)
+        .record(begun.elapsed().as_secs_f64());
     response
 }

@@ -7,7 +7,10 @@ use onward_api::token::{TokenRole, TokenSummary};
 use onward_engine::client::Scope;
 use onward_journal::{Timestamp, hex};
 use onward_store::tables::TokenRow;
-use onward_store::{RowChange, Commit, CommitConflict, Error, ColumnCodec as _, RowKey, RecordReader as _, TableScan, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowChange, RowKey, Store,
+    TableScan,
+};
 use sha2::{Digest as _, Sha256};
 
 /// What tokens begin with, so that people and scanners know one when they see it.
@@ -45,32 +48,49 @@ pub async fn create_token(
     };
     match store.commit(Commit::new().insert(&row)).await {
         Ok(_) => Ok(token),
-        Err(Error::Conflict(CommitConflict::NotUnique { .. })) => {
-            Err(Problem::new(Code::Conflict, format!("there is a token called {name} already")))
-        }
+        Err(Error::Conflict(CommitConflict::NotUnique { .. })) => Err(Problem::new(
+            Code::Conflict,
+            format!("there is a token called {name} already"),
+        )),
         Err(error) => Err(crate::service::store_problem(error)),
     }
 }
 
 /// The tokens of a scope, without what they read.
 pub async fn list_tokens(store: &dyn Store, scope: &Scope) -> Result<Vec<TokenSummary>, Problem> {
-    Ok(read_token_rows(store, scope).await?.into_iter().map(|(row, _)| api_token_summary(&row)).collect())
+    Ok(read_token_rows(store, scope)
+        .await?
+        .into_iter()
+        .map(|(row, _)| api_token_summary(&row))
+        .collect())
 }
 
 /// Takes a token back.
 pub async fn revoke_token(store: &dyn Store, scope: &Scope, name: &str) -> Result<(), Problem> {
-    let found = read_token_rows(store, scope).await?.into_iter().find(|(row, _)| &*row.name == name);
+    let found = read_token_rows(store, scope)
+        .await?
+        .into_iter()
+        .find(|(row, _)| &*row.name == name);
     let Some((row, version)) = found else {
-        return Err(Problem::new(Code::NotFound, format!("there is no token called {name}")));
+        return Err(Problem::new(
+            Code::NotFound,
+            format!("there is no token called {name}"),
+        ));
     };
     let mut commit = Commit::new();
     commit.changes.push(RowChange::delete(&row, version));
-    store.commit(commit).await.map(drop).map_err(crate::service::store_problem)
+    store
+        .commit(commit)
+        .await
+        .map(drop)
+        .map_err(crate::service::store_problem)
 }
 
 /// Whether there is any token at all, of whomever.
 pub async fn has_any_token(store: &dyn Store) -> Result<bool, Error> {
-    let rows: Vec<(TokenRow, u64)> = store.list_records(TableScan::all_rows::<TokenRow>().with_limit(1)).await?;
+    let rows: Vec<(TokenRow, u64)> = store
+        .list_records(TableScan::all_rows::<TokenRow>().with_limit(1))
+        .await?;
     Ok(!rows.is_empty())
 }
 
@@ -79,7 +99,9 @@ pub(crate) async fn find_token(store: &dyn Store, token: &str) -> Result<Option<
     if !token.starts_with(TOKEN_PREFIX) {
         return Ok(None);
     }
-    let row: Option<(TokenRow, u64)> = store.read_record(RowKey(vec![token_digest(token).to_value()])).await?;
+    let row: Option<(TokenRow, u64)> = store
+        .read_record(RowKey(vec![token_digest(token).to_value()]))
+        .await?;
     let now = store.now().await?;
     Ok(row.map(|(row, _)| row).filter(|row| row.expires_at > now))
 }
@@ -89,14 +111,24 @@ pub(crate) fn token_digest(token: &str) -> Arc<[u8]> {
     Sha256::digest(token.as_bytes()).to_vec().into()
 }
 
-async fn read_token_rows(store: &dyn Store, scope: &Scope) -> Result<Vec<(TokenRow, u64)>, Problem> {
+async fn read_token_rows(
+    store: &dyn Store,
+    scope: &Scope,
+) -> Result<Vec<(TokenRow, u64)>, Problem> {
     let mut scan = TableScan::all_rows::<TokenRow>();
     let mut all = Vec::new();
     loop {
-        let page: Vec<(TokenRow, u64)> = store.list_records(scan.clone()).await.map_err(crate::service::store_problem)?;
-        let Some((last, _)) = page.last() else { return Ok(all) };
+        let page: Vec<(TokenRow, u64)> = store
+            .list_records(scan.clone())
+            .await
+            .map_err(crate::service::store_problem)?;
+        let Some((last, _)) = page.last() else {
+            return Ok(all);
+        };
         scan = scan.starting_after(last);
-        let is_its = |row: &TokenRow| scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id);
+        let is_its = |row: &TokenRow| {
+            scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
+        };
         all.extend(page.into_iter().filter(|(row, _)| is_its(row)));
     }
 }

@@ -13,7 +13,12 @@ use crate::scripts::{component_digest, number_payload};
 pub(crate) const SHARD: ShardId = ShardId(0);
 
 /// An execution that is to be started, and its row.
-pub(crate) fn new_execution(function: &str, input: u64, key: &str, at: Timestamp) -> Result<(ExecutionRow, InMemory), Error> {
+pub(crate) fn new_execution(
+    function: &str,
+    input: u64,
+    key: &str,
+    at: Timestamp,
+) -> Result<(ExecutionRow, InMemory), Error> {
     let id = ExecutionId::derive(&component_digest(), None, key);
     let start = ExecutionStart {
         component_digest: component_digest(),
@@ -22,7 +27,8 @@ pub(crate) fn new_execution(function: &str, input: u64, key: &str, at: Timestamp
         key: Some(SharedText::from(key)),
         signals: Vec::new(),
     };
-    let execution = InMemory::start(id, start, at, ExecutionLimits::default()).map_err(Error::corrupt)?;
+    let execution =
+        InMemory::start(id, start, at, ExecutionLimits::default()).map_err(Error::corrupt)?;
     let row = ExecutionRow {
         execution_id: id,
         tenant_id: "acme".parse().map_err(Error::corrupt)?,
@@ -51,13 +57,22 @@ pub(crate) fn start_execution(
     let (row, mut execution) = new_execution(function, input, key, at)?;
     let id = row.execution_id;
     let records = codec::encode_record(id, execution.take_events()).map_err(Error::corrupt)?;
-    let append = JournalAppend { execution: id, expected_length: 0, count: 1, records: records.into() };
+    let append = JournalAppend {
+        execution: id,
+        expected_length: 0,
+        count: 1,
+        records: records.into(),
+    };
     poll_ready(store.commit(Commit::new().insert(&row).append_journal(append)))?;
     Ok(id)
 }
 
 /// Sends the signal that waiters wait for, twice: the second time it does nothing.
-pub(crate) fn send_go_signal(store: &MemoryStore, to: ExecutionId, at: Timestamp) -> Result<(), Error> {
+pub(crate) fn send_go_signal(
+    store: &MemoryStore,
+    to: ExecutionId,
+    at: Timestamp,
+) -> Result<(), Error> {
     for _ in 0..2 {
         let name = "go".parse().map_err(Error::corrupt)?;
         let message = signal_message(to, SHARD, name, number_payload(7), Some("go-1".into()), at)?;
@@ -67,7 +82,11 @@ pub(crate) fn send_go_signal(store: &MemoryStore, to: ExecutionId, at: Timestamp
 }
 
 /// Asks for cancellation.
-pub(crate) fn send_cancel(store: &MemoryStore, to: ExecutionId, at: Timestamp) -> Result<(), Error> {
+pub(crate) fn send_cancel(
+    store: &MemoryStore,
+    to: ExecutionId,
+    at: Timestamp,
+) -> Result<(), Error> {
     let message = cancel_message(to, SHARD, "enough".into(), at)?;
     poll_ready(store.commit(Commit::new().insert_or_keep(&message))).map(drop)
 }

@@ -1,10 +1,14 @@
 //! Nodes that give the shard up in order, and what must be true when they have.
 
 use onward_engine::shard::AttemptId;
-use onward_execution::{Execution as InMemory, AttemptInFlight, ExecutionLimits};
-use onward_journal::{DeliveryGuarantee, Event, Journal, JournalEvent, InvokePerformer, Timestamp, codec};
+use onward_execution::{AttemptInFlight, Execution as InMemory, ExecutionLimits};
+use onward_journal::{
+    DeliveryGuarantee, Event, InvokePerformer, Journal, JournalEvent, Timestamp, codec,
+};
 use onward_store::tables::ExecutionRow;
-use onward_store::{StoreClock as _, Commit, Error, JournalAppend, CommitReceipt, Store as _, shard_lease};
+use onward_store::{
+    Commit, CommitReceipt, Error, JournalAppend, Store as _, StoreClock as _, shard_lease,
+};
 
 use crate::ShardSimulation;
 use crate::ready_future::poll_ready;
@@ -15,7 +19,11 @@ const DRAIN_TIMEOUT_MS: u64 = 10_000;
 impl ShardSimulation {
     /// The owner is asked to give the shard up, and is given little time for it now and then.
     pub(crate) fn drain_owner(&mut self) {
-        let patience = if self.draw.roll_percent(20) { self.draw.next_below(100) } else { DRAIN_TIMEOUT_MS };
+        let patience = if self.draw.roll_percent(20) {
+            self.draw.next_below(100)
+        } else {
+            DRAIN_TIMEOUT_MS
+        };
         let until = self.clock.now().plus_ms(patience);
         if let Some(node) = self.owner.and_then(|id| self.nodes.get_mut(&id)) {
             node.core.drain();
@@ -27,8 +35,12 @@ impl ShardSimulation {
     pub(crate) fn finish_drain(&mut self) -> Result<(), String> {
         let time = self.clock.now();
         let Some(id) = self.owner else { return Ok(()) };
-        let Some(node) = self.nodes.get(&id) else { return Ok(()) };
-        let Some(leaves) = node.drain_deadline else { return Ok(()) };
+        let Some(node) = self.nodes.get(&id) else {
+            return Ok(());
+        };
+        let Some(leaves) = node.drain_deadline else {
+            return Ok(());
+        };
         let (is_drained, lease) = (node.core.is_drained(), node.lease.clone());
         if is_drained {
             self.drained += 1;
@@ -39,41 +51,63 @@ impl ShardSimulation {
         } else {
             return Ok(());
         }
-        poll_ready(shard_lease::release_lease(&*self.store, &lease)).map_err(|error| error.to_string())
+        poll_ready(shard_lease::release_lease(&*self.store, &lease))
+            .map_err(|error| error.to_string())
     }
 
     /// Stores what a node wants stored, and remembers whose attempts it starts.
     pub(crate) fn commit_as(&mut self, id: u32, commit: Commit) -> Result<CommitReceipt, Error> {
         let started: Vec<AttemptId> = commit.journals.iter().flat_map(started_attempts).collect();
         let receipt = poll_ready(self.store.commit(commit))?;
-        self.attempt_starters.extend(started.into_iter().map(|attempt| (attempt, id)));
+        self.attempt_starters
+            .extend(started.into_iter().map(|attempt| (attempt, id)));
         Ok(receipt)
     }
 
     /// Whatever it began that may not be repeated has ended, durably; whatever it did not begin is begun by the next.
     fn check_drained(&self, id: u32) -> Result<(), String> {
-        self.list_executions().iter().try_for_each(|row| self.check_drained_execution(id, row))
+        self.list_executions()
+            .iter()
+            .try_for_each(|row| self.check_drained_execution(id, row))
     }
 
     fn check_drained_execution(&self, id: u32, row: &ExecutionRow) -> Result<(), String> {
         let journal = Journal::recover(row.execution_id, self.read_journal(row.execution_id)?);
-        let execution = InMemory::recover(journal.map_err(|violation| violation.to_string())?, ExecutionLimits::default());
+        let execution = InMemory::recover(
+            journal.map_err(|violation| violation.to_string())?,
+            ExecutionLimits::default(),
+        );
         if execution.is_terminal() {
             return Ok(());
         }
         for flight in execution.attempts_in_flight() {
-            let AttemptInFlight { number, attempt, .. } = flight;
-            let attempt = AttemptId { execution: row.execution_id, number, attempt };
+            let AttemptInFlight {
+                number, attempt, ..
+            } = flight;
+            let attempt = AttemptId {
+                execution: row.execution_id,
+                number,
+                attempt,
+            };
             let is_once = matches!(
                 execution.invocation_event(number),
-                Some(Event::InvokeScheduled { delivery: DeliveryGuarantee::AtMostOnce, .. })
+                Some(Event::InvokeScheduled {
+                    delivery: DeliveryGuarantee::AtMostOnce,
+                    ..
+                })
             );
             if is_once && self.attempt_starters.get(&attempt) == Some(&id) {
-                return Err(format!("{} is left in doubt by a node that has drained", attempt.promise_id()));
+                return Err(format!(
+                    "{} is left in doubt by a node that has drained",
+                    attempt.promise_id()
+                ));
             }
         }
         if execution.has_scheduled_invokes() && row.wake_at != Timestamp::MIN {
-            return Err(format!("{} has something to begin, and is woken at {}", row.execution_id, row.wake_at));
+            return Err(format!(
+                "{} has something to begin, and is woken at {}",
+                row.execution_id, row.wake_at
+            ));
         }
         Ok(())
     }
@@ -83,10 +117,22 @@ impl ShardSimulation {
 fn started_attempts(append: &JournalAppend) -> Vec<AttemptId> {
     let execution = append.execution;
     let attempt = |recorded: JournalEvent| match recorded.event {
-        Event::InvokeStarted { promise_id, attempt, performer: InvokePerformer::Owner } => {
-            promise_id.child_number_in(execution).map(|number| AttemptId { execution, number, attempt })
-        }
+        Event::InvokeStarted {
+            promise_id,
+            attempt,
+            performer: InvokePerformer::Owner,
+        } => promise_id
+            .child_number_in(execution)
+            .map(|number| AttemptId {
+                execution,
+                number,
+                attempt,
+            }),
         _ => None,
     };
-    codec::decode_record(execution, &append.records).unwrap_or_default().into_iter().filter_map(attempt).collect()
+    codec::decode_record(execution, &append.records)
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(attempt)
+        .collect()
 }

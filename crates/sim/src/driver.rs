@@ -3,14 +3,22 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onward_engine::shard::{ShardAction, TaskAttempt, AttemptId, AttemptReporter, ShardCore, AttemptEnd, ShardInput, ShardOptions};
+use onward_engine::shard::{
+    AttemptEnd, AttemptId, AttemptReporter, ShardAction, ShardCore, ShardInput, ShardOptions,
+    TaskAttempt,
+};
 use onward_execution::ExecutionLimits;
-use onward_journal::{DeliveryGuarantee, Event, ExecutionId, JournalEvent, PromiseId, Timestamp, codec};
+use onward_journal::{
+    DeliveryGuarantee, Event, ExecutionId, JournalEvent, PromiseId, Timestamp, codec,
+};
 use onward_store::conformance::SeededRng;
-use onward_store::shard_lease::{self, HeldLease};
 use onward_store::memory::MemoryStore;
+use onward_store::shard_lease::{self, HeldLease};
 use onward_store::tables::{ExecutionRow, InboxMessageRow};
-use onward_store::{StoreClock as _, Commit, Error, ManualClock, StorePolicy, RecordReader as _, TableScan, Store as _};
+use onward_store::{
+    Commit, Error, ManualClock, RecordReader as _, Store as _, StoreClock as _, StorePolicy,
+    TableScan,
+};
 
 use crate::client::{self, SHARD};
 use crate::ready_future::poll_ready;
@@ -120,7 +128,10 @@ impl ShardSimulation {
         for (place, (name, _)) in WORKFLOWS.iter().enumerate() {
             for copy in 0..each {
                 let at = clock.now().plus_ms(draw.next_below(5_000));
-                plans.push((at, ClientAction::Start(place, 1 + draw.next_below(5), format!("{name}-{copy}"))));
+                plans.push((
+                    at,
+                    ClientAction::Start(place, 1 + draw.next_below(5), format!("{name}-{copy}")),
+                ));
             }
         }
         let workers = SimWorkers::new(clock.now());
@@ -152,13 +163,34 @@ impl ShardSimulation {
             // Looking at everything takes longer than a step.
             if step % 50 == 0 && self.is_done() {
                 self.check_invariants()?;
-                let Self { nodes_created: nodes, drained, attempts, trace, .. } = self;
-                let SimWorkers { matched: given, reported, .. } = self.workers;
-                return Ok(SimReport { steps: step, nodes, drained, tasks_matched: given, tasks_reported: reported, attempts, trace });
+                let Self {
+                    nodes_created: nodes,
+                    drained,
+                    attempts,
+                    trace,
+                    ..
+                } = self;
+                let SimWorkers {
+                    matched: given,
+                    reported,
+                    ..
+                } = self.workers;
+                return Ok(SimReport {
+                    steps: step,
+                    nodes,
+                    drained,
+                    tasks_matched: given,
+                    tasks_reported: reported,
+                    attempts,
+                    trace,
+                });
             }
             self.run_step()?;
         }
-        Err(format!("it is not done after {STEPS_MAX} steps\n{}", self.describe_unfinished()))
+        Err(format!(
+            "it is not done after {STEPS_MAX} steps\n{}",
+            self.describe_unfinished()
+        ))
     }
 
     fn is_done(&self) -> bool {
@@ -182,8 +214,13 @@ impl ShardSimulation {
         let time = self.clock.now();
         self.run_due_actions(time)?;
         self.run_workers()?;
-        let ready: Vec<usize> =
-            self.in_flight.iter().enumerate().filter(|(_, (at, ..))| *at <= time).map(|(place, _)| place).collect();
+        let ready: Vec<usize> = self
+            .in_flight
+            .iter()
+            .enumerate()
+            .filter(|(_, (at, ..))| *at <= time)
+            .map(|(place, _)| place)
+            .collect();
         if ready.is_empty() {
             self.advance_time();
             return Ok(());
@@ -201,9 +238,18 @@ impl ShardSimulation {
     fn advance_time(&mut self) {
         let under_way = self.in_flight.iter().map(|(at, ..)| *at);
         let planned = self.client_actions.iter().map(|(at, _)| *at);
-        let due = self.nodes.values().filter_map(|node| node.core.next_deadline());
+        let due = self
+            .nodes
+            .values()
+            .filter_map(|node| node.core.next_deadline());
         let later = self.clock.now().plus_ms(LEASE_MS);
-        let next = under_way.chain(planned).chain(due).chain(self.workers.next_action_at()).chain([later]).min().unwrap_or(later);
+        let next = under_way
+            .chain(planned)
+            .chain(due)
+            .chain(self.workers.next_action_at())
+            .chain([later])
+            .min()
+            .unwrap_or(later);
         self.clock.set(next.max(self.clock.now()));
         for id in self.nodes.keys().copied().collect::<Vec<u32>>() {
             self.deliver_input(id, ShardInput::Tick);
@@ -212,23 +258,53 @@ impl ShardSimulation {
 
     /// A new node takes the shard over, if the lease of the last one has run out.
     fn claim_shard(&mut self) -> Result<(), String> {
-        let claimed = poll_ready(shard_lease::claim_shard(&*self.store, SHARD, "node", LEASE_MS)).map_err(|error| error.to_string())?;
+        let claimed = poll_ready(shard_lease::claim_shard(
+            &*self.store,
+            SHARD,
+            "node",
+            LEASE_MS,
+        ))
+        .map_err(|error| error.to_string())?;
         let Some(lease) = claimed else {
             self.clock.set(self.clock.now().plus_ms(500));
             return Ok(());
         };
         self.nodes_created += 1;
         let mut entropy = SeededRng::new(self.draw.next_u64());
-        let entropy = Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.next_u64().to_le_bytes()[0]));
+        let entropy =
+            Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.next_u64().to_le_bytes()[0]));
         // Some steps are too much for one commit.
-        let step_bytes = if self.draw.roll_percent(30) { 20 } else { ExecutionLimits::default().batch_bytes_max };
-        let limits = ExecutionLimits { batch_bytes_max: step_bytes, ..ExecutionLimits::default() };
-        let options = ShardOptions { limits, idle_ms: 1_000, idle_max: 3, emit_spans: true };
+        let step_bytes = if self.draw.roll_percent(30) {
+            20
+        } else {
+            ExecutionLimits::default().batch_bytes_max
+        };
+        let limits = ExecutionLimits {
+            batch_bytes_max: step_bytes,
+            ..ExecutionLimits::default()
+        };
+        let options = ShardOptions {
+            limits,
+            idle_ms: 1_000,
+            idle_max: 3,
+            emit_spans: true,
+        };
         let core = ShardCore::new(SHARD, lease.epoch, Arc::new(SimFunctions), entropy, options);
         let core = core.with_task_matcher(Arc::clone(&self.workers.matcher));
-        self.nodes.insert(self.nodes_created, SimNode { core, lease, drain_deadline: None });
+        self.nodes.insert(
+            self.nodes_created,
+            SimNode {
+                core,
+                lease,
+                drain_deadline: None,
+            },
+        );
         self.owner = Some(self.nodes_created);
-        for op in [NodeOperation::Scan, NodeOperation::Inbox, NodeOperation::Renew] {
+        for op in [
+            NodeOperation::Scan,
+            NodeOperation::Inbox,
+            NodeOperation::Renew,
+        ] {
             self.schedule_operation(self.nodes_created, op);
         }
         Ok(())
@@ -238,13 +314,19 @@ impl ShardSimulation {
     pub(crate) fn crash_owner(&mut self) {
         let Some(id) = self.owner.take() else { return };
         self.nodes.remove(&id);
-        let (its, others) = std::mem::take(&mut self.in_flight).into_iter().partition(|(_, node, _)| *node == id);
+        let (its, others) = std::mem::take(&mut self.in_flight)
+            .into_iter()
+            .partition(|(_, node, _)| *node == id);
         self.in_flight = others;
         let its: Vec<(Timestamp, u32, NodeOperation)> = its;
         for (_, _, op) in its {
             match op {
-                NodeOperation::Commit(_, commit) if self.draw.roll_percent(50) => drop(self.commit_as(id, *commit)),
-                NodeOperation::Perform(attempt) if self.draw.roll_percent(50) => self.count_attempt(&attempt),
+                NodeOperation::Commit(_, commit) if self.draw.roll_percent(50) => {
+                    drop(self.commit_as(id, *commit))
+                }
+                NodeOperation::Perform(attempt) if self.draw.roll_percent(50) => {
+                    self.count_attempt(&attempt)
+                }
                 _ => {}
             }
         }
@@ -264,20 +346,34 @@ impl ShardSimulation {
     fn run_due_actions(&mut self, time: Timestamp) -> Result<(), String> {
         while let Some(place) = self.client_actions.iter().position(|(at, _)| *at <= time) {
             let done = match self.client_actions.swap_remove(place).1 {
-                ClientAction::Start(workflow, input, key) => match self.owner.filter(|_| self.draw.roll_percent(50)) {
-                    Some(node) => self.start_via_owner(node, workflow, input, key, time),
-                    None => self.start_execution(workflow, input, &key, time),
-                },
-                ClientAction::RetryStart(workflow, input, key) => self.retry_start(workflow, input, &key, time),
-                ClientAction::Signal(execution) => client::send_go_signal(&self.store, execution, time),
-                ClientAction::Cancel(execution) => client::send_cancel(&self.store, execution, time),
+                ClientAction::Start(workflow, input, key) => {
+                    match self.owner.filter(|_| self.draw.roll_percent(50)) {
+                        Some(node) => self.start_via_owner(node, workflow, input, key, time),
+                        None => self.start_execution(workflow, input, &key, time),
+                    }
+                }
+                ClientAction::RetryStart(workflow, input, key) => {
+                    self.retry_start(workflow, input, &key, time)
+                }
+                ClientAction::Signal(execution) => {
+                    client::send_go_signal(&self.store, execution, time)
+                }
+                ClientAction::Cancel(execution) => {
+                    client::send_cancel(&self.store, execution, time)
+                }
             };
             done.map_err(|error| error.to_string())?;
         }
         Ok(())
     }
 
-    fn start_execution(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
+    fn start_execution(
+        &mut self,
+        workflow: usize,
+        input: u64,
+        key: &str,
+        time: Timestamp,
+    ) -> Result<(), Error> {
         let name = WORKFLOWS[workflow].0;
         let id = client::start_execution(&self.store, name, input, key, time)?;
         let again = client::start_execution(&self.store, name, input, key, time);
@@ -296,17 +392,40 @@ impl ShardSimulation {
         time: Timestamp,
     ) -> Result<(), Error> {
         let (row, execution) = client::new_execution(WORKFLOWS[workflow].0, input, &key, time)?;
-        self.deliver_input(node, ShardInput::StartRequested { row: Box::new(row), execution: Box::new(execution) });
-        let patience = if self.draw.roll_percent(50) { 100 } else { LEASE_MS * 4 };
+        self.deliver_input(
+            node,
+            ShardInput::StartRequested {
+                row: Box::new(row),
+                execution: Box::new(execution),
+            },
+        );
+        let patience = if self.draw.roll_percent(50) {
+            100
+        } else {
+            LEASE_MS * 4
+        };
         let later = time.plus_ms(self.draw.next_below(patience));
-        self.client_actions.push((later, ClientAction::RetryStart(workflow, input, key)));
+        self.client_actions
+            .push((later, ClientAction::RetryStart(workflow, input, key)));
         Ok(())
     }
 
-    fn retry_start(&mut self, workflow: usize, input: u64, key: &str, time: Timestamp) -> Result<(), Error> {
+    fn retry_start(
+        &mut self,
+        workflow: usize,
+        input: u64,
+        key: &str,
+        time: Timestamp,
+    ) -> Result<(), Error> {
         let (row, execution) = client::new_execution(WORKFLOWS[workflow].0, input, key, time)?;
         if let Some(node) = self.owner.filter(|_| self.draw.roll_percent(50)) {
-            self.deliver_input(node, ShardInput::StartRequested { row: Box::new(row.clone()), execution: Box::new(execution) });
+            self.deliver_input(
+                node,
+                ShardInput::StartRequested {
+                    row: Box::new(row.clone()),
+                    execution: Box::new(execution),
+                },
+            );
         }
         match client::start_execution(&self.store, WORKFLOWS[workflow].0, input, key, time) {
             Ok(_) | Err(Error::Conflict(_)) => {}
@@ -322,7 +441,9 @@ impl ShardSimulation {
         let later = time.plus_ms(self.draw.next_below(20_000));
         match name {
             "waiter" => self.client_actions.push((later, ClientAction::Signal(id))),
-            "endless" | "remote_endless" => self.client_actions.push((later, ClientAction::Cancel(id))),
+            "endless" | "remote_endless" => {
+                self.client_actions.push((later, ClientAction::Cancel(id)))
+            }
             _ => {}
         }
         self.started.push((id, workflow, input));
@@ -338,7 +459,8 @@ impl ShardSimulation {
             NodeOperation::Perform(_) if self.draw.roll_percent(50) => self.draw.next_below(10),
             NodeOperation::Perform(_) => self.draw.next_below(300),
         };
-        self.in_flight.push((self.clock.now().plus_ms(delay), node, op));
+        self.in_flight
+            .push((self.clock.now().plus_ms(delay), node, op));
     }
 
     fn complete_operation(&mut self, id: u32, op: NodeOperation) -> Result<(), String> {
@@ -362,7 +484,10 @@ impl ShardSimulation {
             }
             NodeOperation::Load(execution) => {
                 let input = if self.draw_fault(self.faults.read_fails) {
-                    ShardInput::LoadFailed { execution, error: Error::Unavailable("a read failed".to_owned()) }
+                    ShardInput::LoadFailed {
+                        execution,
+                        error: Error::Unavailable("a read failed".to_owned()),
+                    }
                 } else {
                     self.load_execution(execution)?
                 };
@@ -370,8 +495,10 @@ impl ShardSimulation {
             }
             NodeOperation::Inbox => {
                 if !self.draw_fault(self.faults.read_fails) {
-                    let scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&SHARD);
-                    let messages = poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
+                    let scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
+                        .where_equal(&SHARD);
+                    let messages = poll_ready(self.store.list_records(scan))
+                        .map_err(|error| error.to_string())?;
                     self.deliver_input(id, ShardInput::Messages(messages));
                 }
                 self.schedule_operation(id, NodeOperation::Inbox);
@@ -389,12 +516,18 @@ impl ShardSimulation {
     fn perform_attempt(&mut self, attempt: &TaskAttempt) -> AttemptEnd {
         self.count_attempt(attempt);
         let result = perform_task(&attempt.function, &attempt.input, attempt.id.attempt);
-        AttemptEnd { attempt: attempt.id, reported_by: AttemptReporter::Owner(attempt.dispatch_id), result }
+        AttemptEnd {
+            attempt: attempt.id,
+            reported_by: AttemptReporter::Owner(attempt.dispatch_id),
+            result,
+        }
     }
 
     /// Another attempt that a node is performing.
     fn take_other_attempt(&mut self, id: u32) -> Option<Box<TaskAttempt>> {
-        let is_other = |(_, node, op): &(Timestamp, u32, NodeOperation)| *node == id && matches!(op, NodeOperation::Perform(_));
+        let is_other = |(_, node, op): &(Timestamp, u32, NodeOperation)| {
+            *node == id && matches!(op, NodeOperation::Perform(_))
+        };
         let place = self.in_flight.iter().position(is_other)?;
         match self.in_flight.swap_remove(place).2 {
             NodeOperation::Perform(attempt) => Some(attempt),
@@ -403,8 +536,16 @@ impl ShardSimulation {
     }
 
     fn renew_lease(&mut self, id: u32) -> Result<(), String> {
-        let Some(node) = self.nodes.get_mut(&id) else { return Ok(()) };
-        match poll_ready(shard_lease::renew_lease(&*self.store, &node.lease, LEASE_MS)).map_err(|error| error.to_string())? {
+        let Some(node) = self.nodes.get_mut(&id) else {
+            return Ok(());
+        };
+        match poll_ready(shard_lease::renew_lease(
+            &*self.store,
+            &node.lease,
+            LEASE_MS,
+        ))
+        .map_err(|error| error.to_string())?
+        {
             Some(lease) => {
                 node.lease = lease;
                 self.schedule_operation(id, NodeOperation::Renew);
@@ -422,7 +563,11 @@ impl ShardSimulation {
         }
     }
 
-    fn commit_with_faults(&mut self, id: u32, commit: Commit) -> Result<onward_store::CommitReceipt, Error> {
+    fn commit_with_faults(
+        &mut self,
+        id: u32,
+        commit: Commit,
+    ) -> Result<onward_store::CommitReceipt, Error> {
         if self.draw_fault(self.faults.commit_fails) {
             return Err(Error::Unavailable("the simulation wants it".to_owned()));
         }
@@ -438,15 +583,26 @@ impl ShardSimulation {
 
     fn count_attempt(&mut self, attempt: &TaskAttempt) {
         self.attempts += 1;
-        *self.performed.entry((attempt.id, attempt.delivery == DeliveryGuarantee::AtMostOnce)).or_default() += 1;
+        *self
+            .performed
+            .entry((
+                attempt.id,
+                attempt.delivery == DeliveryGuarantee::AtMostOnce,
+            ))
+            .or_default() += 1;
     }
 
     /// Hands executions that are due to a node, unless it knows them.
     fn load_due_executions(&mut self, id: u32) -> Result<(), String> {
-        let scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&SHARD).where_at_most(&self.clock.now());
-        let rows: Vec<(ExecutionRow, u64)> = poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
+        let scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
+            .where_equal(&SHARD)
+            .where_at_most(&self.clock.now());
+        let rows: Vec<(ExecutionRow, u64)> =
+            poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
         for (row, _) in rows {
-            let Some(node) = self.nodes.get(&id) else { break };
+            let Some(node) = self.nodes.get(&id) else {
+                break;
+            };
             if !node.core.is_tracking(&row.execution_id) {
                 let input = self.load_execution(row.execution_id)?;
                 self.deliver_input(id, input);
@@ -457,21 +613,37 @@ impl ShardSimulation {
 
     fn load_execution(&self, execution: ExecutionId) -> Result<ShardInput, String> {
         let text = |error: Error| error.to_string();
-        let Some((row, version)) = self.execution_row(execution).map_err(text)? else { return Ok(ShardInput::NotFound(execution)) };
+        let Some((row, version)) = self.execution_row(execution).map_err(text)? else {
+            return Ok(ShardInput::NotFound(execution));
+        };
         let events = self.read_journal(execution)?;
-        Ok(ShardInput::Loaded { row: Box::new(row), version, events })
+        Ok(ShardInput::Loaded {
+            row: Box::new(row),
+            version,
+            events,
+        })
     }
 
-    pub(crate) fn execution_row(&self, execution: ExecutionId) -> Result<Option<(ExecutionRow, u64)>, Error> {
+    pub(crate) fn execution_row(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Option<(ExecutionRow, u64)>, Error> {
         use onward_store::ColumnCodec as _;
-        poll_ready(self.store.read_record(onward_store::RowKey(vec![execution.to_value()])))
+        poll_ready(
+            self.store
+                .read_record(onward_store::RowKey(vec![execution.to_value()])),
+        )
     }
 
     pub(crate) fn read_journal(&self, execution: ExecutionId) -> Result<Vec<JournalEvent>, String> {
-        let chunks = poll_ready(self.store.read_journal(execution, 0, 10_000)).map_err(|error| error.to_string())?;
+        let chunks = poll_ready(self.store.read_journal(execution, 0, 10_000))
+            .map_err(|error| error.to_string())?;
         let mut events = Vec::new();
         for chunk in chunks {
-            events.extend(codec::decode_record(execution, &chunk.records).map_err(|error| error.to_string())?);
+            events.extend(
+                codec::decode_record(execution, &chunk.records)
+                    .map_err(|error| error.to_string())?,
+            );
         }
         Ok(events)
     }
@@ -479,22 +651,34 @@ impl ShardSimulation {
     /// Hands something to a node, and begins what it wants done.
     pub(crate) fn deliver_input(&mut self, id: u32, input: ShardInput) {
         let time = self.clock.now();
-        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(node) = self.nodes.get_mut(&id) else {
+            return;
+        };
         let actions = node.core.handle_input(input, time);
         for action in actions {
             self.hash_action(&action);
             match action {
-                ShardAction::Commit { ticket, commit } => self.schedule_operation(id, NodeOperation::Commit(ticket, commit)),
+                ShardAction::Commit { ticket, commit } => {
+                    self.schedule_operation(id, NodeOperation::Commit(ticket, commit))
+                }
                 ShardAction::Perform(attempt) => {
                     self.check_start_recorded(&attempt);
                     self.schedule_operation(id, NodeOperation::Perform(attempt));
                 }
-                ShardAction::Load(execution) | ShardAction::LoadLater(execution) => self.schedule_operation(id, NodeOperation::Load(execution)),
+                ShardAction::Load(execution) | ShardAction::LoadLater(execution) => {
+                    self.schedule_operation(id, NodeOperation::Load(execution))
+                }
                 ShardAction::AbortAttempt(attempt) => self.abandon_attempt(id, attempt),
                 ShardAction::ShardLost => self.remove_node(id),
-                ShardAction::DeliverTask { slot: seat, task: held } => self.hand_out_task(seat, *held),
+                ShardAction::DeliverTask {
+                    slot: seat,
+                    task: held,
+                } => self.hand_out_task(seat, *held),
                 ShardAction::ReclaimTasks(claims) => self.release_claims(claims),
-                ShardAction::WorkerResultSettled { attempt, is_recorded: true } => self.check_end_recorded(attempt),
+                ShardAction::WorkerResultSettled {
+                    attempt,
+                    is_recorded: true,
+                } => self.check_end_recorded(attempt),
                 ShardAction::WorkerResultSettled { .. }
                 | ShardAction::StartSettled { .. }
                 | ShardAction::ExecutionOver { .. }
@@ -503,7 +687,9 @@ impl ShardSimulation {
                 | ShardAction::ExportSpans(_)
                 | ShardAction::InDoubt(_)
                 | ShardAction::Log { .. } => {}
-                ShardAction::ExecutionStuck { execution, reason } => self.stuck.push(format!("{execution}: {reason}")),
+                ShardAction::ExecutionStuck { execution, reason } => {
+                    self.stuck.push(format!("{execution}: {reason}"))
+                }
             }
         }
     }
@@ -512,7 +698,8 @@ impl ShardSimulation {
     fn check_start_recorded(&mut self, attempt: &TaskAttempt) {
         let its = (attempt.id.promise_id(), attempt.id.attempt);
         if !attempt.is_side_effect_free() && !self.is_start_durable(attempt.id.execution, &its) {
-            self.premature.push(format!("{} began before its start was durable", its.0));
+            self.premature
+                .push(format!("{} began before its start was durable", its.0));
         }
     }
 
@@ -526,7 +713,9 @@ impl ShardSimulation {
     /// What is abandoned may or may not have been done.
     fn abandon_attempt(&mut self, id: u32, attempt: AttemptId) {
         if self.draw.roll_percent(50) {
-            self.in_flight.retain(|(_, node, op)| !(*node == id && matches!(op, NodeOperation::Perform(it) if it.id == attempt)));
+            self.in_flight.retain(|(_, node, op)| {
+                !(*node == id && matches!(op, NodeOperation::Perform(it) if it.id == attempt))
+            });
         }
     }
 

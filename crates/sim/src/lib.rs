@@ -4,12 +4,12 @@
 //! and goes on as if nothing had happened. The same seed makes the same history, so a seed that fails is a test.
 
 pub mod campaigns;
-mod invariants;
 mod client;
 mod drain;
 mod driver;
+mod invariants;
 mod ready_future;
 mod scripts;
 mod workers;
 
-pub use driver::{SimFaults, SimReport, ShardSimulation};
+pub use driver::{ShardSimulation, SimFaults, SimReport};

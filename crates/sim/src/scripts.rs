@@ -1,8 +1,13 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
-use onward_engine::shard::{FunctionCaller, GuestEntry, FunctionResolver, AllowedHosts, ResolvedFunction, GuestUnavailable};
-use onward_execution::{GuestResponse, Guest, ScriptHost, ScriptedGuest, JoinSetNext, GuestTurn};
-use onward_journal::{ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeResult, Payload, RetryPolicy};
+use onward_engine::shard::{
+    AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
+};
+use onward_execution::{Guest, GuestResponse, GuestTurn, JoinSetNext, ScriptHost, ScriptedGuest};
+use onward_journal::{
+    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeResult, Payload,
+    RetryPolicy,
+};
 
 /// All of them, as one component.
 pub(crate) struct SimFunctions;
@@ -55,7 +60,8 @@ impl Guest for SlowGuest {
             self.held_answer = answer;
             return GuestTurn::Paused;
         }
-        self.script.resume_guest(answer.or_else(|| self.held_answer.take()))
+        self.script
+            .resume_guest(answer.or_else(|| self.held_answer.take()))
     }
 }
 
@@ -67,7 +73,9 @@ impl FunctionResolver for SimFunctions {
             "chain" => ScriptedGuest::new(move |host| invoke_chain(host, n)),
             "dice" => ScriptedGuest::new(move |host| throw_dice(host, n)),
             "fan" => ScriptedGuest::new(move |host| fan_out(host, n)),
-            "flaky" => ScriptedGuest::new(move |host| async move { host.invoke_function("third_time", number_payload(n)).await }),
+            "flaky" => ScriptedGuest::new(move |host| async move {
+                host.invoke_function("third_time", number_payload(n)).await
+            }),
             "sleeper" => ScriptedGuest::new(move |host| sleep_repeatedly(host, n)),
             "waiter" => ScriptedGuest::new(wait_for_signal),
             "impatient" => ScriptedGuest::new(time_out_waits),
@@ -79,11 +87,19 @@ impl FunctionResolver for SimFunctions {
             "remote_once" => ScriptedGuest::new(move |host| remote_once(host, n)),
             "remote_race" => ScriptedGuest::new(remote_race),
             "remote_endless" => ScriptedGuest::new(remote_endless),
-            other => return Err(GuestUnavailable::BrokenCode(format!("there is no workflow {other}"))),
+            other => {
+                return Err(GuestUnavailable::BrokenCode(format!(
+                    "there is no workflow {other}"
+                )));
+            }
         };
         // Some pause in their first turn, some do not.
         let turns = u32::from(execution.execution_id.as_bytes()[1]) % 5;
-        Ok(Box::new(SlowGuest { script, held_answer: None, turns }))
+        Ok(Box::new(SlowGuest {
+            script,
+            held_answer: None,
+            turns,
+        }))
     }
 
     fn resolve_function(&self, _: FunctionCaller<'_>, function: &str) -> ResolvedFunction {
@@ -99,7 +115,11 @@ impl FunctionResolver for SimFunctions {
     }
 
     fn allowed_hosts(&self, _: FunctionCaller<'_>, function: &str) -> AllowedHosts {
-        if OBSERVABLE_TASKS.contains(&function) { AllowedHosts::from(["example.org".into()]) } else { AllowedHosts::from([]) }
+        if OBSERVABLE_TASKS.contains(&function) {
+            AllowedHosts::from(["example.org".into()])
+        } else {
+            AllowedHosts::from([])
+        }
     }
 }
 
@@ -126,10 +146,17 @@ async fn invoke_chain(host: ScriptHost, n: u64) -> InvokeResult {
 /// Whoever is told what was thrown another time finds out.
 async fn throw_dice(host: ScriptHost, n: u64) -> InvokeResult {
     for _ in 0..n {
-        let thrown = host.random_bytes(8).await?.iter().fold(0, |sum, byte| sum * 251 + u64::from(*byte));
+        let thrown = host
+            .random_bytes(8)
+            .await?
+            .iter()
+            .fold(0, |sum, byte| sum * 251 + u64::from(*byte));
         let told = host.invoke_function("echo", number_payload(thrown)).await?;
         if payload_number(&told) != thrown {
-            return Err(ExecutionError::from_kind_name("wrong", format!("threw {thrown} and was told {}", told.as_str())));
+            return Err(ExecutionError::from_kind_name(
+                "wrong",
+                format!("threw {thrown} and was told {}", told.as_str()),
+            ));
         }
     }
     Ok(number_payload(n))
@@ -163,14 +190,23 @@ async fn wait_for_signal(host: ScriptHost) -> InvokeResult {
 async fn time_out_waits(host: ScriptHost) -> InvokeResult {
     let none = host.await_signal("never", Some(2_000)).await?;
     let set = host.create_join_set().await?;
-    let promise = host.schedule_function("third_time", number_payload(0)).await?;
+    let promise = host
+        .schedule_function("third_time", number_payload(0))
+        .await?;
     host.submit_to_join_set(set, promise).await?;
     while host.next_result(set, Some(500)).await? == JoinSetNext::TimedOut {}
     Ok(number_payload(u64::from(none.is_none())))
 }
 
 async fn invoke_once(host: ScriptHost, n: u64) -> InvokeResult {
-    let promise = host.schedule_with_policy("once", number_payload(n), None, DeliveryGuarantee::AtMostOnce).await?;
+    let promise = host
+        .schedule_with_policy(
+            "once",
+            number_payload(n),
+            None,
+            DeliveryGuarantee::AtMostOnce,
+        )
+        .await?;
     match host.await_promise(promise).await {
         Err(error) if error.kind.as_str() == "in_doubt" => Ok(number_payload(99)),
         other => other,
@@ -187,7 +223,9 @@ async fn count_down(host: ScriptHost, n: u64) -> InvokeResult {
 
 async fn wait_for_cancel(host: ScriptHost) -> InvokeResult {
     let set = host.create_join_set().await?;
-    let child = host.schedule_function("sleeper", number_payload(1_000_000)).await?;
+    let child = host
+        .schedule_function("sleeper", number_payload(1_000_000))
+        .await?;
     host.submit_to_join_set(set, child).await?;
     let waited = host.next_result(set, None).await;
     host.invoke_function("undo", number_payload(1)).await?;
@@ -210,14 +248,25 @@ async fn run_children(host: ScriptHost, n: u64) -> InvokeResult {
 
 /// As often as it takes: workers are lost.
 fn unlimited_retries() -> Option<Box<RetryPolicy>> {
-    Some(Box::new(RetryPolicy { max_attempts: None, timeout_ms: Some(4_000), ..RetryPolicy::default() }))
+    Some(Box::new(RetryPolicy {
+        max_attempts: None,
+        timeout_ms: Some(4_000),
+        ..RetryPolicy::default()
+    }))
 }
 
 /// One after the other, then all at once.
 async fn invoke_remote(host: ScriptHost, n: u64) -> InvokeResult {
     let mut promises = Vec::new();
     for step in 1..=n {
-        let promise = host.schedule_with_policy("far", number_payload(step), unlimited_retries(), DeliveryGuarantee::AtLeastOnce).await?;
+        let promise = host
+            .schedule_with_policy(
+                "far",
+                number_payload(step),
+                unlimited_retries(),
+                DeliveryGuarantee::AtLeastOnce,
+            )
+            .await?;
         if step.is_multiple_of(2) {
             host.await_promise(promise).await?;
         }
@@ -231,7 +280,14 @@ async fn invoke_remote(host: ScriptHost, n: u64) -> InvokeResult {
 }
 
 async fn remote_once(host: ScriptHost, n: u64) -> InvokeResult {
-    let promise = host.schedule_with_policy("far_once", number_payload(n), unlimited_retries(), DeliveryGuarantee::AtMostOnce).await?;
+    let promise = host
+        .schedule_with_policy(
+            "far_once",
+            number_payload(n),
+            unlimited_retries(),
+            DeliveryGuarantee::AtMostOnce,
+        )
+        .await?;
     match host.await_promise(promise).await {
         Err(error) if error.kind.as_str() == "in_doubt" => Ok(number_payload(99)),
         other => other,
@@ -241,7 +297,14 @@ async fn remote_once(host: ScriptHost, n: u64) -> InvokeResult {
 /// Nobody waits for the task any more.
 async fn remote_race(host: ScriptHost) -> InvokeResult {
     let set = host.create_join_set().await?;
-    let promise = host.schedule_with_policy("far", number_payload(1), unlimited_retries(), DeliveryGuarantee::AtLeastOnce).await?;
+    let promise = host
+        .schedule_with_policy(
+            "far",
+            number_payload(1),
+            unlimited_retries(),
+            DeliveryGuarantee::AtLeastOnce,
+        )
+        .await?;
     host.submit_to_join_set(set, promise).await?;
     host.next_result(set, Some(200)).await?;
     host.close_join_set(set).await?;
@@ -252,7 +315,14 @@ async fn remote_race(host: ScriptHost) -> InvokeResult {
 /// Its task is taken back when it is cancelled.
 async fn remote_endless(host: ScriptHost) -> InvokeResult {
     loop {
-        let promise = host.schedule_with_policy("far", number_payload(1), unlimited_retries(), DeliveryGuarantee::AtLeastOnce).await?;
+        let promise = host
+            .schedule_with_policy(
+                "far",
+                number_payload(1),
+                unlimited_retries(),
+                DeliveryGuarantee::AtLeastOnce,
+            )
+            .await?;
         host.await_promise(promise).await?;
         host.sleep(1_000).await?;
     }

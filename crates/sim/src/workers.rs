@@ -4,14 +4,14 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_engine::client::{EngineClient, ClientError, Scope};
-use onward_engine::task_matcher::{TaskMatcher, ClaimSlot, TaskWait};
-use onward_engine::shard::{AttemptId, AttemptReporter, AttemptEnd, ShardInput};
+use onward_engine::client::{ClientError, EngineClient, Scope};
+use onward_engine::shard::{AttemptEnd, AttemptId, AttemptReporter, ShardInput};
+use onward_engine::task_matcher::{ClaimSlot, TaskMatcher, TaskWait};
 use onward_engine::task_queue::{self, ClaimRequest, LeasedTask};
 use onward_journal::{DeliveryGuarantee, Event, SharedText, Timestamp};
 use onward_store::conformance::SeededRng;
 use onward_store::tables::TaskRow;
-use onward_store::{StoreClock as _, Error, Store};
+use onward_store::{Error, Store, StoreClock as _};
 
 use crate::ShardSimulation;
 use crate::ready_future::poll_ready;
@@ -51,8 +51,18 @@ impl SimWorkers {
         let offers: Arc<TaskMatcher> = Arc::default();
         let owner = "acme|shop|prod".into();
         let waiting = offers.register_waiter(&owner, &claim_request());
-        let chores = vec![(at, WorkerAction::Claim), (at, WorkerAction::Claim), (at, WorkerAction::ExpireLeases)];
-        Self { actions: chores, matcher: offers, waiting, matched: 0, reported: 0 }
+        let chores = vec![
+            (at, WorkerAction::Claim),
+            (at, WorkerAction::Claim),
+            (at, WorkerAction::ExpireLeases),
+        ];
+        Self {
+            actions: chores,
+            matcher: offers,
+            waiting,
+            matched: 0,
+            reported: 0,
+        }
     }
 
     /// When something is to be done next.
@@ -63,7 +73,12 @@ impl SimWorkers {
 
 fn claim_request() -> ClaimRequest {
     let functions = vec!["far".into(), "far_once".into()];
-    ClaimRequest { worker: "anna".into(), functions, max_tasks: 2, lease_ms: LEASE_MS }
+    ClaimRequest {
+        worker: "anna".into(),
+        functions,
+        max_tasks: 2,
+        lease_ms: LEASE_MS,
+    }
 }
 
 fn new_client(store: Arc<dyn Store>) -> Result<EngineClient, Error> {
@@ -89,7 +104,8 @@ impl ShardSimulation {
         let time = self.clock.now();
         while let Some(place) = self.workers.actions.iter().position(|(at, _)| *at <= time) {
             let chore = self.workers.actions.swap_remove(place).1;
-            self.run_action(chore, time).map_err(|error| error.to_string())?;
+            self.run_action(chore, time)
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -99,11 +115,17 @@ impl ShardSimulation {
         match chore {
             WorkerAction::Claim => {
                 let mut held = self.workers.waiting.take_delivered();
-                held.extend(poll_ready(client.claim_tasks(&claim_request(), Duration::ZERO, pending()))?);
+                held.extend(poll_ready(client.claim_tasks(
+                    &claim_request(),
+                    Duration::ZERO,
+                    pending(),
+                ))?);
                 for held in held {
                     self.plan_task(held, time);
                 }
-                self.workers.waiting.set_capacity(self.draw.next_below(3) as usize);
+                self.workers
+                    .waiting
+                    .set_capacity(self.draw.next_below(3) as usize);
                 self.schedule_action(time, 300, WorkerAction::Claim);
             }
             WorkerAction::ExpireLeases => {
@@ -119,7 +141,9 @@ impl ShardSimulation {
                 self.record_performance(&held);
                 match self.nodes.keys().copied().next_back() {
                     // The node may have lost the shard, and lose the report.
-                    Some(node) if self.draw.roll_percent(50) => self.report_to_node(&client, node, held, time)?,
+                    Some(node) if self.draw.roll_percent(50) => {
+                        self.report_to_node(&client, node, held, time)?
+                    }
                     _ => complete_task(&client, &held)?,
                 }
             }
@@ -133,14 +157,30 @@ impl ShardSimulation {
     }
 
     /// Tells a node directly how a task ended. Whoever is not answered in time goes through the store.
-    fn report_to_node(&mut self, client: &EngineClient, node: u32, held: LeasedTask, time: Timestamp) -> Result<(), ClientError> {
+    fn report_to_node(
+        &mut self,
+        client: &EngineClient,
+        node: u32,
+        held: LeasedTask,
+        time: Timestamp,
+    ) -> Result<(), ClientError> {
         let stored = client.list_tasks(None, 1_000);
-        let is_held = |row: &TaskRow| task_queue::attempt_id_of(row) == held.id && row.claim.as_deref() == Some(&*held.claim_token);
+        let is_held = |row: &TaskRow| {
+            task_queue::attempt_id_of(row) == held.id
+                && row.claim.as_deref() == Some(&*held.claim_token)
+        };
         if !poll_ready(stored)?.iter().any(is_held) {
             return Ok(());
         }
         let result = perform_task(&held.function, &held.input, held.id.attempt);
-        self.deliver_input(node, ShardInput::AttemptsEnded(vec![AttemptEnd { attempt: held.id, reported_by: AttemptReporter::Worker, result }]));
+        self.deliver_input(
+            node,
+            ShardInput::AttemptsEnded(vec![AttemptEnd {
+                attempt: held.id,
+                reported_by: AttemptReporter::Worker,
+                result,
+            }]),
+        );
         if self.draw.roll_percent(50) {
             self.schedule_action(time, 500, WorkerAction::RetryComplete(held));
         }
@@ -152,10 +192,14 @@ impl ShardSimulation {
         self.workers.matched += 1;
         let its = (held.id.promise_id(), held.id.attempt);
         if !self.is_start_durable(held.id.execution, &its) {
-            self.premature.push(format!("{} was given away before its start was durable", its.0));
+            self.premature.push(format!(
+                "{} was given away before its start was durable",
+                its.0
+            ));
         }
         if seat.deliver_task(held).is_err() {
-            self.premature.push("somebody is gone who is not".to_owned());
+            self.premature
+                .push("somebody is gone who is not".to_owned());
         }
     }
 
@@ -175,8 +219,14 @@ impl ShardSimulation {
         let is_end = |event: &Event| matches!(event, Event::InvokeCompleted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
         let is_retry = |event: &Event| matches!(event, Event::InvokeRetrying { promise_id, failed_attempt, .. } if (promise_id, *failed_attempt) == (&its.0, its.1));
         let events = self.read_journal(id.execution).unwrap_or_default();
-        if !events.iter().any(|recorded| is_end(&recorded.event) || is_retry(&recorded.event)) {
-            self.premature.push(format!("the end of {} was told before it was durable", its.0));
+        if !events
+            .iter()
+            .any(|recorded| is_end(&recorded.event) || is_retry(&recorded.event))
+        {
+            self.premature.push(format!(
+                "the end of {} was told before it was durable",
+                its.0
+            ));
         }
     }
 
@@ -185,9 +235,17 @@ impl ShardSimulation {
         match self.draw.next_below(100) {
             0..60 => self.schedule_action(time, 500, WorkerAction::Complete(held)),
             // It comes when its time is over, or about to be.
-            60..70 => self.schedule_action(time.plus_ms(u64::from(LEASE_MS) - 500), 3_000, WorkerAction::Complete(held)),
-            70..80 => self.schedule_action(time, u64::from(LEASE_MS) - 1, WorkerAction::Heartbeat(held)),
-            80..88 => self.schedule_action(time, 100, WorkerAction::Release(held.id, held.claim_token)),
+            60..70 => self.schedule_action(
+                time.plus_ms(u64::from(LEASE_MS) - 500),
+                3_000,
+                WorkerAction::Complete(held),
+            ),
+            70..80 => {
+                self.schedule_action(time, u64::from(LEASE_MS) - 1, WorkerAction::Heartbeat(held))
+            }
+            80..88 => {
+                self.schedule_action(time, 100, WorkerAction::Release(held.id, held.claim_token))
+            }
             // Its worker dies after it was done, or before.
             88..94 => self.record_performance(&held),
             _ => {}
@@ -195,7 +253,10 @@ impl ShardSimulation {
     }
 
     fn record_performance(&mut self, held: &LeasedTask) {
-        *self.performed.entry((held.id, held.delivery == DeliveryGuarantee::AtMostOnce)).or_default() += 1;
+        *self
+            .performed
+            .entry((held.id, held.delivery == DeliveryGuarantee::AtMostOnce))
+            .or_default() += 1;
     }
 
     fn schedule_action(&mut self, from: Timestamp, spread_ms: u64, chore: WorkerAction) {

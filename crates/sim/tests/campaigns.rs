@@ -8,7 +8,9 @@ fn lived(seed: u64) -> CampaignSimReport {
     match simulate_campaign(seed) {
         Ok(report) => report,
         Err(what) => {
-            panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim --test campaigns")
+            panic!(
+                "seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim --test campaigns"
+            )
         }
     }
 }
@@ -26,8 +28,18 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 fn half(half: u64) {
     let mut sum = CampaignSimReport::default();
     for seed in seeds(10_000).filter(|seed| seed % 2 == half) {
-        let CampaignSimReport { kills, stalls, in_doubt, unserved, provider_calls: calls, clock_shifts: set, resolutions: verdicts, redriven, cancelled, retried } =
-            lived(seed);
+        let CampaignSimReport {
+            kills,
+            stalls,
+            in_doubt,
+            unserved,
+            provider_calls: calls,
+            clock_shifts: set,
+            resolutions: verdicts,
+            redriven,
+            cancelled,
+            retried,
+        } = lived(seed);
         sum.kills += kills;
         sum.stalls += stalls;
         sum.in_doubt += in_doubt;
@@ -41,10 +53,17 @@ fn half(half: u64) {
     }
     println!("{sum:?}");
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
-    let was_rough = sum.kills > 10_000 && sum.stalls > 1_000 && sum.in_doubt > 500 && sum.unserved > 1_000;
-    let was_busy =
-        sum.clock_shifts > 1_000 && sum.resolutions > 1_000 && sum.redriven > 500 && sum.cancelled > 100 && sum.retried > 1_000;
-    assert!(!is_whole || was_rough && was_busy, "the world was not rough: {sum:?}");
+    let was_rough =
+        sum.kills > 10_000 && sum.stalls > 1_000 && sum.in_doubt > 500 && sum.unserved > 1_000;
+    let was_busy = sum.clock_shifts > 1_000
+        && sum.resolutions > 1_000
+        && sum.redriven > 500
+        && sum.cancelled > 100
+        && sum.retried > 1_000;
+    assert!(
+        !is_whole || was_rough && was_busy,
+        "the world was not rough: {sum:?}"
+    );
 }
 
 #[test]

@@ -2,15 +2,24 @@
 
 #![expect(clippy::panic, reason = "a seed that fails says so")]
 
-use onward_sim::{SimFaults, SimReport, ShardSimulation};
+use onward_sim::{ShardSimulation, SimFaults, SimReport};
 
 /// Everything goes wrong now and then.
-const ROUGH: SimFaults = SimFaults { crash: 4, stop: 2, drain: 4, commit_fails: 20, commit_unknown: 20, read_fails: 50 };
+const ROUGH: SimFaults = SimFaults {
+    crash: 4,
+    stop: 2,
+    drain: 4,
+    commit_fails: 20,
+    commit_unknown: 20,
+    read_fails: 50,
+};
 
 fn run(seed: u64, faults: SimFaults) -> SimReport {
     match ShardSimulation::new(seed, 2, faults).run() {
         Ok(report) => report,
-        Err(what) => panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim"),
+        Err(what) => {
+            panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim")
+        }
     }
 }
 
@@ -40,9 +49,18 @@ fn rough_worlds(half: u64) {
         reported += report.tasks_reported;
     }
     let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
-    assert!(!is_whole || nodes > 750, "{nodes} nodes: the world was not rough");
-    assert!(!is_whole || drained > 250, "{drained} nodes gave the shard up in order: the world was too rough");
-    assert!(!is_whole || given.min(reported) > 250, "{given} tasks were handed over, the end of {reported} was told");
+    assert!(
+        !is_whole || nodes > 750,
+        "{nodes} nodes: the world was not rough"
+    );
+    assert!(
+        !is_whole || drained > 250,
+        "{drained} nodes gave the shard up in order: the world was too rough"
+    );
+    assert!(
+        !is_whole || given.min(reported) > 250,
+        "{given} tasks were handed over, the end of {reported} was told"
+    );
 }
 
 #[test]

@@ -8,7 +8,8 @@ use onward_store::Error;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-const EXPECTED_URL_FORMAT: &str = "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX";
+const EXPECTED_URL_FORMAT: &str =
+    "expected postgres://USER:PASSWORD@HOST:PORT/DATABASE, with special characters as %XX";
 
 /// Whether the connection is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +31,28 @@ impl PostgresAddress {
     /// Reads a URL. Without `sslmode`, a server on this machine is reached without encryption and any other with it.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let (url, wanted) = extract_ssl_mode(url)?;
-        let mut config: Config =
-            url.parse().map_err(|_| Error::Unusable(format!("the URL of the store cannot be read: {EXPECTED_URL_FORMAT}")))?;
+        let mut config: Config = url.parse().map_err(|_| {
+            Error::Unusable(format!(
+                "the URL of the store cannot be read: {EXPECTED_URL_FORMAT}"
+            ))
+        })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
-            return Err(Error::Unusable(format!("the URL of the store names no host: {EXPECTED_URL_FORMAT}")));
+            return Err(Error::Unusable(format!(
+                "the URL of the store names no host: {EXPECTED_URL_FORMAT}"
+            )));
         }
-        let transport = wanted.unwrap_or_else(|| if is_loopback_only(&config) { PostgresTransport::Plain } else { PostgresTransport::Tls });
-        config.ssl_mode(if transport == PostgresTransport::Tls { SslMode::Require } else { SslMode::Disable });
+        let transport = wanted.unwrap_or_else(|| {
+            if is_loopback_only(&config) {
+                PostgresTransport::Plain
+            } else {
+                PostgresTransport::Tls
+            }
+        });
+        config.ssl_mode(if transport == PostgresTransport::Tls {
+            SslMode::Require
+        } else {
+            SslMode::Disable
+        });
         if config.get_application_name().is_none() {
             config.application_name("onward");
         }
@@ -75,10 +91,16 @@ fn extract_ssl_mode(url: &str) -> Result<(String, Option<PostgresTransport>), Er
 /// Whether all hosts are this machine.
 fn is_loopback_only(config: &Config) -> bool {
     let is_local = |host: &Host| match host {
-        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name
+                    .parse()
+                    .is_ok_and(|address: IpAddr| address.is_loopback())
+        }
         Host::Unix(_) => true,
     };
-    config.get_hosts().iter().all(is_local) && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
+    config.get_hosts().iter().all(is_local)
+        && config.get_hostaddrs().iter().all(IpAddr::is_loopback)
 }
 
 #[cfg(test)]
@@ -91,29 +113,69 @@ mod tests {
 
     #[test]
     fn another_machine_is_reached_encrypted_unless_the_url_says_otherwise() {
-        assert_eq!(transport("postgres://onward@127.0.0.1:5432/onward"), PostgresTransport::Plain);
-        assert_eq!(transport("postgres://onward@localhost/onward"), PostgresTransport::Plain);
-        assert_eq!(transport("postgres://onward@[::1]/onward"), PostgresTransport::Plain);
-        assert_eq!(transport("postgresql://onward@%2Frun%2Fpostgresql/onward"), PostgresTransport::Plain);
-        assert_eq!(transport("postgres://onward@db.example/onward"), PostgresTransport::Tls);
-        assert_eq!(transport("postgres://onward@localhost,db.example/onward"), PostgresTransport::Tls);
-        assert_eq!(transport("postgres://onward@db.example/onward?sslmode=disable"), PostgresTransport::Plain);
+        assert_eq!(
+            transport("postgres://onward@127.0.0.1:5432/onward"),
+            PostgresTransport::Plain
+        );
+        assert_eq!(
+            transport("postgres://onward@localhost/onward"),
+            PostgresTransport::Plain
+        );
+        assert_eq!(
+            transport("postgres://onward@[::1]/onward"),
+            PostgresTransport::Plain
+        );
+        assert_eq!(
+            transport("postgresql://onward@%2Frun%2Fpostgresql/onward"),
+            PostgresTransport::Plain
+        );
+        assert_eq!(
+            transport("postgres://onward@db.example/onward"),
+            PostgresTransport::Tls
+        );
+        assert_eq!(
+            transport("postgres://onward@localhost,db.example/onward"),
+            PostgresTransport::Tls
+        );
+        assert_eq!(
+            transport("postgres://onward@db.example/onward?sslmode=disable"),
+            PostgresTransport::Plain
+        );
         for mode in ["require", "verify-ca", "verify-full"] {
-            assert_eq!(transport(&format!("postgres://onward@localhost/onward?sslmode={mode}")), PostgresTransport::Tls);
+            assert_eq!(
+                transport(&format!(
+                    "postgres://onward@localhost/onward?sslmode={mode}"
+                )),
+                PostgresTransport::Tls
+            );
         }
     }
 
     #[test]
     fn other_parameters_stay() {
-        let address = PostgresAddress::parse("postgres://u@h/d?connect_timeout=3&sslmode=disable&application_name=x").unwrap();
+        let address = PostgresAddress::parse(
+            "postgres://u@h/d?connect_timeout=3&sslmode=disable&application_name=x",
+        )
+        .unwrap();
         assert_eq!(address.config.get_application_name(), Some("x"));
-        assert_eq!(address.config.get_connect_timeout().map(|timeout| timeout.as_secs()), Some(3));
+        assert_eq!(
+            address
+                .config
+                .get_connect_timeout()
+                .map(|timeout| timeout.as_secs()),
+            Some(3)
+        );
     }
 
     #[test]
     fn a_password_is_taken_as_it_is() {
-        let address = PostgresAddress::parse("postgres://u:a?sslmode=none&b@localhost/d?sslmode=disable").unwrap();
-        assert_eq!(address.config.get_password(), Some(b"a?sslmode=none&b".as_slice()));
+        let address =
+            PostgresAddress::parse("postgres://u:a?sslmode=none&b@localhost/d?sslmode=disable")
+                .unwrap();
+        assert_eq!(
+            address.config.get_password(),
+            Some(b"a?sslmode=none&b".as_slice())
+        );
         assert_eq!(address.config.get_dbname(), Some("d"));
     }
 
@@ -127,7 +189,9 @@ mod tests {
             "mysql://onward:secret@localhost/onward",
             "",
         ] {
-            let Err(error) = PostgresAddress::parse(url) else { panic!("{url} was read") };
+            let Err(error) = PostgresAddress::parse(url) else {
+                panic!("{url} was read")
+            };
             assert_eq!(error.kind(), onward_store::StoreErrorKind::Fatal);
             assert!(!error.to_string().contains("cret"), "{error}");
         }

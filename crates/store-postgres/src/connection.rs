@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts,
+};
 use onward_store::Error;
 use tokio_postgres::{Client, NoTls};
 
@@ -21,8 +23,15 @@ pub(crate) enum ConnectionAccess {
 }
 
 /// A pool of connections that are ready for use.
-pub(crate) fn build_pool(address: &PostgresAddress, size: usize, deadline: Duration, access: ConnectionAccess) -> Result<Pool, Error> {
-    let config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+pub(crate) fn build_pool(
+    address: &PostgresAddress,
+    size: usize,
+    deadline: Duration,
+    access: ConnectionAccess,
+) -> Result<Pool, Error> {
+    let config = ManagerConfig {
+        recycling_method: RecyclingMethod::Fast,
+    };
     let mut target = address.config.clone();
     // A server that has gone without a word is noticed even by who only waits.
     target.tcp_user_timeout(deadline).keepalives_idle(deadline);
@@ -33,11 +42,25 @@ pub(crate) fn build_pool(address: &PostgresAddress, size: usize, deadline: Durat
     let settings = session_settings(deadline, access);
     let prepare = Hook::async_fn(move |client: &mut deadpool_postgres::ClientWrapper, _| {
         let settings = settings.clone();
-        Box::pin(async move { client.batch_execute(&settings).await.map_err(HookError::Backend) })
+        Box::pin(async move {
+            client
+                .batch_execute(&settings)
+                .await
+                .map_err(HookError::Backend)
+        })
     });
-    let timeouts = Timeouts { wait: Some(deadline), create: Some(deadline), recycle: Some(deadline) };
-    let pool = Pool::builder(manager).max_size(size.max(1)).timeouts(timeouts).post_create(prepare);
-    pool.runtime(Runtime::Tokio1).build().map_err(|cause| Error::Unusable(cause.to_string()))
+    let timeouts = Timeouts {
+        wait: Some(deadline),
+        create: Some(deadline),
+        recycle: Some(deadline),
+    };
+    let pool = Pool::builder(manager)
+        .max_size(size.max(1))
+        .timeouts(timeouts)
+        .post_create(prepare);
+    pool.runtime(Runtime::Tokio1)
+        .build()
+        .map_err(|cause| Error::Unusable(cause.to_string()))
 }
 
 /// What every session is told, whatever the server's or the role's defaults are:
@@ -47,7 +70,11 @@ pub(crate) fn build_pool(address: &PostgresAddress, size: usize, deadline: Durat
 /// - to plan a statement once, and to look rows up in an index even if a table looks small enough to be read whole:
 ///   plans are kept, tables grow.
 fn session_settings(deadline: Duration, access: ConnectionAccess) -> String {
-    let read_only = if access == ConnectionAccess::Read { "on" } else { "off" };
+    let read_only = if access == ConnectionAccess::Read {
+        "on"
+    } else {
+        "off"
+    };
     let ms = deadline.as_millis().clamp(3, 2_147_483_647);
     let lock_ms = ms / 3;
     format!(
@@ -76,25 +103,35 @@ pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> R
         .map_err(error::from_postgres_error)?;
     let (number, version, encoding): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
     if number < SERVER_VERSION_MIN {
-        return Err(Error::Unusable(format!("the server is Postgres {version}: version 14 or later is needed")));
+        return Err(Error::Unusable(format!(
+            "the server is Postgres {version}: version 14 or later is needed"
+        )));
     }
     if encoding != "UTF8" {
-        return Err(Error::Unusable(format!("the encoding of the database is {encoding}: create one with UTF8")));
+        return Err(Error::Unusable(format!(
+            "the encoding of the database is {encoding}: create one with UTF8"
+        )));
     }
     if access == ConnectionAccess::Read {
         return Ok(());
     }
     if row.get::<_, bool>(3) {
-        return Err(Error::Unusable("the server is a standby, which cannot be written to: use the primary".to_owned()));
+        return Err(Error::Unusable(
+            "the server is a standby, which cannot be written to: use the primary".to_owned(),
+        ));
     }
     if !row.get::<_, bool>(4) {
-        tracing::warn!("the server runs with fsync off: what it commits does not survive a crash of its machine");
+        tracing::warn!(
+            "the server runs with fsync off: what it commits does not survive a crash of its machine"
+        );
     }
     Ok(())
 }
 
 /// A connection from the pool.
-pub(crate) async fn acquire_connection(pool: &Pool) -> Result<deadpool_postgres::Client, StatementFailure> {
+pub(crate) async fn acquire_connection(
+    pool: &Pool,
+) -> Result<deadpool_postgres::Client, StatementFailure> {
     pool.get().await.map_err(StatementFailure::from)
 }
 

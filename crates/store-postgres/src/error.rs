@@ -45,9 +45,9 @@ impl From<tokio_postgres::Error> for StatementFailure {
         };
         let error = classify_server_error(said);
         match said.code() {
-            &SqlState::UNIQUE_VIOLATION | &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => {
-                Self::Race(error)
-            }
+            &SqlState::UNIQUE_VIOLATION
+            | &SqlState::T_R_SERIALIZATION_FAILURE
+            | &SqlState::T_R_DEADLOCK_DETECTED => Self::Race(error),
             code if code.code() == SQLSTATE_REQUIREMENT_FAILED => Self::Race(error),
             code if is_server_unavailable(code) => Self::ConnectionLost(error),
             _ => Self::Permanent(error),
@@ -58,9 +58,13 @@ impl From<tokio_postgres::Error> for StatementFailure {
 impl From<PoolError> for StatementFailure {
     fn from(cause: PoolError) -> Self {
         match cause {
-            PoolError::Backend(cause) | PoolError::PostCreateHook(HookError::Backend(cause)) => connect_failure(cause),
+            PoolError::Backend(cause) | PoolError::PostCreateHook(HookError::Backend(cause)) => {
+                connect_failure(cause)
+            }
             PoolError::Closed => Self::Permanent(Error::Closed),
-            PoolError::Timeout(_) => Self::ConnectionLost(Error::Unavailable("no connection could be had in time".to_owned())),
+            PoolError::Timeout(_) => Self::ConnectionLost(Error::Unavailable(
+                "no connection could be had in time".to_owned(),
+            )),
             other => Self::ConnectionLost(Error::Unavailable(other.to_string())),
         }
     }
@@ -71,15 +75,23 @@ fn connect_failure(cause: tokio_postgres::Error) -> StatementFailure {
     if cause.as_db_error().is_some() || is_connection_error(&cause) {
         return StatementFailure::from(cause);
     }
-    StatementFailure::Permanent(Error::Unusable(format!("cannot connect to the database of the store: {}", describe_error_chain(&cause))))
+    StatementFailure::Permanent(Error::Unusable(format!(
+        "cannot connect to the database of the store: {}",
+        describe_error_chain(&cause)
+    )))
 }
 
 /// Whether the connection is gone. A certificate that is not trusted comes as an error of the network, and is none.
 fn is_connection_error(cause: &tokio_postgres::Error) -> bool {
-    let Some(source) = cause.source().and_then(|source| source.downcast_ref::<io::Error>()) else {
+    let Some(source) = cause
+        .source()
+        .and_then(|source| source.downcast_ref::<io::Error>())
+    else {
         return cause.is_closed();
     };
-    !source.get_ref().is_some_and(|inner| inner.is::<rustls::Error>())
+    !source
+        .get_ref()
+        .is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 /// The error for a caller, of a statement that stores nothing when it fails.
@@ -128,28 +140,46 @@ fn classify_server_error(said: &DbError) -> Error {
     let text = format!("{} (SQLSTATE {})", said.message(), code.code());
     match code.code() {
         "53100" => Error::DiskFull(text),
-        "23514" => rejected_value(said, "the database does not take this value").unwrap_or(Error::Unusable(text)),
-        "54000" => rejected_value(said, "an index of the database cannot hold so much").unwrap_or(Error::Unusable(text)),
+        "23514" => rejected_value(said, "the database does not take this value")
+            .unwrap_or(Error::Unusable(text)),
+        "54000" => rejected_value(said, "an index of the database cannot hold so much")
+            .unwrap_or(Error::Unusable(text)),
         "XX001" | "XX002" => Error::Corrupt(text),
-        "3D000" => Error::Unusable(format!("{text}. Create it first, for example with createdb")),
-        "42501" | "3F000" => {
-            Error::Unusable(format!("{text}. The role needs the right to create and use Onward's tables"))
-        }
+        "3D000" => Error::Unusable(format!(
+            "{text}. Create it first, for example with createdb"
+        )),
+        "42501" | "3F000" => Error::Unusable(format!(
+            "{text}. The role needs the right to create and use Onward's tables"
+        )),
         other if other.starts_with("28") => Error::Unusable(format!(
             "{text}. Check user and password in the URL of the store, and the server's pg_hba.conf"
         )),
-        other if other.starts_with("42") || other.starts_with("0A") => {
-            Error::Unusable(format!("{text}. The schema is not the one this program made"))
-        }
+        other if other.starts_with("42") || other.starts_with("0A") => Error::Unusable(format!(
+            "{text}. The schema is not the one this program made"
+        )),
         _ => Error::Unavailable(text),
     }
 }
 
 /// The column that a check or an index is about. They are named after their table and, most of them, the column.
 fn rejected_value(said: &DbError, reason: &'static str) -> Option<Error> {
-    let table = tables::ALL_TABLES.into_iter().find(|table| said.table() == Some(table.name))?;
-    let rest = said.constraint().and_then(|name| name.strip_prefix(table.name)?.strip_prefix('_'));
-    let column = table.columns.iter().find(|column| rest.is_some_and(|rest| rest.starts_with(column.name)));
+    let table = tables::ALL_TABLES
+        .into_iter()
+        .find(|table| said.table() == Some(table.name))?;
+    let rest = said
+        .constraint()
+        .and_then(|name| name.strip_prefix(table.name)?.strip_prefix('_'));
+    let column = table
+        .columns
+        .iter()
+        .find(|column| rest.is_some_and(|rest| rest.starts_with(column.name)));
     let column = column.unwrap_or(&table.columns[0]).name;
-    Some(InvalidRequest::Value { table: table.name, column, reason }.into())
+    Some(
+        InvalidRequest::Value {
+            table: table.name,
+            column,
+            reason,
+        }
+        .into(),
+    )
 }

@@ -10,10 +10,9 @@
 //! Sessions are told how durable to be when they are opened, so a pooler in between has to keep a session to itself.
 
 mod address;
+pub mod baseline;
 mod connection;
 mod error;
-mod run_event;
-mod run_head;
 mod integrity;
 mod migrate;
 mod notifications;
@@ -21,12 +20,13 @@ mod options;
 mod pipeline;
 mod purge;
 mod read;
+mod run_event;
+mod run_head;
 pub mod scratch_schema;
 mod sql;
 mod tls;
 mod value;
 mod writer;
-pub mod baseline;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,9 @@ use deadpool_postgres::Pool;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    AdmittedCommit, StoreClock, Error, NotificationHandler, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
-    Store, StoredRow, TableSchema,
+    AdmittedCommit, CommitReceipt, Error, JournalChunk, NotificationHandler, PurgeTarget,
+    RegistrationGuard, RowKey, RunEventQuery, RunEventReader, RunHead, Store, StoreClock,
+    StorePolicy, StoredRow, TableScan, TableSchema,
 };
 
 pub use options::Options;
@@ -47,7 +48,7 @@ use crate::connection::ConnectionAccess;
 use crate::error::StatementFailure;
 use crate::notifications::PostgresNotifier;
 use crate::read::PostgresReaders;
-use crate::writer::{WriterOptions, CommitQueues};
+use crate::writer::{CommitQueues, WriterOptions};
 
 /// A store in a Postgres database.
 pub struct PostgresStore {
@@ -79,24 +80,57 @@ impl PostgresStore {
     /// # }
     /// ```
     pub async fn open(url: &str, options: Options) -> Result<Self, Error> {
-        let Options { clock, writers, bulk_writers, queue_capacity: queue, call_timeout: deadline, .. } = options.clone();
+        let Options {
+            clock,
+            writers,
+            bulk_writers,
+            queue_capacity: queue,
+            call_timeout: deadline,
+            ..
+        } = options.clone();
         let address = PostgresAddress::parse(url)?;
-        let pool = connection::build_pool(&address, options.readers, deadline, ConnectionAccess::Write)?;
-        let mut client = connection::acquire_connection(&pool).await.map_err(StatementFailure::into_error)?;
+        let pool =
+            connection::build_pool(&address, options.readers, deadline, ConnectionAccess::Write)?;
+        let mut client = connection::acquire_connection(&pool)
+            .await
+            .map_err(StatementFailure::into_error)?;
         connection::check_server(&client, ConnectionAccess::Write).await?;
         migrate::apply_migrations(&mut client).await?;
         writer::delete_stale_marks(&client).await?;
         drop(client);
-        let writing = connection::build_pool(&address, writers.max(1) + bulk_writers.max(1), deadline, ConnectionAccess::Write)?;
-        let start = WriterOptions { pool: writing, clock, writers, bulk_writers, queue_capacity: queue, call_timeout: deadline };
+        let writing = connection::build_pool(
+            &address,
+            writers.max(1) + bulk_writers.max(1),
+            deadline,
+            ConnectionAccess::Write,
+        )?;
+        let start = WriterOptions {
+            pool: writing,
+            clock,
+            writers,
+            bulk_writers,
+            queue_capacity: queue,
+            call_timeout: deadline,
+        };
         let notices = Some(PostgresNotifier::start_sender(&pool, &address, deadline).await?);
-        Ok(Self { writers: Some(CommitQueues::start_writers(&start)?), notifier: notices, ..Self::from_read_pool(pool, options) })
+        Ok(Self {
+            writers: Some(CommitQueues::start_writers(&start)?),
+            notifier: notices,
+            ..Self::from_read_pool(pool, options)
+        })
     }
 
     /// Connects to a database that holds a store, to read from it only. Nothing in it is changed; it may be a standby.
     pub async fn open_read_only(url: &str, options: Options) -> Result<Self, Error> {
-        let pool = connection::build_pool(&PostgresAddress::parse(url)?, options.readers, options.call_timeout, ConnectionAccess::Read)?;
-        let client = connection::acquire_connection(&pool).await.map_err(StatementFailure::into_error)?;
+        let pool = connection::build_pool(
+            &PostgresAddress::parse(url)?,
+            options.readers,
+            options.call_timeout,
+            ConnectionAccess::Read,
+        )?;
+        let client = connection::acquire_connection(&pool)
+            .await
+            .map_err(StatementFailure::into_error)?;
         connection::check_server(&client, ConnectionAccess::Read).await?;
         migrate::require_current_schema(&client).await?;
         drop(client);
@@ -104,13 +138,28 @@ impl PostgresStore {
     }
 
     fn from_read_pool(pool: Pool, options: Options) -> Self {
-        let Options { policy, clock, call_timeout: deadline, .. } = options;
+        let Options {
+            policy,
+            clock,
+            call_timeout: deadline,
+            ..
+        } = options;
         let readers = PostgresReaders::new(pool.clone(), policy.limits.page_max, deadline);
-        Self { writers: None, notifier: None, readers, pool, policy, clock, call_timeout: deadline }
+        Self {
+            writers: None,
+            notifier: None,
+            readers,
+            pool,
+            policy,
+            clock,
+            call_timeout: deadline,
+        }
     }
 
     fn require_writers(&self) -> Result<&CommitQueues, Error> {
-        self.writers.as_ref().ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
+        self.writers
+            .as_ref()
+            .ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
     }
 }
 
@@ -124,7 +173,11 @@ impl Store for PostgresStore {
         self.require_writers()?.commit(commit).await
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.readers.read_row(table, &key).await
     }
 
@@ -136,11 +189,20 @@ impl Store for PostgresStore {
         self.readers.count_rows(&scan).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
         self.readers.read_journal(execution, from, limit).await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.readers.read_run_events(run, page).await
     }
 
@@ -148,7 +210,12 @@ impl Store for PostgresStore {
         self.readers.read_run_head(run).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         self.readers.list_run_heads(behind, after, limit).await
     }
 
@@ -175,6 +242,8 @@ impl Store for PostgresStore {
     }
 
     fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
-        self.notifier.as_ref().map(|notices| notices.spawn_listener(heard))
+        self.notifier
+            .as_ref()
+            .map(|notices| notices.spawn_listener(heard))
     }
 }

@@ -6,29 +6,48 @@ use onward_store::migration::{self, AppliedMigration, Migration};
 
 use crate::error;
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "initial", sql: include_str!("../migrations/0001_initial.sql") }];
+const MIGRATIONS: &[Migration] = &[Migration {
+    number: 1,
+    name: "initial",
+    sql: include_str!("../migrations/0001_initial.sql"),
+}];
 
 /// Who holds this lock migrates. It spells `onward` in ASCII.
 const MIGRATION_LOCK_ID: i64 = 0x6f6e_7761_7264;
 
 /// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
 pub(crate) async fn apply_migrations(client: &mut Client) -> Result<(), Error> {
-    let transaction = client.transaction().await.map_err(error::from_postgres_error)?;
+    let transaction = client
+        .transaction()
+        .await
+        .map_err(error::from_postgres_error)?;
     // A large table may take its time; the lock is held as long.
-    transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(error::from_postgres_error)?;
-    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK_ID]).await.map_err(error::from_postgres_error)?;
-    for migration in migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction).await?)? {
+    transaction
+        .batch_execute("SET LOCAL statement_timeout = 0")
+        .await
+        .map_err(error::from_postgres_error)?;
+    transaction
+        .execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK_ID])
+        .await
+        .map_err(error::from_postgres_error)?;
+    for migration in
+        migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction).await?)?
+    {
         apply_migration(&transaction, migration).await?;
     }
-    transaction.commit().await.map_err(error::from_postgres_error)
+    transaction
+        .commit()
+        .await
+        .map_err(error::from_postgres_error)
 }
 
 /// Whether the database can be read as it is. One without our tables is no store; one that is older has to be upgraded
 /// first.
 pub(crate) async fn require_current_schema(client: &Client) -> Result<(), Error> {
     if !has_migration_table(client).await? {
-        return Err(Error::Unusable("there is no store in the database".to_owned()));
+        return Err(Error::Unusable(
+            "there is no store in the database".to_owned(),
+        ));
     }
     migration::ensure_no_pending_migrations(MIGRATIONS, &read_migration_table(client).await?)
 }
@@ -39,32 +58,66 @@ async fn applied_migrations(transaction: &Transaction<'_>) -> Result<Vec<Applied
     if !has_migration_table(transaction).await? {
         let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT \
                      NULL, applied_at TIMESTAMPTZ NOT NULL, CONSTRAINT onward_migrations_pkey PRIMARY KEY (number))";
-        transaction.batch_execute(table).await.map_err(error::from_postgres_error)?;
+        transaction
+            .batch_execute(table)
+            .await
+            .map_err(error::from_postgres_error)?;
     }
     read_migration_table(transaction).await
 }
 
 /// Whether there is a table of what was applied.
 async fn has_migration_table(client: &impl GenericClient) -> Result<bool, Error> {
-    let found = client.query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[]).await;
+    let found = client
+        .query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[])
+        .await;
     Ok(found.map_err(error::from_postgres_error)?.get(0))
 }
 
 async fn read_migration_table(client: &impl GenericClient) -> Result<Vec<AppliedMigration>, Error> {
-    let rows = client.query("SELECT number, name, checksum FROM onward_migrations ORDER BY number", &[]).await;
-    let applied = rows.map_err(error::from_postgres_error)?.into_iter().map(|row| {
-        let number = u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX);
-        Ok(AppliedMigration { number, name: row.try_get(1)?, checksum: row.try_get(2)? })
-    });
-    applied.collect::<Result<_, tokio_postgres::Error>>().map_err(error::from_postgres_error)
+    let rows = client
+        .query(
+            "SELECT number, name, checksum FROM onward_migrations ORDER BY number",
+            &[],
+        )
+        .await;
+    let applied = rows
+        .map_err(error::from_postgres_error)?
+        .into_iter()
+        .map(|row| {
+            let number = u32::try_from(row.try_get::<_, i64>(0)?).unwrap_or(u32::MAX);
+            Ok(AppliedMigration {
+                number,
+                name: row.try_get(1)?,
+                checksum: row.try_get(2)?,
+            })
+        });
+    applied
+        .collect::<Result<_, tokio_postgres::Error>>()
+        .map_err(error::from_postgres_error)
 }
 
-async fn apply_migration(transaction: &Transaction<'_>, migration: &Migration) -> Result<(), Error> {
-    const INSERT_MIGRATION: &str =
-        "INSERT INTO onward_migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, now())";
-    tracing::info!(number = migration.number, name = migration.name, "migrating the database");
-    transaction.batch_execute(migration.sql).await.map_err(error::from_postgres_error)?;
+async fn apply_migration(
+    transaction: &Transaction<'_>,
+    migration: &Migration,
+) -> Result<(), Error> {
+    const INSERT_MIGRATION: &str = "INSERT INTO onward_migrations (number, name, checksum, applied_at) VALUES ($1, $2, $3, now())";
+    tracing::info!(
+        number = migration.number,
+        name = migration.name,
+        "migrating the database"
+    );
+    transaction
+        .batch_execute(migration.sql)
+        .await
+        .map_err(error::from_postgres_error)?;
     let number = i64::from(migration.number);
-    transaction.execute(INSERT_MIGRATION, &[&number, &migration.name, &migration.checksum()]).await.map_err(error::from_postgres_error)?;
+    transaction
+        .execute(
+            INSERT_MIGRATION,
+            &[&number, &migration.name, &migration.checksum()],
+        )
+        .await
+        .map_err(error::from_postgres_error)?;
     Ok(())
 }

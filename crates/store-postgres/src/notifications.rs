@@ -44,15 +44,33 @@ pub(crate) struct PostgresNotifier {
 
 impl PostgresNotifier {
     /// Those of the schema that a connection of this pool uses.
-    pub(crate) async fn start_sender(pool: &Pool, address: &PostgresAddress, deadline: Duration) -> Result<Self, Error> {
-        let client = connection::acquire_connection(pool).await.map_err(StatementFailure::into_error)?;
+    pub(crate) async fn start_sender(
+        pool: &Pool,
+        address: &PostgresAddress,
+        deadline: Duration,
+    ) -> Result<Self, Error> {
+        let client = connection::acquire_connection(pool)
+            .await
+            .map_err(StatementFailure::into_error)?;
         let name = "SELECT 'onward_' || left(md5(current_schema()), 16)";
-        let channel: String = client.query_one(name, &[]).await.map_err(error::from_postgres_error)?.get(0);
+        let channel: String = client
+            .query_one(name, &[])
+            .await
+            .map_err(error::from_postgres_error)?
+            .get(0);
         let (words, waiting) = mpsc::channel(QUEUE_CAPACITY);
         tokio::spawn(run_sender(pool.clone(), channel.clone(), waiting));
         let mut address = address.clone();
-        address.config.tcp_user_timeout(deadline).keepalives_idle(deadline);
-        Ok(Self { outgoing: words, address, channel, call_timeout: deadline })
+        address
+            .config
+            .tcp_user_timeout(deadline)
+            .keepalives_idle(deadline);
+        Ok(Self {
+            outgoing: words,
+            address,
+            channel,
+            call_timeout: deadline,
+        })
     }
 
     /// Has words sent, soon.
@@ -64,10 +82,16 @@ impl PostgresNotifier {
 
     /// Listens until what is returned is dropped.
     pub(crate) fn spawn_listener(&self, heard: NotificationHandler) -> RegistrationGuard {
-        let (address, channel, deadline) = (self.address.clone(), self.channel.clone(), self.call_timeout);
+        let (address, channel, deadline) = (
+            self.address.clone(),
+            self.channel.clone(),
+            self.call_timeout,
+        );
         let listening = tokio::spawn(async move {
             loop {
-                if let Err(error) = listen_until_disconnected(&address, &channel, deadline, &heard).await {
+                if let Err(error) =
+                    listen_until_disconnected(&address, &channel, deadline, &heard).await
+                {
                     tracing::debug!(%error, "others cannot be heard for now");
                 }
                 tokio::time::sleep(RECONNECT_DELAY).await;
@@ -116,23 +140,41 @@ fn batch_payloads(words: &BTreeSet<String>) -> Vec<String> {
 }
 
 async fn send_notification(pool: &Pool, channel: &str, payload: &str) -> Result<(), Error> {
-    let client = connection::acquire_connection(pool).await.map_err(StatementFailure::into_error)?;
-    let statement = client.prepare_cached("SELECT pg_notify($1, $2)").await.map_err(error::from_postgres_error)?;
-    client.execute(&statement, &[&channel, &payload]).await.map(drop).map_err(error::from_postgres_error)
+    let client = connection::acquire_connection(pool)
+        .await
+        .map_err(StatementFailure::into_error)?;
+    let statement = client
+        .prepare_cached("SELECT pg_notify($1, $2)")
+        .await
+        .map_err(error::from_postgres_error)?;
+    client
+        .execute(&statement, &[&channel, &payload])
+        .await
+        .map(drop)
+        .map_err(error::from_postgres_error)
 }
 
 /// Listens until the connection is lost.
-async fn listen_until_disconnected(address: &PostgresAddress, channel: &str, deadline: Duration, heard: &NotificationHandler) -> Result<(), Error> {
+async fn listen_until_disconnected(
+    address: &PostgresAddress,
+    channel: &str,
+    deadline: Duration,
+    heard: &NotificationHandler,
+) -> Result<(), Error> {
     let late = |_| Error::Unavailable("the server cannot be reached".to_owned());
     match address.transport {
         PostgresTransport::Plain => {
-            let connected = tokio::time::timeout(deadline, address.config.connect(NoTls)).await.map_err(late)?;
+            let connected = tokio::time::timeout(deadline, address.config.connect(NoTls))
+                .await
+                .map_err(late)?;
             let (client, connection) = connected.map_err(error::from_postgres_error)?;
             forward_notifications(client, connection, channel, heard).await
         }
         PostgresTransport::Tls => {
             let connecting = address.config.connect(tls::tls_connector()?);
-            let connected = tokio::time::timeout(deadline, connecting).await.map_err(late)?;
+            let connected = tokio::time::timeout(deadline, connecting)
+                .await
+                .map_err(late)?;
             let (client, connection) = connected.map_err(error::from_postgres_error)?;
             forward_notifications(client, connection, channel, heard).await
         }
@@ -149,7 +191,9 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut messages = pin!(stream::poll_fn(move |context| connection.poll_message(context)));
+    let mut messages = pin!(stream::poll_fn(
+        move |context| connection.poll_message(context)
+    ));
     let listen = format!("LISTEN {channel}");
     let mut listening = pin!(client.batch_execute(&listen));
     let mut is_listening = false;
@@ -177,9 +221,19 @@ mod tests {
     fn words_are_sent_together_as_far_as_the_server_takes_them() {
         let words: BTreeSet<String> = (0..3_000).map(|number| format!("shard {number}")).collect();
         let sent = batch_payloads(&words);
-        assert!(sent.len() < 6 && sent.iter().all(|payload| payload.len() <= PAYLOAD_BYTES_MAX), "{}", sent.len());
-        let heard: BTreeSet<String> =
-            sent.iter().flat_map(|payload| payload.split(SEPARATOR)).map(str::to_owned).collect();
+        assert!(
+            sent.len() < 6
+                && sent
+                    .iter()
+                    .all(|payload| payload.len() <= PAYLOAD_BYTES_MAX),
+            "{}",
+            sent.len()
+        );
+        let heard: BTreeSet<String> = sent
+            .iter()
+            .flat_map(|payload| payload.split(SEPARATOR))
+            .map(str::to_owned)
+            .collect();
         assert_eq!(heard, words);
     }
 

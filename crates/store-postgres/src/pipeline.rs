@@ -20,7 +20,10 @@ pub(crate) struct PipelineStatement<'a> {
 
 impl<'a> PipelineStatement<'a> {
     pub(crate) fn new(sql: impl Into<Cow<'static, str>>) -> Self {
-        Self { sql: sql.into(), params: Vec::new() }
+        Self {
+            sql: sql.into(),
+            params: Vec::new(),
+        }
     }
 
     pub(crate) fn with_param(mut self, param: impl ToSql + Sync + Send + 'a) -> Self {
@@ -28,8 +31,15 @@ impl<'a> PipelineStatement<'a> {
         self
     }
 
-    pub(crate) fn with_params<P: ToSql + Sync + Send + 'a>(mut self, params: impl IntoIterator<Item = P>) -> Self {
-        self.params.extend(params.into_iter().map(|param| Box::new(param) as Box<dyn ToSql + Sync + Send + 'a>));
+    pub(crate) fn with_params<P: ToSql + Sync + Send + 'a>(
+        mut self,
+        params: impl IntoIterator<Item = P>,
+    ) -> Self {
+        self.params.extend(
+            params
+                .into_iter()
+                .map(|param| Box::new(param) as Box<dyn ToSql + Sync + Send + 'a>),
+        );
         self
     }
 }
@@ -37,7 +47,10 @@ impl<'a> PipelineStatement<'a> {
 impl PipelineStatement<'_> {
     /// The parameters, as the client takes them.
     pub(crate) fn param_refs(&self) -> Vec<SqlParam<'_>> {
-        self.params.iter().map(|param| &**param as SqlParam<'_>).collect()
+        self.params
+            .iter()
+            .map(|param| &**param as SqlParam<'_>)
+            .collect()
     }
 }
 
@@ -52,12 +65,17 @@ pub(crate) enum TransactionBoundary {
 
 /// Prepares what is not prepared yet, sends all statements, and returns their rows or the first error. In a transaction
 /// the first is the cause: those behind it only say that it has failed.
-pub(crate) async fn send_pipeline(client: &ClientWrapper, steps: &[PipelineStatement<'_>], frame: TransactionBoundary) -> Result<Vec<Vec<Row>>, Error> {
+pub(crate) async fn send_pipeline(
+    client: &ClientWrapper,
+    steps: &[PipelineStatement<'_>],
+    frame: TransactionBoundary,
+) -> Result<Vec<Vec<Row>>, Error> {
     let mut statements = Vec::with_capacity(steps.len());
     for step in steps {
         statements.push(client.prepare_cached(&step.sql).await?);
     }
-    let mut answers: Vec<BoxFuture<'_, Result<Vec<Row>, Error>>> = Vec::with_capacity(steps.len() + 1);
+    let mut answers: Vec<BoxFuture<'_, Result<Vec<Row>, Error>>> =
+        Vec::with_capacity(steps.len() + 1);
     let plain = |text: &'static str| -> BoxFuture<'_, Result<Vec<Row>, Error>> {
         Box::pin(async move { client.batch_execute(text).await.map(|()| Vec::new()) })
     };
@@ -66,13 +84,18 @@ pub(crate) async fn send_pipeline(client: &ClientWrapper, steps: &[PipelineState
     }
     for (step, statement) in steps.iter().zip(&statements) {
         let params = step.param_refs();
-        answers.push(Box::pin(async move { client.query(statement, &params).await }));
+        answers.push(Box::pin(
+            async move { client.query(statement, &params).await },
+        ));
     }
     if frame == TransactionBoundary::Commit {
         answers.push(plain("COMMIT"));
     }
     let skipped = usize::from(frame == TransactionBoundary::Begin);
-    let rows = join_in_order(answers).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let rows = join_in_order(answers)
+        .await
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(rows.into_iter().skip(skipped).take(steps.len()).collect())
 }
 
@@ -84,8 +107,15 @@ async fn join_in_order<T>(answers: Vec<BoxFuture<'_, T>>) -> Vec<T> {
         for answer in &mut answers {
             waiting |= Pin::new(answer).poll(context).is_pending();
         }
-        if waiting { Poll::Pending } else { Poll::Ready(()) }
+        if waiting {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
+        }
     })
     .await;
-    answers.iter_mut().filter_map(|answer| Pin::new(answer).take_output()).collect()
+    answers
+        .iter_mut()
+        .filter_map(|answer| Pin::new(answer).take_output())
+        .collect()
 }

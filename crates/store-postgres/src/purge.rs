@@ -21,9 +21,15 @@ pub(crate) fn purge_lock_slot(execution: &ExecutionId) -> i32 {
 }
 
 /// Removes it, and tells whether there was anything to remove.
-pub(crate) async fn purge_with_timeout(pool: &Pool, purge: &PurgeTarget, deadline: Duration) -> Result<bool, Error> {
+pub(crate) async fn purge_with_timeout(
+    pool: &Pool,
+    purge: &PurgeTarget,
+    deadline: Duration,
+) -> Result<bool, Error> {
     let late = || Error::Unavailable("the database did not answer in time".to_owned());
-    timeout(deadline, purge_with_retries(pool, purge)).await.unwrap_or_else(|_| Err(late()))
+    timeout(deadline, purge_with_retries(pool, purge))
+        .await
+        .unwrap_or_else(|_| Err(late()))
 }
 
 async fn purge_with_retries(pool: &Pool, purge: &PurgeTarget) -> Result<bool, Error> {
@@ -32,8 +38,14 @@ async fn purge_with_retries(pool: &Pool, purge: &PurgeTarget) -> Result<bool, Er
     loop {
         let tried = purge_once(pool, purge, &mut is_removed).await;
         tries += 1;
-        if !matches!(tried, Err(StatementFailure::Race(_) | StatementFailure::ConnectionLost(_))) || tries == connection::CONNECTION_ATTEMPTS_MAX {
-            return tried.map(|()| is_removed).map_err(StatementFailure::into_error);
+        if !matches!(
+            tried,
+            Err(StatementFailure::Race(_) | StatementFailure::ConnectionLost(_))
+        ) || tries == connection::CONNECTION_ATTEMPTS_MAX
+        {
+            return tried
+                .map(|()| is_removed)
+                .map_err(StatementFailure::into_error);
         }
         connection::sleep_backoff(tries).await;
     }
@@ -41,7 +53,11 @@ async fn purge_with_retries(pool: &Pool, purge: &PurgeTarget) -> Result<bool, Er
 
 /// Sets `is_removed` once there was something: should the commit be repeated because its end was not heard, there may
 /// be nothing left.
-async fn purge_once(pool: &Pool, purge: &PurgeTarget, is_removed: &mut bool) -> Result<(), StatementFailure> {
+async fn purge_once(
+    pool: &Pool,
+    purge: &PurgeTarget,
+    is_removed: &mut bool,
+) -> Result<(), StatementFailure> {
     let mut client = connection::acquire_connection(pool).await?;
     let transaction = client.transaction().await?;
     let removed = match purge {
@@ -53,11 +69,20 @@ async fn purge_once(pool: &Pool, purge: &PurgeTarget, is_removed: &mut bool) -> 
 }
 
 /// The events go with the head. Snapshots come first, as in any other transaction.
-async fn remove_run(transaction: &Transaction<'_>, run: &RunId) -> Result<u64, tokio_postgres::Error> {
-    let snapshots = transaction.execute("DELETE FROM run_snapshots WHERE run_id = $1", &[&&**run]).await?;
+async fn remove_run(
+    transaction: &Transaction<'_>,
+    run: &RunId,
+) -> Result<u64, tokio_postgres::Error> {
+    let snapshots = transaction
+        .execute("DELETE FROM run_snapshots WHERE run_id = $1", &[&&**run])
+        .await?;
     // Alerts are raised once an occasion: a run of the same name that comes later is another occasion.
-    transaction.execute("DELETE FROM alerts WHERE subject = $1", &[&&**run]).await?;
-    let heads = transaction.execute("DELETE FROM runs WHERE run_id = $1", &[&&**run]).await?;
+    transaction
+        .execute("DELETE FROM alerts WHERE subject = $1", &[&&**run])
+        .await?;
+    let heads = transaction
+        .execute("DELETE FROM runs WHERE run_id = $1", &[&&**run])
+        .await?;
     Ok(snapshots + heads)
 }
 
@@ -66,12 +91,22 @@ async fn remove_execution(
     transaction: &Transaction<'_>,
     execution: &ExecutionId,
 ) -> Result<u64, tokio_postgres::Error> {
-    transaction.execute("SELECT pg_advisory_xact_lock($1, $2)", &[&PURGE_LOCK_CLASS, &purge_lock_slot(execution)]).await?;
+    transaction
+        .execute(
+            "SELECT pg_advisory_xact_lock($1, $2)",
+            &[&PURGE_LOCK_CLASS, &purge_lock_slot(execution)],
+        )
+        .await?;
     // Only now: the events that were appended while we waited are to go as well.
     let id = execution.as_bytes().as_slice();
     let mut removed = 0;
     for table in ["executions", "inbox", "journal", "tasks", "timers"] {
-        removed += transaction.execute(&format!("DELETE FROM {table} WHERE execution_id = $1"), &[&id]).await?;
+        removed += transaction
+            .execute(
+                &format!("DELETE FROM {table} WHERE execution_id = $1"),
+                &[&id],
+            )
+            .await?;
     }
     Ok(removed)
 }

@@ -1,13 +1,15 @@
 //! Run events as rows, and as the arrays in which many of them travel at once.
 
 use onward_journal::Payload;
-use onward_runs::{AttemptNumber, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunSeq};
+use onward_runs::{
+    AttemptNumber, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord, RunEventWrite, RunSeq,
+};
 use onward_store::{Error, PlannedEvent};
 use tokio_postgres::Row;
 
 use crate::error;
 use crate::pipeline::PipelineStatement;
-use crate::value::{PostgresTimestamp, PostgresUuid, count_to_sql, count_from_sql};
+use crate::value::{PostgresTimestamp, PostgresUuid, count_from_sql, count_to_sql};
 
 /// Inserts events, with [`arrays`] as parameters.
 pub(crate) const INSERT_EVENTS: &str = include_str!("../statements/insert_events.sql");
@@ -17,7 +19,8 @@ pub(crate) fn event_from_row(row: &Row) -> Result<RunEventRecord, Error> {
     let read = EventRowReader(row);
     let event = RunEventWrite {
         run_id: read.parse_column(0)?,
-        event_id: RunEventId::from_bytes(read.get_column::<PostgresUuid>(2)?.0).map_err(|cause| unreadable_event(&cause))?,
+        event_id: RunEventId::from_bytes(read.get_column::<PostgresUuid>(2)?.0)
+            .map_err(|cause| unreadable_event(&cause))?,
         event_type: read.parse_column(3)?,
         emitted_at: read.parse_column(4)?,
         tenant_id: read.parse_column(5)?,
@@ -28,17 +31,32 @@ pub(crate) fn event_from_row(row: &Row) -> Result<RunEventRecord, Error> {
         engine_attempt_id: read.attempt_column(10)?,
         logical_attempt_id: read.attempt_column(11)?,
         idempotency_key: IdempotencyKey::from_bytes(
-            read.get_column::<&[u8]>(12)?.try_into().map_err(|cause| unreadable_event(&cause))?,
+            read.get_column::<&[u8]>(12)?
+                .try_into()
+                .map_err(|cause| unreadable_event(&cause))?,
         ),
-        step_id: read.get_column::<Option<&str>>(13)?.map(str::parse).transpose().map_err(|cause| unreadable_event(&cause))?,
-        payload: read.get_column::<Option<&str>>(14)?.map(Payload::parse).transpose().map_err(|cause| unreadable_event(&cause))?,
+        step_id: read
+            .get_column::<Option<&str>>(13)?
+            .map(str::parse)
+            .transpose()
+            .map_err(|cause| unreadable_event(&cause))?,
+        payload: read
+            .get_column::<Option<&str>>(14)?
+            .map(Payload::parse)
+            .transpose()
+            .map_err(|cause| unreadable_event(&cause))?,
         extra: read
             .get_column::<Option<&str>>(15)?
             .map_or(Ok(ExtraFields::NONE), ExtraFields::parse)
             .map_err(|cause| unreadable_event(&cause))?,
     };
-    let run_seq = RunSeq::new(count_from_sql(read.get_column(1)?)?).ok_or_else(|| unreadable_event(&"run_seq is too large"))?;
-    Ok(RunEventRecord { event, run_seq, persisted_at: read.get_column::<PostgresTimestamp>(16)?.0 })
+    let run_seq = RunSeq::new(count_from_sql(read.get_column(1)?)?)
+        .ok_or_else(|| unreadable_event(&"run_seq is too large"))?;
+    Ok(RunEventRecord {
+        event,
+        run_seq,
+        persisted_at: read.get_column::<PostgresTimestamp>(16)?.0,
+    })
 }
 
 /// The values of a row, each as what it stands for.
@@ -46,15 +64,24 @@ struct EventRowReader<'a>(&'a Row);
 
 impl<'a> EventRowReader<'a> {
     fn get_column<T: tokio_postgres::types::FromSql<'a>>(&self, place: usize) -> Result<T, Error> {
-        self.0.try_get(place).map_err(|cause| unreadable_event(&cause))
+        self.0
+            .try_get(place)
+            .map_err(|cause| unreadable_event(&cause))
     }
 
-    fn parse_column<T: std::str::FromStr<Err: std::fmt::Display>>(&self, place: usize) -> Result<T, Error> {
-        self.get_column::<&str>(place)?.parse().map_err(|cause| unreadable_event(&cause))
+    fn parse_column<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        place: usize,
+    ) -> Result<T, Error> {
+        self.get_column::<&str>(place)?
+            .parse()
+            .map_err(|cause| unreadable_event(&cause))
     }
 
     fn attempt_column(&self, place: usize) -> Result<AttemptNumber, Error> {
-        let number = u32::try_from(self.get_column::<i32>(place)?).ok().and_then(AttemptNumber::new);
+        let number = u32::try_from(self.get_column::<i32>(place)?)
+            .ok()
+            .and_then(AttemptNumber::new);
         number.ok_or_else(|| unreadable_event(&"an attempt that is not counted from 1"))
     }
 }
@@ -64,15 +91,29 @@ fn unreadable_event(cause: &dyn std::fmt::Display) -> Error {
 }
 
 /// A step with these events as parameters, one array a column.
-pub(crate) fn with_event_arrays<'a>(step: PipelineStatement<'a>, planned: &[PlannedEvent<'a>]) -> PipelineStatement<'a> {
-    fn collect_column<'a, T>(planned: &[PlannedEvent<'a>], value: impl Fn(&'a RunEventWrite) -> T) -> Vec<T> {
+pub(crate) fn with_event_arrays<'a>(
+    step: PipelineStatement<'a>,
+    planned: &[PlannedEvent<'a>],
+) -> PipelineStatement<'a> {
+    fn collect_column<'a, T>(
+        planned: &[PlannedEvent<'a>],
+        value: impl Fn(&'a RunEventWrite) -> T,
+    ) -> Vec<T> {
         planned.iter().map(|planned| value(planned.event)).collect()
     }
-    let places: Vec<i64> = planned.iter().map(|planned| count_to_sql(planned.run_seq.as_u64())).collect();
-    let stamps: Vec<PostgresTimestamp> = planned.iter().map(|planned| PostgresTimestamp(planned.persisted_at)).collect();
+    let places: Vec<i64> = planned
+        .iter()
+        .map(|planned| count_to_sql(planned.run_seq.as_u64()))
+        .collect();
+    let stamps: Vec<PostgresTimestamp> = planned
+        .iter()
+        .map(|planned| PostgresTimestamp(planned.persisted_at))
+        .collect();
     step.with_param(collect_column(planned, |event| &*event.run_id))
         .with_param(places)
-        .with_param(collect_column(planned, |event| PostgresUuid(*event.event_id.as_bytes())))
+        .with_param(collect_column(planned, |event| {
+            PostgresUuid(*event.event_id.as_bytes())
+        }))
         .with_param(collect_column(planned, |event| &*event.event_type))
         .with_param(collect_column(planned, |event| event.emitted_at.as_str()))
         .with_param(collect_column(planned, |event| &*event.tenant_id))
@@ -80,18 +121,33 @@ pub(crate) fn with_event_arrays<'a>(step: PipelineStatement<'a>, planned: &[Plan
         .with_param(collect_column(planned, |event| &*event.environment_id))
         .with_param(collect_column(planned, |event| &*event.plan_id))
         .with_param(collect_column(planned, |event| &*event.plan_version))
-        .with_param(collect_column(planned, |event| attempt_to_sql(event.engine_attempt_id)))
-        .with_param(collect_column(planned, |event| attempt_to_sql(event.logical_attempt_id)))
-        .with_param(collect_column(planned, |event| event.idempotency_key.as_bytes().as_slice()))
+        .with_param(collect_column(planned, |event| {
+            attempt_to_sql(event.engine_attempt_id)
+        }))
+        .with_param(collect_column(planned, |event| {
+            attempt_to_sql(event.logical_attempt_id)
+        }))
+        .with_param(collect_column(planned, |event| {
+            event.idempotency_key.as_bytes().as_slice()
+        }))
         .with_param(collect_column(planned, |event| event.step_id.as_deref()))
-        .with_param(collect_column(planned, |event| event.payload.as_ref().map(Payload::as_str)))
+        .with_param(collect_column(planned, |event| {
+            event.payload.as_ref().map(Payload::as_str)
+        }))
         .with_param(collect_column(planned, |event| event.extra.as_json()))
         .with_param(stamps)
 }
 
 /// A step with one event as parameters, one a column.
-pub(crate) fn with_event_values<'a>(step: PipelineStatement<'a>, planned: PlannedEvent<'a>) -> PipelineStatement<'a> {
-    let PlannedEvent { event, run_seq, persisted_at } = planned;
+pub(crate) fn with_event_values<'a>(
+    step: PipelineStatement<'a>,
+    planned: PlannedEvent<'a>,
+) -> PipelineStatement<'a> {
+    let PlannedEvent {
+        event,
+        run_seq,
+        persisted_at,
+    } = planned;
     step.with_param(&*event.run_id)
         .with_param(count_to_sql(run_seq.as_u64()))
         .with_param(PostgresUuid(*event.event_id.as_bytes()))
@@ -119,6 +175,9 @@ fn attempt_to_sql(attempt: AttemptNumber) -> i32 {
 /// Roughly how many bytes an event takes on its way.
 pub(crate) fn estimated_event_bytes(event: &RunEventWrite) -> usize {
     const FIXED: usize = 300;
-    let payload = event.payload.as_ref().map_or(0, |payload| payload.as_str().len());
+    let payload = event
+        .payload
+        .as_ref()
+        .map_or(0, |payload| payload.as_str().len());
     FIXED + payload + event.extra.as_json().map_or(0, str::len)
 }

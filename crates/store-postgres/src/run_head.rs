@@ -6,11 +6,10 @@ use tokio_postgres::Row;
 
 use crate::error;
 use crate::pipeline::PipelineStatement;
-use crate::value::{PostgresTimestamp, count_to_sql, count_from_sql};
+use crate::value::{PostgresTimestamp, count_from_sql, count_to_sql};
 
 /// The columns of a head, as [`head`] reads them.
-pub(crate) const HEAD_COLUMNS: &str =
-    "run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, delivered_seq";
+pub(crate) const HEAD_COLUMNS: &str = "run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, delivered_seq";
 
 /// Inserts heads, with [`arrays`] as parameters.
 pub(crate) const INSERT_HEADS: &str = include_str!("../statements/insert_heads.sql");
@@ -20,9 +19,15 @@ pub(crate) const UPDATE_HEADS: &str = include_str!("../statements/update_heads.s
 
 /// The head in a row.
 pub(crate) fn head_from_row(row: &Row) -> Result<RunHead, Error> {
-    let text = |place: usize| row.try_get::<_, &str>(place).map_err(|cause| unreadable_head(&cause));
+    let text = |place: usize| {
+        row.try_get::<_, &str>(place)
+            .map_err(|cause| unreadable_head(&cause))
+    };
     let seq = |place: usize| {
-        let number = count_from_sql(row.try_get(place).map_err(|cause| unreadable_head(&cause))?)?;
+        let number = count_from_sql(
+            row.try_get(place)
+                .map_err(|cause| unreadable_head(&cause))?,
+        )?;
         RunSeq::new(number).ok_or_else(|| unreadable_head(&"a place that is too large"))
     };
     Ok(RunHead {
@@ -31,7 +36,10 @@ pub(crate) fn head_from_row(row: &Row) -> Result<RunHead, Error> {
         project_id: text(2)?.parse().map_err(|cause| unreadable_head(&cause))?,
         environment_id: text(3)?.parse().map_err(|cause| unreadable_head(&cause))?,
         last_seq: seq(4)?,
-        last_persisted_at: row.try_get::<_, PostgresTimestamp>(5).map_err(|cause| unreadable_head(&cause))?.0,
+        last_persisted_at: row
+            .try_get::<_, PostgresTimestamp>(5)
+            .map_err(|cause| unreadable_head(&cause))?
+            .0,
         projected_seq: seq(6)?,
         delivered_seq: seq(7)?,
     })
@@ -42,7 +50,10 @@ fn unreadable_head(cause: &dyn std::fmt::Display) -> Error {
 }
 
 /// A step with these heads as parameters, one array a column.
-pub(crate) fn with_head_arrays<'a>(step: PipelineStatement<'a>, heads: &[&'a RunHead]) -> PipelineStatement<'a> {
+pub(crate) fn with_head_arrays<'a>(
+    step: PipelineStatement<'a>,
+    heads: &[&'a RunHead],
+) -> PipelineStatement<'a> {
     fn collect_column<'a, T>(heads: &[&'a RunHead], value: impl Fn(&'a RunHead) -> T) -> Vec<T> {
         heads.iter().map(|head| value(head)).collect()
     }
@@ -50,8 +61,16 @@ pub(crate) fn with_head_arrays<'a>(step: PipelineStatement<'a>, heads: &[&'a Run
         .with_param(collect_column(heads, |head| &*head.tenant_id))
         .with_param(collect_column(heads, |head| &*head.project_id))
         .with_param(collect_column(heads, |head| &*head.environment_id))
-        .with_param(collect_column(heads, |head| count_to_sql(head.last_seq.as_u64())))
-        .with_param(collect_column(heads, |head| PostgresTimestamp(head.last_persisted_at)))
-        .with_param(collect_column(heads, |head| count_to_sql(head.projected_seq.as_u64())))
-        .with_param(collect_column(heads, |head| count_to_sql(head.delivered_seq.as_u64())))
+        .with_param(collect_column(heads, |head| {
+            count_to_sql(head.last_seq.as_u64())
+        }))
+        .with_param(collect_column(heads, |head| {
+            PostgresTimestamp(head.last_persisted_at)
+        }))
+        .with_param(collect_column(heads, |head| {
+            count_to_sql(head.projected_seq.as_u64())
+        }))
+        .with_param(collect_column(heads, |head| {
+            count_to_sql(head.delivered_seq.as_u64())
+        }))
 }

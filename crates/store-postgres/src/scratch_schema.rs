@@ -17,31 +17,61 @@ pub struct ScratchSchema {
 impl ScratchSchema {
     /// Makes a schema of this name, which nobody has yet.
     pub async fn create(database: &str, name: &str) -> Result<Self, Error> {
-        let is_plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+        let is_plain = name
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
         if !is_plain || name.is_empty() {
-            return Err(Error::Unusable(format!("{name} cannot be the name of a schema")));
+            return Err(Error::Unusable(format!(
+                "{name} cannot be the name of a schema"
+            )));
         }
         if database.contains("options=") {
-            return Err(Error::Unusable("the URL of the store has options: leave them out here".to_owned()));
+            return Err(Error::Unusable(
+                "the URL of the store has options: leave them out here".to_owned(),
+            ));
         }
         execute_sql(database, &format!("CREATE SCHEMA {name}")).await?;
-        Ok(Self { database: database.to_owned(), name: name.to_owned() })
+        Ok(Self {
+            database: database.to_owned(),
+            name: name.to_owned(),
+        })
     }
 
     /// The URL of a store that is in this schema alone.
     pub fn store_url(&self) -> String {
-        let separator = if self.database.contains('?') { '&' } else { '?' };
-        format!("{}{separator}options=-csearch_path%3D{}", self.database, self.name)
+        let separator = if self.database.contains('?') {
+            '&'
+        } else {
+            '?'
+        };
+        format!(
+            "{}{separator}options=-csearch_path%3D{}",
+            self.database, self.name
+        )
     }
 
     /// Removes the schema and everything in it.
     pub async fn drop_schema(self) -> Result<(), Error> {
-        execute_sql(&self.database, &format!("DROP SCHEMA {} CASCADE", self.name)).await
+        execute_sql(
+            &self.database,
+            &format!("DROP SCHEMA {} CASCADE", self.name),
+        )
+        .await
     }
 }
 
 async fn execute_sql(url: &str, sql: &str) -> Result<(), Error> {
-    let pool = connection::build_pool(&PostgresAddress::parse(url)?, 1, Options::default().call_timeout, ConnectionAccess::Write)?;
-    let client = connection::acquire_connection(&pool).await.map_err(StatementFailure::into_error)?;
-    client.batch_execute(sql).await.map_err(error::from_postgres_error)
+    let pool = connection::build_pool(
+        &PostgresAddress::parse(url)?,
+        1,
+        Options::default().call_timeout,
+        ConnectionAccess::Write,
+    )?;
+    let client = connection::acquire_connection(&pool)
+        .await
+        .map_err(StatementFailure::into_error)?;
+    client
+        .batch_execute(sql)
+        .await
+        .map_err(error::from_postgres_error)
 }

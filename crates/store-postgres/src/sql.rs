@@ -32,13 +32,24 @@ pub(crate) struct ScanShape {
 
 /// The names of the key's columns.
 pub(crate) fn key_column_names(table: &TableSchema) -> Vec<&'static str> {
-    table.key_columns().iter().map(|column| column.name).collect()
+    table
+        .key_columns()
+        .iter()
+        .map(|column| column.name)
+        .collect()
 }
 
 /// The rows with the given values in the columns `by`, locked.
 pub(crate) fn build_select_locked(table: &TableSchema, by: &[&str], lock: RowLock) -> String {
-    let columns = by.iter().filter_map(|name| table.column_position(name)).map(|place| typed_column(&table.columns[place]));
-    let lock = if lock == RowLock::Update { "UPDATE" } else { "SHARE" };
+    let columns = by
+        .iter()
+        .filter_map(|name| table.column_position(name))
+        .map(|place| typed_column(&table.columns[place]));
+    let lock = if lock == RowLock::Update {
+        "UPDATE"
+    } else {
+        "SHARE"
+    };
     format!(
         "SELECT found.* FROM {given} \
          CROSS JOIN LATERAL (SELECT {all} FROM {name} AS held WHERE {matching} FOR {lock}) AS found",
@@ -51,12 +62,19 @@ pub(crate) fn build_select_locked(table: &TableSchema, by: &[&str], lock: RowLoc
 
 /// Inserts rows, with their versions.
 pub(crate) fn build_insert(table: &TableSchema) -> String {
-    format!("INSERT INTO {} ({}) SELECT * FROM {}", table.name, column_list(table), unnest_parameters(typed_columns(table)))
+    format!(
+        "INSERT INTO {} ({}) SELECT * FROM {}",
+        table.name,
+        column_list(table),
+        unnest_parameters(typed_columns(table))
+    )
 }
 
 /// Replaces rows that are locked, and their versions.
 pub(crate) fn build_update(table: &TableSchema) -> String {
-    let changed = column_names(table).skip(table.key_length).map(|name| format!("{name} = new.{name}"));
+    let changed = column_names(table)
+        .skip(table.key_length)
+        .map(|name| format!("{name} = new.{name}"));
     format!(
         "UPDATE {name} AS old SET {set} FROM (SELECT given.*, found.place FROM {given} {places}) AS new \
          WHERE old.ctid = new.place",
@@ -69,9 +87,18 @@ pub(crate) fn build_update(table: &TableSchema) -> String {
 
 /// Changes some columns of rows that are at the given versions. Objects unless all of them are; the last parameter says how many.
 pub(crate) fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
-    let columns: Vec<&ColumnSchema> = changed.positions().map(|place| &table.columns[place]).collect();
-    let set = columns.iter().map(|column| format!("{name} = new.{name}, ", name = column.name));
-    let given_columns = table.key_columns().iter().chain(columns.iter().copied()).map(typed_column);
+    let columns: Vec<&ColumnSchema> = changed
+        .positions()
+        .map(|place| &table.columns[place])
+        .collect();
+    let set = columns
+        .iter()
+        .map(|column| format!("{name} = new.{name}, ", name = column.name));
+    let given_columns = table
+        .key_columns()
+        .iter()
+        .chain(columns.iter().copied())
+        .map(typed_column);
     format!(
         "WITH amended AS (UPDATE {name} AS old SET {set}version = old.version + 1 \
          FROM (SELECT given.*, found.place FROM {given} {places}) AS new \
@@ -107,8 +134,16 @@ pub(crate) fn build_require_absent(table: &TableSchema) -> String {
 
 /// The row with a key.
 pub(crate) fn build_select_by_key(table: &TableSchema) -> String {
-    let same = key_column_names(table).into_iter().enumerate().map(|(place, name)| format!("{name} = ${}", place + 1));
-    format!("SELECT {} FROM {} WHERE {}", column_list(table), table.name, join_strings(" AND ", same))
+    let same = key_column_names(table)
+        .into_iter()
+        .enumerate()
+        .map(|(place, name)| format!("{name} = ${}", place + 1));
+    format!(
+        "SELECT {} FROM {} WHERE {}",
+        column_list(table),
+        table.name,
+        join_strings(" AND ", same)
+    )
 }
 
 /// Rows in an order. The parameters are the equal values, the largest value, the row to start after and the limit.
@@ -118,7 +153,10 @@ pub(crate) fn build_scan(table: &TableSchema, order: &[&str], shape: ScanShape) 
         place += 1;
         format!("${place}")
     };
-    let mut conditions: Vec<String> = order[..shape.equal].iter().map(|name| format!("{name} = {}", next())).collect();
+    let mut conditions: Vec<String> = order[..shape.equal]
+        .iter()
+        .map(|name| format!("{name} = {}", next()))
+        .collect();
     if shape.has_until {
         conditions.push(format!("{} <= {}", order[shape.equal], next()));
     }
@@ -127,15 +165,27 @@ pub(crate) fn build_scan(table: &TableSchema, order: &[&str], shape: ScanShape) 
         let beyond = if shape.is_reversed { "<" } else { ">" };
         conditions.push(format!("({}) {beyond} ({after})", order.join(", ")));
     }
-    let filter = if conditions.is_empty() { String::new() } else { format!("WHERE {} ", conditions.join(" AND ")) };
+    let filter = if conditions.is_empty() {
+        String::new()
+    } else {
+        format!("WHERE {} ", conditions.join(" AND "))
+    };
     let order = order.join(if shape.is_reversed { " DESC, " } else { ", " });
     let last = if shape.is_reversed { " DESC" } else { "" };
-    format!("SELECT {} FROM {} {filter}ORDER BY {order}{last} LIMIT {}", column_list(table), table.name, next())
+    format!(
+        "SELECT {} FROM {} {filter}ORDER BY {order}{last} LIMIT {}",
+        column_list(table),
+        table.name,
+        next()
+    )
 }
 
 /// Takes numbers for rows whose key the store assigns.
 pub(crate) fn build_next_serials(table: &TableSchema) -> String {
-    format!("SELECT nextval('{}_{}_seq') FROM generate_series(1, $1::bigint)", table.name, table.columns[0].name)
+    format!(
+        "SELECT nextval('{}_{}_seq') FROM generate_series(1, $1::bigint)",
+        table.name, table.columns[0].name
+    )
 }
 
 /// All columns and the version, as [`stored`](crate::value::stored) reads them.
@@ -144,7 +194,11 @@ fn column_list(table: &TableSchema) -> String {
 }
 
 fn column_names(table: &TableSchema) -> impl Iterator<Item = &'static str> {
-    table.columns.iter().map(|column| column.name).chain(["version"])
+    table
+        .columns
+        .iter()
+        .map(|column| column.name)
+        .chain(["version"])
 }
 
 fn typed_column(column: &ColumnSchema) -> (&'static str, &'static str) {
@@ -152,18 +206,34 @@ fn typed_column(column: &ColumnSchema) -> (&'static str, &'static str) {
 }
 
 fn typed_columns(table: &TableSchema) -> impl Iterator<Item = (&'static str, &'static str)> {
-    table.columns.iter().map(typed_column).chain([("version", "bigint")])
+    table
+        .columns
+        .iter()
+        .map(typed_column)
+        .chain([("version", "bigint")])
 }
 
 /// Rows made of arrays, one parameter a column.
 fn unnest_parameters(columns: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     let (names, types): (Vec<&str>, Vec<&str>) = columns.unzip();
-    let arrays = types.iter().enumerate().map(|(place, of)| format!("${}::{of}[]", place + 1));
-    format!("unnest({}) AS given({})", join_strings(", ", arrays), names.join(", "))
+    let arrays = types
+        .iter()
+        .enumerate()
+        .map(|(place, of)| format!("${}::{of}[]", place + 1));
+    format!(
+        "unnest({}) AS given({})",
+        join_strings(", ", arrays),
+        names.join(", ")
+    )
 }
 
 fn match_conditions(names: &[&str]) -> String {
-    join_strings(" AND ", names.iter().map(|name| format!("held.{name} = given.{name}")))
+    join_strings(
+        " AND ",
+        names
+            .iter()
+            .map(|name| format!("held.{name} = given.{name}")),
+    )
 }
 
 /// Where the rows with the given keys are.
@@ -189,7 +259,11 @@ mod tests {
     #[test]
     fn rows_are_locked_one_by_one() {
         assert_eq!(
-            build_select_locked(TimerRow::TABLE, &key_column_names(TimerRow::TABLE), RowLock::Update),
+            build_select_locked(
+                TimerRow::TABLE,
+                &key_column_names(TimerRow::TABLE),
+                RowLock::Update
+            ),
             "SELECT found.* FROM unnest($1::bytea[], $2::bigint[]) AS given(execution_id, promise) CROSS JOIN LATERAL \
              (SELECT held.execution_id, held.promise, held.shard, held.fire_at, held.version FROM timers AS held \
              WHERE held.execution_id = given.execution_id AND held.promise = given.promise FOR UPDATE) AS found"
@@ -201,18 +275,45 @@ mod tests {
         let order = TimerRow::TABLE.scan_order(Some(TimerRow::BY_DUE));
         let all = "SELECT execution_id, promise, shard, fire_at, version FROM timers";
         assert_eq!(
-            build_scan(TimerRow::TABLE, &order, ScanShape { equal: 0, has_until: false, has_after: false, is_reversed: false }),
+            build_scan(
+                TimerRow::TABLE,
+                &order,
+                ScanShape {
+                    equal: 0,
+                    has_until: false,
+                    has_after: false,
+                    is_reversed: false
+                }
+            ),
             format!("{all} ORDER BY shard, fire_at, execution_id, promise LIMIT $1")
         );
         assert_eq!(
-            build_scan(TimerRow::TABLE, &order, ScanShape { equal: 1, has_until: true, has_after: true, is_reversed: false }),
+            build_scan(
+                TimerRow::TABLE,
+                &order,
+                ScanShape {
+                    equal: 1,
+                    has_until: true,
+                    has_after: true,
+                    is_reversed: false
+                }
+            ),
             format!(
                 "{all} WHERE shard = $1 AND fire_at <= $2 AND (shard, fire_at, execution_id, promise) > \
                  ($3, $4, $5, $6) ORDER BY shard, fire_at, execution_id, promise LIMIT $7"
             )
         );
         assert_eq!(
-            build_scan(TimerRow::TABLE, &order, ScanShape { equal: 0, has_until: false, has_after: true, is_reversed: true }),
+            build_scan(
+                TimerRow::TABLE,
+                &order,
+                ScanShape {
+                    equal: 0,
+                    has_until: false,
+                    has_after: true,
+                    is_reversed: true
+                }
+            ),
             format!(
                 "{all} WHERE (shard, fire_at, execution_id, promise) < ($1, $2, $3, $4) \
                  ORDER BY shard DESC, fire_at DESC, execution_id DESC, promise DESC LIMIT $5"
@@ -244,6 +345,8 @@ mod tests {
 
     #[test]
     fn numbers_come_from_the_sequence_of_the_key() {
-        assert!(build_next_serials(InboxMessageRow::TABLE).contains("nextval('inbox_message_id_seq')"));
+        assert!(
+            build_next_serials(InboxMessageRow::TABLE).contains("nextval('inbox_message_id_seq')")
+        );
     }
 }

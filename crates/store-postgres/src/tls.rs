@@ -22,5 +22,7 @@ pub(crate) fn tls_connector() -> Result<MakeRustlsConnect, Error> {
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|cause| Error::Unusable(format!("TLS cannot be used: {cause}")))?;
-    Ok(MakeRustlsConnect::new(config.with_root_certificates(roots).with_no_client_auth()))
+    Ok(MakeRustlsConnect::new(
+        config.with_root_certificates(roots).with_no_client_auth(),
+    ))
 }

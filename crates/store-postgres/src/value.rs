@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use onward_journal::{SharedText, Timestamp};
-use onward_store::{Error, StoredRow, TableSchema, ColumnType, ColumnValue};
+use onward_store::{ColumnType, ColumnValue, Error, StoredRow, TableSchema};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type as SqlType, accepts, to_sql_checked};
 
@@ -32,8 +32,11 @@ impl ToSql for PostgresTimestamp {
 
 impl<'a> FromSql<'a> for PostgresTimestamp {
     fn from_sql(of: &SqlType, raw: &'a [u8]) -> Result<Self, BoxedError> {
-        let at = i64::from_sql(of, raw)?.checked_add(POSTGRES_EPOCH_MICROS).and_then(Timestamp::from_micros);
-        at.map(Self).ok_or_else(|| "an instant outside of the years 0 to 9999".into())
+        let at = i64::from_sql(of, raw)?
+            .checked_add(POSTGRES_EPOCH_MICROS)
+            .and_then(Timestamp::from_micros);
+        at.map(Self)
+            .ok_or_else(|| "an instant outside of the years 0 to 9999".into())
     }
 
     accepts!(TIMESTAMPTZ);
@@ -97,19 +100,44 @@ pub(crate) const fn sql_type_name(of: ColumnType) -> &'static str {
 
 /// The row of a described table whose columns, and then the version, `row` has.
 pub(crate) fn stored_from_row(table: &TableSchema, row: &Row) -> Result<StoredRow, Error> {
-    let values = table.columns.iter().enumerate().map(|(place, column)| decode_column(row, place, column.column_type));
-    let values = values.collect::<Result<_, _>>().map_err(|cause| error::unreadable_row(table.name, &cause))?;
-    let version: i64 = row.try_get(table.columns.len()).map_err(|cause| error::unreadable_row(table.name, &cause))?;
-    Ok(StoredRow { row: onward_store::TableRow(values), version: count_from_sql(version)? })
+    let values = table
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(place, column)| decode_column(row, place, column.column_type));
+    let values = values
+        .collect::<Result<_, _>>()
+        .map_err(|cause| error::unreadable_row(table.name, &cause))?;
+    let version: i64 = row
+        .try_get(table.columns.len())
+        .map_err(|cause| error::unreadable_row(table.name, &cause))?;
+    Ok(StoredRow {
+        row: onward_store::TableRow(values),
+        version: count_from_sql(version)?,
+    })
 }
 
-fn decode_column(row: &Row, place: usize, of: ColumnType) -> Result<ColumnValue, tokio_postgres::Error> {
+fn decode_column(
+    row: &Row,
+    place: usize,
+    of: ColumnType,
+) -> Result<ColumnValue, tokio_postgres::Error> {
     let value = match of {
-        ColumnType::Int | ColumnType::Serial => row.try_get::<_, Option<i64>>(place)?.map(ColumnValue::Int),
-        ColumnType::Bool => row.try_get::<_, Option<bool>>(place)?.map(ColumnValue::Bool),
-        ColumnType::Text => row.try_get::<_, Option<&str>>(place)?.map(|text| ColumnValue::Text(SharedText::from(text))),
-        ColumnType::Bytes => row.try_get::<_, Option<&[u8]>>(place)?.map(|bytes| ColumnValue::Bytes(Arc::from(bytes))),
-        ColumnType::Time => row.try_get::<_, Option<PostgresTimestamp>>(place)?.map(|at| ColumnValue::Time(at.0)),
+        ColumnType::Int | ColumnType::Serial => {
+            row.try_get::<_, Option<i64>>(place)?.map(ColumnValue::Int)
+        }
+        ColumnType::Bool => row
+            .try_get::<_, Option<bool>>(place)?
+            .map(ColumnValue::Bool),
+        ColumnType::Text => row
+            .try_get::<_, Option<&str>>(place)?
+            .map(|text| ColumnValue::Text(SharedText::from(text))),
+        ColumnType::Bytes => row
+            .try_get::<_, Option<&[u8]>>(place)?
+            .map(|bytes| ColumnValue::Bytes(Arc::from(bytes))),
+        ColumnType::Time => row
+            .try_get::<_, Option<PostgresTimestamp>>(place)?
+            .map(|at| ColumnValue::Time(at.0)),
     };
     Ok(value.unwrap_or(ColumnValue::Null))
 }
@@ -130,17 +158,30 @@ mod tests {
 
     #[test]
     fn every_instant_round_trips() {
-        for at in [Timestamp::MIN, Timestamp::EPOCH, Timestamp::EPOCH.plus_ms(1), Timestamp::MAX] {
+        for at in [
+            Timestamp::MIN,
+            Timestamp::EPOCH,
+            Timestamp::EPOCH.plus_ms(1),
+            Timestamp::MAX,
+        ] {
             let mut raw = BytesMut::new();
-            PostgresTimestamp(at).to_sql(&SqlType::TIMESTAMPTZ, &mut raw).unwrap();
-            assert_eq!(PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &raw).unwrap(), PostgresTimestamp(at));
+            PostgresTimestamp(at)
+                .to_sql(&SqlType::TIMESTAMPTZ, &mut raw)
+                .unwrap();
+            assert_eq!(
+                PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &raw).unwrap(),
+                PostgresTimestamp(at)
+            );
         }
     }
 
     #[test]
     fn infinity_is_no_instant() {
         for infinity in [i64::MIN, i64::MAX] {
-            assert!(PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &infinity.to_be_bytes()).is_err());
+            assert!(
+                PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &infinity.to_be_bytes())
+                    .is_err()
+            );
         }
     }
 

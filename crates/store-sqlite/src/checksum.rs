@@ -11,17 +11,31 @@ pub(crate) fn event_checksum(event: &RunEventWrite, persisted_at: Timestamp) -> 
         bytes.extend_from_slice(&length.to_le_bytes());
         bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
     };
-    [&*event.run_id, &*event.tenant_id, &*event.project_id, &*event.environment_id]
-        .map(Some)
-        .into_iter()
-        .for_each(&mut text);
-    [&*event.event_type, event.emitted_at.as_str(), &*event.plan_id, &*event.plan_version]
-        .map(Some)
-        .into_iter()
-        .for_each(&mut text);
-    [event.step_id.as_deref(), event.payload.as_ref().map(|it| it.as_str()), event.extra.as_json()]
-        .into_iter()
-        .for_each(&mut text);
+    [
+        &*event.run_id,
+        &*event.tenant_id,
+        &*event.project_id,
+        &*event.environment_id,
+    ]
+    .map(Some)
+    .into_iter()
+    .for_each(&mut text);
+    [
+        &*event.event_type,
+        event.emitted_at.as_str(),
+        &*event.plan_id,
+        &*event.plan_version,
+    ]
+    .map(Some)
+    .into_iter()
+    .for_each(&mut text);
+    [
+        event.step_id.as_deref(),
+        event.payload.as_ref().map(|it| it.as_str()),
+        event.extra.as_json(),
+    ]
+    .into_iter()
+    .for_each(&mut text);
     bytes.extend_from_slice(event.event_id.as_bytes());
     bytes.extend_from_slice(event.idempotency_key.as_bytes());
     bytes.extend_from_slice(&event.engine_attempt_id.as_u32().to_le_bytes());

@@ -16,7 +16,9 @@ pub(crate) fn from_sqlite_error(cause: rusqlite::Error) -> Error {
         Some(ErrorCode::SystemIoFailure) if is_lost_write(&cause) => Error::Poisoned(text),
         Some(ErrorCode::SystemIoFailure) if is_short_read(&cause) => Error::Corrupt(text),
         Some(ErrorCode::SystemIoFailure) => Error::Unavailable(text),
-        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::Unusable(text),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            Error::Unusable(text)
+        }
         Some(ErrorCode::OutOfMemory) => Error::Unavailable(text),
         _ => Error::Corrupt(text),
     }
@@ -26,21 +28,35 @@ pub(crate) fn from_sqlite_error(cause: rusqlite::Error) -> Error {
 /// reports a failed sync once, and forgets.
 fn is_lost_write(cause: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{
-        SQLITE_IOERR_CLOSE, SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_WRITE,
+        SQLITE_IOERR_CLOSE, SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_TRUNCATE,
+        SQLITE_IOERR_WRITE,
     };
-    let lost =
-        [SQLITE_IOERR_WRITE, SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_TRUNCATE, SQLITE_IOERR_CLOSE];
-    cause.sqlite_extended_error_code().is_some_and(|code| lost.contains(&code))
+    let lost = [
+        SQLITE_IOERR_WRITE,
+        SQLITE_IOERR_FSYNC,
+        SQLITE_IOERR_DIR_FSYNC,
+        SQLITE_IOERR_TRUNCATE,
+        SQLITE_IOERR_CLOSE,
+    ];
+    cause
+        .sqlite_extended_error_code()
+        .is_some_and(|code| lost.contains(&code))
 }
 
 /// Whether another connection holds a lock.
 pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
-    matches!(cause.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
+    matches!(
+        cause.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
+    )
 }
 
 /// Whether the folder of the file lets nothing be made in it.
 pub(crate) fn is_directory_read_only(cause: &rusqlite::Error) -> bool {
-    matches!(cause.sqlite_error_code(), Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly))
+    matches!(
+        cause.sqlite_error_code(),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly)
+    )
 }
 
 /// Whether the file ends where it should not.

@@ -78,10 +78,20 @@ pub(crate) fn check_integrity(db: &Connection) -> Result<Vec<String>, Error> {
     found.extend(check_schema(db)?);
     for (sql, message) in CONSISTENCY_CHECKS {
         let mut statement = db.prepare(sql).map_err(error::from_sqlite_error)?;
-        let mut rows = statement.query([FINDINGS_MAX]).map_err(error::from_sqlite_error)?;
+        let mut rows = statement
+            .query([FINDINGS_MAX])
+            .map_err(error::from_sqlite_error)?;
         while let Some(row) = rows.next().map_err(error::from_sqlite_error)? {
-            let value = |place| row.get::<_, rusqlite::types::Value>(place).map(format_value).map_err(error::from_sqlite_error);
-            found.push(message.replacen("{}", &value(0)?, 1).replacen("{}", &value(1)?, 1));
+            let value = |place| {
+                row.get::<_, rusqlite::types::Value>(place)
+                    .map(format_value)
+                    .map_err(error::from_sqlite_error)
+            };
+            found.push(
+                message
+                    .replacen("{}", &value(0)?, 1)
+                    .replacen("{}", &value(1)?, 1),
+            );
         }
     }
     Ok(found)
@@ -97,10 +107,20 @@ fn format_value(value: rusqlite::types::Value) -> String {
 
 /// What SQLite finds when it reads every page and compares every index with its table.
 fn check_pages(db: &Connection) -> Result<Vec<String>, Error> {
-    let mut statement = db.prepare(&format!("PRAGMA integrity_check({FINDINGS_MAX})")).map_err(error::from_sqlite_error)?;
-    let rows = statement.query_map([], |row| row.get::<_, String>(0)).map_err(error::from_sqlite_error)?;
-    let rows: Vec<String> = rows.collect::<rusqlite::Result<_>>().map_err(error::from_sqlite_error)?;
-    Ok(rows.into_iter().filter(|row| row != "ok").map(|row| format!("SQLite finds: {row}")).collect())
+    let mut statement = db
+        .prepare(&format!("PRAGMA integrity_check({FINDINGS_MAX})"))
+        .map_err(error::from_sqlite_error)?;
+    let rows = statement
+        .query_map([], |row| row.get::<_, String>(0))
+        .map_err(error::from_sqlite_error)?;
+    let rows: Vec<String> = rows
+        .collect::<rusqlite::Result<_>>()
+        .map_err(error::from_sqlite_error)?;
+    Ok(rows
+        .into_iter()
+        .filter(|row| row != "ok")
+        .map(|row| format!("SQLite finds: {row}"))
+        .collect())
 }
 
 /// Whether the tables, indexes and triggers are those that the migrations make. What others have added does not matter.
@@ -113,13 +133,19 @@ fn check_schema(db: &Connection) -> Result<Vec<String>, Error> {
         Some(found) if *found != sql => Some(format!("{name} is not what it was made as")),
         Some(_) => None,
     };
-    Ok(read_schema(&fresh)?.into_iter().filter_map(differs).collect())
+    Ok(read_schema(&fresh)?
+        .into_iter()
+        .filter_map(differs)
+        .collect())
 }
 
 /// What each thing was made by; what SQLite makes by itself has no text.
 fn read_schema(db: &Connection) -> Result<BTreeMap<String, String>, Error> {
     let sql = "SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_schema";
     let mut statement = db.prepare(sql).map_err(error::from_sqlite_error)?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).map_err(error::from_sqlite_error)?;
-    rows.collect::<rusqlite::Result<_>>().map_err(error::from_sqlite_error)
+    let rows = statement
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+        .map_err(error::from_sqlite_error)?;
+    rows.collect::<rusqlite::Result<_>>()
+        .map_err(error::from_sqlite_error)
 }

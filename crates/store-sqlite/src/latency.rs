@@ -20,6 +20,9 @@ impl LatencyAverage {
     /// Takes in how long something took. Of two at the same moment one may be missed.
     pub(crate) fn record_sample(&self, begun: Timestamp, ended: Timestamp) {
         let took = (ended.as_micros() - begun.as_micros()).clamp(0, 100 * QUICK_MAX_US);
-        self.0.store((self.0.load(Ordering::Relaxed) * 7 + took) / 8, Ordering::Relaxed);
+        self.0.store(
+            (self.0.load(Ordering::Relaxed) * 7 + took) / 8,
+            Ordering::Relaxed,
+        );
     }
 }

@@ -4,22 +4,22 @@
 //! concurrent commits cost one fsync. A commit that is refused is undone alone, its neighbours go on. Readers have
 //! connections of their own and never wait for the writer.
 
-mod stored_state;
+pub mod baseline;
 mod checksum;
+mod connection;
 mod error;
 mod integrity;
-mod migrate;
-mod connection;
 mod latency;
+mod migrate;
 mod process_lock;
 mod read;
 mod read_pool;
-mod writer_cache;
 mod sql;
+mod stored_state;
 mod values;
 mod write;
 mod writer;
-pub mod baseline;
+mod writer_cache;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,8 +29,9 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::tables::ComponentRow;
 use onward_store::{
-    AdmittedCommit, StoreClock, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, TableRecord as _, RunHead,
-    TableScan, Store, StoredRow, SystemClock, TableSchema,
+    AdmittedCommit, CommitReceipt, Error, JournalChunk, PurgeTarget, RegistrationGuard, RowKey,
+    RunEventQuery, RunEventReader, RunHead, Store, StoreClock, StorePolicy, StoredRow, SystemClock,
+    TableRecord as _, TableScan, TableSchema,
 };
 
 use crate::read_pool::SqliteReaders;
@@ -46,7 +47,11 @@ pub fn store_files(path: &Path) -> Vec<PathBuf> {
         name.push(end);
         PathBuf::from(name)
     };
-    FILE_SUFFIXES.iter().map(beside).chain(process_lock::list_lock_files(path)).collect()
+    FILE_SUFFIXES
+        .iter()
+        .map(beside)
+        .chain(process_lock::list_lock_files(path))
+        .collect()
 }
 
 /// How a file is opened.
@@ -59,7 +64,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { policy: StorePolicy::default(), clock: Arc::new(SystemClock) }
+        Self {
+            policy: StorePolicy::default(),
+            clock: Arc::new(SystemClock),
+        }
     }
 }
 
@@ -91,11 +99,19 @@ impl SqliteStore {
 
     fn from_parts(writer: Option<SqliteWriter>, path: &Path, options: Options) -> Self {
         let Options { policy, clock } = options;
-        Self { writer, readers: SqliteReaders::new(path, Arc::clone(&clock)), policy, clock, path: path.to_owned() }
+        Self {
+            writer,
+            readers: SqliteReaders::new(path, Arc::clone(&clock)),
+            policy,
+            clock,
+            path: path.to_owned(),
+        }
     }
 
     fn require_writer(&self) -> Result<&SqliteWriter, Error> {
-        self.writer.as_ref().ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
+        self.writer
+            .as_ref()
+            .ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
     }
 }
 
@@ -109,41 +125,76 @@ impl Store for SqliteStore {
         self.require_writer()?.commit(commit).await
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         if table.name == ComponentRow::TABLE.name {
             // Code is too large to be read on anybody's time.
-            return self.readers.run_read(move |db| read::read_row(db, table, &key)).await;
+            return self
+                .readers
+                .run_read(move |db| read::read_row(db, table, &key))
+                .await;
         }
-        self.readers.run_point_read(move |db| read::read_row(db, table, &key)).await
+        self.readers
+            .run_point_read(move |db| read::read_row(db, table, &key))
+            .await
     }
 
     async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         let limit = scan.limit.min(self.policy.limits.page_max);
-        self.readers.run_read(move |db| read::scan_rows(db, &scan, limit)).await
+        self.readers
+            .run_read(move |db| read::scan_rows(db, &scan, limit))
+            .await
     }
 
     async fn count_rows(&self, scan: TableScan) -> Result<u64, Error> {
-        self.readers.run_read(move |db| read::count_rows(db, &scan)).await
+        self.readers
+            .run_read(move |db| read::count_rows(db, &scan))
+            .await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
         let limit = limit.min(self.policy.limits.page_max);
-        self.readers.run_read(move |db| read::read_journal(db, execution, from, limit)).await
+        self.readers
+            .run_read(move |db| read::read_journal(db, execution, from, limit))
+            .await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         let (run, limit) = (run.clone(), page.limit.min(self.policy.limits.page_max));
-        self.readers.run_read(move |db| read::read_run_events(db, &run, page.after, limit)).await
+        self.readers
+            .run_read(move |db| read::read_run_events(db, &run, page.after, limit))
+            .await
     }
 
     async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
         let run = run.clone();
-        self.readers.run_read(move |db| read::read_run_head(db, &run)).await
+        self.readers
+            .run_read(move |db| read::read_run_head(db, &run))
+            .await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         let (after, limit) = (after.cloned(), limit.min(self.policy.limits.page_max));
-        self.readers.run_read(move |db| read::list_run_heads(db, behind, after.as_ref(), limit)).await
+        self.readers
+            .run_read(move |db| read::list_run_heads(db, behind, after.as_ref(), limit))
+            .await
     }
 
     async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {

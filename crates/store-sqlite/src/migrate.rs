@@ -7,20 +7,28 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::error;
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "initial", sql: include_str!("../migrations/0001_initial.sql") }];
+const MIGRATIONS: &[Migration] = &[Migration {
+    number: 1,
+    name: "initial",
+    sql: include_str!("../migrations/0001_initial.sql"),
+}];
 
 /// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
 pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> Result<(), Error> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(error::from_sqlite_error)?;
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(error::from_sqlite_error)?;
     transaction
         .execute_batch(
             "CREATE TABLE IF NOT EXISTS onward_migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL, \
              checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
         )
         .map_err(error::from_sqlite_error)?;
-    for migration in migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction)?)? {
-        transaction.execute_batch(migration.sql).map_err(error::from_sqlite_error)?;
+    for migration in migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction)?)?
+    {
+        transaction
+            .execute_batch(migration.sql)
+            .map_err(error::from_sqlite_error)?;
         transaction
             .execute(
                 "INSERT INTO onward_migrations (number, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
@@ -35,7 +43,9 @@ pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> R
 pub(crate) fn require_current_schema(connection: &Connection) -> Result<(), Error> {
     reject_foreign_database(connection)?;
     let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'onward_migrations'";
-    let is_store: bool = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from_sqlite_error)?;
+    let is_store: bool = connection
+        .query_row(sql, [], |row| row.get(0))
+        .map_err(error::from_sqlite_error)?;
     if !is_store {
         return Err(Error::Unusable("there is no store in it".to_owned()));
     }
@@ -47,17 +57,28 @@ fn applied_migrations(connection: &Connection) -> Result<Vec<AppliedMigration>, 
         .prepare("SELECT number, name, checksum FROM onward_migrations ORDER BY number")
         .map_err(error::from_sqlite_error)?;
     let rows = statement
-        .query_map([], |row| Ok(AppliedMigration { number: row.get(0)?, name: row.get(1)?, checksum: row.get(2)? }))
+        .query_map([], |row| {
+            Ok(AppliedMigration {
+                number: row.get(0)?,
+                name: row.get(1)?,
+                checksum: row.get(2)?,
+            })
+        })
         .map_err(error::from_sqlite_error)?;
-    rows.collect::<rusqlite::Result<Vec<AppliedMigration>>>().map_err(error::from_sqlite_error)
+    rows.collect::<rusqlite::Result<Vec<AppliedMigration>>>()
+        .map_err(error::from_sqlite_error)
 }
 
 /// A file that holds tables, but none of ours, belongs to somebody else.
 pub(crate) fn reject_foreign_database(connection: &Connection) -> Result<(), Error> {
     let sql = "SELECT count(*) > 0 AND NOT max(name = 'onward_migrations') FROM sqlite_schema WHERE type = 'table'";
-    let is_foreign: Option<bool> = connection.query_row(sql, [], |row| row.get(0)).map_err(error::from_sqlite_error)?;
+    let is_foreign: Option<bool> = connection
+        .query_row(sql, [], |row| row.get(0))
+        .map_err(error::from_sqlite_error)?;
     if is_foreign == Some(true) {
-        return Err(Error::Unusable("the file is the database of another program".to_owned()));
+        return Err(Error::Unusable(
+            "the file is the database of another program".to_owned(),
+        ));
     }
     Ok(())
 }

@@ -26,7 +26,11 @@ impl Drop for ProcessLock {
 pub(crate) fn acquire_process_lock(store: &Path, name: &str) -> io::Result<ProcessLock> {
     remove_stale_locks(store);
     let path = lock_path(store, name);
-    let held = OpenOptions::new().create(true).truncate(true).write(true).open(&path)?;
+    let held = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .open(&path)?;
     held.lock()?;
     Ok(ProcessLock { _file: held, path })
 }
@@ -51,8 +55,14 @@ fn lock_path_prefix(store: &Path) -> std::ffi::OsString {
 /// Removes what is left of those that are long gone.
 fn remove_stale_locks(store: &Path) {
     for path in list_lock_files(store) {
-        let age = path.metadata().and_then(|about| about.modified()).ok().and_then(|at| at.elapsed().ok());
-        if age.is_some_and(|age| age > STALE_LOCK_AGE) && File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok()) {
+        let age = path
+            .metadata()
+            .and_then(|about| about.modified())
+            .ok()
+            .and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age > STALE_LOCK_AGE)
+            && File::open(&path).is_ok_and(|file| file.try_lock_shared().is_ok())
+        {
             drop(std::fs::remove_file(path));
         }
     }
@@ -61,10 +71,18 @@ fn remove_stale_locks(store: &Path) {
 /// The locks beside `store`, whether somebody holds them or not.
 pub(crate) fn list_lock_files(store: &Path) -> Vec<PathBuf> {
     let prefix = PathBuf::from(lock_path_prefix(store));
-    let folder = prefix.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let beginning = prefix.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let folder = prefix
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let beginning = prefix
+        .file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let is_one = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&beginning);
+    let is_one =
+        |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(&beginning);
     entries.filter(is_one).map(|entry| entry.path()).collect()
 }
 
@@ -80,7 +98,10 @@ mod tests {
         let lock = acquire_process_lock(&store, "a").unwrap();
         assert!(!is_process_dead(&store, "a"));
         drop(lock);
-        assert!(!is_process_dead(&store, "a"), "it has released what it had itself");
+        assert!(
+            !is_process_dead(&store, "a"),
+            "it has released what it had itself"
+        );
     }
 
     #[test]
@@ -91,7 +112,8 @@ mod tests {
         assert!(is_process_dead(&store, "b"));
         let _other = acquire_process_lock(&store, "c").unwrap();
         assert!(is_process_dead(&store, "b"), "others may ask for it still");
-        died.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        died.set_modified(std::time::SystemTime::UNIX_EPOCH)
+            .unwrap();
         drop(died);
         let _another = acquire_process_lock(&store, "d").unwrap();
         assert!(!lock_path(&store, "b").exists() && lock_path(&store, "c").exists());

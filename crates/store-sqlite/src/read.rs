@@ -1,16 +1,26 @@
 //! Reading: rows, journals, events and heads of runs.
 
 use onward_journal::{ExecutionId, Payload, Timestamp};
-use onward_runs::{AttemptNumber, EmittedAt, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
-use onward_store::{Error, JournalChunk, RowKey, RunEventReader, RunHead, TableScan, StoredRow, TableSchema, ColumnValue};
+use onward_runs::{
+    AttemptNumber, EmittedAt, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord,
+    RunEventWrite, RunId, RunSeq,
+};
+use onward_store::{
+    ColumnValue, Error, JournalChunk, RowKey, RunEventReader, RunHead, StoredRow, TableScan,
+    TableSchema,
+};
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params, params_from_iter};
 
-use crate::writer_cache::JournalEnd;
 use crate::sql;
 use crate::values::{SqliteParameter, stored_from_row};
+use crate::writer_cache::JournalEnd;
 use crate::{checksum, error};
 
-pub(crate) fn read_row(db: &Connection, table: &'static TableSchema, key: &RowKey) -> Result<Option<StoredRow>, Error> {
+pub(crate) fn read_row(
+    db: &Connection,
+    table: &'static TableSchema,
+    key: &RowKey,
+) -> Result<Option<StoredRow>, Error> {
     query_one_row(db, table, &sql::table_statements(table).by_key, &key.0)
 }
 
@@ -20,33 +30,66 @@ pub(crate) fn read_row_by_unique(
     unique: usize,
     values: &[ColumnValue],
 ) -> Result<Option<StoredRow>, Error> {
-    query_one_row(db, table, &sql::table_statements(table).by_unique[unique], values)
+    query_one_row(
+        db,
+        table,
+        &sql::table_statements(table).by_unique[unique],
+        values,
+    )
 }
 
-fn query_one_row(db: &Connection, table: &'static TableSchema, sql: &str, values: &[ColumnValue]) -> Result<Option<StoredRow>, Error> {
+fn query_one_row(
+    db: &Connection,
+    table: &'static TableSchema,
+    sql: &str,
+    values: &[ColumnValue],
+) -> Result<Option<StoredRow>, Error> {
     let mut statement = db.prepare_cached(sql).map_err(error::from_sqlite_error)?;
-    let mut rows = statement.query(params_from_iter(values.iter().map(SqliteParameter))).map_err(error::from_sqlite_error)?;
-    rows.next().map_err(error::from_sqlite_error)?.map(|row| stored_from_row(table.columns, row)).transpose()
+    let mut rows = statement
+        .query(params_from_iter(values.iter().map(SqliteParameter)))
+        .map_err(error::from_sqlite_error)?;
+    rows.next()
+        .map_err(error::from_sqlite_error)?
+        .map(|row| stored_from_row(table.columns, row))
+        .transpose()
 }
 
 /// What a scan is asked with.
-fn scan_parameters<'a>(scan: &'a TableScan, limit: &'a ColumnValue) -> impl Iterator<Item = SqliteParameter<'a>> {
-    let conditions = scan.equal.iter().chain(&scan.until).chain(scan.after.iter().flatten());
+fn scan_parameters<'a>(
+    scan: &'a TableScan,
+    limit: &'a ColumnValue,
+) -> impl Iterator<Item = SqliteParameter<'a>> {
+    let conditions = scan
+        .equal
+        .iter()
+        .chain(&scan.until)
+        .chain(scan.after.iter().flatten());
     conditions.chain([limit]).map(SqliteParameter)
 }
 
 pub(crate) fn count_rows(db: &Connection, scan: &TableScan) -> Result<u64, Error> {
     let limit = ColumnValue::Int(limit_to_sql(scan.limit));
-    let mut statement =
-        db.prepare_cached(&format!("SELECT count(*) FROM ({})", sql::build_scan(scan))).map_err(error::from_sqlite_error)?;
-    let counted = statement.query_row(params_from_iter(scan_parameters(scan, &limit)), |row| row.get::<_, i64>(0));
+    let mut statement = db
+        .prepare_cached(&format!("SELECT count(*) FROM ({})", sql::build_scan(scan)))
+        .map_err(error::from_sqlite_error)?;
+    let counted = statement.query_row(params_from_iter(scan_parameters(scan, &limit)), |row| {
+        row.get::<_, i64>(0)
+    });
     Ok(u64::try_from(counted.map_err(error::from_sqlite_error)?).unwrap_or(0))
 }
 
-pub(crate) fn scan_rows(db: &Connection, scan: &TableScan, limit: usize) -> Result<Vec<StoredRow>, Error> {
+pub(crate) fn scan_rows(
+    db: &Connection,
+    scan: &TableScan,
+    limit: usize,
+) -> Result<Vec<StoredRow>, Error> {
     let limit = ColumnValue::Int(limit_to_sql(limit));
-    let mut statement = db.prepare_cached(&sql::build_scan(scan)).map_err(error::from_sqlite_error)?;
-    let mut rows = statement.query(params_from_iter(scan_parameters(scan, &limit))).map_err(error::from_sqlite_error)?;
+    let mut statement = db
+        .prepare_cached(&sql::build_scan(scan))
+        .map_err(error::from_sqlite_error)?;
+    let mut rows = statement
+        .query(params_from_iter(scan_parameters(scan, &limit)))
+        .map_err(error::from_sqlite_error)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(error::from_sqlite_error)? {
         found.push(stored_from_row(scan.table.columns, row)?);
@@ -87,13 +130,24 @@ const SELECT_JOURNAL: &str = concat!(
 );
 
 /// Where a journal ends; nothing if there is none.
-pub(crate) fn read_journal_end(db: &Connection, execution: ExecutionId) -> Result<Option<JournalEnd>, Error> {
+pub(crate) fn read_journal_end(
+    db: &Connection,
+    execution: ExecutionId,
+) -> Result<Option<JournalEnd>, Error> {
     let end = |row: &Row<'_>| {
         let (first, events): (i64, i64) = (row.get(0)?, row.get(2)?);
-        Ok(JournalEnd { number: row.get(1)?, length: (first + events).cast_unsigned() })
+        Ok(JournalEnd {
+            number: row.get(1)?,
+            length: (first + events).cast_unsigned(),
+        })
     };
-    let mut statement = db.prepare_cached(SELECT_JOURNAL_END).map_err(error::from_sqlite_error)?;
-    statement.query_row([execution.as_bytes().as_slice()], end).optional().map_err(error::from_sqlite_error)
+    let mut statement = db
+        .prepare_cached(SELECT_JOURNAL_END)
+        .map_err(error::from_sqlite_error)?;
+    statement
+        .query_row([execution.as_bytes().as_slice()], end)
+        .optional()
+        .map_err(error::from_sqlite_error)
 }
 
 pub(crate) fn read_journal(
@@ -105,9 +159,18 @@ pub(crate) fn read_journal(
     let from = i64::try_from(from).unwrap_or(i64::MAX);
     let chunk = |row: &Row<'_>| {
         let first: i64 = row.get(0)?;
-        Ok(JournalChunk { first: first.cast_unsigned(), count: row.get(1)?, records: row.get::<_, Vec<u8>>(2)?.into() })
+        Ok(JournalChunk {
+            first: first.cast_unsigned(),
+            count: row.get(1)?,
+            records: row.get::<_, Vec<u8>>(2)?.into(),
+        })
     };
-    query_rows(db, SELECT_JOURNAL, params![execution.as_bytes().as_slice(), from, limit_to_sql(limit)], chunk)
+    query_rows(
+        db,
+        SELECT_JOURNAL,
+        params![execution.as_bytes().as_slice(), from, limit_to_sql(limit)],
+        chunk,
+    )
 }
 
 /// All rows of a statement, read by `read`.
@@ -118,8 +181,11 @@ fn query_rows<T>(
     read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
 ) -> Result<Vec<T>, Error> {
     let mut statement = db.prepare_cached(sql).map_err(error::from_sqlite_error)?;
-    let rows = statement.query_map(values, read).map_err(error::from_sqlite_error)?;
-    rows.collect::<rusqlite::Result<Vec<T>>>().map_err(error::from_sqlite_error)
+    let rows = statement
+        .query_map(values, read)
+        .map_err(error::from_sqlite_error)?;
+    rows.collect::<rusqlite::Result<Vec<T>>>()
+        .map_err(error::from_sqlite_error)
 }
 
 /// The last event of a run is where its part of the log ends. Asked for in a join, SQLite would plan anew at every use.
@@ -145,7 +211,9 @@ macro_rules! heads {
 }
 
 pub(crate) fn read_run_head(db: &Connection, run: &RunId) -> Result<Option<RunHead>, Error> {
-    let heads = query_rows(db, heads!("run_id = ?1"), params![&**run], |row| Ok(run_head_from_row(row)))?;
+    let heads = query_rows(db, heads!("run_id = ?1"), params![&**run], |row| {
+        Ok(run_head_from_row(row))
+    })?;
     heads.into_iter().next().transpose()
 }
 
@@ -157,11 +225,19 @@ pub(crate) fn list_run_heads(
 ) -> Result<Vec<RunHead>, Error> {
     let sql = match behind {
         None => heads!("run_id > ?1 ORDER BY run_id LIMIT ?2"),
-        Some(RunEventReader::Projector) => heads!("run_id > ?1 AND to_project ORDER BY run_id LIMIT ?2"),
-        Some(RunEventReader::EventBus) => heads!("run_id > ?1 AND to_deliver ORDER BY run_id LIMIT ?2"),
+        Some(RunEventReader::Projector) => {
+            heads!("run_id > ?1 AND to_project ORDER BY run_id LIMIT ?2")
+        }
+        Some(RunEventReader::EventBus) => {
+            heads!("run_id > ?1 AND to_deliver ORDER BY run_id LIMIT ?2")
+        }
     };
     let after = after.map_or("", |run| run);
-    query_rows(db, sql, params![after, limit_to_sql(limit)], |row| Ok(run_head_from_row(row)))?.into_iter().collect()
+    query_rows(db, sql, params![after, limit_to_sql(limit)], |row| {
+        Ok(run_head_from_row(row))
+    })?
+    .into_iter()
+    .collect()
 }
 
 fn run_head_from_row(row: &Row<'_>) -> Result<RunHead, Error> {
@@ -177,14 +253,24 @@ fn run_head_from_row(row: &Row<'_>) -> Result<RunHead, Error> {
     })
 }
 
-fn parse_column<T: std::str::FromStr<Err: std::fmt::Display>>(row: &Row<'_>, place: usize) -> Result<T, Error> {
-    let text = row.get_ref(place).map_err(error::from_sqlite_error)?.as_str().map_err(Error::corrupt)?;
+fn parse_column<T: std::str::FromStr<Err: std::fmt::Display>>(
+    row: &Row<'_>,
+    place: usize,
+) -> Result<T, Error> {
+    let text = row
+        .get_ref(place)
+        .map_err(error::from_sqlite_error)?
+        .as_str()
+        .map_err(Error::corrupt)?;
     text.parse().map_err(Error::corrupt)
 }
 
 fn run_seq_column(row: &Row<'_>, place: usize) -> Result<RunSeq, Error> {
     let number: i64 = row.get(place).map_err(error::from_sqlite_error)?;
-    u64::try_from(number).ok().and_then(RunSeq::new).ok_or_else(|| Error::corrupt("a negative sequence"))
+    u64::try_from(number)
+        .ok()
+        .and_then(RunSeq::new)
+        .ok_or_else(|| Error::corrupt("a negative sequence"))
 }
 
 fn timestamp_column(row: &Row<'_>, place: usize) -> Result<Timestamp, Error> {
@@ -203,13 +289,19 @@ pub(crate) fn read_run_events(
                FROM runs JOIN run_events ON place > runs.run_no << 32 | min(?2, 0xffffffff) \
                AND place <= runs.run_no << 32 | 0xffffffff WHERE runs.run_id = ?1 ORDER BY place LIMIT ?3";
     let after = after.as_u64().cast_signed();
-    let event = |row: &Row<'_>| Ok(run_event_from_row(run, row).map_err(|error| with_event_location(run, row, &error)));
-    query_rows(db, sql, params![&**run, after, limit_to_sql(limit)], event)?.into_iter().collect()
+    let event = |row: &Row<'_>| {
+        Ok(run_event_from_row(run, row).map_err(|error| with_event_location(run, row, &error)))
+    };
+    query_rows(db, sql, params![&**run, after, limit_to_sql(limit)], event)?
+        .into_iter()
+        .collect()
 }
 
 /// Says which event cannot be read.
 fn with_event_location(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
-    let place = row.get::<_, i64>(0).map_or_else(|_| "?".to_owned(), |place| place.to_string());
+    let place = row
+        .get::<_, i64>(0)
+        .map_or_else(|_| "?".to_owned(), |place| place.to_string());
     match error {
         Error::Corrupt(what) => Error::Corrupt(format!("event {place} of run {run}: {what}")),
         other => other.clone(),
@@ -230,20 +322,36 @@ fn run_event_from_row(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Erro
         engine_attempt_id: attempt_column(row, 7)?,
         logical_attempt_id: attempt_column(row, 8)?,
         idempotency_key: IdempotencyKey::from_bytes(row.get(9).map_err(error::from_sqlite_error)?),
-        step_id: if text_column(row, 10)?.is_some() { Some(parse_column(row, 10)?) } else { None },
-        payload: text_column(row, 11)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
-        extra: text_column(row, 12)?.map_or(Ok(ExtraFields::NONE), ExtraFields::parse).map_err(Error::corrupt)?,
+        step_id: if text_column(row, 10)?.is_some() {
+            Some(parse_column(row, 10)?)
+        } else {
+            None
+        },
+        payload: text_column(row, 11)?
+            .map(Payload::parse)
+            .transpose()
+            .map_err(Error::corrupt)?,
+        extra: text_column(row, 12)?
+            .map_or(Ok(ExtraFields::NONE), ExtraFields::parse)
+            .map_err(Error::corrupt)?,
     };
-    let record = RunEventRecord { event, run_seq: run_seq_column(row, 0)?, persisted_at: timestamp_column(row, 1)? };
+    let record = RunEventRecord {
+        event,
+        run_seq: run_seq_column(row, 0)?,
+        persisted_at: timestamp_column(row, 1)?,
+    };
     let stored: i64 = row.get(16).map_err(error::from_sqlite_error)?;
     if stored != i64::from(checksum::event_checksum(&record.event, record.persisted_at)) {
-        return Err(Error::corrupt("it is not what was written: its checksum does not fit"));
+        return Err(Error::corrupt(
+            "it is not what was written: its checksum does not fit",
+        ));
     }
     Ok(record)
 }
 
 pub(crate) fn event_id_column(row: &Row<'_>, place: usize) -> Result<RunEventId, Error> {
-    RunEventId::from_bytes(row.get(place).map_err(error::from_sqlite_error)?).map_err(Error::corrupt)
+    RunEventId::from_bytes(row.get(place).map_err(error::from_sqlite_error)?)
+        .map_err(Error::corrupt)
 }
 
 fn attempt_column(row: &Row<'_>, place: usize) -> Result<AttemptNumber, Error> {
@@ -252,11 +360,18 @@ fn attempt_column(row: &Row<'_>, place: usize) -> Result<AttemptNumber, Error> {
 }
 
 fn text_column<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Error> {
-    row.get_ref(place).map_err(error::from_sqlite_error)?.as_str_or_null().map_err(Error::corrupt)
+    row.get_ref(place)
+        .map_err(error::from_sqlite_error)?
+        .as_str_or_null()
+        .map_err(Error::corrupt)
 }
 
 /// What is known of the event with this key, looked up by the writer.
-pub(crate) fn read_event_by_key(db: &Connection, run: &RunId, key: &IdempotencyKey) -> Result<Option<onward_store::StoredEvent>, Error> {
+pub(crate) fn read_event_by_key(
+    db: &Connection,
+    run: &RunId,
+    key: &IdempotencyKey,
+) -> Result<Option<onward_store::StoredEvent>, Error> {
     let sql = "SELECT event_id, run_seq, persisted_at, event_type, step_id, payload FROM run_events \
                WHERE run_no = (SELECT run_no FROM runs WHERE run_id = ?1) AND idempotency_key = ?2";
     let known = |row: &Row<'_>| -> Result<onward_store::StoredEvent, Error> {
@@ -265,17 +380,31 @@ pub(crate) fn read_event_by_key(db: &Connection, run: &RunId, key: &IdempotencyK
             run_seq: run_seq_column(row, 1)?,
             persisted_at: timestamp_column(row, 2)?,
             event_type: parse_column(row, 3)?,
-            step_id: if text_column(row, 4)?.is_some() { Some(parse_column(row, 4)?) } else { None },
-            payload: text_column(row, 5)?.map(Payload::parse).transpose().map_err(Error::corrupt)?,
+            step_id: if text_column(row, 4)?.is_some() {
+                Some(parse_column(row, 4)?)
+            } else {
+                None
+            },
+            payload: text_column(row, 5)?
+                .map(Payload::parse)
+                .transpose()
+                .map_err(Error::corrupt)?,
         })
     };
     let read = |row: &Row<'_>| Ok(known(row));
-    query_rows(db, sql, params![&**run, key.as_bytes().as_slice()], read)?.into_iter().next().transpose()
+    query_rows(db, sql, params![&**run, key.as_bytes().as_slice()], read)?
+        .into_iter()
+        .next()
+        .transpose()
 }
 
 pub(crate) fn has_event(db: &Connection, id: &RunEventId) -> Result<bool, Error> {
-    let mut statement = db.prepare_cached("SELECT 1 FROM event_ids WHERE event_id = ?1").map_err(error::from_sqlite_error)?;
-    statement.exists([id.as_bytes().as_slice()]).map_err(error::from_sqlite_error)
+    let mut statement = db
+        .prepare_cached("SELECT 1 FROM event_ids WHERE event_id = ?1")
+        .map_err(error::from_sqlite_error)?;
+    statement
+        .exists([id.as_bytes().as_slice()])
+        .map_err(error::from_sqlite_error)
 }
 
 #[cfg(test)]
@@ -298,7 +427,10 @@ mod tests {
             while let Some(row) = rows.next().unwrap() {
                 plan += &format!("{}\n", row.get::<_, String>(3).unwrap());
             }
-            assert!(plan.contains("MERGE (UNION ALL)\nLEFT\nSEARCH journal_index USING PRIMARY KEY"), "{plan}");
+            assert!(
+                plan.contains("MERGE (UNION ALL)\nLEFT\nSEARCH journal_index USING PRIMARY KEY"),
+                "{plan}"
+            );
             assert!(!plan.contains("SCAN"), "{plan}");
         }
     }

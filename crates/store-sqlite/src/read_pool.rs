@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use onward_store::{StoreClock, Error};
+use onward_store::{Error, StoreClock};
 use rusqlite::Connection;
 
 use crate::connection;
@@ -21,7 +21,12 @@ struct SqliteReadPool {
 
 impl SqliteReaders {
     pub(crate) fn new(path: &Path, clock: Arc<dyn StoreClock>) -> Self {
-        Self(Arc::new(SqliteReadPool { path: path.to_owned(), idle: Mutex::default(), read_latency: LatencyAverage::default(), clock }))
+        Self(Arc::new(SqliteReadPool {
+            path: path.to_owned(),
+            idle: Mutex::default(),
+            read_latency: LatencyAverage::default(),
+            clock,
+        }))
     }
 
     /// Runs `read` where it may block. Each call sees everything that was committed before it.
@@ -36,7 +41,8 @@ impl SqliteReaders {
             pool.return_connection(connection);
             answer
         });
-        task.await.map_err(|cause| Error::Unavailable(format!("a read did not finish: {cause}")))?
+        task.await
+            .map_err(|cause| Error::Unavailable(format!("a read did not finish: {cause}")))?
     }
 
     /// The same for a single row: as long as those come quickly, handing the read to a thread and back would take longer.
@@ -52,21 +58,29 @@ impl SqliteReaders {
             return answer;
         }
         let pool = Arc::clone(&self.0);
-        self.run_read(move |connection| pool.time_read(|| read(connection))).await
+        self.run_read(move |connection| pool.time_read(|| read(connection)))
+            .await
     }
 }
 
 impl SqliteReadPool {
     fn checkout_connection(&self) -> Result<Connection, Error> {
-        self.pop_idle().map_or_else(|| connection::open_readable(&self.path), Ok)
+        self.pop_idle()
+            .map_or_else(|| connection::open_readable(&self.path), Ok)
     }
 
     fn pop_idle(&self) -> Option<Connection> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop()
     }
 
     fn return_connection(&self, connection: Connection) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(connection);
     }
 
     /// Keeps the pace up to date.

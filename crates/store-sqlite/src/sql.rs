@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use onward_journal::Timestamp;
-use onward_store::{ChangedColumns, ColumnSchema, TableScan, TableSchema, ColumnValue, tables};
+use onward_store::{ChangedColumns, ColumnSchema, ColumnValue, TableScan, TableSchema, tables};
 
 /// What is done to a table by its key; built once, because it is done all the time.
 pub(crate) struct TableStatements {
@@ -19,33 +19,54 @@ pub(crate) struct TableStatements {
 }
 
 pub(crate) fn table_statements(table: &TableSchema) -> &'static TableStatements {
-    static ALL: LazyLock<HashMap<&'static str, TableStatements>> =
-        LazyLock::new(|| tables::ALL_TABLES.map(|table| (table.name, TableStatements::new(table))).into());
+    static ALL: LazyLock<HashMap<&'static str, TableStatements>> = LazyLock::new(|| {
+        tables::ALL_TABLES
+            .map(|table| (table.name, TableStatements::new(table)))
+            .into()
+    });
     &ALL[table.name]
 }
 
 impl TableStatements {
     fn new(table: &TableSchema) -> Self {
-        let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
+        let key: Vec<&str> = table
+            .key_columns()
+            .iter()
+            .map(|column| column.name)
+            .collect();
         Self {
             insert: build_insert(table),
             updates: StatementCache::default(),
             amendments: StatementCache::default(),
-            delete: format!("DELETE FROM {} WHERE {}", table.name, equality_conditions(&key)),
+            delete: format!(
+                "DELETE FROM {} WHERE {}",
+                table.name,
+                equality_conditions(&key)
+            ),
             by_key: build_select_by(table, &key),
-            by_unique: table.unique.iter().map(|columns| build_select_by(table, columns)).collect(),
+            by_unique: table
+                .unique
+                .iter()
+                .map(|columns| build_select_by(table, columns))
+                .collect(),
         }
     }
 
     /// All columns are parameters in their order, the version is the last. Only those that change are set: SQLite would write
     /// the others into their indexes anew.
-    pub(crate) fn update_statement(&self, table: &TableSchema, changed: ChangedColumns) -> Arc<str> {
-        self.updates.get_or_build(changed, || build_update(table, changed))
+    pub(crate) fn update_statement(
+        &self,
+        table: &TableSchema,
+        changed: ChangedColumns,
+    ) -> Arc<str> {
+        self.updates
+            .get_or_build(changed, || build_update(table, changed))
     }
 
     /// The columns of the key are parameters, then those that change, then the version at which the row has to be.
     pub(crate) fn amend_statement(&self, table: &TableSchema, changed: ChangedColumns) -> Arc<str> {
-        self.amendments.get_or_build(changed, || build_amend(table, changed))
+        self.amendments
+            .get_or_build(changed, || build_amend(table, changed))
     }
 }
 
@@ -55,10 +76,18 @@ struct StatementCache(RwLock<HashMap<ChangedColumns, Arc<str>>>);
 
 impl StatementCache {
     fn get_or_build(&self, changed: ChangedColumns, write: impl FnOnce() -> String) -> Arc<str> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(&changed).map(Arc::clone);
+        let known = self
+            .0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&changed)
+            .map(Arc::clone);
         known.unwrap_or_else(|| {
             let text: Arc<str> = write().into();
-            self.0.write().unwrap_or_else(PoisonError::into_inner).insert(changed, Arc::clone(&text));
+            self.0
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(changed, Arc::clone(&text));
             text
         })
     }
@@ -66,42 +95,93 @@ impl StatementCache {
 
 /// `a, b, c`.
 fn column_list(columns: &[ColumnSchema]) -> String {
-    columns.iter().map(|column| column.name).collect::<Vec<_>>().join(", ")
+    columns
+        .iter()
+        .map(|column| column.name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// `a = ?1 AND b = ?2`.
 fn equality_conditions(columns: &[&str]) -> String {
-    columns.iter().enumerate().map(|(place, name)| format!("{name} = ?{}", place + 1)).collect::<Vec<_>>().join(" AND ")
+    columns
+        .iter()
+        .enumerate()
+        .map(|(place, name)| format!("{name} = ?{}", place + 1))
+        .collect::<Vec<_>>()
+        .join(" AND ")
 }
 
 fn placeholder_list(count: usize) -> String {
-    (1..=count).map(|place| format!("?{place}")).collect::<Vec<_>>().join(", ")
+    (1..=count)
+        .map(|place| format!("?{place}"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn build_insert(table: &TableSchema) -> String {
-    let (columns, values) = (column_list(table.columns), placeholder_list(table.columns.len()));
-    format!("INSERT INTO {} ({columns}, version) VALUES ({values}, 1)", table.name)
+    let (columns, values) = (
+        column_list(table.columns),
+        placeholder_list(table.columns.len()),
+    );
+    format!(
+        "INSERT INTO {} ({columns}, version) VALUES ({values}, 1)",
+        table.name
+    )
 }
 
 fn build_update(table: &TableSchema, changed: ChangedColumns) -> String {
-    let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
-    let changes = table.columns.iter().enumerate().filter(|(place, _)| changed.contains(*place));
-    let set: String = changes.map(|(place, column)| format!("{} = ?{}, ", column.name, place + 1)).collect();
+    let key: Vec<&str> = table
+        .key_columns()
+        .iter()
+        .map(|column| column.name)
+        .collect();
+    let changes = table
+        .columns
+        .iter()
+        .enumerate()
+        .filter(|(place, _)| changed.contains(*place));
+    let set: String = changes
+        .map(|(place, column)| format!("{} = ?{}, ", column.name, place + 1))
+        .collect();
     let version = table.columns.len() + 1;
-    format!("UPDATE {} SET {set}version = ?{version} WHERE {}", table.name, equality_conditions(&key))
+    format!(
+        "UPDATE {} SET {set}version = ?{version} WHERE {}",
+        table.name,
+        equality_conditions(&key)
+    )
 }
 
 fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
-    let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
-    let columns: Vec<&str> = changed.positions().map(|place| table.columns[place].name).collect();
-    let set: String = columns.iter().zip(table.key_length + 1..).map(|(name, place)| format!("{name} = ?{place}, ")).collect();
+    let key: Vec<&str> = table
+        .key_columns()
+        .iter()
+        .map(|column| column.name)
+        .collect();
+    let columns: Vec<&str> = changed
+        .positions()
+        .map(|place| table.columns[place].name)
+        .collect();
+    let set: String = columns
+        .iter()
+        .zip(table.key_length + 1..)
+        .map(|(name, place)| format!("{name} = ?{place}, "))
+        .collect();
     let version = table.key_length + columns.len() + 1;
-    format!("UPDATE {} SET {set}version = version + 1 WHERE {} AND version = ?{version}", table.name, equality_conditions(&key))
+    format!(
+        "UPDATE {} SET {set}version = version + 1 WHERE {} AND version = ?{version}",
+        table.name,
+        equality_conditions(&key)
+    )
 }
 
 fn build_select_by(table: &TableSchema, columns: &[&str]) -> String {
     let wanted = equality_conditions(columns);
-    format!("SELECT {}, version FROM {} WHERE {wanted}", column_list(table.columns), table.name)
+    format!(
+        "SELECT {}, version FROM {} WHERE {wanted}",
+        column_list(table.columns),
+        table.name
+    )
 }
 
 /// The parameters are the equal values, the bound, the place after which to start, and the limit.
@@ -127,19 +207,32 @@ pub(crate) fn build_scan(scan: &TableScan) -> String {
     if let Some(after) = &scan.after {
         let values: Vec<String> = after.iter().map(|_| next()).collect();
         let beyond = if scan.is_reversed { "<" } else { ">" };
-        wanted.push(format!("({}) {beyond} ({})", order.join(", "), values.join(", ")));
+        wanted.push(format!(
+            "({}) {beyond} ({})",
+            order.join(", "),
+            values.join(", ")
+        ));
     }
-    let filter = if wanted.is_empty() { String::new() } else { format!(" WHERE {}", wanted.join(" AND ")) };
+    let filter = if wanted.is_empty() {
+        String::new()
+    } else {
+        format!(" WHERE {}", wanted.join(" AND "))
+    };
     let (columns, table) = (column_list(scan.table.columns), scan.table.name);
     let order = order.join(if scan.is_reversed { " DESC, " } else { ", " });
     let last = if scan.is_reversed { " DESC" } else { "" };
-    format!("SELECT {columns}, version FROM {table}{filter} ORDER BY {order}{last} LIMIT {}", next())
+    format!(
+        "SELECT {columns}, version FROM {table}{filter} ORDER BY {order}{last} LIMIT {}",
+        next()
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use onward_store::tables::TimerRow;
-    use onward_store::{ChangedColumns, TableRecord as _, TableRow, TableScan, ShardId, ColumnValue};
+    use onward_store::{
+        ChangedColumns, ColumnValue, ShardId, TableRecord as _, TableRow, TableScan,
+    };
 
     #[test]
     fn statements_follow_the_description() {
@@ -147,22 +240,37 @@ mod tests {
             super::table_statements(TimerRow::TABLE).insert,
             "INSERT INTO timers (execution_id, promise, shard, fire_at, version) VALUES (?1, ?2, ?3, ?4, 1)"
         );
-        let row = |fire_at| TableRow(vec![ColumnValue::Null, ColumnValue::Int(1), ColumnValue::Int(2), ColumnValue::Int(fire_at)]);
+        let row = |fire_at| {
+            TableRow(vec![
+                ColumnValue::Null,
+                ColumnValue::Int(1),
+                ColumnValue::Int(2),
+                ColumnValue::Int(fire_at),
+            ])
+        };
         let changed = ChangedColumns::between_rows(&row(3), &row(4));
         assert_eq!(
             &*super::table_statements(TimerRow::TABLE).update_statement(TimerRow::TABLE, changed),
             "UPDATE timers SET fire_at = ?4, version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(
-            &*super::table_statements(TimerRow::TABLE).update_statement(TimerRow::TABLE, ChangedColumns::between_rows(&row(3), &row(3))),
+            &*super::table_statements(TimerRow::TABLE).update_statement(
+                TimerRow::TABLE,
+                ChangedColumns::between_rows(&row(3), &row(3))
+            ),
             "UPDATE timers SET version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(
             &*super::table_statements(TimerRow::TABLE).amend_statement(TimerRow::TABLE, changed),
             "UPDATE timers SET fire_at = ?3, version = version + 1 WHERE execution_id = ?1 AND promise = ?2 AND version = ?4"
         );
-        assert_eq!(super::table_statements(TimerRow::TABLE).delete, "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2");
-        let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&ShardId(1)).where_at_most(&onward_journal::Timestamp::EPOCH);
+        assert_eq!(
+            super::table_statements(TimerRow::TABLE).delete,
+            "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2"
+        );
+        let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
+            .where_equal(&ShardId(1))
+            .where_at_most(&onward_journal::Timestamp::EPOCH);
         assert_eq!(
             super::build_scan(&due),
             "SELECT execution_id, promise, shard, fire_at, version FROM timers WHERE shard = ?1 AND fire_at <= ?2 \

@@ -1,8 +1,11 @@
 //! What is stored before a commit, asked of the writer's connection inside its transaction.
 
 use onward_journal::ExecutionId;
-use onward_runs::{RunEventId, IdempotencyKey, RunId};
-use onward_store::{StoredState, Duplicates, RowChange, ShardEpoch, Error, RowKey, StoredEvent, RunHead, ShardId, StoredRow, TableSchema, ColumnValue};
+use onward_runs::{IdempotencyKey, RunEventId, RunId};
+use onward_store::{
+    ColumnValue, Duplicates, Error, RowChange, RowKey, RunHead, ShardEpoch, ShardId, StoredEvent,
+    StoredRow, StoredState, TableSchema,
+};
 use rusqlite::Connection;
 
 use crate::read;
@@ -20,10 +23,17 @@ impl StoredState for SqliteStoredState<'_> {
     }
 
     fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error> {
-        Ok(self.cache.journal_end(self.db, execution)?.map_or(0, |end| end.length))
+        Ok(self
+            .cache
+            .journal_end(self.db, execution)?
+            .map_or(0, |end| end.length))
     }
 
-    fn stored_row(&mut self, table: &'static TableSchema, key: &RowKey) -> Result<Option<StoredRow>, Error> {
+    fn stored_row(
+        &mut self,
+        table: &'static TableSchema,
+        key: &RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         read::read_row(self.db, table, key)
     }
 
@@ -44,7 +54,11 @@ impl StoredState for SqliteStoredState<'_> {
         read::read_run_head(self.db, run)
     }
 
-    fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<StoredEvent>, Error> {
+    fn event_by_key(
+        &mut self,
+        run: &RunId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<StoredEvent>, Error> {
         read::read_event_by_key(self.db, run, key)
     }
 

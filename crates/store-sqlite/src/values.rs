@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use onward_journal::{SharedText, Timestamp};
-use onward_store::{ColumnSchema, Error, TableRow, StoredRow, ColumnType, ColumnValue};
+use onward_store::{ColumnSchema, ColumnType, ColumnValue, Error, StoredRow, TableRow};
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
@@ -24,22 +24,47 @@ impl ToSql for SqliteParameter<'_> {
 }
 
 /// The row of a statement that selects `columns` and then the version.
-pub(crate) fn stored_from_row(columns: &[ColumnSchema], row: &rusqlite::Row<'_>) -> Result<StoredRow, Error> {
-    let value = |(place, column)| decode_value(column, row.get_ref(place).map_err(crate::error::from_sqlite_error)?);
+pub(crate) fn stored_from_row(
+    columns: &[ColumnSchema],
+    row: &rusqlite::Row<'_>,
+) -> Result<StoredRow, Error> {
+    let value = |(place, column)| {
+        decode_value(
+            column,
+            row.get_ref(place)
+                .map_err(crate::error::from_sqlite_error)?,
+        )
+    };
     let values: Result<Vec<ColumnValue>, Error> = columns.iter().enumerate().map(value).collect();
-    let version: i64 = row.get(columns.len()).map_err(crate::error::from_sqlite_error)?;
-    Ok(StoredRow { row: TableRow(values?), version: version.cast_unsigned() })
+    let version: i64 = row
+        .get(columns.len())
+        .map_err(crate::error::from_sqlite_error)?;
+    Ok(StoredRow {
+        row: TableRow(values?),
+        version: version.cast_unsigned(),
+    })
 }
 
 fn decode_value(column: &ColumnSchema, stored: ValueRef<'_>) -> Result<ColumnValue, Error> {
     let value = match (column.column_type, stored) {
         (_, ValueRef::Null) => Some(ColumnValue::Null),
-        (ColumnType::Int | ColumnType::Serial, ValueRef::Integer(number)) => Some(ColumnValue::Int(number)),
+        (ColumnType::Int | ColumnType::Serial, ValueRef::Integer(number)) => {
+            Some(ColumnValue::Int(number))
+        }
         (ColumnType::Bool, ValueRef::Integer(number)) => Some(ColumnValue::Bool(number != 0)),
-        (ColumnType::Time, ValueRef::Integer(us)) => Timestamp::from_micros(us).map(ColumnValue::Time),
-        (ColumnType::Text, ValueRef::Text(bytes)) => str::from_utf8(bytes).ok().map(|text| ColumnValue::Text(SharedText::from(text))),
+        (ColumnType::Time, ValueRef::Integer(us)) => {
+            Timestamp::from_micros(us).map(ColumnValue::Time)
+        }
+        (ColumnType::Text, ValueRef::Text(bytes)) => str::from_utf8(bytes)
+            .ok()
+            .map(|text| ColumnValue::Text(SharedText::from(text))),
         (ColumnType::Bytes, ValueRef::Blob(bytes)) => Some(ColumnValue::Bytes(Arc::from(bytes))),
         _ => None,
     };
-    value.ok_or_else(|| Error::corrupt(format_args!("column {} holds a value it cannot hold", column.name)))
+    value.ok_or_else(|| {
+        Error::corrupt(format_args!(
+            "column {} holds a value it cannot hold",
+            column.name
+        ))
+    })
 }

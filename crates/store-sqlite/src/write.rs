@@ -4,23 +4,41 @@ use std::collections::BTreeMap;
 
 use onward_runs::{RunEventId, RunId, RunSeq};
 use onward_store::tables::ShardLeaseRow;
-use onward_store::{JournalAppend, WritePlan, PlannedEvent, PurgeTarget, RunEventReader, TableRecord as _, RunHead, RowWrite};
+use onward_store::{
+    JournalAppend, PlannedEvent, PurgeTarget, RowWrite, RunEventReader, RunHead, TableRecord as _,
+    WritePlan,
+};
 use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
 
-use crate::writer_cache::{JournalEnd, WriterCache};
 use crate::values::SqliteParameter;
+use crate::writer_cache::{JournalEnd, WriterCache};
 use crate::{checksum, sql};
 
-pub(crate) fn write_plan(db: &Connection, recent: &mut WriterCache, plan: &WritePlan<'_>) -> Result<()> {
+pub(crate) fn write_plan(
+    db: &Connection,
+    recent: &mut WriterCache,
+    plan: &WritePlan<'_>,
+) -> Result<()> {
     for append in &plan.journals {
-        let known = recent.cached_journal_end(append.execution).map(|end| end.number);
+        let known = recent
+            .cached_journal_end(append.execution)
+            .map(|end| end.number);
         recent.cache_journal_end(append.execution, append_journal(db, append, known)?);
     }
-    plan.rows.iter().try_for_each(|write| write_row(db, write))?;
-    if plan.rows.iter().any(|write| write.table().name == ShardLeaseRow::TABLE.name) {
+    plan.rows
+        .iter()
+        .try_for_each(|write| write_row(db, write))?;
+    if plan
+        .rows
+        .iter()
+        .any(|write| write.table().name == ShardLeaseRow::TABLE.name)
+    {
         recent.invalidate_epochs();
     }
-    let numbers = plan.heads.iter().map(|head| Ok((&head.run_id, upsert_run_head(db, head)?)));
+    let numbers = plan
+        .heads
+        .iter()
+        .map(|head| Ok((&head.run_id, upsert_run_head(db, head)?)));
     insert_events(db, &plan.events, &numbers.collect::<Result<_>>()?)
 }
 
@@ -28,24 +46,37 @@ pub(crate) fn write_plan(db: &Connection, recent: &mut WriterCache, plan: &Write
 const INDEX_BATCH_ROWS: i64 = 64;
 
 /// A journal gets its number with its first events. Returns where it ends now.
-fn append_journal(db: &Connection, append: &JournalAppend, known: Option<i64>) -> Result<JournalEnd> {
+fn append_journal(
+    db: &Connection,
+    append: &JournalAppend,
+    known: Option<i64>,
+) -> Result<JournalEnd> {
     let id = append.execution.as_bytes().as_slice();
     let number = match known {
         Some(number) => number,
-        None if append.expected_length == 0 => {
-            db.prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?.insert([id])?
-        }
+        None if append.expected_length == 0 => db
+            .prepare_cached("INSERT INTO journals (execution_id) VALUES (?1)")?
+            .insert([id])?,
         None => db
             .prepare_cached("SELECT journal_no FROM journals WHERE execution_id = ?1")?
             .query_row([id], |row| row.get(0))?,
     };
-    let sql = "INSERT INTO journal (journal_no, first_sequence, events, records) VALUES (?1, ?2, ?3, ?4)";
-    let values = params![number, append.expected_length.cast_signed(), append.count, &*append.records];
+    let sql =
+        "INSERT INTO journal (journal_no, first_sequence, events, records) VALUES (?1, ?2, ?3, ?4)";
+    let values = params![
+        number,
+        append.expected_length.cast_signed(),
+        append.count,
+        &*append.records
+    ];
     let place = db.prepare_cached(sql)?.insert(values)?;
     if place % INDEX_BATCH_ROWS == 0 {
         index_journal_rows(db, place)?;
     }
-    Ok(JournalEnd { number, length: append.expected_length + u64::from(append.count) })
+    Ok(JournalEnd {
+        number,
+        length: append.expected_length + u64::from(append.count),
+    })
 }
 
 /// Enters the row at `last` and those before it into the index, in its order. Two rows of a journal that begin with the same
@@ -56,30 +87,41 @@ fn index_journal_rows(db: &Connection, last: i64) -> Result<()> {
                AND NOT EXISTS (SELECT 1 FROM journal_index AS its WHERE its.journal_no = journal.journal_no \
                                AND its.first_sequence = journal.first_sequence AND its.place = journal.place) \
                ORDER BY journal_no, first_sequence";
-    db.prepare_cached(sql)?.execute([last, INDEX_BATCH_ROWS]).map(drop)
+    db.prepare_cached(sql)?
+        .execute([last, INDEX_BATCH_ROWS])
+        .map(drop)
 }
 
 fn write_row(db: &Connection, write: &RowWrite<'_>) -> Result<()> {
     match *write {
         RowWrite::Insert(table, row) => {
-            db.prepare_cached(&sql::table_statements(table).insert)?.execute(params_from_iter(row.0.iter().map(SqliteParameter)))?;
+            db.prepare_cached(&sql::table_statements(table).insert)?
+                .execute(params_from_iter(row.0.iter().map(SqliteParameter)))?;
         }
         RowWrite::Update(table, row, version, changed) => {
             let version = onward_store::ColumnValue::Int(version.cast_signed());
             let values = row.0.iter().chain([&version]).map(SqliteParameter);
-            db.prepare_cached(&sql::table_statements(table).update_statement(table, changed))?.execute(params_from_iter(values))?;
+            db.prepare_cached(&sql::table_statements(table).update_statement(table, changed))?
+                .execute(params_from_iter(values))?;
         }
         RowWrite::UpdateIfVersion(table, row, version, changed) => {
             let version = onward_store::ColumnValue::Int(version.cast_signed());
             let amended = changed.positions().map(|place| &row.0[place]);
-            let values = row.0[..table.key_length].iter().chain(amended).chain([&version]).map(SqliteParameter);
-            let made = db.prepare_cached(&sql::table_statements(table).amend_statement(table, changed))?.execute(params_from_iter(values))?;
+            let values = row.0[..table.key_length]
+                .iter()
+                .chain(amended)
+                .chain([&version])
+                .map(SqliteParameter);
+            let made = db
+                .prepare_cached(&sql::table_statements(table).amend_statement(table, changed))?
+                .execute(params_from_iter(values))?;
             if made != 1 {
                 return Err(rusqlite::Error::StatementChangedRows(made));
             }
         }
         RowWrite::Delete(table, key) => {
-            db.prepare_cached(&sql::table_statements(table).delete)?.execute(params_from_iter(key.0.iter().map(SqliteParameter)))?;
+            db.prepare_cached(&sql::table_statements(table).delete)?
+                .execute(params_from_iter(key.0.iter().map(SqliteParameter)))?;
         }
     }
     Ok(())
@@ -119,7 +161,12 @@ fn upsert_run_head(db: &Connection, head: &RunHead) -> Result<i64> {
         })
         .optional()?;
     let now = RunReaderPositions::from_head(head);
-    let RunReaderPositions { projected, delivered, to_project, to_deliver } = now;
+    let RunReaderPositions {
+        projected,
+        delivered,
+        to_project,
+        to_deliver,
+    } = now;
     match stored {
         Some((run_no, stored)) => {
             if stored != now {
@@ -155,11 +202,16 @@ const SEQ_BITS: u32 = 32;
 
 /// The log would be out of order if a sequence were to reach into the number of the run.
 fn event_place(run_no: i64, seq: RunSeq) -> Result<i64> {
-    let seq = u32::try_from(seq.as_u64()).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
+    let seq = u32::try_from(seq.as_u64())
+        .map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
     Ok(run_no << SEQ_BITS | i64::from(seq))
 }
 
-fn insert_events(db: &Connection, events: &[PlannedEvent<'_>], numbers: &BTreeMap<&RunId, i64>) -> Result<()> {
+fn insert_events(
+    db: &Connection,
+    events: &[PlannedEvent<'_>],
+    numbers: &BTreeMap<&RunId, i64>,
+) -> Result<()> {
     let mut insert = db.prepare_cached(
         "INSERT INTO run_events (place, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
          logical_attempt_id, idempotency_key, step_id, payload, extra, persisted_at, checksum) \
@@ -189,7 +241,10 @@ fn insert_events(db: &Connection, events: &[PlannedEvent<'_>], numbers: &BTreeMa
 
 /// In order, so that neighbours are inserted one after the other.
 fn insert_event_ids(db: &Connection, events: &[PlannedEvent<'_>]) -> Result<()> {
-    let mut ids: Vec<&RunEventId> = events.iter().map(|planned| &planned.event.event_id).collect();
+    let mut ids: Vec<&RunEventId> = events
+        .iter()
+        .map(|planned| &planned.event.event_id)
+        .collect();
     ids.sort_unstable();
     let mut insert = db.prepare_cached("INSERT INTO event_ids (event_id) VALUES (?1)")?;
     for id in ids {
@@ -203,7 +258,13 @@ pub(crate) fn execute_purge(db: &Connection, purge: &PurgeTarget) -> Result<bool
     let (statements, id): (&[&str], &dyn ToSql) = match purge {
         PurgeTarget::Run(run) => {
             db.execute("DELETE FROM alerts WHERE subject = ?1", [&&**run])?;
-            (&["DELETE FROM runs WHERE run_id = ?1", "DELETE FROM run_snapshots WHERE run_id = ?1"], &&**run)
+            (
+                &[
+                    "DELETE FROM runs WHERE run_id = ?1",
+                    "DELETE FROM run_snapshots WHERE run_id = ?1",
+                ],
+                &&**run,
+            )
         }
         PurgeTarget::Execution(execution) => (
             &[

@@ -8,15 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use onward_store::{AdmittedCommit, Duplicates, StoreClock, Error, InvalidRequest, StoreErrorKind, PurgeTarget, CommitReceipt, plan_commit, store_metrics};
+use onward_store::{
+    AdmittedCommit, CommitReceipt, Duplicates, Error, InvalidRequest, PurgeTarget, StoreClock,
+    StoreErrorKind, plan_commit, store_metrics,
+};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::stored_state::SqliteStoredState;
 use crate::latency::LatencyAverage;
+use crate::stored_state::SqliteStoredState;
 use crate::writer_cache::WriterCache;
-use crate::{error, connection, write};
+use crate::{connection, error, write};
 
 const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
@@ -63,7 +66,10 @@ struct WriteOutcome {
 }
 
 impl SqliteWriter {
-    pub(crate) fn spawn_thread(mut connection: Connection, clock: Arc<dyn StoreClock>) -> Result<Self, Error> {
+    pub(crate) fn spawn_thread(
+        mut connection: Connection,
+        clock: Arc<dyn StoreClock>,
+    ) -> Result<Self, Error> {
         let log_pages = Arc::new(AtomicI32::new(0));
         let counter = Arc::clone(&log_pages);
         connection
@@ -88,21 +94,32 @@ impl SqliteWriter {
             .name("onward-sqlite-writer".to_owned())
             .spawn(move || run_writer_loop(&its, jobs))
             .map_err(|cause| Error::Unusable(format!("cannot start a thread: {cause}")))?;
-        Ok(Self { requests: Some(sender), thread: Some(thread), state: writing })
+        Ok(Self {
+            requests: Some(sender),
+            thread: Some(thread),
+            state: writing,
+        })
     }
 
     pub(crate) async fn commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
-        self.submit_request(WriteOperation::Commit(commit)).await.map(|done| done.receipt)
+        self.submit_request(WriteOperation::Commit(commit))
+            .await
+            .map(|done| done.receipt)
     }
 
     pub(crate) async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
-        self.submit_request(WriteOperation::Purge(purge)).await.map(|done| done.removed)
+        self.submit_request(WriteOperation::Purge(purge))
+            .await
+            .map(|done| done.removed)
     }
 
     async fn submit_request(&self, task: WriteOperation) -> Result<WriteOutcome, Error> {
         let (reply, answer) = oneshot::channel();
         let jobs = self.requests.as_ref().ok_or(Error::Closed)?;
-        let job = WriteRequest { operation: task, reply };
+        let job = WriteRequest {
+            operation: task,
+            reply,
+        };
         if let Some(answer) = self.try_inline(jobs, &job) {
             return answer;
         }
@@ -111,7 +128,11 @@ impl SqliteWriter {
     }
 
     /// Makes a commit here and now, if nobody is in the way.
-    fn try_inline(&self, jobs: &mpsc::Sender<WriteRequest>, job: &WriteRequest) -> Option<WriteResult> {
+    fn try_inline(
+        &self,
+        jobs: &mpsc::Sender<WriteRequest>,
+        job: &WriteRequest,
+    ) -> Option<WriteResult> {
         if jobs.capacity() < jobs.max_capacity() {
             return None;
         }
@@ -120,7 +141,10 @@ impl SqliteWriter {
         if writing.is_wal_longer_than(CHECKPOINT_PAGES) {
             // Where there is no place in the queue, the thread has work, and looks at the log after it.
             let (reply, _) = oneshot::channel();
-            drop(jobs.try_send(WriteRequest { operation: WriteOperation::Checkpoint, reply }));
+            drop(jobs.try_send(WriteRequest {
+                operation: WriteOperation::Checkpoint,
+                reply,
+            }));
         }
         Some(answer)
     }
@@ -161,7 +185,11 @@ fn run_writer_loop(writing: &Mutex<WriterState>, mut jobs: mpsc::Receiver<WriteR
             None => writing.execute_group(&group),
         };
         send_replies(group, answers);
-        writing.checkpoint_wal(if jobs.is_empty() { CHECKPOINT_PAGES } else { CHECKPOINT_PAGES_BUSY });
+        writing.checkpoint_wal(if jobs.is_empty() {
+            CHECKPOINT_PAGES
+        } else {
+            CHECKPOINT_PAGES_BUSY
+        });
     }
 }
 
@@ -204,12 +232,17 @@ impl WriterState {
         if let Some(error) = &self.poisoned {
             return Some(Err(error.clone()));
         }
-        if !is_small_commit(&job.operation) || !self.commit_latency.is_quick() || self.last_group_size > 1 {
+        if !is_small_commit(&job.operation)
+            || !self.commit_latency.is_quick()
+            || self.last_group_size > 1
+        {
             return None;
         }
         self.connection.busy_timeout(Duration::ZERO).ok()?;
         let begun = self.execute_sql(BEGIN_IMMEDIATE);
-        self.connection.busy_timeout(connection::BUSY_TIMEOUT).ok()?;
+        self.connection
+            .busy_timeout(connection::BUSY_TIMEOUT)
+            .ok()?;
         match begun {
             // Another process writes.
             Err(WriteFailure::Statement(cause)) if error::is_busy(&cause) => return None,
@@ -217,21 +250,33 @@ impl WriterState {
             Ok(()) => {}
         }
         let group = std::slice::from_ref(job);
-        let quick = self.time_transaction(group.len(), |writing| writing.finish_transaction(group, GroupPass::Optimistic));
-        Some(self.retry_isolated(group, quick).and_then(|mut answers| answers.pop().unwrap_or(Err(Error::Closed))))
+        let quick = self.time_transaction(group.len(), |writing| {
+            writing.finish_transaction(group, GroupPass::Optimistic)
+        });
+        Some(
+            self.retry_isolated(group, quick)
+                .and_then(|mut answers| answers.pop().unwrap_or(Err(Error::Closed))),
+        )
     }
 
     /// One transaction for the group; the error is of all its jobs.
     fn execute_group(&mut self, group: &[WriteRequest]) -> Result<Vec<WriteResult>, Error> {
-        let quick = self.time_transaction(group.len(), |writing| writing.run_transaction(group, GroupPass::Optimistic));
+        let quick = self.time_transaction(group.len(), |writing| {
+            writing.run_transaction(group, GroupPass::Optimistic)
+        });
         self.retry_isolated(group, quick)
     }
 
-    fn retry_isolated(&mut self, group: &[WriteRequest], quick: Result<Vec<WriteResult>, WriteFailure>) -> Result<Vec<WriteResult>, Error> {
+    fn retry_isolated(
+        &mut self,
+        group: &[WriteRequest],
+        quick: Result<Vec<WriteResult>, WriteFailure>,
+    ) -> Result<Vec<WriteResult>, Error> {
         let outcome = match quick {
-            Err(objection) if objection.is_rejection() => {
-                self.time_transaction(group.len(), |writing| writing.run_transaction(group, GroupPass::Isolated))
-            }
+            Err(objection) if objection.is_rejection() => self
+                .time_transaction(group.len(), |writing| {
+                    writing.run_transaction(group, GroupPass::Isolated)
+                }),
             other => other,
         };
         outcome.map_err(|objection| self.poison_on_lost_write(objection.into_error()))
@@ -252,16 +297,31 @@ impl WriterState {
         Ok(done)
     }
 
-    fn run_transaction(&mut self, group: &[WriteRequest], pass: GroupPass) -> Result<Vec<WriteResult>, WriteFailure> {
+    fn run_transaction(
+        &mut self,
+        group: &[WriteRequest],
+        pass: GroupPass,
+    ) -> Result<Vec<WriteResult>, WriteFailure> {
         self.execute_sql(BEGIN_IMMEDIATE)?;
         self.finish_transaction(group, pass)
     }
 
     /// What follows the beginning of a transaction.
-    fn finish_transaction(&mut self, group: &[WriteRequest], pass: GroupPass) -> Result<Vec<WriteResult>, WriteFailure> {
-        let caught_up = self.cache.invalidate_if_stale(&self.connection).map_err(WriteFailure::Other);
-        let answers =
-            caught_up.and_then(|()| group.iter().map(|job| self.apply_request(job, pass)).collect::<Result<Vec<WriteResult>, _>>());
+    fn finish_transaction(
+        &mut self,
+        group: &[WriteRequest],
+        pass: GroupPass,
+    ) -> Result<Vec<WriteResult>, WriteFailure> {
+        let caught_up = self
+            .cache
+            .invalidate_if_stale(&self.connection)
+            .map_err(WriteFailure::Other);
+        let answers = caught_up.and_then(|()| {
+            group
+                .iter()
+                .map(|job| self.apply_request(job, pass))
+                .collect::<Result<Vec<WriteResult>, _>>()
+        });
         let committed = answers.and_then(|answers| {
             self.ensure_in_transaction()?;
             self.execute_sql("COMMIT")?;
@@ -278,7 +338,10 @@ impl WriterState {
     }
 
     fn execute_sql(&self, sql: &str) -> Result<(), WriteFailure> {
-        let executed = self.connection.prepare_cached(sql).and_then(|mut statement| statement.execute([]));
+        let executed = self
+            .connection
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.execute([]));
         executed.map(drop).map_err(WriteFailure::Statement)
     }
 
@@ -286,45 +349,81 @@ impl WriterState {
     /// statement by statement.
     fn ensure_in_transaction(&self) -> Result<(), WriteFailure> {
         if self.connection.is_autocommit() {
-            return Err(WriteFailure::Other(Error::Unavailable("the database gave the transaction up".to_owned())));
+            return Err(WriteFailure::Other(Error::Unavailable(
+                "the database gave the transaction up".to_owned(),
+            )));
         }
         Ok(())
     }
 
-    fn apply_request(&mut self, job: &WriteRequest, pass: GroupPass) -> Result<WriteResult, WriteFailure> {
+    fn apply_request(
+        &mut self,
+        job: &WriteRequest,
+        pass: GroupPass,
+    ) -> Result<WriteResult, WriteFailure> {
         match (&job.operation, pass) {
-            (WriteOperation::Commit(commit), GroupPass::Optimistic) => self.apply_commit(commit, Duplicates::Optimistic),
-            (WriteOperation::Commit(commit), GroupPass::Isolated) => self.run_in_savepoint(|writing| writing.apply_commit(commit, Duplicates::Checked)),
+            (WriteOperation::Commit(commit), GroupPass::Optimistic) => {
+                self.apply_commit(commit, Duplicates::Optimistic)
+            }
+            (WriteOperation::Commit(commit), GroupPass::Isolated) => {
+                self.run_in_savepoint(|writing| writing.apply_commit(commit, Duplicates::Checked))
+            }
             (WriteOperation::Checkpoint, _) => Ok(Ok(WriteOutcome::default())),
             (WriteOperation::Purge(purge), _) => {
                 if matches!(purge, PurgeTarget::Execution(_)) {
                     self.cache.invalidate_all();
                 }
-                let removed = write::execute_purge(&self.connection, purge).map_err(WriteFailure::Statement)?;
-                Ok(Ok(WriteOutcome { removed, ..WriteOutcome::default() }))
+                let removed = write::execute_purge(&self.connection, purge)
+                    .map_err(WriteFailure::Statement)?;
+                Ok(Ok(WriteOutcome {
+                    removed,
+                    ..WriteOutcome::default()
+                }))
             }
         }
     }
 
     /// The inner result is the commit's, the outer one the transaction's.
-    fn apply_commit(&mut self, commit: &AdmittedCommit, care: Duplicates) -> Result<WriteResult, WriteFailure> {
-        let mut before = SqliteStoredState { db: &self.connection, cache: &mut self.cache, duplicates: care };
+    fn apply_commit(
+        &mut self,
+        commit: &AdmittedCommit,
+        care: Duplicates,
+    ) -> Result<WriteResult, WriteFailure> {
+        let mut before = SqliteStoredState {
+            db: &self.connection,
+            cache: &mut self.cache,
+            duplicates: care,
+        };
         let plan = match plan_commit(commit, &mut before, self.clock.now(), care) {
             Ok(plan) => plan,
-            Err(error) if !matches!(error.kind(), StoreErrorKind::Conflict | StoreErrorKind::Invalid) => {
+            Err(error)
+                if !matches!(
+                    error.kind(),
+                    StoreErrorKind::Conflict | StoreErrorKind::Invalid
+                ) =>
+            {
                 return Err(WriteFailure::Other(error));
             }
             // Whoever trusts does not look at every event: another may be the first that does not fit.
-            Err(_) if care == Duplicates::Optimistic => return self.apply_commit(commit, Duplicates::Checked),
+            Err(_) if care == Duplicates::Optimistic => {
+                return self.apply_commit(commit, Duplicates::Checked);
+            }
             Err(refused) => return Ok(Err(refused)),
         };
         self.ensure_in_transaction()?;
-        write::write_plan(&self.connection, &mut self.cache, &plan).map_err(WriteFailure::Statement)?;
-        Ok(Ok(WriteOutcome { receipt: plan.receipt, ..WriteOutcome::default() }))
+        write::write_plan(&self.connection, &mut self.cache, &plan)
+            .map_err(WriteFailure::Statement)?;
+        Ok(Ok(WriteOutcome {
+            receipt: plan.receipt,
+            ..WriteOutcome::default()
+        }))
     }
 
     /// Undoes only this job when the database objects to what it writes.
-    fn run_in_savepoint(&mut self, job: impl FnOnce(&mut Self) -> Result<WriteResult, WriteFailure>) -> Result<WriteResult, WriteFailure> {
+    fn run_in_savepoint(
+        &mut self,
+        job: impl FnOnce(&mut Self) -> Result<WriteResult, WriteFailure>,
+    ) -> Result<WriteResult, WriteFailure> {
         self.execute_sql("SAVEPOINT job")?;
         let answer = match job(self) {
             Ok(answer) => answer,
@@ -345,7 +444,10 @@ impl WriterState {
         if matches!(error, Error::Poisoned(_)) && self.poisoned.is_none() {
             tracing::error!(%error, "the store has stopped");
             // Closing must not touch the file either; the log is read again at the next start.
-            drop(self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
+            drop(
+                self.connection
+                    .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true),
+            );
             self.poisoned = Some(error.clone());
         }
         error
@@ -361,7 +463,9 @@ impl WriterState {
             return;
         }
         self.wal_pages.store(0, Ordering::Relaxed);
-        let moved = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        let moved = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(cause) = moved {
             let error = self.poison_on_lost_write(error::from_sqlite_error(cause));
             tracing::warn!(%error, "the write-ahead log could not be moved into the file");
@@ -371,13 +475,18 @@ impl WriterState {
 
 fn rejection_error(cause: &rusqlite::Error) -> Error {
     if error::is_unique_violation(cause) {
-        Error::corrupt(format_args!("a key is taken that was looked for and not found: {cause}"))
+        Error::corrupt(format_args!(
+            "a key is taken that was looked for and not found: {cause}"
+        ))
     } else {
         InvalidRequest::RefusedByDatabase(cause.to_string()).into()
     }
 }
 
-fn collect_group(first: WriteRequest, jobs: &mut mpsc::Receiver<WriteRequest>) -> Vec<WriteRequest> {
+fn collect_group(
+    first: WriteRequest,
+    jobs: &mut mpsc::Receiver<WriteRequest>,
+) -> Vec<WriteRequest> {
     let mut events = event_count(&first);
     let mut group = vec![first];
     while events < GROUP_EVENTS_MAX && group.len() < QUEUE_CAPACITY {
@@ -390,19 +499,31 @@ fn collect_group(first: WriteRequest, jobs: &mut mpsc::Receiver<WriteRequest>) -
 
 /// Whether it is a commit that takes about as long as any, and that its author waits for.
 fn is_small_commit(task: &WriteOperation) -> bool {
-    let WriteOperation::Commit(commit) = task else { return false };
+    let WriteOperation::Commit(commit) = task else {
+        return false;
+    };
     let commit = commit.commit();
-    !commit.is_background && commit.events.len() + commit.changes.len() + commit.journals.len() <= INLINE_CHANGES_MAX
+    !commit.is_background
+        && commit.events.len() + commit.changes.len() + commit.journals.len() <= INLINE_CHANGES_MAX
 }
 
 fn event_count(job: &WriteRequest) -> usize {
-    if let WriteOperation::Commit(commit) = &job.operation { commit.commit().events.len() } else { 0 }
+    if let WriteOperation::Commit(commit) = &job.operation {
+        commit.commit().events.len()
+    } else {
+        0
+    }
 }
 
 /// Whoever no longer listens has no use for the answer.
 fn send_replies(group: Vec<WriteRequest>, answers: Result<Vec<WriteResult>, Error>) {
     match answers {
-        Ok(answers) => group.into_iter().zip(answers).for_each(|(job, answer)| drop(job.reply.send(answer))),
-        Err(error) => group.into_iter().for_each(|job| drop(job.reply.send(Err(error.clone())))),
+        Ok(answers) => group
+            .into_iter()
+            .zip(answers)
+            .for_each(|(job, answer)| drop(job.reply.send(answer))),
+        Err(error) => group
+            .into_iter()
+            .for_each(|job| drop(job.reply.send(Err(error.clone())))),
     }
 }

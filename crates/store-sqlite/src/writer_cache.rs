@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use onward_journal::ExecutionId;
 use onward_store::tables::ShardLeaseRow;
-use onward_store::{ShardEpoch, Error, ColumnCodec as _, RowKey, TableRecord as _, ShardId};
+use onward_store::{ColumnCodec as _, Error, RowKey, ShardEpoch, ShardId, TableRecord as _};
 use rusqlite::Connection;
 
 use crate::{error, read};
@@ -37,8 +37,12 @@ pub(crate) struct WriterCache {
 impl WriterCache {
     /// At the beginning of a transaction: what others have written since the last one is news.
     pub(crate) fn invalidate_if_stale(&mut self, db: &Connection) -> Result<(), Error> {
-        let mut statement = db.prepare_cached("PRAGMA data_version").map_err(error::from_sqlite_error)?;
-        let version = statement.query_row([], |row| row.get(0)).map_err(error::from_sqlite_error)?;
+        let mut statement = db
+            .prepare_cached("PRAGMA data_version")
+            .map_err(error::from_sqlite_error)?;
+        let version = statement
+            .query_row([], |row| row.get(0))
+            .map_err(error::from_sqlite_error)?;
         if self.data_version != Some(version) {
             self.invalidate_all();
             self.data_version = Some(version);
@@ -48,7 +52,10 @@ impl WriterCache {
 
     /// Something that was noted may have been undone.
     pub(crate) fn invalidate_all(&mut self) {
-        *self = Self { data_version: self.data_version, ..Self::default() };
+        *self = Self {
+            data_version: self.data_version,
+            ..Self::default()
+        };
     }
 
     pub(crate) fn invalidate_epochs(&mut self) {
@@ -56,17 +63,27 @@ impl WriterCache {
     }
 
     /// The epoch of a shard.
-    pub(crate) fn shard_epoch(&mut self, db: &Connection, shard: ShardId) -> Result<ShardEpoch, Error> {
+    pub(crate) fn shard_epoch(
+        &mut self,
+        db: &Connection,
+        shard: ShardId,
+    ) -> Result<ShardEpoch, Error> {
         if let Some(known) = self.epochs.get(&shard) {
             return Ok(*known);
         }
-        let found = ShardLeaseRow::epoch_from_row(read::read_row(db, ShardLeaseRow::TABLE, &RowKey(vec![shard.to_value()]))?.as_ref())?;
+        let found = ShardLeaseRow::epoch_from_row(
+            read::read_row(db, ShardLeaseRow::TABLE, &RowKey(vec![shard.to_value()]))?.as_ref(),
+        )?;
         self.epochs.insert(shard, found);
         Ok(found)
     }
 
     /// Where a journal ends; nothing if there is none.
-    pub(crate) fn journal_end(&mut self, db: &Connection, execution: ExecutionId) -> Result<Option<JournalEnd>, Error> {
+    pub(crate) fn journal_end(
+        &mut self,
+        db: &Connection,
+        execution: ExecutionId,
+    ) -> Result<Option<JournalEnd>, Error> {
         if let Some(known) = self.journal_ends.get(&execution) {
             return Ok(Some(*known));
         }
@@ -82,7 +99,10 @@ impl WriterCache {
 
     /// The same, as far as it is known.
     pub(crate) fn cached_journal_end(&self, execution: ExecutionId) -> Option<JournalEnd> {
-        self.journal_ends.get(&execution).or_else(|| self.previous_journal_ends.get(&execution)).copied()
+        self.journal_ends
+            .get(&execution)
+            .or_else(|| self.previous_journal_ends.get(&execution))
+            .copied()
     }
 
     pub(crate) fn cache_journal_end(&mut self, execution: ExecutionId, end: JournalEnd) {

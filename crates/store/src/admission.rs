@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use onward_runs::{AcceptedKeyForms, RunEventWrite, verify_idempotency_key};
 
-use crate::{RowChange, Commit, Error, InvalidRequest, RowKey, IdempotencyKeyCheck, StoreLimits, StorePolicy, TableSchema, ColumnValue};
+use crate::{
+    ColumnValue, Commit, Error, IdempotencyKeyCheck, InvalidRequest, RowChange, RowKey,
+    StoreLimits, StorePolicy, TableSchema,
+};
 
 /// A commit that is sound in itself; whether its guards hold is for the store to see.
 #[derive(Debug, Clone)]
@@ -17,8 +20,15 @@ impl AdmittedCommit {
     pub fn new(commit: Commit, policy: &StorePolicy) -> Result<Self, Error> {
         check_commit_sizes(&commit, &policy.limits)?;
         check_no_repeats(&commit)?;
-        commit.changes.iter().try_for_each(|change| check_row_change(change, &policy.limits))?;
-        commit.events.iter().enumerate().try_for_each(|(index, event)| policy.check_event(index, event))?;
+        commit
+            .changes
+            .iter()
+            .try_for_each(|change| check_row_change(change, &policy.limits))?;
+        commit
+            .events
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, event)| policy.check_event(index, event))?;
         Ok(Self(commit))
     }
 
@@ -29,35 +39,72 @@ impl AdmittedCommit {
 }
 
 const fn check_limit(what: &'static str, found: usize, limit: usize) -> Result<(), InvalidRequest> {
-    if found > limit { Err(InvalidRequest::Limit { what, found, limit }) } else { Ok(()) }
+    if found > limit {
+        Err(InvalidRequest::Limit { what, found, limit })
+    } else {
+        Ok(())
+    }
 }
 
 fn check_commit_sizes(commit: &Commit, limits: &StoreLimits) -> Result<(), InvalidRequest> {
-    check_limit("fences in a commit", commit.fences.len(), limits.changes_max)?;
-    check_limit("journal appends in a commit", commit.journals.len(), limits.changes_max)?;
-    check_limit("changes in a commit", commit.changes.len(), limits.changes_max)?;
-    check_limit("moves in a commit", commit.reader_advances.len(), limits.changes_max)?;
-    check_limit("run events in a commit", commit.events.len(), limits.changes_max)?;
+    check_limit(
+        "fences in a commit",
+        commit.fences.len(),
+        limits.changes_max,
+    )?;
+    check_limit(
+        "journal appends in a commit",
+        commit.journals.len(),
+        limits.changes_max,
+    )?;
+    check_limit(
+        "changes in a commit",
+        commit.changes.len(),
+        limits.changes_max,
+    )?;
+    check_limit(
+        "moves in a commit",
+        commit.reader_advances.len(),
+        limits.changes_max,
+    )?;
+    check_limit(
+        "run events in a commit",
+        commit.events.len(),
+        limits.changes_max,
+    )?;
     let bytes = commit.journals.iter().map(|append| append.records.len());
-    bytes.max().map_or(Ok(()), |most| check_limit("bytes of a journal append", most, limits.record_bytes_max))
+    bytes.max().map_or(Ok(()), |most| {
+        check_limit("bytes of a journal append", most, limits.record_bytes_max)
+    })
 }
 
 /// Each journal, row, set of unique values and position once.
 fn check_no_repeats(commit: &Commit) -> Result<(), InvalidRequest> {
     let mut seen = BTreeSet::new();
     for fence in &commit.fences {
-        ensure_first_touch(seen.insert(fence.shard), || format!("shard {}", fence.shard))?;
+        ensure_first_touch(seen.insert(fence.shard), || {
+            format!("shard {}", fence.shard)
+        })?;
     }
     let mut seen = BTreeSet::new();
     for append in &commit.journals {
-        if append.count == 0 || append.expected_length.checked_add(u64::from(append.count)).is_none() {
+        if append.count == 0
+            || append
+                .expected_length
+                .checked_add(u64::from(append.count))
+                .is_none()
+        {
             return Err(InvalidRequest::EmptyAppend(append.execution));
         }
-        ensure_first_touch(seen.insert(append.execution), || format!("the journal of {}", append.execution))?;
+        ensure_first_touch(seen.insert(append.execution), || {
+            format!("the journal of {}", append.execution)
+        })?;
     }
     let mut seen = BTreeSet::new();
     for step in &commit.reader_advances {
-        ensure_first_touch(seen.insert((&step.run, step.reader)), || format!("the {} of run {}", step.reader, step.run))?;
+        ensure_first_touch(seen.insert((&step.run, step.reader)), || {
+            format!("the {} of run {}", step.reader, step.run)
+        })?;
     }
     check_no_repeated_rows(&commit.changes)
 }
@@ -67,23 +114,48 @@ fn check_no_repeated_rows(changes: &[RowChange]) -> Result<(), InvalidRequest> {
     let mut unique: BTreeSet<(&str, usize, Vec<ColumnValue>)> = BTreeSet::new();
     for change in changes {
         let table = change.table();
-        if !(table.has_serial_key() && matches!(change, RowChange::Insert { .. } | RowChange::InsertOrKeep { .. })) {
+        if !(table.has_serial_key()
+            && matches!(
+                change,
+                RowChange::Insert { .. } | RowChange::InsertOrKeep { .. }
+            ))
+        {
             let key = change.key();
-            ensure_first_touch(!keys.contains(&(table.name, key.clone())), || format!("row {key} of {}", table.name))?;
+            ensure_first_touch(!keys.contains(&(table.name, key.clone())), || {
+                format!("row {key} of {}", table.name)
+            })?;
             keys.insert((table.name, key));
         }
         // What an amendment leaves as it is is as unique as it was.
-        let written = change.row().filter(|_| !matches!(change, RowChange::UpdateColumns { .. }));
-        for (place, values) in written.map(|row| table.unique_values(row)).unwrap_or_default() {
+        let written = change
+            .row()
+            .filter(|_| !matches!(change, RowChange::UpdateColumns { .. }));
+        for (place, values) in written
+            .map(|row| table.unique_values(row))
+            .unwrap_or_default()
+        {
             let fresh = unique.insert((table.name, place, values));
-            ensure_first_touch(fresh, || format!("the same {} of {}", table.unique[place].join(", "), table.name))?;
+            ensure_first_touch(fresh, || {
+                format!(
+                    "the same {} of {}",
+                    table.unique[place].join(", "),
+                    table.name
+                )
+            })?;
         }
     }
     Ok(())
 }
 
-fn ensure_first_touch(first_time: bool, what: impl FnOnce() -> String) -> Result<(), InvalidRequest> {
-    if first_time { Ok(()) } else { Err(InvalidRequest::TouchedTwice(what())) }
+fn ensure_first_touch(
+    first_time: bool,
+    what: impl FnOnce() -> String,
+) -> Result<(), InvalidRequest> {
+    if first_time {
+        Ok(())
+    } else {
+        Err(InvalidRequest::TouchedTwice(what()))
+    }
 }
 
 /// Bytes of a text in a key or an index: five of them fit into an entry of a Postgres index.
@@ -91,26 +163,47 @@ const KEY_TEXT_BYTES_MAX: usize = 512;
 
 fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), InvalidRequest> {
     let table = change.table();
-    let is_insert = matches!(change, RowChange::Insert { .. } | RowChange::InsertOrKeep { .. });
+    let is_insert = matches!(
+        change,
+        RowChange::Insert { .. } | RowChange::InsertOrKeep { .. }
+    );
     let (values, columns) = match change {
-        RowChange::Delete { key, .. } | RowChange::DeleteIfExists { key, .. } => (&key.0, table.key_columns()),
+        RowChange::Delete { key, .. } | RowChange::DeleteIfExists { key, .. } => {
+            (&key.0, table.key_columns())
+        }
         RowChange::Insert { row, .. }
         | RowChange::InsertOrKeep { row, .. }
         | RowChange::Update { row, .. }
         | RowChange::UpdateColumns { row, .. } => (&row.0, table.columns),
     };
-    check_limit("bytes of a row", values.iter().map(ColumnValue::size_in_bytes).sum(), limits.record_bytes_max)?;
+    check_limit(
+        "bytes of a row",
+        values.iter().map(ColumnValue::size_in_bytes).sum(),
+        limits.record_bytes_max,
+    )?;
     for (place, column) in columns.iter().enumerate() {
-        let refuse = |reason| Err(InvalidRequest::Value { table: table.name, column: column.name, reason });
+        let refuse = |reason| {
+            Err(InvalidRequest::Value {
+                table: table.name,
+                column: column.name,
+                reason,
+            })
+        };
         let assigned = is_insert && place == 0 && table.has_serial_key();
         match values.get(place) {
             None => refuse("no value is given")?,
             Some(ColumnValue::Null) if assigned => {}
             Some(_) if assigned => refuse("the store assigns it")?,
             Some(ColumnValue::Null) if !column.nullable => refuse("a value is required")?,
-            Some(value) if !value.fits_type(column.column_type) => refuse("the value is of another type")?,
-            Some(ColumnValue::Text(text)) if text.contains('\0') => refuse("text cannot hold U+0000")?,
-            Some(ColumnValue::Text(text)) if text.len() > KEY_TEXT_BYTES_MAX && table.is_lookup_column(column.name) => {
+            Some(value) if !value.fits_type(column.column_type) => {
+                refuse("the value is of another type")?
+            }
+            Some(ColumnValue::Text(text)) if text.contains('\0') => {
+                refuse("text cannot hold U+0000")?
+            }
+            Some(ColumnValue::Text(text))
+                if text.len() > KEY_TEXT_BYTES_MAX && table.is_lookup_column(column.name) =>
+            {
                 refuse("text that rows are found by has at most 512 bytes")?;
             }
             Some(_) => {}
@@ -122,15 +215,27 @@ fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), Inva
 
 /// What identifies a row is not amended: whether it may be depends on other rows.
 fn check_updated_columns(change: &RowChange) -> Result<(), InvalidRequest> {
-    let RowChange::UpdateColumns { table, changed, .. } = change else { return Ok(()) };
-    let identifying = changed.positions().find(|place| table.is_identifying_column(*place));
+    let RowChange::UpdateColumns { table, changed, .. } = change else {
+        return Ok(());
+    };
+    let identifying = changed
+        .positions()
+        .find(|place| table.is_identifying_column(*place));
     identifying.map_or(Ok(()), |place| {
         let reason = "what identifies a row cannot be amended";
-        Err(InvalidRequest::Value { table: table.name, column: table.columns[place].name, reason })
+        Err(InvalidRequest::Value {
+            table: table.name,
+            column: table.columns[place].name,
+            reason,
+        })
     })
 }
 
-const fn check_column_count(table: &'static TableSchema, found: usize, expected: usize) -> Result<(), InvalidRequest> {
+const fn check_column_count(
+    table: &'static TableSchema,
+    found: usize,
+    expected: usize,
+) -> Result<(), InvalidRequest> {
     if found == expected {
         return Ok(());
     }
@@ -145,18 +250,34 @@ impl StorePolicy {
     /// Whether a store with this policy takes the event, as far as the event alone can tell. `index` is its place in the
     /// call, for the answer.
     pub fn check_event(&self, index: usize, event: &RunEventWrite) -> Result<(), InvalidRequest> {
-        event.check_shape().map_err(|error| InvalidRequest::Event { index, reason: error.to_string() })?;
-        let payload = event.payload.as_ref().map_or(0, |payload| payload.as_str().len());
+        event.check_shape().map_err(|error| InvalidRequest::Event {
+            index,
+            reason: error.to_string(),
+        })?;
+        let payload = event
+            .payload
+            .as_ref()
+            .map_or(0, |payload| payload.as_str().len());
         let extra = event.extra.as_json().map_or(0, str::len);
-        check_limit("bytes of an event's payload", payload + extra, self.limits.event_bytes_max)?;
+        check_limit(
+            "bytes of an event's payload",
+            payload + extra,
+            self.limits.event_bytes_max,
+        )?;
         if self.key_check == IdempotencyKeyCheck::Off {
             return Ok(());
         }
-        let accept = if self.accept_v1_keys { AcceptedKeyForms::V2OrV1 } else { AcceptedKeyForms::V2Only };
+        let accept = if self.accept_v1_keys {
+            AcceptedKeyForms::V2OrV1
+        } else {
+            AcceptedKeyForms::V2Only
+        };
         match verify_idempotency_key(event, accept) {
             Ok(_) => Ok(()),
             Err(mismatch) if self.key_check == IdempotencyKeyCheck::Warn => {
-                let RunEventWrite { run_id, event_id, .. } = event;
+                let RunEventWrite {
+                    run_id, event_id, ..
+                } = event;
                 tracing::warn!(%run_id, %event_id, %mismatch, "idempotency key accepted as it is");
                 Ok(())
             }

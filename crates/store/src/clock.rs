@@ -16,10 +16,18 @@ pub trait StoreClock: Send + Sync + 'static {
 pub struct SystemClock;
 
 impl StoreClock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the clock that others take as a parameter")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is the clock that others take as a parameter"
+    )]
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_micros()).ok().and_then(Timestamp::from_micros).unwrap_or(Timestamp::MAX)
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        i64::try_from(since.as_micros())
+            .ok()
+            .and_then(Timestamp::from_micros)
+            .unwrap_or(Timestamp::MAX)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_journal::{ComponentDigest, ExecutionId, SharedText, Timestamp};
 use onward_runs::{EnvironmentId, ProjectId, RunId, RunSeq, TenantId};
 
-use crate::{ShardEpoch, ColumnCodec, SerialId, ShardId, ColumnType, ColumnValue};
+use crate::{ColumnCodec, ColumnType, ColumnValue, SerialId, ShardEpoch, ShardId};
 
 impl<T: ColumnCodec> ColumnCodec for Option<T> {
     const COLUMN_TYPE: ColumnType = T::COLUMN_TYPE;
@@ -16,7 +16,11 @@ impl<T: ColumnCodec> ColumnCodec for Option<T> {
     }
 
     fn from_value(value: &ColumnValue) -> Option<Self> {
-        if *value == ColumnValue::Null { Some(None) } else { T::from_value(value).map(Some) }
+        if *value == ColumnValue::Null {
+            Some(None)
+        } else {
+            T::from_value(value).map(Some)
+        }
     }
 }
 
@@ -28,7 +32,11 @@ impl ColumnCodec for bool {
     }
 
     fn from_value(value: &ColumnValue) -> Option<Self> {
-        if let ColumnValue::Bool(flag) = value { Some(*flag) } else { None }
+        if let ColumnValue::Bool(flag) = value {
+            Some(*flag)
+        } else {
+            None
+        }
     }
 }
 
@@ -40,7 +48,11 @@ impl ColumnCodec for SharedText {
     }
 
     fn from_value(value: &ColumnValue) -> Option<Self> {
-        if let ColumnValue::Text(text) = value { Some(text.clone()) } else { None }
+        if let ColumnValue::Text(text) = value {
+            Some(text.clone())
+        } else {
+            None
+        }
     }
 }
 
@@ -52,7 +64,11 @@ impl ColumnCodec for Timestamp {
     }
 
     fn from_value(value: &ColumnValue) -> Option<Self> {
-        if let ColumnValue::Time(at) = value { Some(*at) } else { None }
+        if let ColumnValue::Time(at) = value {
+            Some(*at)
+        } else {
+            None
+        }
     }
 }
 
@@ -64,7 +80,11 @@ impl ColumnCodec for Arc<[u8]> {
     }
 
     fn from_value(value: &ColumnValue) -> Option<Self> {
-        if let ColumnValue::Bytes(bytes) = value { Some(Self::clone(bytes)) } else { None }
+        if let ColumnValue::Bytes(bytes) = value {
+            Some(Self::clone(bytes))
+        } else {
+            None
+        }
     }
 }
 
@@ -76,7 +96,11 @@ impl ColumnCodec for SerialId {
     }
 
     fn from_value(value: &ColumnValue) -> Option<Self> {
-        if let ColumnValue::Int(number) = value { Some(Self(Some(*number))) } else { None }
+        if let ColumnValue::Int(number) = value {
+            Some(Self(Some(*number)))
+        } else {
+            None
+        }
     }
 }
 

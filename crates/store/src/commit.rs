@@ -5,7 +5,10 @@ use std::sync::Arc;
 use onward_journal::ExecutionId;
 use onward_runs::{AppendResult, RunEventWrite, RunId, RunSeq};
 
-use crate::{ChangedColumns, ShardEpoch, RowKey, RunEventReader, TableRecord, TableRow, ShardId, StoredRow, TableSchema};
+use crate::{
+    ChangedColumns, RowKey, RunEventReader, ShardEpoch, ShardId, StoredRow, TableRecord, TableRow,
+    TableSchema,
+};
 
 /// Everything that becomes true together, or not at all.
 ///
@@ -83,7 +86,8 @@ impl Commit {
     /// ```
     #[must_use]
     pub fn update_columns<R: TableRecord>(mut self, before: &R, record: &R, version: u64) -> Self {
-        self.changes.push(RowChange::update_columns(before, record, version));
+        self.changes
+            .push(RowChange::update_columns(before, record, version));
         self
     }
 
@@ -206,17 +210,27 @@ pub enum RowChange {
 impl RowChange {
     /// Inserts `record`, which must not be there yet.
     pub fn insert<R: TableRecord>(record: &R) -> Self {
-        Self::Insert { table: R::TABLE, row: record.to_row() }
+        Self::Insert {
+            table: R::TABLE,
+            row: record.to_row(),
+        }
     }
 
     /// Inserts `record` unless there is one already.
     pub fn insert_or_keep<R: TableRecord>(record: &R) -> Self {
-        Self::InsertOrKeep { table: R::TABLE, row: record.to_row() }
+        Self::InsertOrKeep {
+            table: R::TABLE,
+            row: record.to_row(),
+        }
     }
 
     /// Updates the row with the record's key if it is at `version`.
     pub fn update<R: TableRecord>(record: &R, version: u64) -> Self {
-        Self::Update { table: R::TABLE, row: record.to_row(), version }
+        Self::Update {
+            table: R::TABLE,
+            row: record.to_row(),
+            version,
+        }
     }
 
     /// Changes what tells `record` from `before`, if the row with its key is at `version`. Where that is what identifies the
@@ -224,20 +238,39 @@ impl RowChange {
     pub fn update_columns<R: TableRecord>(before: &R, record: &R, version: u64) -> Self {
         let (table, row) = (R::TABLE, record.to_row());
         let changed = ChangedColumns::between_rows(&before.to_row(), &row);
-        if changed.positions().any(|place| table.is_identifying_column(place)) {
-            return Self::Update { table, row, version };
+        if changed
+            .positions()
+            .any(|place| table.is_identifying_column(place))
+        {
+            return Self::Update {
+                table,
+                row,
+                version,
+            };
         }
-        Self::UpdateColumns { table, row, changed, version }
+        Self::UpdateColumns {
+            table,
+            row,
+            changed,
+            version,
+        }
     }
 
     /// Deletes the row with the record's key if it is at `version`.
     pub fn delete<R: TableRecord>(record: &R, version: u64) -> Self {
-        Self::Delete { table: R::TABLE, key: R::TABLE.key_of(&record.to_row()), version }
+        Self::Delete {
+            table: R::TABLE,
+            key: R::TABLE.key_of(&record.to_row()),
+            version,
+        }
     }
 
     /// Removes the row with this key, whatever its version, if there is one.
     pub const fn delete_if_exists<R: TableRecord>(key: RowKey) -> Self {
-        Self::DeleteIfExists { table: R::TABLE, key }
+        Self::DeleteIfExists {
+            table: R::TABLE,
+            key,
+        }
     }
 
     /// The table it changes.

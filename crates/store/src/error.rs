@@ -3,10 +3,10 @@
 use std::fmt;
 
 use onward_journal::ExecutionId;
-use onward_runs::{RunEventId, KeyMismatch, RunId, RunSeq};
+use onward_runs::{KeyMismatch, RunEventId, RunId, RunSeq};
 use thiserror::Error;
 
-use crate::{ShardEpoch, RowKey, RunEventReader, ShardId};
+use crate::{RowKey, RunEventReader, ShardEpoch, ShardId};
 
 /// What a caller does about an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +80,9 @@ impl Error {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommitConflict {
     /// Another node owns the shard by now.
-    #[error("shard {shard} is at epoch {held}, the commit was made under epoch {given}: another node has taken over")]
+    #[error(
+        "shard {shard} is at epoch {held}, the commit was made under epoch {given}: another node has taken over"
+    )]
     Fenced {
         /// The shard.
         shard: ShardId,
@@ -189,7 +191,9 @@ pub enum InvalidRequest {
         limit: usize,
     },
     /// A journal append without events, or with more than a journal can hold.
-    #[error("an append to the journal of {0} needs at least one event, and a journal has room for 2^64 of them")]
+    #[error(
+        "an append to the journal of {0} needs at least one event, and a journal has room for 2^64 of them"
+    )]
     EmptyAppend(ExecutionId),
     /// A commit may touch each journal, row and position once.
     #[error("the commit touches {0} twice")]
@@ -205,7 +209,9 @@ pub enum InvalidRequest {
         reason: &'static str,
     },
     /// A reader's position can only move forward, and not beyond the log.
-    #[error("the {reader} of run {run} cannot move from event {from} to {to}; the log ends at {last}")]
+    #[error(
+        "the {reader} of run {run} cannot move from event {from} to {to}; the log ends at {last}"
+    )]
     ReaderAdvance {
         /// The run.
         run: RunId,

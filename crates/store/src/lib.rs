@@ -11,34 +11,40 @@
 
 mod admission;
 mod clock;
+mod column_codec;
 mod commit;
+mod commit_rules;
 #[cfg(feature = "conformance")]
 pub mod conformance;
-mod commit_rules;
 mod error;
-mod column_codec;
 mod ids;
-pub mod shard_lease;
-pub mod store_metrics;
 pub mod memory;
 pub mod migration;
 mod policy;
 mod query;
+mod row_value;
 mod run_state_store;
+pub mod shard_lease;
 mod store;
+pub mod store_metrics;
 mod table_schema;
 pub mod tables;
-mod row_value;
 
 pub use admission::AdmittedCommit;
-pub use clock::{StoreClock, ManualClock, SystemClock};
-pub use commit::{EventReceipt, RowChange, Commit, ShardFence, JournalAppend, ReaderAdvance, ChangeOutcome, PurgeTarget, CommitReceipt};
-pub use commit_rules::{StoredState, Duplicates, ChangedColumns, StoredEvent, WritePlan, PlannedEvent, RowWrite, plan_commit};
+pub use clock::{ManualClock, StoreClock, SystemClock};
+pub use commit::{
+    ChangeOutcome, Commit, CommitReceipt, EventReceipt, JournalAppend, PurgeTarget, ReaderAdvance,
+    RowChange, ShardFence,
+};
+pub use commit_rules::{
+    ChangedColumns, Duplicates, PlannedEvent, RowWrite, StoredEvent, StoredState, WritePlan,
+    plan_commit,
+};
 pub use error::{CommitConflict, Error, InvalidRequest, StoreErrorKind};
-pub use ids::{ShardEpoch, RunEventReader, SerialId, ShardId};
+pub use ids::{RunEventReader, SerialId, ShardEpoch, ShardId};
 pub use policy::{IdempotencyKeyCheck, StoreLimits, StorePolicy};
 pub use query::{JournalChunk, RunEventQuery, RunHead, TableScan};
+pub use row_value::{ColumnType, ColumnValue, RowKey, StoredRow, TableRow};
 pub use run_state_store::RunStateStore;
-pub use store::{NotificationHandler, RegistrationGuard, RecordReader, Store};
-pub use table_schema::{ColumnSchema, ColumnCodec, IndexSchema, TableRecord, TableSchema};
-pub use row_value::{RowKey, TableRow, StoredRow, ColumnType, ColumnValue};
+pub use store::{NotificationHandler, RecordReader, RegistrationGuard, Store};
+pub use table_schema::{ColumnCodec, ColumnSchema, IndexSchema, TableRecord, TableSchema};

@@ -35,7 +35,10 @@ pub struct AppliedMigration {
 }
 
 /// What is missing, in order. A database that went further than `known`, or another way, is refused.
-pub fn pending_migrations<'a>(known: &'a [Migration], applied: &[AppliedMigration]) -> Result<&'a [Migration], Error> {
+pub fn pending_migrations<'a>(
+    known: &'a [Migration],
+    applied: &[AppliedMigration],
+) -> Result<&'a [Migration], Error> {
     let newest = known.last().map_or(0, |migration| migration.number);
     if let Some(newer) = applied.iter().find(|applied| applied.number > newest) {
         return Err(Error::Unusable(format!(
@@ -61,9 +64,14 @@ pub fn pending_migrations<'a>(known: &'a [Migration], applied: &[AppliedMigratio
 }
 
 /// Refuses a database that still needs migrations, for who may only read.
-pub fn ensure_no_pending_migrations(known: &[Migration], applied: &[AppliedMigration]) -> Result<(), Error> {
+pub fn ensure_no_pending_migrations(
+    known: &[Migration],
+    applied: &[AppliedMigration],
+) -> Result<(), Error> {
     let missing = pending_migrations(known, applied)?;
-    let Some(newest) = missing.last() else { return Ok(()) };
+    let Some(newest) = missing.last() else {
+        return Ok(());
+    };
     Err(Error::Unusable(format!(
         "the database is older than this program: it lacks schema {} ({}). Whatever writes to it upgrades it first",
         newest.number, newest.name
@@ -75,17 +83,36 @@ mod tests {
     use super::{AppliedMigration, Migration, ensure_no_pending_migrations, pending_migrations};
     use crate::StoreErrorKind;
 
-    const KNOWN: [Migration; 2] =
-        [Migration { number: 1, name: "initial", sql: "first" }, Migration { number: 2, name: "more", sql: "second" }];
+    const KNOWN: [Migration; 2] = [
+        Migration {
+            number: 1,
+            name: "initial",
+            sql: "first",
+        },
+        Migration {
+            number: 2,
+            name: "more",
+            sql: "second",
+        },
+    ];
 
     fn applied(migration: &Migration) -> AppliedMigration {
-        AppliedMigration { number: migration.number, name: migration.name.to_owned(), checksum: migration.checksum() }
+        AppliedMigration {
+            number: migration.number,
+            name: migration.name.to_owned(),
+            checksum: migration.checksum(),
+        }
     }
 
     #[test]
     fn what_was_applied_is_not_applied_again() {
-        let numbers =
-            |applied: &[AppliedMigration]| pending_migrations(&KNOWN, applied).unwrap().iter().map(|it| it.number).collect::<Vec<_>>();
+        let numbers = |applied: &[AppliedMigration]| {
+            pending_migrations(&KNOWN, applied)
+                .unwrap()
+                .iter()
+                .map(|it| it.number)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(numbers(&[]), [1, 2]);
         assert_eq!(numbers(&[applied(&KNOWN[0])]), [2]);
         assert!(numbers(&[applied(&KNOWN[0]), applied(&KNOWN[1])]).is_empty());
@@ -96,7 +123,10 @@ mod tests {
         let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
         assert_eq!(ensure_no_pending_migrations(&KNOWN, &both), Ok(()));
         let error = ensure_no_pending_migrations(&KNOWN, &both[..1]).unwrap_err();
-        assert!(error.to_string().contains("it lacks schema 2 (more)"), "{error}");
+        assert!(
+            error.to_string().contains("it lacks schema 2 (more)"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -104,12 +134,25 @@ mod tests {
         let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
         let error = pending_migrations(&KNOWN[..1], &both).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Fatal);
-        assert!(error.to_string().contains("schema 2 (more), this program knows up to 1"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("schema 2 (more), this program knows up to 1"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_changed_migration_is_refused() {
-        let changed = Migration { sql: "first, but otherwise", ..KNOWN[0] };
-        assert_eq!(pending_migrations(&KNOWN, &[applied(&changed)]).unwrap_err().kind(), StoreErrorKind::Fatal);
+        let changed = Migration {
+            sql: "first, but otherwise",
+            ..KNOWN[0]
+        };
+        assert_eq!(
+            pending_migrations(&KNOWN, &[applied(&changed)])
+                .unwrap_err()
+                .kind(),
+            StoreErrorKind::Fatal
+        );
     }
 }

@@ -38,6 +38,11 @@ pub struct StoreLimits {
 
 impl Default for StoreLimits {
     fn default() -> Self {
-        Self { event_bytes_max: 1 << 20, record_bytes_max: 16 << 20, changes_max: 100_000, page_max: 10_000 }
+        Self {
+            event_bytes_max: 1 << 20,
+            record_bytes_max: 16 << 20,
+            changes_max: 100_000,
+            page_max: 10_000,
+        }
     }
 }

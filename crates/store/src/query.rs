@@ -5,7 +5,7 @@ use std::sync::Arc;
 use onward_journal::Timestamp;
 use onward_runs::{EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
 
-use crate::{IndexSchema, RunEventReader, TableRecord, TableSchema, ColumnValue};
+use crate::{ColumnValue, IndexSchema, RunEventReader, TableRecord, TableSchema};
 
 /// Which events of a run are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,14 +18,20 @@ pub struct RunEventQuery {
 
 impl Default for RunEventQuery {
     fn default() -> Self {
-        Self { after: RunSeq::ZERO, limit: 1_000 }
+        Self {
+            after: RunSeq::ZERO,
+            limit: 1_000,
+        }
     }
 }
 
 impl RunEventQuery {
     /// The first thousand events after `after`.
     pub fn starting_after(after: RunSeq) -> Self {
-        Self { after, ..Self::default() }
+        Self {
+            after,
+            ..Self::default()
+        }
     }
 }
 
@@ -119,8 +125,19 @@ impl TableScan {
     }
 
     /// The first thousand rows of a table in an order.
-    pub(crate) const fn over_table(table: &'static TableSchema, index: Option<&'static IndexSchema>) -> Self {
-        Self { table, index, equal: Vec::new(), until: None, after: None, is_reversed: false, limit: 1_000 }
+    pub(crate) const fn over_table(
+        table: &'static TableSchema,
+        index: Option<&'static IndexSchema>,
+    ) -> Self {
+        Self {
+            table,
+            index,
+            equal: Vec::new(),
+            until: None,
+            after: None,
+            is_reversed: false,
+            limit: 1_000,
+        }
     }
 
     /// The other way round: the last first, and `after` means before.

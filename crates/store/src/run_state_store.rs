@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use onward_runs::{RunEventRecord, RunEventWrite, RunId, RunSnapshot, project_from_snapshot};
 
 use crate::tables::RunSnapshotRow;
-use crate::{EventReceipt, Commit, Error, ColumnCodec, InvalidRequest, RowKey, RunEventQuery, RecordReader, Store};
+use crate::{
+    ColumnCodec, Commit, Error, EventReceipt, InvalidRequest, RecordReader, RowKey, RunEventQuery,
+    Store,
+};
 
 /// Append-only persistence of run events (contract v2.0.0). Every [`Store`] is one.
 #[async_trait]
@@ -15,11 +18,17 @@ pub trait RunStateStore: Send + Sync {
     /// Appends one event.
     async fn append_event(&self, event: RunEventWrite) -> Result<EventReceipt, Error> {
         let mut appended = self.append_events(vec![event]).await?;
-        appended.pop().ok_or_else(|| Error::corrupt("no answer for an appended event"))
+        appended
+            .pop()
+            .ok_or_else(|| Error::corrupt("no answer for an appended event"))
     }
 
     /// Events of a run in the order of their sequence.
-    async fn fetch_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error>;
+    async fn fetch_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error>;
 
     /// The snapshot that the projector keeps; `None` until it has seen the run.
     async fn get_snapshot(&self, run: &RunId) -> Result<Option<RunSnapshot>, Error>;
@@ -31,29 +40,43 @@ pub trait RunStateStore: Send + Sync {
 #[async_trait]
 impl<S: Store + ?Sized> RunStateStore for S {
     async fn append_events(&self, events: Vec<RunEventWrite>) -> Result<Vec<EventReceipt>, Error> {
-        Ok(self.commit(Commit::new().append_events(events)).await?.events)
+        Ok(self
+            .commit(Commit::new().append_events(events))
+            .await?
+            .events)
     }
 
-    async fn fetch_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn fetch_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.read_run_events(run, page).await
     }
 
     async fn get_snapshot(&self, run: &RunId) -> Result<Option<RunSnapshot>, Error> {
-        let stored: Option<(RunSnapshotRow, u64)> = self.read_record(RowKey(vec![run.to_value()])).await?;
-        stored.map(|(stored, _)| stored.decode_snapshot()).transpose()
+        let stored: Option<(RunSnapshotRow, u64)> =
+            self.read_record(RowKey(vec![run.to_value()])).await?;
+        stored
+            .map(|(stored, _)| stored.decode_snapshot())
+            .transpose()
     }
 
     async fn project_snapshot(&self, run: &RunId) -> Result<RunSnapshot, Error> {
         let mut snapshot = RunSnapshot::new(run.clone());
         loop {
             let before = snapshot.last_event_seq;
-            let events = self.read_run_events(run, RunEventQuery::starting_after(before)).await?;
+            let events = self
+                .read_run_events(run, RunEventQuery::starting_after(before))
+                .await?;
             if events.is_empty() {
                 break;
             }
             snapshot = project_from_snapshot(snapshot, &events);
             if snapshot.last_event_seq == before {
-                return Err(Error::corrupt(format!("no event of run {run} after {before} comes after it")));
+                return Err(Error::corrupt(format!(
+                    "no event of run {run} after {before} comes after it"
+                )));
             }
         }
         if snapshot.last_event_seq == onward_runs::RunSeq::ZERO {

@@ -7,8 +7,8 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 
 use crate::{
-    AdmittedCommit, Commit, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, TableRecord, RunHead, TableScan, StoredRow,
-    TableSchema,
+    AdmittedCommit, Commit, CommitReceipt, Error, JournalChunk, PurgeTarget, RowKey, RunEventQuery,
+    RunEventReader, RunHead, StorePolicy, StoredRow, TableRecord, TableScan, TableSchema,
 };
 
 /// Something that is seen by other processes until it is dropped.
@@ -30,7 +30,11 @@ pub trait Store: Send + Sync + 'static {
     async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error>;
 
     /// The row with this key.
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error>;
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error>;
 
     /// The rows that `scan` asks for.
     async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error>;
@@ -39,17 +43,31 @@ pub trait Store: Send + Sync + 'static {
     async fn count_rows(&self, scan: TableScan) -> Result<u64, Error>;
 
     /// The chunks of a journal that hold events from `from` on, at most `limit` of them.
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error>;
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error>;
 
     /// Events of a run in the order of their sequence.
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error>;
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error>;
 
     /// The head of a run, if it has events.
     async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error>;
 
     /// Runs after `after` in the order of their ids; with `behind`, only those with events that this reader has not
     /// dealt with.
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error>;
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error>;
 
     /// Removes the whole of something, for retention. Tells whether there was anything to remove.
     async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error>;
@@ -85,7 +103,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Checks a commit and makes it durable.
     async fn commit(&self, commit: Commit) -> Result<CommitReceipt, Error> {
-        self.apply_commit(AdmittedCommit::new(commit, self.policy())?).await
+        self.apply_commit(AdmittedCommit::new(commit, self.policy())?)
+            .await
     }
 }
 
@@ -94,17 +113,30 @@ pub trait Store: Send + Sync + 'static {
 pub trait RecordReader: Store {
     /// The record with this key, and the version to update it by.
     async fn read_record<R: TableRecord>(&self, key: RowKey) -> Result<Option<(R, u64)>, Error> {
-        self.read_row(R::TABLE, key).await?.as_ref().map(decode_record).transpose()
+        self.read_row(R::TABLE, key)
+            .await?
+            .as_ref()
+            .map(decode_record)
+            .transpose()
     }
 
     /// The records that `scan` asks for, and their versions.
-    async fn list_records<R: TableRecord + Send>(&self, scan: TableScan) -> Result<Vec<(R, u64)>, Error> {
-        self.scan_rows(scan).await?.iter().map(decode_record).collect()
+    async fn list_records<R: TableRecord + Send>(
+        &self,
+        scan: TableScan,
+    ) -> Result<Vec<(R, u64)>, Error> {
+        self.scan_rows(scan)
+            .await?
+            .iter()
+            .map(decode_record)
+            .collect()
     }
 }
 
 impl<S: Store + ?Sized> RecordReader for S {}
 
 fn decode_record<R: TableRecord>(stored: &StoredRow) -> Result<(R, u64), Error> {
-    R::from_row(&stored.row).map(|record| (record, stored.version)).map_err(Error::Corrupt)
+    R::from_row(&stored.row)
+        .map(|record| (record, stored.version))
+        .map_err(Error::Corrupt)
 }

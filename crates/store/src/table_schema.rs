@@ -1,7 +1,7 @@
 //! Tables as data. The rules of a commit are written once, against these descriptions; an adapter only knows how to read
 //! and write a row of any table.
 
-use crate::{RowKey, TableRow, ColumnType, ColumnValue};
+use crate::{ColumnType, ColumnValue, RowKey, TableRow};
 
 /// A table: its columns, what identifies a row and how rows are found.
 #[derive(Debug)]
@@ -61,33 +61,57 @@ impl TableSchema {
 
     /// Whether rows are found by this column: it is part of the key, of a unique set or of an index.
     pub fn is_lookup_column(&self, column: &str) -> bool {
-        let sets = self.unique.iter().copied().chain(self.indexes.iter().map(|index| index.columns));
-        self.key_columns().iter().any(|it| it.name == column) || sets.flatten().any(|name| *name == column)
+        let sets = self
+            .unique
+            .iter()
+            .copied()
+            .chain(self.indexes.iter().map(|index| index.columns));
+        self.key_columns().iter().any(|it| it.name == column)
+            || sets.flatten().any(|name| *name == column)
     }
 
     /// Whether the column in this place identifies a row, by being part of its key or unique together with others.
     pub fn is_identifying_column(&self, place: usize) -> bool {
-        let is_it = |name: &&str| self.columns.get(place).is_some_and(|column| column.name == *name);
+        let is_it = |name: &&str| {
+            self.columns
+                .get(place)
+                .is_some_and(|column| column.name == *name)
+        };
         place < self.key_length || self.unique.iter().copied().flatten().any(is_it)
     }
 
     /// The values of `row` in `columns`.
     pub fn select_values(&self, columns: &[&str], row: &TableRow) -> Vec<ColumnValue> {
-        let value = |name: &&str| self.column_position(name).map_or(ColumnValue::Null, |place| row.0[place].clone());
+        let value = |name: &&str| {
+            self.column_position(name)
+                .map_or(ColumnValue::Null, |place| row.0[place].clone())
+        };
         columns.iter().map(value).collect()
     }
 
     /// The values that must be unique together, for each such set of columns of which none holds nothing.
     pub fn unique_values(&self, row: &TableRow) -> Vec<(usize, Vec<ColumnValue>)> {
-        let values = |(place, columns): (usize, &&[&str])| (place, self.select_values(columns, row));
-        let is_whole = |(_, values): &(usize, Vec<ColumnValue>)| !values.contains(&ColumnValue::Null);
-        self.unique.iter().enumerate().map(values).filter(is_whole).collect()
+        let values =
+            |(place, columns): (usize, &&[&str])| (place, self.select_values(columns, row));
+        let is_whole =
+            |(_, values): &(usize, Vec<ColumnValue>)| !values.contains(&ColumnValue::Null);
+        self.unique
+            .iter()
+            .enumerate()
+            .map(values)
+            .filter(is_whole)
+            .collect()
     }
 
     /// The columns that order a scan: the index's, then those of the key that it lacks.
     pub fn scan_order(&self, index: Option<&IndexSchema>) -> Vec<&'static str> {
-        let mut order: Vec<&'static str> = index.map_or_else(Vec::new, |index| index.columns.to_vec());
-        let rest = self.key_columns().iter().map(|column| column.name).filter(|name| !order.contains(name));
+        let mut order: Vec<&'static str> =
+            index.map_or_else(Vec::new, |index| index.columns.to_vec());
+        let rest = self
+            .key_columns()
+            .iter()
+            .map(|column| column.name)
+            .filter(|name| !order.contains(name));
         let rest: Vec<&'static str> = rest.collect();
         order.extend(rest);
         order

@@ -25,7 +25,10 @@ pub(crate) fn install_bounded_filters(templates: &mut Environment<'_>) {
 }
 
 fn text_too_long() -> Error {
-    Error::new(ErrorKind::InvalidOperation, format!("the text would be longer than {TEXT_BYTES_MAX} bytes"))
+    Error::new(
+        ErrorKind::InvalidOperation,
+        format!("the text would be longer than {TEXT_BYTES_MAX} bytes"),
+    )
 }
 
 fn replace_bounded(
@@ -35,7 +38,9 @@ fn replace_bounded(
     to: StringInput<'_>,
 ) -> Result<Value, Error> {
     let times = value.as_str().matches(from.as_str()).count();
-    let length = times.saturating_mul(to.as_str().len()).saturating_add(value.as_str().len());
+    let length = times
+        .saturating_mul(to.as_str().len())
+        .saturating_add(value.as_str().len());
     if length > TEXT_BYTES_MAX {
         return Err(text_too_long());
     }
@@ -52,7 +57,9 @@ fn join_bounded(
     let between = joiner.as_ref().map_or(0, |joiner| joiner.as_str().len());
     let mut length = 0_usize;
     for item in value.try_iter()? {
-        let bytes = item.as_str().map_or_else(|| item.to_string().len(), str::len);
+        let bytes = item
+            .as_str()
+            .map_or_else(|| item.to_string().len(), str::len);
         length = length.saturating_add(bytes).saturating_add(between);
         if length > TEXT_BYTES_MAX {
             return Err(text_too_long());
@@ -61,11 +68,21 @@ fn join_bounded(
     filters::join(state, value, joiner, attribute, kwargs)
 }
 
-fn format_bounded(state: &mut State<'_, '_>, pattern: &Value, values: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+fn format_bounded(
+    state: &mut State<'_, '_>,
+    pattern: &Value,
+    values: Rest<ValueOrKwargs>,
+) -> Result<Value, Error> {
     let text = pattern.as_str().unwrap_or_default();
-    let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
+    let digits = text
+        .split(|c: char| !c.is_ascii_digit())
+        .map(str::len)
+        .max()
+        .unwrap_or(0);
     if text.len() > FORMAT_BYTES_MAX || digits > FORMAT_DIGITS_MAX || text.contains(['*', '(']) {
-        let words = format!("a format has at most {FORMAT_BYTES_MAX} bytes and no names, and its widths {FORMAT_DIGITS_MAX} digits");
+        let words = format!(
+            "a format has at most {FORMAT_BYTES_MAX} bytes and no names, and its widths {FORMAT_DIGITS_MAX} digits"
+        );
         return Err(Error::new(ErrorKind::InvalidOperation, words));
     }
     filters::format(state, pattern, values)

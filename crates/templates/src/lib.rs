@@ -4,9 +4,9 @@
 //! - `depth`: those that are nested too deeply to be parsed. `bounds`: what a template can take in memory, worked out from its
 //!   text. `filters`: filters that could make much of little, with a limit.
 
+mod filters;
 mod memory_bound;
 mod nesting_depth;
-mod filters;
 mod template_set;
 
-pub use template_set::{TemplateLimits, TemplateSet, TemplateError};
+pub use template_set::{TemplateError, TemplateLimits, TemplateSet};

@@ -15,13 +15,19 @@ pub(crate) fn find_excess_depth(template: &str) -> Option<(usize, String)> {
     let mut said = [0; KEYWORD_LIMITS.len()];
     // What is no word at all is for the parser to say: it gets no further than that either.
     for (token, span) in tokenize(template, false, SyntaxConfig::default()).map_while(Result::ok) {
-        if matches!(token, Token::TemplateData(_) | Token::VariableStart | Token::BlockStart) {
+        if matches!(
+            token,
+            Token::TemplateData(_) | Token::VariableStart | Token::BlockStart
+        ) {
             words = 0;
         }
         words += 1;
         let line = usize::from(span.start_line);
         if words > TAG_TOKENS_MAX {
-            return Some((line, format!("one tag has more than {TAG_TOKENS_MAX} words")));
+            return Some((
+                line,
+                format!("one tag has more than {TAG_TOKENS_MAX} words"),
+            ));
         }
         for ((name, most), count) in KEYWORD_LIMITS.iter().zip(&mut said) {
             *count += usize::from(matches!(token, Token::Ident(word) if word == *name));

@@ -5,11 +5,13 @@ use std::fmt;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, UndefinedBehavior, Value,
+};
 
+use crate::filters;
 use crate::memory_bound::{self, ByteBound};
 use crate::nesting_depth::find_excess_depth;
-use crate::filters;
 
 /// Bytes that all steps of a template together can touch: some seconds.
 const TOUCHED_BYTES_MAX: u64 = 16 << 30;
@@ -39,7 +41,8 @@ pub struct TemplateError {
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason)?;
-        self.line.map_or(Ok(()), |line| write!(f, " in line {line}"))
+        self.line
+            .map_or(Ok(()), |line| write!(f, " in line {line}"))
     }
 }
 
@@ -57,7 +60,10 @@ pub struct TemplateSet {
 
 impl TemplateSet {
     /// None yet. What is printed is escaped as `escape` says of a template's name.
-    pub fn new(limits: TemplateLimits, escape: impl Fn(&str) -> AutoEscape + Send + Sync + 'static) -> Self {
+    pub fn new(
+        limits: TemplateLimits,
+        escape: impl Fn(&str) -> AutoEscape + Send + Sync + 'static,
+    ) -> Self {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_auto_escape_callback(escape);
@@ -68,7 +74,11 @@ impl TemplateSet {
         environment.remove_global("namespace");
         environment.remove_global("debug");
         filters::install_bounded_filters(&mut environment);
-        Self { environment, limits, memory_bounds: BTreeMap::new() }
+        Self {
+            environment,
+            limits,
+            memory_bounds: BTreeMap::new(),
+        }
     }
 
     /// The same, with values printed in another way.
@@ -80,33 +90,67 @@ impl TemplateSet {
 
     /// Reads a template.
     pub fn add_template(&mut self, name: &str, text: &str) -> Result<(), TemplateError> {
-        let at = |(line, reason)| TemplateError { line: Some(line), reason };
+        let at = |(line, reason)| TemplateError {
+            line: Some(line),
+            reason,
+        };
         find_excess_depth(text).map_or(Ok(()), |deep| Err(at(deep)))?;
         // Before it is compiled, which computes what is known by then.
-        let bytes = memory_bound::bound_template_memory(text, self.limits.memory_bytes).map_err(at)?;
-        self.environment.add_template_owned(name.to_owned(), text.to_owned()).map_err(|error| template_error(&error))?;
+        let bytes =
+            memory_bound::bound_template_memory(text, self.limits.memory_bytes).map_err(at)?;
+        self.environment
+            .add_template_owned(name.to_owned(), text.to_owned())
+            .map_err(|error| template_error(&error))?;
         self.memory_bounds.insert(name.to_owned(), bytes);
         Ok(())
     }
 
     /// What a template says of these, which take so many bytes.
-    pub fn render(&self, name: &str, variables: &Value, known: u64) -> Result<String, TemplateError> {
-        let TemplateLimits { output_bytes: printed, memory_bytes: memory, steps } = &self.limits;
+    pub fn render(
+        &self,
+        name: &str,
+        variables: &Value,
+        known: u64,
+    ) -> Result<String, TemplateError> {
+        let TemplateLimits {
+            output_bytes: printed,
+            memory_bytes: memory,
+            steps,
+        } = &self.limits;
         let fail = |reason: String| TemplateError { line: None, reason };
-        let bytes = self.memory_bounds.get(name).copied().unwrap_or_default().for_row_bytes(known);
+        let bytes = self
+            .memory_bounds
+            .get(name)
+            .copied()
+            .unwrap_or_default()
+            .for_row_bytes(known);
         if bytes > *memory {
-            return Err(fail(format!("could come to more than {} MiB for this recipient", memory >> 20)));
+            return Err(fail(format!(
+                "could come to more than {} MiB for this recipient",
+                memory >> 20
+            )));
         }
         // Where each step can touch much, there are fewer of them.
         let fewer = (TOUCHED_BYTES_MAX / bytes.max(1)).max(*steps.start());
         let mut slower = None;
         if fewer < *steps.end() {
-            slower.insert(self.environment.clone()).set_fuel(Some(fewer));
+            slower
+                .insert(self.environment.clone())
+                .set_fuel(Some(fewer));
         }
         let environment = slower.as_ref().unwrap_or(&self.environment);
-        let mut text = BoundedOutput { bytes: Vec::new(), bytes_max: *printed, is_full: false };
-        let template = environment.get_template(name).map_err(|error| template_error(&error))?;
-        match template.render_captured_to(variables.clone(), &mut text).map(drop) {
+        let mut text = BoundedOutput {
+            bytes: Vec::new(),
+            bytes_max: *printed,
+            is_full: false,
+        };
+        let template = environment
+            .get_template(name)
+            .map_err(|error| template_error(&error))?;
+        match template
+            .render_captured_to(variables.clone(), &mut text)
+            .map(drop)
+        {
             Err(_) if text.is_full => Err(fail(format!("is longer than {printed} bytes"))),
             Err(error) => Err(template_error(&error)),
             Ok(()) => String::from_utf8(text.bytes).map_err(|_| fail("is not UTF-8".to_owned())),
@@ -120,10 +164,17 @@ fn template_error(error: &Error) -> TemplateError {
             Some(name) => format!("`{name}` is not defined"),
             None => "something is not defined".to_owned(),
         },
-        ErrorKind::OutOfFuel => "takes too many steps: is there a loop that does not end?".to_owned(),
-        kind => error.detail().map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
+        ErrorKind::OutOfFuel => {
+            "takes too many steps: is there a loop that does not end?".to_owned()
+        }
+        kind => error
+            .detail()
+            .map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
     };
-    TemplateError { line: error.line(), reason }
+    TemplateError {
+        line: error.line(),
+        reason,
+    }
 }
 
 /// The piece of the template that is not defined.

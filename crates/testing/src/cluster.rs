@@ -45,13 +45,25 @@ impl PostgresCluster {
     /// Makes and starts a cluster.
     pub fn start_with_durability(durability: ClusterDurability) -> Result<Self, Error> {
         let installation = PostgresInstallation::find_newest()?;
-        let made = tempfile::Builder::new().prefix("onward-postgres-").tempdir();
-        let made = made.map_err(|source| Error::Folder { path: std::env::temp_dir(), source })?;
+        let made = tempfile::Builder::new()
+            .prefix("onward-postgres-")
+            .tempdir();
+        let made = made.map_err(|source| Error::Folder {
+            path: std::env::temp_dir(),
+            source,
+        })?;
         installation.chown_to_server_user(made.path())?;
         let undertaker = ClusterReaper::watch_cluster(made.path())?;
         let folder = made.keep();
         let databases = AtomicU32::new(0);
-        let mut cluster = Self { installation, base_dir: folder, port: 0, durability, databases, _reaper: undertaker };
+        let mut cluster = Self {
+            installation,
+            base_dir: folder,
+            port: 0,
+            durability,
+            databases,
+            _reaper: undertaker,
+        };
         cluster.init_data_dir()?;
         cluster.start_on_free_port()?;
         Ok(cluster)
@@ -71,10 +83,25 @@ impl PostgresCluster {
 
     /// Makes a database and returns its URL.
     pub fn create_database(&self) -> Result<String, Error> {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed) + 1);
+        let name = format!(
+            "test_{}",
+            self.databases.fetch_add(1, Ordering::Relaxed) + 1
+        );
         let port = self.port.to_string();
-        let args = ["-h", "127.0.0.1", "-p", &port, "-U", SUPERUSER, "--maintenance-db=postgres", &name];
-        self.installation.server_command("createdb").with_args(args).run_for_output()?;
+        let args = [
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "-U",
+            SUPERUSER,
+            "--maintenance-db=postgres",
+            &name,
+        ];
+        self.installation
+            .server_command("createdb")
+            .with_args(args)
+            .run_for_output()?;
         Ok(self.database_url(&name))
     }
 
@@ -95,8 +122,12 @@ impl PostgresCluster {
 
     /// The process id of the server.
     pub fn server_pid(&self) -> Result<u32, Error> {
-        let file = fs::read_to_string(self.data_dir().join("postmaster.pid")).map_err(|_| Error::Stopped)?;
-        file.lines().next().and_then(|line| line.trim().parse().ok()).ok_or(Error::Stopped)
+        let file = fs::read_to_string(self.data_dir().join("postmaster.pid"))
+            .map_err(|_| Error::Stopped)?;
+        file.lines()
+            .next()
+            .and_then(|line| line.trim().parse().ok())
+            .ok_or(Error::Stopped)
     }
 
     /// Stops the server at once, as a crash would: nothing is written to disk that is not there already.
@@ -114,8 +145,21 @@ impl PostgresCluster {
     }
 
     fn init_data_dir(&self) -> Result<(), Error> {
-        let options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", "--username", SUPERUSER, "-D"];
-        self.installation.server_command("initdb").with_args(options).with_args([self.data_dir()]).run_for_output().map(drop)
+        let options = [
+            "--auth=trust",
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--username",
+            SUPERUSER,
+            "-D",
+        ];
+        self.installation
+            .server_command("initdb")
+            .with_args(options)
+            .with_args([self.data_dir()])
+            .run_for_output()
+            .map(drop)
     }
 
     fn start_on_free_port(&mut self) -> Result<(), Error> {
@@ -131,7 +175,11 @@ impl PostgresCluster {
     }
 
     fn start_server(&self, port: u16) -> Result<(), Error> {
-        let fsync = if self.durability == ClusterDurability::Synced { "on" } else { "off" };
+        let fsync = if self.durability == ClusterDurability::Synced {
+            "on"
+        } else {
+            "off"
+        };
         let settings = format!(
             "-p {port} -k '{}' -c listen_addresses=127.0.0.1 -c max_connections=200 -c fsync={fsync}",
             self.base_dir.display()
@@ -142,11 +190,16 @@ impl PostgresCluster {
     fn run_pg_ctl<'a>(&'a self, args: impl IntoIterator<Item = &'a str>) -> Result<(), Error> {
         let log = self.base_dir.join("log");
         let control = self.installation.server_command("pg_ctl").with_args(args);
-        let done = control.with_args([Path::new("-D"), &self.data_dir(), Path::new("-l"), &log]).run_detached();
+        let done = control
+            .with_args([Path::new("-D"), &self.data_dir(), Path::new("-l"), &log])
+            .run_detached();
         done.map_err(|error| match error {
             Error::Failed { program, output } => {
                 let said = fs::read_to_string(&log).unwrap_or_default();
-                Error::Failed { program, output: format!("{output}\n{said}") }
+                Error::Failed {
+                    program,
+                    output: format!("{output}\n{said}"),
+                }
             }
             other => other,
         })
@@ -155,5 +208,8 @@ impl PostgresCluster {
 
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
-    listener.local_addr().map(|address| address.port()).map_err(Error::Port)
+    listener
+        .local_addr()
+        .map(|address| address.port())
+        .map_err(Error::Port)
 }

@@ -12,9 +12,21 @@ pub(crate) struct ServerCommand(process::Command);
 impl ServerCommand {
     pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
         let mut command = process::Command::new(program);
-        command.env("LC_ALL", "C.UTF-8").current_dir("/").stdin(Stdio::null());
+        command
+            .env("LC_ALL", "C.UTF-8")
+            .current_dir("/")
+            .stdin(Stdio::null());
         // What a developer has set for psql is not for these servers.
-        for name in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGPASSWORD", "PGSERVICE", "PGOPTIONS"] {
+        for name in [
+            "PGDATA",
+            "PGHOST",
+            "PGPORT",
+            "PGUSER",
+            "PGDATABASE",
+            "PGPASSWORD",
+            "PGSERVICE",
+            "PGOPTIONS",
+        ] {
             command.env_remove(name);
         }
         Self(command)
@@ -27,33 +39,62 @@ impl ServerCommand {
 
     /// Runs the command and returns what it wrote.
     pub(crate) fn run_for_output(mut self) -> Result<String, Error> {
-        let output = self.0.output().map_err(|source| Error::Run { program: self.program_name(), source })?;
+        let output = self.0.output().map_err(|source| Error::Run {
+            program: self.program_name(),
+            source,
+        })?;
         let written = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
             return Ok(written);
         }
         let complaint = String::from_utf8_lossy(&output.stderr);
-        Err(Error::Failed { program: self.program_name(), output: format!("{complaint}{written}").trim().to_owned() })
+        Err(Error::Failed {
+            program: self.program_name(),
+            output: format!("{complaint}{written}").trim().to_owned(),
+        })
     }
 
     /// Runs the command without waiting for what its children write, for one that leaves a server behind.
     pub(crate) fn run_detached(mut self) -> Result<(), Error> {
         let status = self.0.stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let status = status.map_err(|source| Error::Run { program: self.program_name(), source })?;
-        let failed = || Error::Failed { program: self.program_name(), output: status.to_string() };
-        if status.success() { Ok(()) } else { Err(failed()) }
+        let status = status.map_err(|source| Error::Run {
+            program: self.program_name(),
+            source,
+        })?;
+        let failed = || Error::Failed {
+            program: self.program_name(),
+            output: status.to_string(),
+        };
+        if status.success() {
+            Ok(())
+        } else {
+            Err(failed())
+        }
     }
 
     /// Starts the command with a pipe to it.
     pub(crate) fn spawn_piped(mut self) -> Result<process::Child, Error> {
-        let quiet = self.0.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        quiet.spawn().map_err(|source| Error::Run { program: self.program_name(), source })
+        let quiet = self
+            .0
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        quiet.spawn().map_err(|source| Error::Run {
+            program: self.program_name(),
+            source,
+        })
     }
 
     /// The last word that names a program: behind `runuser` is another.
     fn program_name(&self) -> String {
         let words = std::iter::once(self.0.get_program()).chain(self.0.get_args());
-        let program = words.take_while(|word| *word != "-D").filter(|word| word.to_string_lossy().contains('/')).last();
-        program.unwrap_or_else(|| self.0.get_program()).to_string_lossy().into_owned()
+        let program = words
+            .take_while(|word| *word != "-D")
+            .filter(|word| word.to_string_lossy().contains('/'))
+            .last();
+        program
+            .unwrap_or_else(|| self.0.get_program())
+            .to_string_lossy()
+            .into_owned()
     }
 }

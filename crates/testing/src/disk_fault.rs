@@ -31,7 +31,9 @@ impl DiskFault {
 
     /// Makes `command` meet the fault at the `nth` call.
     pub fn inject_at(self, nth: usize, command: &mut Command) {
-        command.env("LD_PRELOAD", preload_library()).env(self.variable_name(), nth.to_string());
+        command
+            .env("LD_PRELOAD", preload_library())
+            .env(self.variable_name(), nth.to_string());
     }
 }
 
@@ -43,8 +45,14 @@ fn preload_library() -> &'static PathBuf {
         let library = folder.path().join("disk.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/disk.c");
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl");
-        let built = compiler.status().expect("a C compiler is needed to build the failing disk");
+        compiler
+            .args(["-shared", "-fPIC", "-O1", "-o"])
+            .arg(&library)
+            .arg(source)
+            .arg("-ldl");
+        let built = compiler
+            .status()
+            .expect("a C compiler is needed to build the failing disk");
         assert!(built.success(), "the failing disk does not compile");
         (folder, library)
     });

@@ -9,7 +9,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// No server binaries were found.
-    #[error("no Postgres server is installed: install Debian's postgresql, or put initdb and pg_ctl on the PATH")]
+    #[error(
+        "no Postgres server is installed: install Debian's postgresql, or put initdb and pg_ctl on the PATH"
+    )]
     NotInstalled,
     /// A command could not be run at all.
     #[error("cannot run {program}: {source}")]

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::str::FromStr;
 
 use onward_journal::Payload;
-use onward_runs::{AttemptNumber, RunEventId, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventWrite};
+use onward_runs::{
+    AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
+};
 
 /// Makes events of runs of a thousand steps, one after the other.
 #[derive(Debug)]
@@ -17,10 +19,14 @@ pub struct RunEventGenerator {
 impl RunEventGenerator {
     /// Events of runs whose names begin with `name`.
     pub fn new(name: &str) -> Self {
-        let seed = name
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        Self { name: name.to_owned(), generated: 0, random: seed }
+        let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+        Self {
+            name: name.to_owned(),
+            generated: 0,
+            random: seed,
+        }
     }
 
     /// The next `count` events, a thousand a run.
@@ -36,7 +42,8 @@ impl RunEventGenerator {
             odd if odd % 2 == 1 => ("StepStarted", Some(odd / 2)),
             even => ("StepCompleted", Some((even - 1) / 2)),
         };
-        let artifact = r#"{"artifacts":[{"uri":"s3://bucket/run/step/manifest.json","kind":"dbt-manifest"}]}"#;
+        let artifact =
+            r#"{"artifacts":[{"uri":"s3://bucket/run/step/manifest.json","kind":"dbt-manifest"}]}"#;
         let mut event = RunEventWrite {
             event_id: self.random_event_id(),
             event_type: parse_valid(event_type),
@@ -51,10 +58,13 @@ impl RunEventGenerator {
             logical_attempt_id: AttemptNumber::FIRST,
             idempotency_key: IdempotencyKey::from_bytes([0; 32]),
             step_id: step.map(|step| parse_valid(&format!("model.orders_{step}"))),
-            payload: (event_type == "StepCompleted").then(|| Payload::parse(artifact).expect("an object")),
+            payload: (event_type == "StepCompleted")
+                .then(|| Payload::parse(artifact).expect("an object")),
             extra: ExtraFields::NONE,
         };
-        event.idempotency_key = IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key();
+        event.idempotency_key = IdempotencyKeyParts::from_event(&event, None)
+            .current_preimage()
+            .compute_key();
         event
     }
 

@@ -25,9 +25,15 @@ impl PostgresInstallation {
     /// The newest one that Debian's packages installed, else the one on the `PATH`.
     pub(crate) fn find_newest() -> Result<Self, Error> {
         let debian = newest_version(Path::new(DEBIAN_VERSIONS_DIR));
-        let on_path = || env::split_paths(&env::var_os("PATH").unwrap_or_default()).find(|folder| has_server_binaries(folder));
+        let on_path = || {
+            env::split_paths(&env::var_os("PATH").unwrap_or_default())
+                .find(|folder| has_server_binaries(folder))
+        };
         let binaries = debian.or_else(on_path).ok_or(Error::NotInstalled)?;
-        Ok(Self { binaries, user: is_root().then_some(SERVER_USER) })
+        Ok(Self {
+            binaries,
+            user: is_root().then_some(SERVER_USER),
+        })
     }
 
     /// A command of the server, as the user that it must be run by.
@@ -36,7 +42,12 @@ impl PostgresInstallation {
         let Some(user) = self.user else {
             return ServerCommand::new(program);
         };
-        let dashes = [OsString::from("-u"), OsString::from(user), OsString::from("--"), program.into()];
+        let dashes = [
+            OsString::from("-u"),
+            OsString::from(user),
+            OsString::from("--"),
+            program.into(),
+        ];
         ServerCommand::new("runuser").with_args(dashes)
     }
 
@@ -45,9 +56,14 @@ impl PostgresInstallation {
         let Some(user) = self.user else {
             return Ok(());
         };
-        let id = ServerCommand::new("id").with_args(["-u", user]).run_for_output()?;
+        let id = ServerCommand::new("id")
+            .with_args(["-u", user])
+            .run_for_output()?;
         let id = id.trim().parse().ok();
-        std::os::unix::fs::chown(folder, id, None).map_err(|source| Error::Folder { path: folder.to_owned(), source })
+        std::os::unix::fs::chown(folder, id, None).map_err(|source| Error::Folder {
+            path: folder.to_owned(),
+            source,
+        })
     }
 }
 
@@ -56,7 +72,9 @@ fn is_root() -> bool {
 }
 
 fn has_server_binaries(folder: &Path) -> bool {
-    ["initdb", "pg_ctl", "postgres", "createdb"].iter().all(|name| folder.join(name).is_file())
+    ["initdb", "pg_ctl", "postgres", "createdb"]
+        .iter()
+        .all(|name| folder.join(name).is_file())
 }
 
 /// The binaries of the highest version.
@@ -66,7 +84,10 @@ fn newest_version(versions: &Path) -> Option<PathBuf> {
         let version: u32 = entry.file_name().to_str()?.parse().ok()?;
         Some((version, entry.path().join("bin")))
     });
-    numbered.filter(|(_, folder)| has_server_binaries(folder)).max().map(|(_, folder)| folder)
+    numbered
+        .filter(|(_, folder)| has_server_binaries(folder))
+        .max()
+        .map(|(_, folder)| folder)
 }
 
 #[cfg(test)]
@@ -79,7 +100,9 @@ mod tests {
     fn install(versions: &Path, version: &str, binaries: &[&str]) {
         let folder = versions.join(version).join("bin");
         fs::create_dir_all(&folder).unwrap();
-        binaries.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
+        binaries
+            .iter()
+            .for_each(|name| fs::write(folder.join(name), "").unwrap());
     }
 
     #[test]
@@ -91,7 +114,10 @@ mod tests {
         install(folder.path(), "15", &server);
         install(folder.path(), "16", &["createdb"]);
         install(folder.path(), "latest", &server);
-        assert_eq!(newest_version(folder.path()), Some(folder.path().join("15/bin")));
+        assert_eq!(
+            newest_version(folder.path()),
+            Some(folder.path().join("15/bin"))
+        );
         assert_eq!(newest_version(&folder.path().join("absent")), None);
     }
 }

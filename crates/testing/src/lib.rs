@@ -18,10 +18,10 @@ mod error;
 mod event_generator;
 mod installation;
 mod mail_server;
-mod reaper;
 mod proxy;
+mod reaper;
 
-pub use cluster::{PostgresCluster, ClusterDurability};
+pub use cluster::{ClusterDurability, PostgresCluster};
 pub use disk_fault::DiskFault;
 pub use error::Error;
 pub use event_generator::RunEventGenerator;

@@ -33,7 +33,11 @@ impl TcpProxy {
                 }
             }
         });
-        Ok(Self { port, streams: ends, is_refusing: is_shut })
+        Ok(Self {
+            port,
+            streams: ends,
+            is_refusing: is_shut,
+        })
     }
 
     /// Where to connect to.
@@ -49,12 +53,18 @@ impl TcpProxy {
     /// Cuts every connection, and tells how many there were. New ones can be made.
     pub fn cut_connections(&self) -> usize {
         let ends = std::mem::take(&mut *lock_ignoring_poison(&self.streams));
-        let open = ends.iter().filter(|end| end.shutdown(Shutdown::Both).is_ok());
+        let open = ends
+            .iter()
+            .filter(|end| end.shutdown(Shutdown::Both).is_ok());
         open.count() / 2
     }
 }
 
-fn forward_connection(client: TcpStream, server: u16, kept: &Mutex<Vec<TcpStream>>) -> io::Result<()> {
+fn forward_connection(
+    client: TcpStream,
+    server: u16,
+    kept: &Mutex<Vec<TcpStream>>,
+) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     for (from, to) in [(&client, &server), (&server, &client)] {
         to.set_nodelay(true)?;

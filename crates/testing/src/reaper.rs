@@ -30,7 +30,9 @@ pub(crate) struct ClusterReaper(Child);
 impl ClusterReaper {
     /// Watches over the cluster in `folder`.
     pub(crate) fn watch_cluster(folder: &Path) -> Result<Self, Error> {
-        let shell = ServerCommand::new("/bin/sh").with_args(["-c", CLEANUP_SCRIPT, "clear-up"]).with_args([folder]);
+        let shell = ServerCommand::new("/bin/sh")
+            .with_args(["-c", CLEANUP_SCRIPT, "clear-up"])
+            .with_args([folder]);
         shell.spawn_piped().map(Self)
     }
 }

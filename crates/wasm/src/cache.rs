@@ -34,14 +34,23 @@ struct CacheFolder {
 
 impl CompiledCache {
     pub(crate) fn open(path: Option<&Path>, bytes_max: u64) -> Result<Self> {
-        let Some(path) = path else { return Ok(Self(None)) };
+        let Some(path) = path else {
+            return Ok(Self(None));
+        };
         fs::create_dir_all(path)?;
         let path = fs::canonicalize(path)?;
-        let stage = tempfile::Builder::new().prefix(STAGE_PREFIX).tempdir_in(&path)?;
+        let stage = tempfile::Builder::new()
+            .prefix(STAGE_PREFIX)
+            .tempdir_in(&path)?;
         let mut config = CacheConfig::new();
         config.with_directory(stage.path());
         let wasmtime = wasmtime::Cache::new(config)?;
-        let folder = CacheFolder { path, stage, wasmtime, bytes_max };
+        let folder = CacheFolder {
+            path,
+            stage,
+            wasmtime,
+            bytes_max,
+        };
         folder.clear_stale_stages()?;
         Ok(Self(Some(folder)))
     }
@@ -52,8 +61,15 @@ impl CompiledCache {
     }
 
     /// Compiles a component, unless it was compiled before. Not for two threads at once: there is one stage.
-    pub(crate) fn compile_component(&self, engine: &Engine, digest: ComponentDigest, bytes: &[u8]) -> Result<Component> {
-        let Some(folder) = &self.0 else { return Component::from_binary(engine, bytes) };
+    pub(crate) fn compile_component(
+        &self,
+        engine: &Engine,
+        digest: ComponentDigest,
+        bytes: &[u8],
+    ) -> Result<Component> {
+        let Some(folder) = &self.0 else {
+            return Component::from_binary(engine, bytes);
+        };
         let key = cache_key(engine, digest);
         folder.clear_stage();
         let unsealed = folder.unseal_to_stage(&key);
@@ -62,7 +78,10 @@ impl CompiledCache {
         if folder.wasmtime.cache_hits() == hits {
             tracing::info!(%digest, reason = unsealed.err().map(tracing::field::display), "compiled a component");
             // Without a file the next start compiles again; that is no reason to fail this one.
-            if let Err(error) = folder.seal_staged_code(&key).and_then(|()| folder.evict_oldest()) {
+            if let Err(error) = folder
+                .seal_staged_code(&key)
+                .and_then(|()| folder.evict_oldest())
+            {
                 tracing::warn!(%digest, %error, "cannot keep a compiled component");
             }
         }
@@ -75,7 +94,8 @@ impl CacheFolder {
     /// Checks a sealed file and puts its code on the stage.
     fn unseal_to_stage(&self, key: &str) -> io::Result<()> {
         let file = fs::read(self.path.join(key))?;
-        let (name, code) = open_seal(key, &file).ok_or_else(|| Error::new(ErrorKind::InvalidData, "damaged"))?;
+        let (name, code) =
+            open_seal(key, &file).ok_or_else(|| Error::new(ErrorKind::InvalidData, "damaged"))?;
         let staged = self.stage.path().join(name);
         if let Some(folder) = staged.parent() {
             fs::create_dir_all(folder)?;
@@ -90,7 +110,8 @@ impl CacheFolder {
         // Not on the stage: wasmtime removes there what it does not know.
         let file = NamedTempFile::new_in(&self.path)?;
         fs::write(file.path(), make_seal(key, &name, &code))?;
-        file.persist(self.path.join(key)).map_err(|error| error.error)?;
+        file.persist(self.path.join(key))
+            .map_err(|error| error.error)?;
         Ok(())
     }
 
@@ -103,12 +124,18 @@ impl CacheFolder {
         let [path] = &found[..] else {
             return Err(Error::other(format!("{} files on the stage", found.len())));
         };
-        let name = path.strip_prefix(self.stage.path()).ok().and_then(Path::to_str);
-        name.map(str::to_owned).ok_or_else(|| Error::other("a file on the stage has no name"))
+        let name = path
+            .strip_prefix(self.stage.path())
+            .ok()
+            .and_then(Path::to_str);
+        name.map(str::to_owned)
+            .ok_or_else(|| Error::other("a file on the stage has no name"))
     }
 
     fn clear_stage(&self) {
-        let Ok(entries) = fs::read_dir(self.stage.path()) else { return };
+        let Ok(entries) = fs::read_dir(self.stage.path()) else {
+            return;
+        };
         for entry in entries.flatten() {
             // wasmtime may write a note at the same time; code that stays makes `staged` fail, and nothing is sealed.
             let _ = fs::remove_dir_all(entry.path());
@@ -118,9 +145,17 @@ impl CacheFolder {
     fn clear_stale_stages(&self) -> io::Result<()> {
         let ours = fs::metadata(self.stage.path())?.modified()?;
         for entry in fs::read_dir(&self.path)?.flatten() {
-            let is_stage = entry.file_name().to_str().is_some_and(|name| name.starts_with(STAGE_PREFIX));
-            let Some(metadata) = ignore_not_found(entry.metadata())? else { continue };
-            let age = metadata.modified().ok().and_then(|at| ours.duration_since(at).ok());
+            let is_stage = entry
+                .file_name()
+                .to_str()
+                .is_some_and(|name| name.starts_with(STAGE_PREFIX));
+            let Some(metadata) = ignore_not_found(entry.metadata())? else {
+                continue;
+            };
+            let age = metadata
+                .modified()
+                .ok()
+                .and_then(|at| ours.duration_since(at).ok());
             if is_stage && age.is_some_and(|age| age > STALE_STAGE_AGE) {
                 ignore_not_found(fs::remove_dir_all(entry.path()))?;
             }
@@ -133,7 +168,9 @@ impl CacheFolder {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
-            let Some(metadata) = ignore_not_found(entry.metadata())? else { continue };
+            let Some(metadata) = ignore_not_found(entry.metadata())? else {
+                continue;
+            };
             if metadata.is_file() {
                 files.push((metadata.modified()?, metadata.len(), entry.path()));
             }
@@ -163,7 +200,11 @@ fn ignore_not_found<T>(found: io::Result<T>) -> io::Result<Option<T>> {
 fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        if entry.file_type()?.is_dir() { collect_files(&entry.path(), found)? } else { found.push(entry.path()) }
+        if entry.file_type()?.is_dir() {
+            collect_files(&entry.path(), found)?
+        } else {
+            found.push(entry.path())
+        }
     }
     Ok(())
 }
@@ -173,7 +214,11 @@ fn cache_key(engine: &Engine, digest: ComponentDigest) -> String {
     let mut compiler = CompilerHasher(Sha256::new());
     engine.precompile_compatibility_hash().hash(&mut compiler);
     let compiler: [u8; 32] = compiler.0.finalize().into();
-    format!("{}-{}", hex::encode_hex(digest.as_bytes()), hex::encode_hex(&compiler[..8]))
+    format!(
+        "{}-{}",
+        hex::encode_hex(digest.as_bytes()),
+        hex::encode_hex(&compiler[..8])
+    )
 }
 
 struct CompilerHasher(Sha256);
@@ -185,7 +230,10 @@ impl Hasher for CompilerHasher {
 
     fn finish(&self) -> u64 {
         let digest: [u8; 32] = self.0.clone().finalize().into();
-        digest.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        digest
+            .iter()
+            .take(8)
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
     }
 }
 
@@ -210,8 +258,11 @@ fn open_seal<'a>(key: &str, file: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
     let (magic, rest) = split_line(file)?;
     let (sum, rest) = split_line(rest)?;
     let (name, code) = split_line(rest)?;
-    let stays_inside = Path::new(name).components().all(|part| matches!(part, PathPart::Normal(_)));
-    (magic == MAGIC && stays_inside && sum == seal_checksum(key, name, code)).then_some((name, code))
+    let stays_inside = Path::new(name)
+        .components()
+        .all(|part| matches!(part, PathPart::Normal(_)));
+    (magic == MAGIC && stays_inside && sum == seal_checksum(key, name, code))
+        .then_some((name, code))
 }
 
 fn split_line(file: &[u8]) -> Option<(&str, &[u8])> {
@@ -236,13 +287,22 @@ mod tests {
     fn reuses(folder: &Path, text: &str) -> bool {
         let cache = CompiledCache::open(Some(folder), 1 << 20).unwrap();
         let bytes = wat::parse_str(text).unwrap();
-        cache.compile_component(&engine(&cache), ComponentDigest::from_component(&bytes), &bytes).unwrap();
+        cache
+            .compile_component(
+                &engine(&cache),
+                ComponentDigest::from_component(&bytes),
+                &bytes,
+            )
+            .unwrap();
         cache.0.unwrap().wasmtime.cache_hits() == 1
     }
 
     fn sealed(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).unwrap().flatten();
-        entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect()
+        entries
+            .map(|entry| entry.path())
+            .filter(|path| path.is_file())
+            .collect()
     }
 
     #[test]
@@ -290,7 +350,8 @@ mod tests {
         for (name, seconds) in [("old", 1), ("new", 3), ("middle", 2)] {
             let file = fs::File::create(folder.path().join(name)).unwrap();
             file.set_len(10).unwrap();
-            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+                .unwrap();
         }
         cache.0.unwrap().evict_oldest().unwrap();
         let mut left = sealed(folder.path());

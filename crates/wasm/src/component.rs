@@ -4,16 +4,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, ExecutionError, InvokeResult, BoundedName, Payload, SharedText};
+use onward_journal::{
+    BoundedName, ComponentDigest, ExecutionError, InvokeResult, Payload, SharedText,
+};
 use wasmtime::Store;
 
 use crate::bindings::{self, ComponentPre};
 use crate::config::WorkflowLimits;
-use crate::workflow_guest::{WorkflowCall, WorkflowGuest};
-use crate::host::{GuestState, CallContext};
-use crate::runtime::InstancePool;
 use crate::guest_error::{host_defect_error, permanent_error};
+use crate::host::{CallContext, GuestState};
+use crate::runtime::InstancePool;
 use crate::task::{self, TaskCall};
+use crate::workflow_guest::{WorkflowCall, WorkflowGuest};
 
 /// A compiled component. A clone is a counter, not a copy.
 #[derive(Clone)]
@@ -58,7 +60,10 @@ impl fmt::Display for GuestFunctionKind {
 
 impl fmt::Debug for LoadedComponent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Component").field("digest", &self.0.digest).field("functions", &self.0.functions).finish()
+        f.debug_struct("Component")
+            .field("digest", &self.0.digest)
+            .field("functions", &self.0.functions)
+            .finish()
     }
 }
 
@@ -70,7 +75,13 @@ impl LoadedComponent {
         weight: u32,
         shared: Arc<InstancePool>,
     ) -> Self {
-        Self(Arc::new(ComponentInner { digest, functions, pre, weight, instance_pool: shared }))
+        Self(Arc::new(ComponentInner {
+            digest,
+            functions,
+            pre,
+            weight,
+            instance_pool: shared,
+        }))
     }
 
     /// The digest of its bytes.
@@ -85,7 +96,10 @@ impl LoadedComponent {
 
     /// The function of this name.
     pub fn find_function(&self, name: &str) -> Option<&GuestFunction> {
-        self.0.functions.iter().find(|function| &*function.name == name)
+        self.0
+            .functions
+            .iter()
+            .find(|function| &*function.name == name)
     }
 
     /// A workflow to be run by its turns. Nothing is instantiated before the first; dropping it frees everything.
@@ -96,8 +110,13 @@ impl LoadedComponent {
         context: CallContext,
         limits: WorkflowLimits,
     ) -> Box<dyn Guest> {
-        let call =
-            WorkflowCall { component: self.clone(), function: SharedText::from(function), input: input.clone(), context, limits };
+        let call = WorkflowCall {
+            component: self.clone(),
+            function: SharedText::from(function),
+            input: input.clone(),
+            context,
+            limits,
+        };
         Box::new(WorkflowGuest::new(call))
     }
 
@@ -116,21 +135,41 @@ impl LoadedComponent {
     }
 
     /// Refuses what is not a function of this kind.
-    pub(crate) fn require_function(&self, name: &str, kind: GuestFunctionKind) -> Result<(), ExecutionError> {
+    pub(crate) fn require_function(
+        &self,
+        name: &str,
+        kind: GuestFunctionKind,
+    ) -> Result<(), ExecutionError> {
         match self.find_function(name) {
             Some(function) if function.kind == kind => Ok(()),
-            Some(function) => Err(permanent_error("unknown_function", format!("`{name}` is a {}, not a {kind}", function.kind))),
-            None => Err(permanent_error("unknown_function", format!("{} has no function `{name}`", self.0.digest))),
+            Some(function) => Err(permanent_error(
+                "unknown_function",
+                format!("`{name}` is a {}, not a {kind}", function.kind),
+            )),
+            None => Err(permanent_error(
+                "unknown_function",
+                format!("{} has no function `{name}`", self.0.digest),
+            )),
         }
     }
 
     /// A store that yields after each slice of fuel.
-    pub(crate) fn new_store(&self, data: GuestState, fuel_slice: u64) -> Result<Store<GuestState>, ExecutionError> {
-        let store = self.0.instance_pool.new_store(data, u64::MAX, Some(fuel_slice.max(1)));
+    pub(crate) fn new_store(
+        &self,
+        data: GuestState,
+        fuel_slice: u64,
+    ) -> Result<Store<GuestState>, ExecutionError> {
+        let store = self
+            .0
+            .instance_pool
+            .new_store(data, u64::MAX, Some(fuel_slice.max(1)));
         store.map_err(|error| host_defect_error(format_args!("{error:#}")))
     }
 
-    pub(crate) async fn instantiate(&self, store: &mut Store<GuestState>) -> wasmtime::Result<bindings::Component> {
+    pub(crate) async fn instantiate(
+        &self,
+        store: &mut Store<GuestState>,
+    ) -> wasmtime::Result<bindings::Component> {
         self.0.pre.instantiate_async(store).await
     }
 }

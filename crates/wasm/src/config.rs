@@ -87,7 +87,11 @@ pub struct TaskLimits {
 impl Default for TaskLimits {
     /// 64 MiB of memory, payloads of 1 MiB, a minute.
     fn default() -> Self {
-        Self { memory_bytes_max: 64 << 20, payload_bytes_max: 1 << 20, timeout: Duration::from_secs(60) }
+        Self {
+            memory_bytes_max: 64 << 20,
+            payload_bytes_max: 1 << 20,
+            timeout: Duration::from_secs(60),
+        }
     }
 }
 

@@ -18,7 +18,10 @@ pub(crate) fn permanent_error(kind: &str, message: impl Into<SharedText>) -> Exe
 
 /// A payload is larger than the limit.
 pub(crate) fn too_large_error(what: &str, bytes: usize, bytes_max: usize) -> ExecutionError {
-    permanent_error("too_large", format!("{what} has {bytes} bytes, the limit is {bytes_max}"))
+    permanent_error(
+        "too_large",
+        format!("{what} has {bytes} bytes, the limit is {bytes_max}"),
+    )
 }
 
 /// The guest did what it must not.

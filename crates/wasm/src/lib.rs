@@ -12,25 +12,25 @@ mod bindings;
 mod cache;
 mod component;
 mod config;
-mod workflow_guest;
+mod guest_error;
 mod host;
 mod http;
 mod limiter;
 mod load;
 mod mailbox;
 mod runtime;
-mod guest_error;
 mod task;
 mod warm_pool;
 mod wasi;
+mod workflow_guest;
 
-pub use component::{LoadedComponent, GuestFunction, GuestFunctionKind};
+pub use component::{GuestFunction, GuestFunctionKind, LoadedComponent};
 pub use config::{Config, TaskLimits, WorkflowLimits};
 pub use host::CallContext;
 pub use http::{
-    AddressClass, ComponentEgress, HostPattern, HostRule, GuestHttpClient, HttpConfig, HttpError, HttpRequest, HttpResponse, HostPatternError,
-    HostResolver, SystemResolver, classify_address,
+    AddressClass, ComponentEgress, GuestHttpClient, HostPattern, HostPatternError, HostResolver,
+    HostRule, HttpConfig, HttpError, HttpRequest, HttpResponse, SystemResolver, classify_address,
 };
 pub use load::LoadError;
-pub use runtime::{WasmRuntime, RuntimeError};
-pub use task::{TaskServices, TaskCall};
+pub use runtime::{RuntimeError, WasmRuntime};
+pub use task::{TaskCall, TaskServices};

@@ -15,7 +15,14 @@ pub(crate) struct InstanceLimiter {
 
 impl InstanceLimiter {
     pub(crate) fn new(memory_bytes_max: usize, table_elements_max: usize) -> Self {
-        Self { memory_bytes: 0, memory_bytes_max, table_elements: 0, table_elements_max, refused_growth: None, growth_granted: false }
+        Self {
+            memory_bytes: 0,
+            memory_bytes_max,
+            table_elements: 0,
+            table_elements_max,
+            refused_growth: None,
+            growth_granted: false,
+        }
     }
 
     /// How much memory the instance has.
@@ -43,18 +50,32 @@ impl InstanceLimiter {
     /// The limits are checked before anything is allocated, so what fails after that is the machine's fault. A guest that
     /// saw the difference would not be deterministic.
     fn check_grow_failure(&mut self, error: &wasmtime::Error) -> Result<()> {
-        if self.growth_granted { Err(format_err!("the machine has no memory left: {error}")) } else { Ok(()) }
+        if self.growth_granted {
+            Err(format_err!("the machine has no memory left: {error}"))
+        } else {
+            Ok(())
+        }
     }
 }
 
 impl wasmtime::ResourceLimiter for InstanceLimiter {
-    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
         let total = (self.memory_bytes - current.min(self.memory_bytes)).saturating_add(desired);
         if total > self.memory_bytes_max {
-            return self.refuse_growth(format!("{total} bytes of memory, the limit is {}", self.memory_bytes_max));
+            return self.refuse_growth(format!(
+                "{total} bytes of memory, the limit is {}",
+                self.memory_bytes_max
+            ));
         }
         if maximum.is_some_and(|maximum| desired > maximum) {
-            return self.refuse_growth(format!("{desired} bytes of memory, its own maximum is lower"));
+            return self.refuse_growth(format!(
+                "{desired} bytes of memory, its own maximum is lower"
+            ));
         }
         self.memory_bytes = total;
         self.growth_granted = true;
@@ -65,13 +86,24 @@ impl wasmtime::ResourceLimiter for InstanceLimiter {
         self.check_grow_failure(&error)
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
-        let total = (self.table_elements - current.min(self.table_elements)).saturating_add(desired);
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> Result<bool> {
+        let total =
+            (self.table_elements - current.min(self.table_elements)).saturating_add(desired);
         if total > self.table_elements_max {
-            return self.refuse_growth(format!("{total} table elements, the limit is {}", self.table_elements_max));
+            return self.refuse_growth(format!(
+                "{total} table elements, the limit is {}",
+                self.table_elements_max
+            ));
         }
         if maximum.is_some_and(|maximum| desired > maximum) {
-            return self.refuse_growth(format!("{desired} table elements, its own maximum is lower"));
+            return self.refuse_growth(format!(
+                "{desired} table elements, its own maximum is lower"
+            ));
         }
         self.table_elements = total;
         self.growth_granted = true;
@@ -94,7 +126,10 @@ mod tests {
         let mut limiter = InstanceLimiter::new(100, 10);
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(!limiter.memory_growing(0, 60, None).unwrap());
-        assert_eq!(limiter.refused_growth(), Some("120 bytes of memory, the limit is 100"));
+        assert_eq!(
+            limiter.refused_growth(),
+            Some("120 bytes of memory, the limit is 100")
+        );
         assert!(limiter.memory_growing(60, 100, None).unwrap());
         assert!(!limiter.memory_growing(100, usize::MAX, None).unwrap());
     }

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use onward_journal::{ComponentDigest, BoundedName, NameError, Payload, SharedText};
+use onward_journal::{BoundedName, ComponentDigest, NameError, Payload, SharedText};
 use thiserror::Error;
 use wasmtime::component::Linker;
 use wasmtime::component::types::ComponentItem;
 
 use crate::bindings::{self, ComponentPre, types};
-use crate::component::{LoadedComponent, GuestFunction, GuestFunctionKind};
+use crate::component::{GuestFunction, GuestFunctionKind, LoadedComponent};
 use crate::config::Config;
-use crate::host::{GuestState, CallContext, InstanceRole};
+use crate::guest_error::explain_call_error;
+use crate::host::{CallContext, GuestState, InstanceRole};
 use crate::limiter::InstanceLimiter;
 use crate::runtime::{InstancePool, TABLES_PER_SLOT};
-use crate::guest_error::explain_call_error;
 use crate::wasi;
 
 /// Memories that a component may have.
@@ -40,7 +40,9 @@ pub enum LoadError {
     #[error("not a component: {0}")]
     Invalid(String),
     /// It wants something that guests do not get.
-    #[error("the component imports `{0}`: there is only `onward:guest` 0.1, and a little of WASI 0.2")]
+    #[error(
+        "the component imports `{0}`: there is only `onward:guest` 0.1, and a little of WASI 0.2"
+    )]
     ForeignImport(String),
     /// It wants one of our interfaces to be something else.
     #[error("the component's imports do not fit: {0}")]
@@ -107,29 +109,53 @@ pub(crate) fn admit_component(
     let pre = wasi::link_wasi_imports(&mut linker, compiled, shared.engine())
         .and_then(|()| linker.instantiate_pre(compiled))
         .map_err(|error| LoadError::WrongImport(format!("{error:#}")))?;
-    let pre = ComponentPre::new(pre).map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
+    let pre =
+        ComponentPre::new(pre).map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
     let described = describe_functions(&pre, shared, config)?;
     let functions = parse_functions(described, config.functions_max)?;
-    Ok(LoadedComponent::new(digest, functions, pre, weight, Arc::clone(shared)))
+    Ok(LoadedComponent::new(
+        digest,
+        functions,
+        pre,
+        weight,
+        Arc::clone(shared),
+    ))
 }
 
-fn check_imports(compiled: &wasmtime::component::Component, shared: &InstancePool) -> Result<(), LoadError> {
+fn check_imports(
+    compiled: &wasmtime::component::Component,
+    shared: &InstancePool,
+) -> Result<(), LoadError> {
     let component = compiled.component_type();
-    let foreign = component.imports(shared.engine()).find(|(name, _)| !is_onward_import(name) && !wasi::is_virtual_import(name));
-    foreign.map_or(Ok(()), |(name, _)| Err(LoadError::ForeignImport(name.to_owned())))
+    let foreign = component
+        .imports(shared.engine())
+        .find(|(name, _)| !is_onward_import(name) && !wasi::is_virtual_import(name));
+    foreign.map_or(Ok(()), |(name, _)| {
+        Err(LoadError::ForeignImport(name.to_owned()))
+    })
 }
 
 fn is_onward_import(import: &str) -> bool {
-    let Some((interface, version)) = import.strip_prefix(INTERFACE_PREFIX).and_then(|rest| rest.split_once('@')) else {
+    let Some((interface, version)) = import
+        .strip_prefix(INTERFACE_PREFIX)
+        .and_then(|rest| rest.split_once('@'))
+    else {
         return false;
     };
-    matches!(interface, "types" | "host" | "workflow" | "task") && version.starts_with(VERSION_PREFIX)
+    matches!(interface, "types" | "host" | "workflow" | "task")
+        && version.starts_with(VERSION_PREFIX)
 }
 
-fn check_exports(compiled: &wasmtime::component::Component, shared: &InstancePool) -> Result<(), LoadError> {
+fn check_exports(
+    compiled: &wasmtime::component::Component,
+    shared: &InstancePool,
+) -> Result<(), LoadError> {
     let component = compiled.component_type();
     for name in ["describe", "call"] {
-        match component.get_export(shared.engine(), name).map(|item| item.ty) {
+        match component
+            .get_export(shared.engine(), name)
+            .map(|item| item.ty)
+        {
             Some(ComponentItem::ComponentFunc(_)) => {}
             _ => return Err(LoadError::MissingExport(name)),
         }
@@ -144,42 +170,73 @@ fn component_weight(compiled: &wasmtime::component::Component) -> Result<u32, Lo
         return too_demanding("modules that it imports".to_owned(), 0);
     };
     if needs.num_memories > COMPONENT_WEIGHT_MAX {
-        return too_demanding(format!("{} memories", needs.num_memories), COMPONENT_WEIGHT_MAX);
+        return too_demanding(
+            format!("{} memories", needs.num_memories),
+            COMPONENT_WEIGHT_MAX,
+        );
     }
     if needs.num_tables > COMPONENT_WEIGHT_MAX * TABLES_PER_SLOT {
-        return too_demanding(format!("{} tables", needs.num_tables), COMPONENT_WEIGHT_MAX * TABLES_PER_SLOT);
+        return too_demanding(
+            format!("{} tables", needs.num_tables),
+            COMPONENT_WEIGHT_MAX * TABLES_PER_SLOT,
+        );
     }
-    Ok(needs.num_memories.max(needs.num_tables.div_ceil(TABLES_PER_SLOT)).max(1))
+    Ok(needs
+        .num_memories
+        .max(needs.num_tables.div_ceil(TABLES_PER_SLOT))
+        .max(1))
 }
 
-fn describe_functions(pre: &ComponentPre<GuestState>, shared: &InstancePool, config: &Config) -> Result<Vec<types::Function>, LoadError> {
-    let context = CallContext { execution: SharedText::from(""), idempotency_key: SharedText::from(""), attempt: 1 };
+fn describe_functions(
+    pre: &ComponentPre<GuestState>,
+    shared: &InstancePool,
+    config: &Config,
+) -> Result<Vec<types::Function>, LoadError> {
+    let context = CallContext {
+        execution: SharedText::from(""),
+        idempotency_key: SharedText::from(""),
+        attempt: 1,
+    };
     let limiter = InstanceLimiter::new(config.memory_bytes_max, config.table_elements_max);
     let data = GuestState::new(InstanceRole::Describe, context, limiter, 0);
-    let mut store =
-        shared.new_store(data, DESCRIBE_FUEL_MAX, None).map_err(|error| LoadError::Describe(format!("{error:#}")))?;
+    let mut store = shared
+        .new_store(data, DESCRIBE_FUEL_MAX, None)
+        .map_err(|error| LoadError::Describe(format!("{error:#}")))?;
     let waits = || LoadError::Describe("it waits for something".to_owned());
-    let failed = |error, data: &GuestState| LoadError::Describe(explain_call_error(&error, data).message.to_string());
+    let failed = |error, data: &GuestState| {
+        LoadError::Describe(explain_call_error(&error, data).message.to_string())
+    };
     let instance = poll_once(pre.instance_pre().instantiate_async(&mut store))
         .ok_or_else(waits)?
         .map_err(|error| failed(error, store.data()))?;
     let typed = bindings::Component::new(&mut store, &instance)
         .map_err(|error| LoadError::WrongExport(format!("{error:#}")))?;
-    poll_once(typed.call_describe(&mut store)).ok_or_else(waits)?.map_err(|error| failed(error, store.data()))
+    poll_once(typed.call_describe(&mut store))
+        .ok_or_else(waits)?
+        .map_err(|error| failed(error, store.data()))
 }
 
 /// While it describes itself a component gets every answer at once, so its future never waits.
 fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+    match future
+        .as_mut()
+        .poll(&mut Context::from_waker(Waker::noop()))
+    {
         Poll::Ready(value) => Some(value),
         Poll::Pending => None,
     }
 }
 
-fn parse_functions(described: Vec<types::Function>, max: usize) -> Result<Vec<GuestFunction>, LoadError> {
+fn parse_functions(
+    described: Vec<types::Function>,
+    max: usize,
+) -> Result<Vec<GuestFunction>, LoadError> {
     if described.len() > max {
-        return Err(LoadError::TooManyFunctions { count: described.len(), max });
+        return Err(LoadError::TooManyFunctions {
+            count: described.len(),
+            max,
+        });
     }
     let mut functions: Vec<GuestFunction> = Vec::with_capacity(described.len());
     for function in described {
@@ -193,7 +250,12 @@ fn parse_functions(described: Vec<types::Function>, max: usize) -> Result<Vec<Gu
         };
         let schema = match function.schema.as_deref().map(Payload::parse).transpose() {
             Ok(schema) => schema,
-            Err(error) => return Err(LoadError::Schema { function: name, reason: error.to_string() }),
+            Err(error) => {
+                return Err(LoadError::Schema {
+                    function: name,
+                    reason: error.to_string(),
+                });
+            }
         };
         functions.push(GuestFunction { name, kind, schema });
     }

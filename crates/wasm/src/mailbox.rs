@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use onward_execution::{GuestResponse, GuestRequest};
+use onward_execution::{GuestRequest, GuestResponse};
 
 /// One request at a time: a guest that waits for an answer cannot ask for anything else.
 #[derive(Debug, Default, Clone)]
@@ -57,7 +57,10 @@ impl RequestMailbox {
 
     /// Leaves a request and waits for its answer.
     pub(crate) fn send_request(&self, request: GuestRequest) -> AnswerFuture {
-        AnswerFuture { mailbox: self.clone(), request: Some(request) }
+        AnswerFuture {
+            mailbox: self.clone(),
+            request: Some(request),
+        }
     }
 }
 
@@ -102,14 +105,27 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(mailbox.take_request(), None);
         assert!(ask.as_mut().poll(&mut context).is_pending());
-        assert_eq!(mailbox.put_answer(Some(GuestResponse::Done)), Err(UnexpectedAnswer), "not taken yet");
+        assert_eq!(
+            mailbox.put_answer(Some(GuestResponse::Done)),
+            Err(UnexpectedAnswer),
+            "not taken yet"
+        );
         assert_eq!(mailbox.take_request(), Some(GuestRequest::ReadClock));
         assert_eq!(mailbox.take_request(), None);
         assert_eq!(mailbox.put_answer(None), Err(UnexpectedAnswer));
-        assert!(ask.as_mut().poll(&mut context).is_pending(), "no answer yet");
+        assert!(
+            ask.as_mut().poll(&mut context).is_pending(),
+            "no answer yet"
+        );
         assert_eq!(mailbox.put_answer(Some(GuestResponse::Done)), Ok(()));
-        assert_eq!(mailbox.put_answer(Some(GuestResponse::Done)), Err(UnexpectedAnswer));
-        assert_eq!(ask.as_mut().poll(&mut context), Poll::Ready(GuestResponse::Done));
+        assert_eq!(
+            mailbox.put_answer(Some(GuestResponse::Done)),
+            Err(UnexpectedAnswer)
+        );
+        assert_eq!(
+            ask.as_mut().poll(&mut context),
+            Poll::Ready(GuestResponse::Done)
+        );
         assert_eq!(mailbox.put_answer(None), Ok(()));
     }
 }

@@ -67,16 +67,28 @@ impl WasmRuntime {
         settings.cache(cache.wasmtime_cache());
         let engine = Engine::new(&settings).map_err(refuse)?;
         let mut linker = Linker::new(&engine);
-        crate::bindings::Component::add_to_linker::<_, HasSelf<_>>(&mut linker, |data| data).map_err(refuse)?;
+        crate::bindings::Component::add_to_linker::<_, HasSelf<_>>(&mut linker, |data| data)
+            .map_err(refuse)?;
         let shared = InstancePool {
             engine,
-            workflows: Arc::new(Semaphore::new(at_least_one_component(config.workflows_max) as usize)),
-            tasks: Arc::new(Semaphore::new(at_least_one_component(config.tasks_max) as usize)),
+            workflows: Arc::new(Semaphore::new(
+                at_least_one_component(config.workflows_max) as usize
+            )),
+            tasks: Arc::new(Semaphore::new(
+                at_least_one_component(config.tasks_max) as usize
+            )),
             warm_pool: WarmPool::new(WARM_TASK_SLOTS, config.calls_per_instance_max),
             table_elements_max: config.table_elements_max,
         };
         let (loaded, loading) = (Mutex::default(), Mutex::default());
-        Ok(Self(Arc::new(RuntimeInner { instance_pool: Arc::new(shared), linker, cache, config, loaded, load_lock: loading })))
+        Ok(Self(Arc::new(RuntimeInner {
+            instance_pool: Arc::new(shared),
+            linker,
+            cache,
+            config,
+            loaded,
+            load_lock: loading,
+        })))
     }
 
     /// Compiles a component, or finds it compiled, and asks it what it can do. Blocks for as long as that takes: up to
@@ -84,20 +96,34 @@ impl WasmRuntime {
     pub fn load_component(&self, bytes: &[u8]) -> Result<LoadedComponent, LoadError> {
         let (inner, max) = (&*self.0, self.0.config.component_bytes_max);
         if bytes.len() > max {
-            return Err(LoadError::TooLarge { bytes: bytes.len(), max });
+            return Err(LoadError::TooLarge {
+                bytes: bytes.len(),
+                max,
+            });
         }
         let digest = ComponentDigest::from_component(bytes);
         if let Some(component) = self.find_loaded(digest) {
             return Ok(component);
         }
         // One at a time: whoever waits may find it loaded.
-        let _loading = inner.load_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _loading = inner
+            .load_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some(component) = self.find_loaded(digest) {
             return Ok(component);
         }
-        let compiled =
-            inner.cache.compile_component(&inner.instance_pool.engine, digest, bytes).map_err(|error| LoadError::from_compile_error(&error))?;
-        let component = load::admit_component(digest, &compiled, &inner.instance_pool, &inner.linker, &inner.config)?;
+        let compiled = inner
+            .cache
+            .compile_component(&inner.instance_pool.engine, digest, bytes)
+            .map_err(|error| LoadError::from_compile_error(&error))?;
+        let component = load::admit_component(
+            digest,
+            &compiled,
+            &inner.instance_pool,
+            &inner.linker,
+            &inner.config,
+        )?;
         self.keep_loaded(&component);
         Ok(component)
     }
@@ -105,7 +131,9 @@ impl WasmRuntime {
     /// A component that is in memory already.
     pub fn find_loaded(&self, digest: ComponentDigest) -> Option<LoadedComponent> {
         let mut loaded = self.lock_loaded();
-        let place = loaded.iter().position(|component| component.digest() == digest)?;
+        let place = loaded
+            .iter()
+            .position(|component| component.digest() == digest)?;
         let component = loaded.remove(place)?;
         loaded.push_front(component.clone());
         Some(component)
@@ -130,15 +158,25 @@ impl WasmRuntime {
 impl InstancePool {
     /// Room for a workflow, if there is some.
     pub(crate) fn try_reserve_workflow(&self, weight: u32) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.workflows).try_acquire_many_owned(weight).ok()
+        Arc::clone(&self.workflows)
+            .try_acquire_many_owned(weight)
+            .ok()
     }
 
     /// Room for a task. None only if the pool was closed, which it never is.
     pub(crate) async fn reserve_task(&self, weight: u32) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.tasks).acquire_many_owned(weight).await.ok()
+        Arc::clone(&self.tasks)
+            .acquire_many_owned(weight)
+            .await
+            .ok()
     }
 
-    pub(crate) fn new_store(&self, data: GuestState, fuel: u64, fuel_slice: Option<u64>) -> wasmtime::Result<Store<GuestState>> {
+    pub(crate) fn new_store(
+        &self,
+        data: GuestState,
+        fuel: u64,
+        fuel_slice: Option<u64>,
+    ) -> wasmtime::Result<Store<GuestState>> {
         let mut store = Store::new(&self.engine, data);
         store.limiter(|data| &mut data.limiter);
         store.fuel_async_yield_interval(fuel_slice)?;
@@ -176,8 +214,11 @@ const HOST_STACK_BYTES: usize = 512 << 10;
 /// For workflows, for tasks that run, for those that wait for their next call, and for the one component that describes
 /// itself.
 fn pool_slot_count(config: &Config) -> u32 {
-    let running = at_least_one_component(config.workflows_max).saturating_add(at_least_one_component(config.tasks_max));
-    running.saturating_add(WARM_TASK_SLOTS).saturating_add(load::COMPONENT_WEIGHT_MAX)
+    let running = at_least_one_component(config.workflows_max)
+        .saturating_add(at_least_one_component(config.tasks_max));
+    running
+        .saturating_add(WARM_TASK_SLOTS)
+        .saturating_add(load::COMPONENT_WEIGHT_MAX)
 }
 
 /// Places for instances of tasks that wait for their next call.
@@ -190,7 +231,11 @@ fn at_least_one_component(places: u32) -> u32 {
 
 fn pool_settings(config: &Config, places: u32) -> PoolingAllocationConfig {
     // Where the kernel tells which pages were touched, a few are cheaper wiped than given back; else all would be wiped.
-    let kept = if PoolingAllocationConfig::is_pagemap_scan_available() { KEEP_RESIDENT_BYTES } else { 0 };
+    let kept = if PoolingAllocationConfig::is_pagemap_scan_available() {
+        KEEP_RESIDENT_BYTES
+    } else {
+        0
+    };
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(places)
         .total_core_instances(places.saturating_mul(CORE_INSTANCES_PER_COMPONENT))

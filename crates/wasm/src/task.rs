@@ -5,12 +5,12 @@ use std::sync::Arc;
 use onward_execution::GuestLogLevel;
 use onward_journal::{ErrorKind, ExecutionError, InvokeResult, Payload, SharedText, Timestamp};
 
-use crate::component::{LoadedComponent, GuestFunctionKind};
+use crate::component::{GuestFunctionKind, LoadedComponent};
 use crate::config::{FUEL_SLICE, TaskLimits};
-use crate::host::{GuestState, CallContext, InstanceRole, to_invoke_result};
+use crate::guest_error::{explain_call_error, host_defect_error, too_large_error};
+use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};
 use crate::http::ComponentEgress;
 use crate::limiter::InstanceLimiter;
-use crate::guest_error::{host_defect_error, explain_call_error, too_large_error};
 use crate::warm_pool::{InstanceOwner, WarmInstance};
 
 /// What a task gets from the outside, apart from HTTP.
@@ -45,42 +45,89 @@ pub(crate) struct TaskEnvironment {
     pub(crate) services: Arc<dyn TaskServices>,
 }
 
-pub(crate) async fn run_task(component: &LoadedComponent, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
+pub(crate) async fn run_task(
+    component: &LoadedComponent,
+    function: &str,
+    input: &Payload,
+    call: TaskCall,
+) -> InvokeResult {
     component.require_function(function, GuestFunctionKind::Task)?;
     let (bytes, max) = (input.as_str().len(), call.limits.payload_bytes_max);
     if bytes > max {
         return Err(too_large_error("the input", bytes, max));
     }
     // Waiting for room is not the task's fault, and takes none of its time.
-    let _permit = component.instance_pool().reserve_task(component.weight()).await.ok_or_else(|| host_defect_error("the pool is closed"))?;
+    let _permit = component
+        .instance_pool()
+        .reserve_task(component.weight())
+        .await
+        .ok_or_else(|| host_defect_error("the pool is closed"))?;
     let timeout = call.limits.timeout;
-    let Ok(result) = tokio::time::timeout(timeout, call_task(component, function, input, call)).await else {
-        return Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {} ms", timeout.as_millis())));
+    let Ok(result) =
+        tokio::time::timeout(timeout, call_task(component, function, input, call)).await
+    else {
+        return Err(ExecutionError::new(
+            ErrorKind::Timeout,
+            format!("no result in {} ms", timeout.as_millis()),
+        ));
     };
     result
 }
 
 /// A busy task hands control back after each slice of fuel, so that it can be timed out, or dropped.
-async fn call_task(component: &LoadedComponent, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
-    let TaskCall { owner, context, limits, http, services } = call;
+async fn call_task(
+    component: &LoadedComponent,
+    function: &str,
+    input: &Payload,
+    call: TaskCall,
+) -> InvokeResult {
+    let TaskCall {
+        owner,
+        context,
+        limits,
+        http,
+        services,
+    } = call;
     let role = InstanceRole::Task(Arc::new(TaskEnvironment { http, services }));
-    let owner = InstanceOwner { component: component.digest(), owner };
+    let owner = InstanceOwner {
+        component: component.digest(),
+        owner,
+    };
     let mut warm = match component.instance_pool().warm_pool.take_instance(&owner) {
         Some(warm) => reuse_instance(warm, role, context, &limits)?,
         None => create_instance(component, role, context, &limits).await?,
     };
-    match warm.instance.call_call(&mut warm.store, function, &input.as_str().to_owned()).await {
+    match warm
+        .instance
+        .call_call(&mut warm.store, function, &input.as_str().to_owned())
+        .await
+    {
         Ok(outcome) => {
-            component.instance_pool().warm_pool.keep_instance(owner, component.weight(), warm);
+            component
+                .instance_pool()
+                .warm_pool
+                .keep_instance(owner, component.weight(), warm);
             to_invoke_result(outcome, limits.payload_bytes_max)
         }
         Err(error) => Err(explain_call_error(&error, warm.store.data())),
     }
 }
 
-fn reuse_instance(mut warm: WarmInstance, role: InstanceRole, context: CallContext, limits: &TaskLimits) -> Result<WarmInstance, ExecutionError> {
-    warm.store.data_mut().reuse_for_call(role, context, limits.memory_bytes_max, limits.payload_bytes_max);
-    warm.store.set_fuel(u64::MAX).map_err(|error| host_defect_error(format_args!("{error:#}")))?;
+fn reuse_instance(
+    mut warm: WarmInstance,
+    role: InstanceRole,
+    context: CallContext,
+    limits: &TaskLimits,
+) -> Result<WarmInstance, ExecutionError> {
+    warm.store.data_mut().reuse_for_call(
+        role,
+        context,
+        limits.memory_bytes_max,
+        limits.payload_bytes_max,
+    );
+    warm.store
+        .set_fuel(u64::MAX)
+        .map_err(|error| host_defect_error(format_args!("{error:#}")))?;
     Ok(warm)
 }
 
@@ -90,10 +137,20 @@ async fn create_instance(
     context: CallContext,
     limits: &TaskLimits,
 ) -> Result<WarmInstance, ExecutionError> {
-    let limiter = InstanceLimiter::new(limits.memory_bytes_max, component.instance_pool().table_elements_max);
-    let mut store = component.new_store(GuestState::new(role, context, limiter, limits.payload_bytes_max), FUEL_SLICE)?;
+    let limiter = InstanceLimiter::new(
+        limits.memory_bytes_max,
+        component.instance_pool().table_elements_max,
+    );
+    let mut store = component.new_store(
+        GuestState::new(role, context, limiter, limits.payload_bytes_max),
+        FUEL_SLICE,
+    )?;
     match component.instantiate(&mut store).await {
-        Ok(instance) => Ok(WarmInstance { store, instance, calls: 0 }),
+        Ok(instance) => Ok(WarmInstance {
+            store,
+            instance,
+            calls: 0,
+        }),
         Err(error) => Err(explain_call_error(&error, store.data())),
     }
 }

@@ -46,11 +46,18 @@ pub(crate) struct WarmPool {
 impl WarmPool {
     /// Room for so many places of the pool, and for so many calls of each instance.
     pub(crate) fn new(places_max: u32, calls_max: u32) -> Self {
-        Self { instances: Mutex::default(), slots_max: places_max, calls_max }
+        Self {
+            instances: Mutex::default(),
+            slots_max: places_max,
+            calls_max,
+        }
     }
 
     pub(crate) fn take_instance(&self, owner: &InstanceOwner) -> Option<WarmInstance> {
-        let mut kept = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self
+            .instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let place = kept.iter().rposition(|kept| kept.owner == *owner)?;
         kept.remove(place).map(|kept| kept.warm)
     }
@@ -65,7 +72,10 @@ impl WarmPool {
         warm.store.data_mut().clear_call();
         let mut dropped = Vec::new();
         {
-            let mut kept = self.instances.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut kept = self
+                .instances
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             let mut places = weight + kept.iter().map(|kept| kept.weight).sum::<u32>();
             while places > self.slots_max
                 && let Some(oldest) = kept.pop_front()
@@ -73,7 +83,11 @@ impl WarmPool {
                 places -= oldest.weight;
                 dropped.push(oldest);
             }
-            kept.push_back(PooledInstance { owner, weight, warm });
+            kept.push_back(PooledInstance {
+                owner,
+                weight,
+                warm,
+            });
         }
         // Whoever waits for the lock need not wait for memory to be given back.
         drop(dropped);

@@ -4,16 +4,18 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use onward_execution::{GuestResponse, Guest, GuestTurn};
+use onward_execution::{Guest, GuestResponse, GuestTurn};
 use onward_journal::{ExecutionError, InvokeResult, Payload, SharedText};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::component::{LoadedComponent, GuestFunctionKind};
+use crate::component::{GuestFunctionKind, LoadedComponent};
 use crate::config::WorkflowLimits;
-use crate::host::{GuestState, CallContext, InstanceRole, to_invoke_result};
+use crate::guest_error::{
+    explain_call_error, host_defect_error, is_resource_exhaustion, too_large_error, trap_error,
+};
+use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};
 use crate::limiter::InstanceLimiter;
 use crate::mailbox::RequestMailbox;
-use crate::guest_error::{host_defect_error, explain_call_error, is_resource_exhaustion, too_large_error, trap_error};
 
 /// A call that has not begun.
 pub(crate) struct WorkflowCall {
@@ -49,29 +51,46 @@ enum CallOutcome {
 impl WorkflowGuest {
     pub(crate) fn new(call: WorkflowCall) -> Self {
         let limits = call.limits;
-        Self { stage: WorkflowStage::New(Box::new(call)), mailbox: RequestMailbox::default(), limits, fuel_used: 0, has_made_request: false }
+        Self {
+            stage: WorkflowStage::New(Box::new(call)),
+            mailbox: RequestMailbox::default(),
+            limits,
+            fuel_used: 0,
+            has_made_request: false,
+        }
     }
 
     /// Starts the guest if there is room for it.
     fn try_start(&mut self) -> Result<Poll<()>, ExecutionError> {
-        let WorkflowStage::New(call) = &self.stage else { return Ok(Poll::Ready(())) };
+        let WorkflowStage::New(call) = &self.stage else {
+            return Ok(Poll::Ready(()));
+        };
         check_call(call)?;
-        let Some(permit) = call.component.instance_pool().try_reserve_workflow(call.component.weight()) else {
+        let Some(permit) = call
+            .component
+            .instance_pool()
+            .try_reserve_workflow(call.component.weight())
+        else {
             return Ok(Poll::Pending);
         };
         if let WorkflowStage::New(call) = std::mem::replace(&mut self.stage, WorkflowStage::Ended) {
-            self.stage = WorkflowStage::Running(Box::pin(run_call(call, self.mailbox.clone(), permit)));
+            self.stage =
+                WorkflowStage::Running(Box::pin(run_call(call, self.mailbox.clone(), permit)));
         }
         Ok(Poll::Ready(()))
     }
 
     /// One turn; an error ends the guest.
     fn run_turn(&mut self, answer: Option<GuestResponse>) -> Result<GuestTurn, ExecutionError> {
-        self.mailbox.put_answer(answer).map_err(|_| host_defect_error("an answer came out of turn, or is missing"))?;
+        self.mailbox
+            .put_answer(answer)
+            .map_err(|_| host_defect_error("an answer came out of turn, or is missing"))?;
         if self.try_start()?.is_pending() {
             return Ok(GuestTurn::Paused);
         }
-        let WorkflowStage::Running(call) = &mut self.stage else { return Err(host_defect_error("the guest has ended already")) };
+        let WorkflowStage::Running(call) = &mut self.stage else {
+            return Err(host_defect_error("the guest has ended already"));
+        };
         match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(CallOutcome::Ended(result)) => Ok(GuestTurn::Completed(result)),
             Poll::Ready(CallOutcome::NoResources(call)) => self.retry_start(call),
@@ -88,7 +107,9 @@ impl WorkflowGuest {
     /// Tries the start again later, unless it got as far as asking for something: nobody would expect that twice.
     fn retry_start(&mut self, call: Box<WorkflowCall>) -> Result<GuestTurn, ExecutionError> {
         if self.has_made_request {
-            return Err(host_defect_error("there was no memory for all of an instance"));
+            return Err(host_defect_error(
+                "there was no memory for all of an instance",
+            ));
         }
         self.stage = WorkflowStage::New(call);
         Ok(GuestTurn::Paused)
@@ -100,13 +121,17 @@ impl WorkflowGuest {
             return Ok(GuestTurn::Paused);
         }
         let max = self.limits.fuel_max;
-        Err(trap_error(format!("out of fuel: it ran for {max} instructions without asking for anything")))
+        Err(trap_error(format!(
+            "out of fuel: it ran for {max} instructions without asking for anything"
+        )))
     }
 }
 
 impl Guest for WorkflowGuest {
     fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn {
-        let turn = self.run_turn(answer).unwrap_or_else(|error| GuestTurn::Completed(Err(error)));
+        let turn = self
+            .run_turn(answer)
+            .unwrap_or_else(|error| GuestTurn::Completed(Err(error)));
         if matches!(turn, GuestTurn::Completed(_)) {
             self.stage = WorkflowStage::Ended;
         }
@@ -116,17 +141,34 @@ impl Guest for WorkflowGuest {
 
 /// What can be refused before anything is instantiated.
 fn check_call(call: &WorkflowCall) -> Result<(), ExecutionError> {
-    call.component.require_function(&call.function, GuestFunctionKind::Workflow)?;
+    call.component
+        .require_function(&call.function, GuestFunctionKind::Workflow)?;
     let (bytes, max) = (call.input.as_str().len(), call.limits.payload_bytes_max);
-    if bytes > max { Err(too_large_error("the input", bytes, max)) } else { Ok(()) }
+    if bytes > max {
+        Err(too_large_error("the input", bytes, max))
+    } else {
+        Ok(())
+    }
 }
 
-async fn run_call(call: Box<WorkflowCall>, mailbox: RequestMailbox, permit: OwnedSemaphorePermit) -> CallOutcome {
+async fn run_call(
+    call: Box<WorkflowCall>,
+    mailbox: RequestMailbox,
+    permit: OwnedSemaphorePermit,
+) -> CallOutcome {
     // Outlives the instance.
     let _permit = permit;
     let (component, limits) = (&call.component, call.limits);
-    let limiter = InstanceLimiter::new(limits.memory_bytes_max, component.instance_pool().table_elements_max);
-    let data = GuestState::new(InstanceRole::Workflow(mailbox), call.context.clone(), limiter, limits.payload_bytes_max);
+    let limiter = InstanceLimiter::new(
+        limits.memory_bytes_max,
+        component.instance_pool().table_elements_max,
+    );
+    let data = GuestState::new(
+        InstanceRole::Workflow(mailbox),
+        call.context.clone(),
+        limiter,
+        limits.payload_bytes_max,
+    );
     let mut store = match component.new_store(data, limits.fuel_slice) {
         Ok(store) => store,
         Err(error) => return CallOutcome::Ended(Err(error)),
@@ -141,8 +183,10 @@ async fn run_call(call: Box<WorkflowCall>, mailbox: RequestMailbox, permit: Owne
         Err(error) => return CallOutcome::Ended(Err(explain_call_error(&error, store.data()))),
     };
     let input = call.input.as_str().to_owned();
-    CallOutcome::Ended(match instance.call_call(&mut store, &call.function, &input).await {
-        Ok(outcome) => to_invoke_result(outcome, limits.payload_bytes_max),
-        Err(error) => Err(explain_call_error(&error, store.data())),
-    })
+    CallOutcome::Ended(
+        match instance.call_call(&mut store, &call.function, &input).await {
+            Ok(outcome) => to_invoke_result(outcome, limits.payload_bytes_max),
+            Err(error) => Err(explain_call_error(&error, store.data())),
+        },
+    )
 }

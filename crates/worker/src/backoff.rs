@@ -17,11 +17,17 @@ pub(crate) struct RetryBackoff {
 impl RetryBackoff {
     /// The next wait: half of it for sure, the rest by chance.
     pub(crate) fn next_delay(&mut self) -> Duration {
-        let whole = INITIAL_DELAY.saturating_mul(1 << self.failures.min(10)).min(MAX_DELAY);
+        let whole = INITIAL_DELAY
+            .saturating_mul(1 << self.failures.min(10))
+            .min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);
         let mut byte = [0];
         // Without chance it is the whole wait.
-        let share = if getrandom::fill(&mut byte).is_ok() { u32::from(byte[0]) } else { 255 };
+        let share = if getrandom::fill(&mut byte).is_ok() {
+            u32::from(byte[0])
+        } else {
+            255
+        };
         whole / 2 + whole / 2 * share / 255
     }
 

@@ -15,18 +15,28 @@ pub struct TaskFailure {
 impl TaskFailure {
     /// Something went wrong, and may go better next time.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { code: None, message: message.into(), is_retryable: true }
+        Self {
+            code: None,
+            message: message.into(),
+            is_retryable: true,
+        }
     }
 
     /// The same, of a kind that the workflow can tell from others: a word such as `card_declined`.
     pub fn with_code(code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code: Some(code.into()), ..Self::new(message) }
+        Self {
+            code: Some(code.into()),
+            ..Self::new(message)
+        }
     }
 
     /// The same; another attempt would not help.
     #[must_use]
     pub fn non_retryable(self) -> Self {
-        Self { is_retryable: false, ..self }
+        Self {
+            is_retryable: false,
+            ..self
+        }
     }
 }
 
@@ -56,9 +66,19 @@ const CODE_MAX: usize = 200;
 impl From<TaskFailure> for TaskError {
     /// A longer message says no more.
     fn from(failure: TaskFailure) -> Self {
-        let cut = |text: String, max| if text.chars().count() > max { text.chars().take(max).collect() } else { text };
+        let cut = |text: String, max| {
+            if text.chars().count() > max {
+                text.chars().take(max).collect()
+            } else {
+                text
+            }
+        };
         let code = failure.code.map(|code| cut(code, CODE_MAX));
-        Self { message: cut(failure.message, MESSAGE_MAX), code, retryable: failure.is_retryable }
+        Self {
+            message: cut(failure.message, MESSAGE_MAX),
+            code,
+            retryable: failure.is_retryable,
+        }
     }
 }
 
@@ -69,8 +89,16 @@ mod tests {
     #[test]
     fn an_error_is_told_with_its_causes() {
         let error = "x".parse::<u8>().expect_err("it is not a number");
-        assert_eq!(TaskFailure::from(error), TaskFailure::with_code("ParseIntError", "invalid digit found in string"));
-        let error: TaskError = TaskFailure::with_code("declined", "no money").non_retryable().into();
-        assert_eq!((error.code.as_deref(), &*error.message, error.retryable), (Some("declined"), "no money", false));
+        assert_eq!(
+            TaskFailure::from(error),
+            TaskFailure::with_code("ParseIntError", "invalid digit found in string")
+        );
+        let error: TaskError = TaskFailure::with_code("declined", "no money")
+            .non_retryable()
+            .into();
+        assert_eq!(
+            (error.code.as_deref(), &*error.message, error.retryable),
+            (Some("declined"), "no money", false)
+        );
     }
 }

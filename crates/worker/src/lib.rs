@@ -16,14 +16,14 @@
 //! Whatever it claims and does not end, because it dies or stalls, is performed again by another; a task that must not be
 //! repeated is in doubt then. So effects belong under [`Task::promise`], which is the same for every attempt.
 
-mod failure;
 mod backoff;
+mod failure;
 mod perform;
 mod slot;
 mod task;
 mod worker;
 
-pub use onward_api::client::{ClientConfig, CallError, ApiClient};
+pub use onward_api::client::{ApiClient, CallError, ClientConfig};
 pub use onward_api::problem::{Code, Problem};
 pub use onward_api::task::TaskDelivery;
 

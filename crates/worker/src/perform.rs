@@ -8,7 +8,9 @@ use futures_util::FutureExt as _;
 use onward_api::RawJson;
 use onward_api::client::ApiClient;
 use onward_api::problem::{Code, Problem};
-use onward_api::task::{TaskClaim, CompleteTaskRequest, TaskEndResponse, FailTaskRequest, NextTaskRequest};
+use onward_api::task::{
+    CompleteTaskRequest, FailTaskRequest, NextTaskRequest, TaskClaim, TaskEndResponse,
+};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -31,7 +33,10 @@ pub(crate) async fn perform_task(
 ) -> Option<TaskClaim> {
     let claimed = Arc::new(claimed);
     let (lost, is_lost) = watch::channel(false);
-    let task = WorkerTaskContext { claim: Arc::clone(&claimed), is_lost };
+    let task = WorkerTaskContext {
+        claim: Arc::clone(&claimed),
+        is_lost,
+    };
     // It goes on by itself: that the server is slow to answer must not stop it, nor the other way round.
     let performed = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
     let mut performed = std::pin::pin!(performed);
@@ -45,7 +50,8 @@ pub(crate) async fn perform_task(
             return None;
         }
     };
-    let outcome = outcome.unwrap_or_else(|_| Err(TaskFailure::with_code("panic", "the task panicked")));
+    let outcome =
+        outcome.unwrap_or_else(|_| Err(TaskFailure::with_code("panic", "the task panicked")));
     report_outcome(client, &claimed, outcome, next, &lost).await
 }
 
@@ -60,7 +66,11 @@ async fn heartbeat_until_lost(client: &ApiClient, claimed: &TaskClaim, lost: &wa
         tokio::time::sleep(pause).await;
         let asked = Instant::now();
         // An answer that takes long must not keep it from asking again in time.
-        let beaten = tokio::time::timeout(pause_max, client.heartbeat_task(&claimed.task, &claimed.token)).await;
+        let beaten = tokio::time::timeout(
+            pause_max,
+            client.heartbeat_task(&claimed.task, &claimed.token),
+        )
+        .await;
         match beaten {
             Ok(Ok(_)) => {
                 (until, pause) = (asked + lease, lease / 3);
@@ -105,12 +115,17 @@ async fn report_outcome(
             Ok(ended) => return ended.next,
             // The first time, the answer may have been lost on its way.
             Err(problem) if problem.code == Code::LeaseLost && is_repeated => {
-                tracing::info!(task = claimed.task, "the end of a task is recorded, or was of no use");
+                tracing::info!(
+                    task = claimed.task,
+                    "the end of a task is recorded, or was of no use"
+                );
                 return None;
             }
             // What cannot be told as a result is told as a failure.
             Err(problem) if outcome.is_ok() && matches!(problem.status, 400 | 413 | 422) => {
-                outcome = Err(TaskFailure::with_code(problem.code.as_str(), problem.detail).non_retryable());
+                outcome = Err(
+                    TaskFailure::with_code(problem.code.as_str(), problem.detail).non_retryable(),
+                );
             }
             Err(problem) if is_final(&problem) => {
                 tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");
@@ -125,10 +140,37 @@ async fn report_outcome(
     }
 }
 
-async fn send_outcome(client: &ApiClient, claimed: &TaskClaim, outcome: &TaskOutcome, next: Option<NextTaskRequest>) -> Result<TaskEndResponse, Problem> {
+async fn send_outcome(
+    client: &ApiClient,
+    claimed: &TaskClaim,
+    outcome: &TaskOutcome,
+    next: Option<NextTaskRequest>,
+) -> Result<TaskEndResponse, Problem> {
     let token = claimed.token.clone();
     match outcome {
-        Ok(result) => client.complete_task(&claimed.task, &CompleteTaskRequest { token, result: result.clone(), next }).await,
-        Err(failure) => client.fail_task(&claimed.task, &FailTaskRequest { token, error: failure.clone().into(), next }).await,
+        Ok(result) => {
+            client
+                .complete_task(
+                    &claimed.task,
+                    &CompleteTaskRequest {
+                        token,
+                        result: result.clone(),
+                        next,
+                    },
+                )
+                .await
+        }
+        Err(failure) => {
+            client
+                .fail_task(
+                    &claimed.task,
+                    &FailTaskRequest {
+                        token,
+                        error: failure.clone().into(),
+                        next,
+                    },
+                )
+                .await
+        }
     }
 }

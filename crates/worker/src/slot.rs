@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use onward_api::client::ApiClient;
-use onward_api::task::{TaskClaim, NextTaskRequest};
+use onward_api::task::{NextTaskRequest, TaskClaim};
 use tokio::sync::watch;
 
 use crate::perform::perform_task;
@@ -27,7 +27,9 @@ impl WorkerSlot {
         // Nothing is given that was not asked for.
         while let Some(handler) = self.handlers.get(&task.function) {
             let wanted = || (!*self.is_stopping.borrow()).then(|| self.next_request.clone());
-            let Some(next) = perform_task(&self.client, handler, task, wanted).await else { return };
+            let Some(next) = perform_task(&self.client, handler, task, wanted).await else {
+                return;
+            };
             if *self.is_stopping.borrow() {
                 return release_task(&self.client, &next).await;
             }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use onward_api::client::{ClientConfig, ApiClient};
+use onward_api::client::{ApiClient, ClientConfig};
 use onward_api::problem::{Code, Problem};
-use onward_api::task::{ClaimTasksRequest, TaskClaim, DEFAULT_LEASE_MS, NextTaskRequest};
+use onward_api::task::{ClaimTasksRequest, DEFAULT_LEASE_MS, NextTaskRequest, TaskClaim};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -25,7 +25,8 @@ const DEFAULT_POLL_WAIT: Duration = Duration::from_secs(5);
 /// How many tasks are performed at a time, unless told.
 const DEFAULT_SLOTS: usize = 8;
 
-pub(crate) type TaskHandler = Arc<dyn Fn(Arc<TaskClaim>, WorkerTaskContext) -> BoxFuture<'static, TaskOutcome> + Send + Sync>;
+pub(crate) type TaskHandler =
+    Arc<dyn Fn(Arc<TaskClaim>, WorkerTaskContext) -> BoxFuture<'static, TaskOutcome> + Send + Sync>;
 
 /// A worker.
 pub struct Worker {
@@ -55,13 +56,19 @@ impl Worker {
     /// What people call it.
     #[must_use]
     pub fn with_name(self, name: impl Into<String>) -> Self {
-        Self { name: name.into(), ..self }
+        Self {
+            name: name.into(),
+            ..self
+        }
     }
 
     /// How many tasks it performs at a time; at least one.
     #[must_use]
     pub fn with_slots(self, slots: usize) -> Self {
-        Self { slots: slots.max(1), ..self }
+        Self {
+            slots: slots.max(1),
+            ..self
+        }
     }
 
     /// How long it may stall before a task is taken from it.
@@ -99,16 +106,23 @@ impl Worker {
         E: Into<TaskFailure>,
         F: Future<Output = Result<O, E>> + Send + 'static,
     {
-        let handler = move |claimed: Arc<TaskClaim>, task: WorkerTaskContext| match serde_json::from_str(claimed.input.as_str()) {
-            Ok(input) => {
-                let performed = perform(input, task);
-                async move { encode_result(performed.await.map_err(Into::into)) }.boxed()
-            }
-            Err(error) => {
-                let failure = TaskFailure::with_code("invalid_payload", format!("the input does not fit: {error}")).non_retryable();
-                std::future::ready(Err(failure)).boxed()
-            }
-        };
+        let handler =
+            move |claimed: Arc<TaskClaim>, task: WorkerTaskContext| match serde_json::from_str(
+                claimed.input.as_str(),
+            ) {
+                Ok(input) => {
+                    let performed = perform(input, task);
+                    async move { encode_result(performed.await.map_err(Into::into)) }.boxed()
+                }
+                Err(error) => {
+                    let failure = TaskFailure::with_code(
+                        "invalid_payload",
+                        format!("the input does not fit: {error}"),
+                    )
+                    .non_retryable();
+                    std::future::ready(Err(failure)).boxed()
+                }
+            };
         Arc::make_mut(&mut self.handlers).insert(name.into(), Arc::new(handler));
         self
     }
@@ -190,8 +204,17 @@ impl Worker {
 
     fn new_slot(&self, is_over: watch::Receiver<bool>) -> WorkerSlot {
         let functions = self.handlers.keys().cloned().collect();
-        let next = NextTaskRequest { worker: self.name.clone(), functions, lease_ms: self.lease_ms() };
-        WorkerSlot { client: self.client.clone(), handlers: Arc::clone(&self.handlers), next_request: next, is_stopping: is_over }
+        let next = NextTaskRequest {
+            worker: self.name.clone(),
+            functions,
+            lease_ms: self.lease_ms(),
+        };
+        WorkerSlot {
+            client: self.client.clone(),
+            handlers: Arc::clone(&self.handlers),
+            next_request: next,
+            is_stopping: is_over,
+        }
     }
 
     fn lease_ms(&self) -> u32 {
@@ -202,13 +225,19 @@ impl Worker {
 /// What came of it, as JSON.
 fn encode_result(result: Result<impl Serialize, TaskFailure>) -> TaskOutcome {
     let json = serde_json::value::to_raw_value(&result?);
-    json.map(onward_api::RawJson).map_err(|error| TaskFailure::with_code("invalid_payload", error.to_string()).non_retryable())
+    json.map(onward_api::RawJson).map_err(|error| {
+        TaskFailure::with_code("invalid_payload", error.to_string()).non_retryable()
+    })
 }
 
 /// Whether asking again would get the same answer for ever.
 pub(crate) const fn is_final(problem: &Problem) -> bool {
     !matches!(
         problem.code,
-        Code::RateLimited | Code::Internal | Code::Unavailable | Code::OutcomeUnknown | Code::TimedOut
+        Code::RateLimited
+            | Code::Internal
+            | Code::Unavailable
+            | Code::OutcomeUnknown
+            | Code::TimedOut
     )
 }

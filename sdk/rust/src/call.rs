@@ -26,7 +26,10 @@ use crate::{Error, Result};
 /// invoke(fetch, "forty-two")
 /// # }
 /// ```
-pub fn invoke<F: Callable<A>, A>(function: F, input: impl Argument<InputOf<F, A>>) -> Result<OutputOf<F, A>> {
+pub fn invoke<F: Callable<A>, A>(
+    function: F,
+    input: impl Argument<InputOf<F, A>>,
+) -> Result<OutputOf<F, A>> {
     call(function, input).run()
 }
 
@@ -48,9 +51,16 @@ pub fn schedule<F: Callable<A>, A>(
 /// call(fetch, 42).retry(Retry::attempts(3)).timeout(Duration::from_secs(5)).run()
 /// # }
 /// ```
-pub fn call<F: Callable<A>, A>(_function: F, input: impl Argument<InputOf<F, A>>) -> Call<OutputOf<F, A>> {
+pub fn call<F: Callable<A>, A>(
+    _function: F,
+    input: impl Argument<InputOf<F, A>>,
+) -> Call<OutputOf<F, A>> {
     let entry = Entry::of::<F::Function>();
-    Call::new(Target::Function(F::Function::NAME.to_owned()), input.into_payload(), Some(entry))
+    Call::new(
+        Target::Function(F::Function::NAME.to_owned()),
+        input.into_payload(),
+        Some(entry),
+    )
 }
 
 /// A call of a workflow or a task whose name is known only when the workflow runs.
@@ -76,7 +86,11 @@ impl<T: DeserializeOwned> Call<T> {
             timeout_ms: None,
             delivery: Delivery::AtLeastOnce,
         });
-        Self { invocation, local, output: PhantomData }
+        Self {
+            invocation,
+            local,
+            output: PhantomData,
+        }
     }
 
     /// How it is retried. Unless said, there are ten attempts of a task, of a request and of a child workflow alike: a

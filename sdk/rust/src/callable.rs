@@ -81,7 +81,10 @@ impl<F, E> Failed<F, E> {
     /// Marks what the function returned.
     #[doc(hidden)]
     pub fn mark<R: Returned<Error = E>>(returned: R) -> Called<F, R> {
-        returned.into_std().map_err(|error| Self { error, function: PhantomData })
+        returned.into_std().map_err(|error| Self {
+            error,
+            function: PhantomData,
+        })
     }
 
     /// The error that the function returned.

@@ -35,14 +35,21 @@ impl Add<Duration> for Timestamp {
     type Output = Self;
 
     fn add(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
+        Self(
+            self.0
+                .saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)),
+        )
     }
 }
 
 impl From<Timestamp> for SystemTime {
     fn from(time: Timestamp) -> Self {
         let distance = Duration::from_micros(time.0.unsigned_abs());
-        if time.0 < 0 { Self::UNIX_EPOCH - distance } else { Self::UNIX_EPOCH + distance }
+        if time.0 < 0 {
+            Self::UNIX_EPOCH - distance
+        } else {
+            Self::UNIX_EPOCH + distance
+        }
     }
 }
 

@@ -86,7 +86,10 @@ pub const fn distinct(functions: &[Entry]) -> bool {
     while first < functions.len() {
         let mut second = first + 1;
         while second < functions.len() {
-            if same(functions[first].name.as_bytes(), functions[second].name.as_bytes()) {
+            if same(
+                functions[first].name.as_bytes(),
+                functions[second].name.as_bytes(),
+            ) {
                 return false;
             }
             second += 1;
@@ -130,7 +133,11 @@ mod guest {
             Kind::Workflow => types::Kind::Workflow,
             Kind::Task => types::Kind::Task,
         };
-        Function { name: entry.name.to_owned(), kind, schema: (entry.schema)() }
+        Function {
+            name: entry.name.to_owned(),
+            kind,
+            schema: (entry.schema)(),
+        }
     }
 
     #[doc(hidden)]
@@ -146,7 +153,15 @@ mod guest {
     }
 
     fn failure(error: Error) -> Failure {
-        let Error { kind, message, retryable } = error;
-        Failure { kind, message, retryable }
+        let Error {
+            kind,
+            message,
+            retryable,
+        } = error;
+        Failure {
+            kind,
+            message,
+            retryable,
+        }
     }
 }

@@ -39,15 +39,24 @@ pub fn is_cancelled() -> bool {
 ///     if left == 0 { Ok(0) } else { continue_as_new(countdown, left - 1) }
 /// }
 /// ```
-pub fn continue_as_new<F, A>(_workflow: F, input: impl Argument<InputOf<F, A>>) -> Result<OutputOf<F, A>>
+pub fn continue_as_new<F, A>(
+    _workflow: F,
+    input: impl Argument<InputOf<F, A>>,
+) -> Result<OutputOf<F, A>>
 where
     F: Callable<A, Function: Workflow>,
 {
     let (running, _) = host::running();
     if running != F::Function::NAME {
-        let message = format!("{running} cannot continue as {}: a workflow continues as itself", F::Function::NAME);
+        let message = format!(
+            "{running} cannot continue as {}: a workflow continues as itself",
+            F::Function::NAME
+        );
         return Err(Error::other(message).permanent());
     }
     host::continue_as_new(&input.into_payload()?);
-    Err(Error::new("continued_as_new", "this execution goes on as a new one"))
+    Err(Error::new(
+        "continued_as_new",
+        "this execution goes on as a new one",
+    ))
 }

@@ -45,7 +45,11 @@ pub struct Error {
 impl Error {
     /// A failure of a kind of your own.
     pub fn new(kind: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { kind: kind.into(), message: message.into(), retryable: true }
+        Self {
+            kind: kind.into(),
+            message: message.into(),
+            retryable: true,
+        }
     }
 
     /// A failure without a kind of its own.
@@ -107,7 +111,10 @@ mod tests {
         }
         let error = parse("x").unwrap_err();
         assert_eq!(error, Error::other("invalid digit found in string"));
-        assert_eq!(error.to_string(), "user_error: invalid digit found in string");
+        assert_eq!(
+            error.to_string(),
+            "user_error: invalid digit found in string"
+        );
     }
 
     #[test]

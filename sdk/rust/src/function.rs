@@ -85,14 +85,22 @@ pub struct Entry {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) run: fn(&str) -> Outcome,
-    #[cfg_attr(not(target_arch = "wasm32"), expect(dead_code, reason = "only a component describes itself"))]
+    #[cfg_attr(
+        not(target_arch = "wasm32"),
+        expect(dead_code, reason = "only a component describes itself")
+    )]
     pub(crate) schema: fn() -> Option<String>,
 }
 
 impl Entry {
     /// The row of this function.
     pub const fn of<F: Function>() -> Self {
-        Self { name: F::NAME, kind: F::KIND, run: run::<F>, schema: F::schema }
+        Self {
+            name: F::NAME,
+            kind: F::KIND,
+            run: run::<F>,
+            schema: F::schema,
+        }
     }
 }
 

@@ -28,7 +28,12 @@ use crate::{Error, Result};
 /// # }
 /// ```
 pub fn http(line: &str) -> Http {
-    Http { line: line.to_owned(), headers: BTreeMap::new(), body: Ok(None), timeout: None }
+    Http {
+        line: line.to_owned(),
+        headers: BTreeMap::new(),
+        body: Ok(None),
+        timeout: None,
+    }
 }
 
 /// A request to be sent.
@@ -88,8 +93,15 @@ impl Http {
 
     /// The request as a call of a workflow: to say how it is retried, or not to wait for it.
     pub fn into_call(self) -> Call<Response> {
-        let Self { line, headers, body, timeout } = self;
-        let input = parts(&line).and(body).and_then(|body| encode(&Input { headers, body }));
+        let Self {
+            line,
+            headers,
+            body,
+            timeout,
+        } = self;
+        let input = parts(&line)
+            .and(body)
+            .and_then(|body| encode(&Input { headers, body }));
         let call = Call::new(Target::Http(line), input, None);
         match timeout {
             Some(limit) => call.timeout(limit),
@@ -110,7 +122,8 @@ impl Http {
 }
 
 fn parts(line: &str) -> Result<(&str, &str)> {
-    let invalid = || Error::new("http_invalid", format!("expected METHOD URL, not {line:?}")).permanent();
+    let invalid =
+        || Error::new("http_invalid", format!("expected METHOD URL, not {line:?}")).permanent();
     line.split_once(' ').ok_or_else(invalid)
 }
 
@@ -145,7 +158,11 @@ pub struct Response {
 impl Response {
     /// A response without headers, for a stub in a test.
     pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into() }
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+        }
     }
 
     /// The same, or the failure `http_STATUS` if the status is not one of success. Requests that the service found wrong
@@ -154,14 +171,25 @@ impl Response {
         if (200..300).contains(&self.status) {
             return Ok(self);
         }
-        let error = Error::new(format!("http_{}", self.status), String::from_utf8_lossy(&self.body));
-        let worth_repeating = !(400..500).contains(&self.status) || matches!(self.status, 408 | 425 | 429);
-        Err(if worth_repeating { error } else { error.permanent() })
+        let error = Error::new(
+            format!("http_{}", self.status),
+            String::from_utf8_lossy(&self.body),
+        );
+        let worth_repeating =
+            !(400..500).contains(&self.status) || matches!(self.status, 408 | 425 | 429);
+        Err(if worth_repeating {
+            error
+        } else {
+            error.permanent()
+        })
     }
 
     /// A header, by its name in any case; the first if there are several.
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+        self.headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
     }
 
     /// The body as a text.
@@ -219,7 +247,9 @@ impl<'de> Visitor<'de> for ValuesVisitor {
 
 fn headers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<(String, String)>, D::Error> {
     let named = BTreeMap::<String, Values>::deserialize(source)?;
-    let each = |(name, Values(values)): (String, _)| Vec::into_iter(values).map(move |value| (name.clone(), value));
+    let each = |(name, Values(values)): (String, _)| {
+        Vec::into_iter(values).map(move |value| (name.clone(), value))
+    };
     Ok(named.into_iter().flat_map(each).collect())
 }
 
@@ -227,7 +257,11 @@ fn headers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<(String, String)>
 fn headers_out<S: Serializer>(headers: &[(String, String)], target: S) -> Result<S::Ok, S::Error> {
     let mut named: BTreeMap<String, Values> = BTreeMap::new();
     for (name, value) in headers {
-        named.entry(name.to_ascii_lowercase()).or_default().0.push(value.clone());
+        named
+            .entry(name.to_ascii_lowercase())
+            .or_default()
+            .0
+            .push(value.clone());
     }
     named.serialize(target)
 }

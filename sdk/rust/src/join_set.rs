@@ -14,7 +14,11 @@ use crate::promise::{Promise, typed};
 
 /// Makes a set for operations that all end with a `T`.
 pub fn join_set<T: DeserializeOwned>() -> Result<JoinSet<T>> {
-    Ok(JoinSet { id: host::new_join_set()?, members: Vec::new(), taken: 0 })
+    Ok(JoinSet {
+        id: host::new_join_set()?,
+        members: Vec::new(),
+        taken: 0,
+    })
 }
 
 /// Operations under way together. What is still under way when the set is dropped is cancelled.
@@ -63,7 +67,11 @@ pub enum Taken<T> {
 
 impl<T: DeserializeOwned> JoinSet<T> {
     /// Has something done as a member of the set. Not after the first result was taken.
-    pub fn submit<F, A>(&mut self, function: F, input: impl Argument<InputOf<F, A>>) -> Result<Promise<T>>
+    pub fn submit<F, A>(
+        &mut self,
+        function: F,
+        input: impl Argument<InputOf<F, A>>,
+    ) -> Result<Promise<T>>
     where
         F: Callable<A, Function: Function<Output = T>>,
     {
@@ -95,7 +103,10 @@ impl<T: DeserializeOwned> JoinSet<T> {
     }
 
     /// Waits for the next result; nothing when all were taken.
-    #[expect(clippy::should_implement_trait, reason = "taking can fail without ending the iteration")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "taking can fail without ending the iteration"
+    )]
     pub fn next(&mut self) -> Result<Option<Done<T>>> {
         Ok(match self.take(None)? {
             Taken::Done(done) => Some(done),
@@ -128,8 +139,15 @@ impl<T: DeserializeOwned> JoinSet<T> {
         Ok(match host::next(self.id, timeout_ms)? {
             host::Taken::Done(promise, outcome) => {
                 self.taken += 1;
-                let place = self.members.iter().position(|member| member.id() == promise).unwrap_or_default();
-                Taken::Done(Done { place, result: typed(outcome) })
+                let place = self
+                    .members
+                    .iter()
+                    .position(|member| member.id() == promise)
+                    .unwrap_or_default();
+                Taken::Done(Done {
+                    place,
+                    result: typed(outcome),
+                })
             }
             host::Taken::TimedOut => Taken::TimedOut,
             host::Taken::Empty => Taken::Empty,

@@ -29,7 +29,10 @@ impl<T> Copy for Promise<T> {}
 
 impl<T: DeserializeOwned> Promise<T> {
     pub(crate) fn new(id: u32) -> Self {
-        Self { id, output: PhantomData }
+        Self {
+            id,
+            output: PhantomData,
+        }
     }
 
     pub(crate) fn id(self) -> u32 {
@@ -65,9 +68,16 @@ pub enum First<A, B> {
 }
 
 /// Waits for the first of two.
-pub fn race<A: DeserializeOwned, B: DeserializeOwned>(left: Promise<A>, right: Promise<B>) -> Result<First<A, B>> {
+pub fn race<A: DeserializeOwned, B: DeserializeOwned>(
+    left: Promise<A>,
+    right: Promise<B>,
+) -> Result<First<A, B>> {
     let (place, outcome) = host::await_any(&[left.id, right.id])?;
-    Ok(if place == 0 { First::Left(typed(outcome)) } else { First::Right(typed(outcome)) })
+    Ok(if place == 0 {
+        First::Left(typed(outcome))
+    } else {
+        First::Right(typed(outcome))
+    })
 }
 
 /// Waits for the first of several, and returns its place in the list and what it ended with.
@@ -86,7 +96,10 @@ pub fn all_settled<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<Vec<R
     if promises.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(host::await_all(&ids(promises))?.into_iter().map(typed).collect())
+    Ok(host::await_all(&ids(promises))?
+        .into_iter()
+        .map(typed)
+        .collect())
 }
 
 fn ids<T>(promises: &[Promise<T>]) -> Vec<u32> {

@@ -29,7 +29,10 @@ impl Retry {
 
     /// So many attempts in all: a second between the first two, doubling up to a minute, shortened by up to a tenth.
     pub fn attempts(count: u32) -> Self {
-        Self { attempts_max: count.max(1), ..Self::forever() }
+        Self {
+            attempts_max: count.max(1),
+            ..Self::forever()
+        }
     }
 
     /// One attempt.

@@ -35,7 +35,9 @@ macro_rules! __schema {
 #[macro_export]
 macro_rules! __schema {
     ($input:ty) => {
-        ::core::compile_error!("`schema` needs a feature of the SDK: onward-sdk = { …, features = [\"schema\"] }")
+        ::core::compile_error!(
+            "`schema` needs a feature of the SDK: onward-sdk = { …, features = [\"schema\"] }"
+        )
     };
 }
 

@@ -16,5 +16,7 @@ pub fn await_signal<T: DeserializeOwned>(name: &str) -> Result<T> {
 
 /// Waits for a signal of this name, but not for longer than this; nothing if the time was over first.
 pub fn await_signal_timeout<T: DeserializeOwned>(name: &str, limit: Duration) -> Result<Option<T>> {
-    host::await_signal(name, Some(milliseconds(limit)))?.map(|payload| decode(&payload)).transpose()
+    host::await_signal(name, Some(milliseconds(limit)))?
+        .map(|payload| decode(&payload))
+        .transpose()
 }

@@ -53,7 +53,10 @@ fn cancelled(reason: &str) -> Error {
 fn cancelling_a_parent_cancels_its_child_which_cleans_up() {
     let mut env = TestEnv::new();
     env.cancel_at(10 * SECOND);
-    assert_eq!(env.crash_everywhere(order, 7), Ok(Err(cancelled("cancellation was asked for"))));
+    assert_eq!(
+        env.crash_everywhere(order, 7),
+        Ok(Err(cancelled("cancellation was asked for")))
+    );
     assert_eq!((env.inputs(put_back), env.calls(shipment)), (vec![7], 1));
     assert_eq!(env.elapsed(), 11 * SECOND);
 }
@@ -64,7 +67,10 @@ fn a_stub_of_a_child_stops_at_once_when_its_parent_is_cancelled() {
     env.stub(shipment, |_| Ok("unreachable".to_owned()));
     env.takes(shipment, 60 * SECOND);
     env.cancel_at(10 * SECOND);
-    assert_eq!(env.crash_everywhere(order, 7), Ok(Err(cancelled("cancellation was asked for"))));
+    assert_eq!(
+        env.crash_everywhere(order, 7),
+        Ok(Err(cancelled("cancellation was asked for")))
+    );
     assert_eq!(env.elapsed(), 10 * SECOND);
 }
 
@@ -128,7 +134,10 @@ fn closing_a_set_asks_children_to_stop_and_gives_tasks_up() {
     let mut env = TestEnv::new();
     env.takes(pick, 3 * SECOND);
     let unwanted = || cancelled("it is no longer wanted");
-    assert_eq!(env.crash_everywhere(closes_its_set, ()), Ok((Err(unwanted()), Err(unwanted()))));
+    assert_eq!(
+        env.crash_everywhere(closes_its_set, ()),
+        Ok((Err(unwanted()), Err(unwanted())))
+    );
 }
 
 #[workflow]
@@ -159,7 +168,11 @@ fn collector(collected: Vec<u64>) -> Result<Vec<u64>> {
     let mut collected = collected;
     collected.push(await_signal("item")?);
     sleep(SECOND)?;
-    if collected.len() == 3 { Ok(collected) } else { continue_as_new(collector, collected) }
+    if collected.len() == 3 {
+        Ok(collected)
+    } else {
+        continue_as_new(collector, collected)
+    }
 }
 
 #[workflow]
@@ -210,9 +223,15 @@ fn relies_on_fickle() -> Result<u64> {
 #[test]
 fn a_child_is_tried_as_often_as_a_task() {
     let mut env = TestEnv::new();
-    assert_eq!(env.crash_everywhere(relies_on_fickle, ()), Err(Error::new("busy", "again")));
+    assert_eq!(
+        env.crash_everywhere(relies_on_fickle, ()),
+        Err(Error::new("busy", "again"))
+    );
     assert_eq!(env.calls(fickle), 10);
-    assert_eq!(env.elapsed(), (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60) * SECOND);
+    assert_eq!(
+        env.elapsed(),
+        (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60) * SECOND
+    );
 }
 
 #[workflow]
@@ -255,5 +274,10 @@ fn relies_on_undecided() -> Result<u64> {
 fn a_child_that_does_not_repeat_itself_is_found_out() {
     let error = TestEnv::new().run(relies_on_undecided, ()).unwrap_err();
     assert_eq!(error.kind, "nondeterminism");
-    assert!(error.message.starts_with("undecided does not repeat itself"), "{error}");
+    assert!(
+        error
+            .message
+            .starts_with("undecided does not repeat itself"),
+        "{error}"
+    );
 }

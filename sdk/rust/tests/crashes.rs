@@ -35,7 +35,11 @@ fn slow_charge() -> TestEnv {
 }
 
 fn in_doubt() -> Error {
-    Error::new("in_doubt", "it was started before a crash, and whether it was done is not known").permanent()
+    Error::new(
+        "in_doubt",
+        "it was started before a crash, and whether it was done is not known",
+    )
+    .permanent()
 }
 
 #[test]
@@ -98,6 +102,9 @@ fn a_task_has_a_minute_unless_its_call_says_otherwise() {
     env.takes(charge, 60 * SECOND);
     assert_eq!(env.run(slow, ()), Ok(1));
     env.takes(charge, 61 * SECOND);
-    assert_eq!(env.run(slow, ()), Err(Error::new("timeout", "no result in 60000 ms")));
+    assert_eq!(
+        env.run(slow, ()),
+        Err(Error::new("timeout", "no result in 60000 ms"))
+    );
     assert_eq!(env.elapsed(), 60 * SECOND);
 }

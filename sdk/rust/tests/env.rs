@@ -75,12 +75,16 @@ fn a_stub_takes_the_place_of_a_task() {
 
 #[workflow]
 fn patient() -> Result<u32> {
-    call(third_time, ()).retry(Retry::attempts(5).first_wait(Duration::from_secs(1))).run()
+    call(third_time, ())
+        .retry(Retry::attempts(5).first_wait(Duration::from_secs(1)))
+        .run()
 }
 
 #[workflow]
 fn hasty() -> Result<u32> {
-    call(third_time, ()).retry(Retry::attempts(5).not_on("busy")).run()
+    call(third_time, ())
+        .retry(Retry::attempts(5).not_on("busy"))
+        .run()
 }
 
 #[test]
@@ -95,14 +99,19 @@ fn a_failed_task_is_retried_after_its_waits() {
 fn a_final_kind_and_a_permanent_failure_are_not_retried() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(hasty, ()), Err(Error::new("busy", "attempt 1")));
-    env.stub(third_time, |()| Err(Error::new("gone", "for good").permanent()));
+    env.stub(third_time, |()| {
+        Err(Error::new("gone", "for good").permanent())
+    });
     assert!(env.run(patient, ()).is_err_and(|error| error.is("gone")));
     assert_eq!(env.calls(third_time), 1);
 }
 
 #[workflow]
 fn limited() -> Result<u64> {
-    call(double, 1).retry(Retry::never()).timeout(Duration::from_secs(5)).run()
+    call(double, 1)
+        .retry(Retry::never())
+        .timeout(Duration::from_secs(5))
+        .run()
 }
 
 #[test]
@@ -155,7 +164,10 @@ fn a_set_that_is_joined_has_all_results_or_the_first_failure() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(all_or_none, false), Ok(vec![2, 4]));
     env.takes(double, Duration::from_secs(9));
-    assert!(env.crash_everywhere(all_or_none, true).is_err_and(|error| error.is("refused")));
+    assert!(
+        env.crash_everywhere(all_or_none, true)
+            .is_err_and(|error| error.is("refused"))
+    );
     assert_eq!(env.elapsed(), Duration::ZERO, "nobody waits for the others");
 }
 
@@ -216,8 +228,14 @@ fn saga() -> Result<()> {
 fn cancellation_interrupts_a_wait_once_and_lets_cleanup_run() {
     let mut env = TestEnv::new();
     env.cancel_at(Duration::from_secs(10));
-    assert!(env.crash_everywhere(saga, ()).is_err_and(|error| error.is_cancelled()));
-    assert_eq!((env.calls(add), env.elapsed()), (1, Duration::from_secs(10)));
+    assert!(
+        env.crash_everywhere(saga, ())
+            .is_err_and(|error| error.is_cancelled())
+    );
+    assert_eq!(
+        (env.calls(add), env.elapsed()),
+        (1, Duration::from_secs(10))
+    );
 }
 
 #[workflow]
@@ -226,7 +244,11 @@ fn raced() -> Result<(bool, u64, Vec<u64>)> {
     let first = race(slow, timer(Duration::from_secs(1))?)?;
     let (place, sum) = any(&[slow, schedule(add, (1, 2))?])?;
     assert_eq!(place, 1);
-    Ok((first == First::Right(Ok(())), sum?, all(&[slow, slow_twin()?])?))
+    Ok((
+        first == First::Right(Ok(())),
+        sum?,
+        all(&[slow, slow_twin()?])?,
+    ))
 }
 
 fn slow_twin() -> Result<Promise<u64>> {
@@ -243,7 +265,11 @@ fn the_first_of_several_is_the_one_that_ends_first() {
 #[workflow]
 fn countdown(left: u64) -> Result<u64> {
     sleep(Duration::from_secs(1))?;
-    if left == 0 { await_signal("end") } else { continue_as_new(countdown, left - 1) }
+    if left == 0 {
+        await_signal("end")
+    } else {
+        continue_as_new(countdown, left - 1)
+    }
 }
 
 #[workflow]
@@ -257,7 +283,12 @@ fn a_workflow_continues_as_itself_and_keeps_its_signals() {
     env.signal("end", &7);
     assert_eq!(env.crash_everywhere(countdown, 3), Ok(7));
     assert_eq!(env.elapsed(), Duration::from_secs(4));
-    assert!(env.run(impostor, 1).unwrap_err().message.contains("continues as itself"));
+    assert!(
+        env.run(impostor, 1)
+            .unwrap_err()
+            .message
+            .contains("continues as itself")
+    );
 }
 
 #[workflow]
@@ -283,7 +314,10 @@ fn lucky() -> Result<(u64, Vec<u8>, Timestamp)> {
 fn randomness_follows_the_seed_and_time_begins_in_2026() {
     let mut env = TestEnv::new();
     let (first, bytes, time) = env.crash_everywhere(lucky, ()).unwrap();
-    assert_eq!((bytes.len(), time.as_micros()), (5_000, 1_767_225_600_000_000));
+    assert_eq!(
+        (bytes.len(), time.as_micros()),
+        (5_000, 1_767_225_600_000_000)
+    );
     assert_eq!(env.log(), [(Level::Info, "drawing".to_owned())]);
     env.seed(7);
     assert_ne!(env.run(lucky, ()).unwrap().0, first);
@@ -291,13 +325,20 @@ fn randomness_follows_the_seed_and_time_begins_in_2026() {
 
 #[task]
 fn charge(cents: u64) -> Result<String> {
-    http("POST https://bank.example.com/charges").json(&cents).send()?.successful()?.text()
+    http("POST https://bank.example.com/charges")
+        .json(&cents)
+        .send()?
+        .successful()?
+        .text()
 }
 
 #[workflow]
 fn pay(cents: u64) -> Result<(String, u16)> {
     let id = invoke(charge, cents)?;
-    Ok((id, http("GET https://bank.example.com/health").send()?.status))
+    Ok((
+        id,
+        http("GET https://bank.example.com/health").send()?.status,
+    ))
 }
 
 #[test]
@@ -309,8 +350,13 @@ fn requests_are_answered_by_stubs() {
         assert_eq!(request.body.as_deref(), Some(b"500".as_slice()));
         Ok(Response::new(200, "charge-1"))
     });
-    env.http("GET https://bank.example.com/health", |_| Ok(Response::new(404, "")));
-    assert_eq!(env.crash_everywhere(pay, 500), Ok(("charge-1".to_owned(), 404)));
+    env.http("GET https://bank.example.com/health", |_| {
+        Ok(Response::new(404, ""))
+    });
+    assert_eq!(
+        env.crash_everywhere(pay, 500),
+        Ok(("charge-1".to_owned(), 404))
+    );
 }
 
 #[test]
@@ -328,7 +374,10 @@ fn confused() -> Result<()> {
 #[test]
 fn a_task_cannot_do_what_only_workflows_can() {
     let error = TestEnv::new().attempt(confused, 1, ()).unwrap_err();
-    assert_eq!(error.message, "confused is a task: only a workflow can set a timer of 1000 ms");
+    assert_eq!(
+        error.message,
+        "confused is a task: only a workflow can set a timer of 1000 ms"
+    );
 }
 
 thread_local! {
@@ -357,8 +406,7 @@ fn forgetful() -> Result<u64> {
 fn a_workflow_that_asks_for_something_else_when_replayed_is_found_out() {
     let error = TestEnv::new().crash_everywhere(undecided, ()).unwrap_err();
     assert_eq!(error.kind, "nondeterminism");
-    let message =
-        "undecided does not repeat itself: its question 0 was to call double with 2, and is now to call double with 3.";
+    let message = "undecided does not repeat itself: its question 0 was to call double with 2, and is now to call double with 3.";
     assert!(error.message.starts_with(message), "{}", error.message);
 }
 
@@ -366,7 +414,13 @@ fn a_workflow_that_asks_for_something_else_when_replayed_is_found_out() {
 fn a_workflow_that_returns_something_else_when_replayed_is_found_out() {
     let error = TestEnv::new().crash_everywhere(forgetful, ()).unwrap_err();
     assert_eq!(error.kind, "nondeterminism");
-    assert!(error.message.starts_with("forgetful: it ended with Ok(\"1\") without crashes"), "{}", error.message);
+    assert!(
+        error
+            .message
+            .starts_with("forgetful: it ended with Ok(\"1\") without crashes"),
+        "{}",
+        error.message
+    );
 }
 
 #[test]

@@ -20,7 +20,10 @@ fn decline_as_child(is_final: bool) -> Result<u64> {
 }
 
 fn declined(is_final: bool) -> Error {
-    let error = Error::new("card_declined", "the bank said no: ünïcödé\nand a second line");
+    let error = Error::new(
+        "card_declined",
+        "the bank said no: ünïcödé\nand a second line",
+    );
     if is_final { error.permanent() } else { error }
 }
 
@@ -31,7 +34,9 @@ fn by_task(is_final: bool) -> Result<u64> {
 
 #[workflow]
 fn by_child(is_final: bool) -> Result<u64> {
-    call(decline_as_child, is_final).retry(Retry::attempts(2)).run()
+    call(decline_as_child, is_final)
+        .retry(Retry::attempts(2))
+        .run()
 }
 
 #[workflow]
@@ -48,11 +53,20 @@ fn by_set(is_final: bool) -> Result<u64> {
 fn a_failure_arrives_as_it_was() {
     let mut env = TestEnv::new();
     for is_final in [true, false] {
-        assert_eq!(env.crash_everywhere(by_task, is_final), Err(declined(is_final)));
+        assert_eq!(
+            env.crash_everywhere(by_task, is_final),
+            Err(declined(is_final))
+        );
         assert_eq!(env.calls(decline), if is_final { 1 } else { 2 });
-        assert_eq!(env.crash_everywhere(by_child, is_final), Err(declined(is_final)));
+        assert_eq!(
+            env.crash_everywhere(by_child, is_final),
+            Err(declined(is_final))
+        );
         assert_eq!(env.calls(decline_as_child), if is_final { 1 } else { 2 });
-        assert_eq!(env.crash_everywhere(by_set, is_final), Err(declined(is_final)));
+        assert_eq!(
+            env.crash_everywhere(by_set, is_final),
+            Err(declined(is_final))
+        );
     }
 }
 
@@ -69,7 +83,10 @@ fn parsed(text: String) -> Result<u64> {
 #[test]
 fn any_error_of_a_task_is_a_failure_of_the_usual_kind() {
     let mut env = TestEnv::new();
-    assert_eq!(env.run(parsed, "x"), Err(Error::other("invalid digit found in string")));
+    assert_eq!(
+        env.run(parsed, "x"),
+        Err(Error::other("invalid digit found in string"))
+    );
     assert_eq!(env.run(parsed, "12"), Ok(12));
 }
 
@@ -99,7 +116,11 @@ fn by_nameless(kind: String) -> Result<()> {
 
 #[test]
 fn a_kind_that_is_no_name_is_the_usual_one_and_a_long_message_is_cut() {
-    for (kind, expected) in [("", "user_error"), ("a\nb", "user_error"), ("own kind", "own kind")] {
+    for (kind, expected) in [
+        ("", "user_error"),
+        ("a\nb", "user_error"),
+        ("own kind", "own kind"),
+    ] {
         let error = TestEnv::new().run(by_nameless, kind).unwrap_err();
         assert_eq!((error.kind.as_str(), error.retryable), (expected, false));
         assert_eq!(error.message, "x".repeat(16 << 10) + "…");
@@ -110,7 +131,11 @@ const URL: &str = "GET https://api.example.com/a";
 
 #[workflow]
 fn asks() -> Result<u16> {
-    Ok(http(URL).into_call().retry(Retry::attempts(3)).run()?.status)
+    Ok(http(URL)
+        .into_call()
+        .retry(Retry::attempts(3))
+        .run()?
+        .status)
 }
 
 #[task]
@@ -131,10 +156,19 @@ fn a_workflow_gets_answers_and_failures_of_requests() {
     for status in [408, 429, 500, 503] {
         env.http(URL, move |_| Ok(Response::new(status, "")));
         let message = format!("{URL} answered with status {status}");
-        assert_eq!(env.crash_everywhere(asks, ()), Err(Error::new("http_status", message)));
+        assert_eq!(
+            env.crash_everywhere(asks, ()),
+            Err(Error::new("http_status", message))
+        );
         assert_eq!(env.elapsed(), 3 * SECOND);
     }
-    let denied = || Error::new("http_denied", "requests to `api.example.com:443` are not allowed").permanent();
+    let denied = || {
+        Error::new(
+            "http_denied",
+            "requests to `api.example.com:443` are not allowed",
+        )
+        .permanent()
+    };
     env.http(URL, move |_| Err(denied()));
     assert_eq!(env.crash_everywhere(asks, ()), Err(denied()));
     assert_eq!(env.elapsed(), Duration::ZERO);
@@ -144,10 +178,16 @@ fn a_workflow_gets_answers_and_failures_of_requests() {
 fn a_task_gets_every_answer_and_says_itself_what_is_a_failure() {
     let mut env = TestEnv::new();
     env.http(URL, |_| Ok(Response::new(404, "nothing")));
-    assert_eq!(env.crash_everywhere(asks_by_task, ()), Err(Error::new("http_404", "nothing").permanent()));
+    assert_eq!(
+        env.crash_everywhere(asks_by_task, ()),
+        Err(Error::new("http_404", "nothing").permanent())
+    );
     assert_eq!(env.calls(asks_in_task), 1);
     env.http(URL, |_| Ok(Response::new(503, "busy")));
-    assert_eq!(env.crash_everywhere(asks_by_task, ()), Err(Error::new("http_503", "busy")));
+    assert_eq!(
+        env.crash_everywhere(asks_by_task, ()),
+        Err(Error::new("http_503", "busy"))
+    );
     assert_eq!(env.calls(asks_in_task), 3);
 }
 
@@ -155,20 +195,38 @@ fn a_task_gets_every_answer_and_says_itself_what_is_a_failure() {
 fn every_request_carries_the_key_of_its_operation() {
     let mut env = TestEnv::new();
     env.http(URL, |request| {
-        let keys: Vec<_> = request.headers.iter().filter(|(name, _)| name == "idempotency-key").collect();
+        let keys: Vec<_> = request
+            .headers
+            .iter()
+            .filter(|(name, _)| name == "idempotency-key")
+            .collect();
         Ok(Response::new(200, format!("{keys:?}")))
     });
-    assert_eq!(env.run(asks_by_task, ()), Ok(r#"[("idempotency-key", "test.0")]"#.to_owned()));
+    assert_eq!(
+        env.run(asks_by_task, ()),
+        Ok(r#"[("idempotency-key", "test.0")]"#.to_owned())
+    );
     assert_eq!(env.run(asks, ()), Ok(200));
 }
 
 /// Asks three times, the second time under a key of its own, and fails once.
 #[task]
 fn asks_thrice() -> Result<Vec<String>> {
-    let asked = [http(URL), http(URL).header("Idempotency-Key", "mine"), http(URL)];
-    let keys = asked.into_iter().map(|request| request.send()?.text()).collect::<Result<Vec<_>>>()?;
+    let asked = [
+        http(URL),
+        http(URL).header("Idempotency-Key", "mine"),
+        http(URL),
+    ];
+    let keys = asked
+        .into_iter()
+        .map(|request| request.send()?.text())
+        .collect::<Result<Vec<_>>>()?;
     info!("{}", keys.join(" "));
-    if own().attempt == 1 { Err(Error::other("again")) } else { Ok(keys) }
+    if own().attempt == 1 {
+        Err(Error::other("again"))
+    } else {
+        Ok(keys)
+    }
 }
 
 #[workflow]
@@ -180,12 +238,19 @@ fn asks_thrice_by_task() -> Result<Vec<String>> {
 fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeats_them() {
     let mut env = TestEnv::new();
     env.http(URL, |request| {
-        let mut keys = request.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
+        let mut keys = request
+            .headers
+            .iter()
+            .filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
         Ok(Response::new(200, keys.next().map_or("", |(_, key)| key)))
     });
     let keys = ["test.0", "mine", "test.0/3"].map(str::to_owned);
     assert_eq!(env.run(asks_thrice_by_task, ()), Ok(keys.to_vec()));
-    let said: Vec<&str> = env.log().iter().map(|(_, message)| message.as_str()).collect();
+    let said: Vec<&str> = env
+        .log()
+        .iter()
+        .map(|(_, message)| message.as_str())
+        .collect();
     assert_eq!(said, ["test.0 mine test.0/3"; 2]);
 }
 
@@ -199,10 +264,21 @@ fn a_header_that_came_several_times_is_there_several_times() {
     let mut env = TestEnv::new();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     env.http(URL, move |_| {
-        let headers = vec![pair("Set-Cookie", "b=1; Path=/, x"), pair("etag", "e"), pair("set-cookie", "a=2")];
-        Ok(Response { headers, ..Response::new(200, "") })
+        let headers = vec![
+            pair("Set-Cookie", "b=1; Path=/, x"),
+            pair("etag", "e"),
+            pair("set-cookie", "a=2"),
+        ];
+        Ok(Response {
+            headers,
+            ..Response::new(200, "")
+        })
     });
-    let expected = vec![pair("etag", "e"), pair("set-cookie", "b=1; Path=/, x"), pair("set-cookie", "a=2")];
+    let expected = vec![
+        pair("etag", "e"),
+        pair("set-cookie", "b=1; Path=/, x"),
+        pair("set-cookie", "a=2"),
+    ];
     assert_eq!(env.crash_everywhere(cookies, ()), Ok(expected));
 }
 
@@ -210,7 +286,10 @@ fn a_header_that_came_several_times_is_there_several_times() {
 fn a_response_is_recorded_as_the_engine_records_it() {
     let recorded = r#"{"status":200,"headers":{"etag":"e","set-cookie":["b","a"]},"body":"text"}"#;
     let response: Response = serde_json::from_str(recorded).unwrap();
-    assert_eq!((response.header("ETag"), response.header("set-cookie")), (Some("e"), Some("b")));
+    assert_eq!(
+        (response.header("ETag"), response.header("set-cookie")),
+        (Some("e"), Some("b"))
+    );
     assert_eq!(response.headers.len(), 3);
     assert_eq!(serde_json::to_string(&response).unwrap(), recorded);
 }
@@ -229,7 +308,10 @@ fn misuses(which: u32) -> Result<()> {
         0 => all(&[promise, promise]).map(drop),
         1 => set.add(promise),
         2 => call(decline, true).retry(factor()).run().map(drop),
-        3 => call(decline, true).retry(Retry::never().jitter_permille(1_001)).run().map(drop),
+        3 => call(decline, true)
+            .retry(Retry::never().jitter_permille(1_001))
+            .run()
+            .map(drop),
         4 => call_named("", &()).run(),
         5 => await_signal(""),
         _ => any::<()>(&[]).map(drop),
@@ -242,22 +324,33 @@ fn what_makes_no_sense_is_refused_in_the_words_of_the_engine() {
     let expected = [
         ("misuse", "promise 0 is named twice"),
         ("misuse", "operation 0 is not an invocation"),
-        ("invalid_policy", "`factor-permille` must be from 1000 to 1000000"),
+        (
+            "invalid_policy",
+            "`factor-permille` must be from 1000 to 1000000",
+        ),
         ("invalid_policy", "`jitter-permille` must be from 0 to 1000"),
         ("invalid_name", name),
         ("invalid_name", name),
         ("misuse", "there is nothing to wait for"),
     ];
     for (which, (kind, message)) in (0..).zip(expected) {
-        assert_eq!(TestEnv::new().run(misuses, which), Err(Error::new(kind, message).permanent()));
+        assert_eq!(
+            TestEnv::new().run(misuses, which),
+            Err(Error::new(kind, message).permanent())
+        );
     }
     let error = TestEnv::new().run(malformed, ()).unwrap_err();
-    assert_eq!((error.kind.as_str(), error.retryable), ("http_invalid", false));
+    assert_eq!(
+        (error.kind.as_str(), error.retryable),
+        ("http_invalid", false)
+    );
 }
 
 #[workflow]
 fn elsewhere(n: u64) -> Result<u64> {
-    call_named("of_another_component", &n).retry(Retry::attempts(2)).run()
+    call_named("of_another_component", &n)
+        .retry(Retry::attempts(2))
+        .run()
 }
 
 #[test]

@@ -38,7 +38,11 @@ fn parent(length: usize) -> Result<usize> {
 }
 
 fn too_large(what: &str) -> Error {
-    Error::new("too_large", format!("{what} has 1048577 bytes, the limit is 1048576")).permanent()
+    Error::new(
+        "too_large",
+        format!("{what} has 1048577 bytes, the limit is 1048576"),
+    )
+    .permanent()
 }
 
 #[test]
@@ -59,8 +63,14 @@ fn results_and_inputs_of_tasks_and_children_have_a_limit() {
 fn a_workflow_is_held_to_the_limit_too() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(large, FITS + 1), Err(too_large("the result")));
-    assert_eq!(env.run(echo, "x".repeat(FITS + 1)), Err(too_large("the input")));
-    assert_eq!(env.attempt(measure, 1, "x".repeat(FITS + 1)), Err(too_large("the input")));
+    assert_eq!(
+        env.run(echo, "x".repeat(FITS + 1)),
+        Err(too_large("the input"))
+    );
+    assert_eq!(
+        env.attempt(measure, 1, "x".repeat(FITS + 1)),
+        Err(too_large("the input"))
+    );
     assert_eq!(env.attempt(grow, 1, FITS + 1), Err(too_large("the result")));
 }
 
@@ -78,7 +88,10 @@ fn regrows(text: String) -> Result<String> {
 
 #[test]
 fn who_continues_with_too_much_fails() {
-    assert_eq!(TestEnv::new().crash_everywhere(regrows, ""), Err(too_large("the input")));
+    assert_eq!(
+        TestEnv::new().crash_everywhere(regrows, ""),
+        Err(too_large("the input"))
+    );
 }
 
 #[workflow]
@@ -93,7 +106,10 @@ fn a_signal_that_is_too_large_is_consumed_and_refused() {
     let mut env = TestEnv::new();
     env.signal("go", &"x".repeat(FITS + 1));
     env.signal("go", &"small");
-    assert_eq!(env.crash_everywhere(receives, ()), Ok((Some(too_large("a signal")), 5)));
+    assert_eq!(
+        env.crash_everywhere(receives, ()),
+        Ok((Some(too_large("a signal")), 5))
+    );
 }
 
 #[workflow]
@@ -103,20 +119,37 @@ fn downloads() -> Result<usize> {
 
 #[workflow]
 fn uploads(length: usize) -> Result<usize> {
-    Ok(http("GET https://api.example.com").body("x".repeat(length)).send()?.body.len())
+    Ok(http("GET https://api.example.com")
+        .body("x".repeat(length))
+        .send()?
+        .body
+        .len())
 }
 
 #[test]
 fn requests_and_responses_have_a_limit() {
     let refused = |message: &str| Err(Error::new("too_large", message).permanent());
     let mut env = TestEnv::new();
-    env.http("GET https://api.example.com", |_| Ok(Response::new(200, "x".repeat(1 << 20))));
+    env.http("GET https://api.example.com", |_| {
+        Ok(Response::new(200, "x".repeat(1 << 20)))
+    });
     let payload = "1048613 bytes of payload, at most 1048576 are allowed";
     assert_eq!(env.run(downloads, ()), refused(payload));
-    env.http("GET https://api.example.com", |_| Ok(Response::new(200, "x".repeat((1 << 20) + 1))));
-    assert_eq!(env.run(downloads, ()), refused("the response has more than 1048576 bytes"));
-    assert_eq!(env.run(uploads, FITS - 100), refused("the response has more than 1048576 bytes"));
-    assert!(env.run(uploads, FITS).is_err_and(|error| error.message.starts_with("the input has")));
+    env.http("GET https://api.example.com", |_| {
+        Ok(Response::new(200, "x".repeat((1 << 20) + 1)))
+    });
+    assert_eq!(
+        env.run(downloads, ()),
+        refused("the response has more than 1048576 bytes")
+    );
+    assert_eq!(
+        env.run(uploads, FITS - 100),
+        refused("the response has more than 1048576 bytes")
+    );
+    assert!(
+        env.run(uploads, FITS)
+            .is_err_and(|error| error.message.starts_with("the input has"))
+    );
 }
 
 #[workflow]
@@ -126,5 +159,9 @@ fn named() -> Result<usize> {
 
 #[test]
 fn a_name_has_a_limit() {
-    assert!(TestEnv::new().run(named, ()).is_err_and(|error| error.is("invalid_name") && !error.retryable));
+    assert!(
+        TestEnv::new()
+            .run(named, ())
+            .is_err_and(|error| error.is("invalid_name") && !error.retryable)
+    );
 }

@@ -30,14 +30,20 @@ fn shipment(id: u64) -> Result<String> {
 
 #[workflow]
 fn hurried(id: u64) -> Result<String> {
-    call(shipment, id).timeout(5 * SECOND).retry(Retry::attempts(2)).run()
+    call(shipment, id)
+        .timeout(5 * SECOND)
+        .retry(Retry::attempts(2))
+        .run()
 }
 
 #[test]
 fn a_child_that_takes_too_long_is_asked_to_stop_and_tried_again() {
     let mut env = TestEnv::new();
     env.signal_child(shipment, 1, 7 * SECOND, "shipped", &"by the second");
-    assert_eq!(env.crash_everywhere(hurried, 7), Ok("by the second".to_owned()));
+    assert_eq!(
+        env.crash_everywhere(hurried, 7),
+        Ok("by the second".to_owned())
+    );
     assert_eq!((env.calls(shipment), env.inputs(put_back)), (2, vec![7]));
     assert_eq!(env.elapsed(), 7 * SECOND);
 }
@@ -80,7 +86,10 @@ fn stubborn() -> Result<u32> {
 #[workflow]
 fn outlived() -> Result<Result<u32>> {
     let retry = Retry::attempts(2).first_wait(SECOND / 2);
-    let child = call(stubborn, ()).timeout(10 * SECOND).retry(retry).schedule()?;
+    let child = call(stubborn, ())
+        .timeout(10 * SECOND)
+        .retry(retry)
+        .schedule()?;
     let result = child.wait();
     sleep(5 * SECOND)?;
     assert_eq!(child.wait(), result);
@@ -96,7 +105,10 @@ fn what_comes_from_a_child_that_nobody_waits_for_is_no_result() {
 
 #[workflow]
 fn both_at_once() -> Result<bool> {
-    let child = call(stubborn, ()).timeout(SECOND).retry(Retry::never()).schedule()?;
+    let child = call(stubborn, ())
+        .timeout(SECOND)
+        .retry(Retry::never())
+        .schedule()?;
     Ok(race(child, timer(SECOND)?)? == First::Right(Ok(())))
 }
 
@@ -121,7 +133,10 @@ fn wanderer(hops: u64) -> Result<String> {
 fn follows(limit_s: Option<u64>) -> Result<Result<String>> {
     let call = call(wanderer, 0).retry(Retry::attempts(3));
     let child = match limit_s {
-        Some(limit) => call.retry(Retry::never()).timeout(Duration::from_secs(limit)).schedule()?,
+        Some(limit) => call
+            .retry(Retry::never())
+            .timeout(Duration::from_secs(limit))
+            .schedule()?,
         None => call.schedule()?,
     };
     match child.wait() {
@@ -160,7 +175,11 @@ fn introspective(seen: Vec<Who>) -> Result<Vec<Who>> {
     }
     let (execution, _, attempt) = who();
     seen.push((execution, invoke(put_back, 1)?, attempt));
-    if seen.len() == 4 { Ok(seen) } else { continue_as_new(introspective, seen) }
+    if seen.len() == 4 {
+        Ok(seen)
+    } else {
+        continue_as_new(introspective, seen)
+    }
 }
 
 #[workflow]
@@ -172,7 +191,9 @@ fn parent_of_introspective() -> Result<(Who, Vec<Who>)> {
 #[test]
 fn a_child_knows_its_operation_and_its_attempt_and_no_two_executions_share_a_key() {
     let me = |execution: &str, key: &str, attempt| (execution.to_owned(), key.to_owned(), attempt);
-    let (parent, seen) = TestEnv::new().crash_everywhere(parent_of_introspective, ()).unwrap();
+    let (parent, seen) = TestEnv::new()
+        .crash_everywhere(parent_of_introspective, ())
+        .unwrap();
     assert_eq!(parent, me("test", "", 1));
     let expected = [
         me("test.1#2", "test.1", 2),
@@ -187,7 +208,8 @@ fn a_child_knows_its_operation_and_its_attempt_and_no_two_executions_share_a_key
 fn dive(depth: u32) -> Result<u32> {
     match invoke(dive, depth + 1) {
         Err(error) if depth == 64 => {
-            let too_deep = Error::new("too_deep", "64 workflows wait for each other already").permanent();
+            let too_deep =
+                Error::new("too_deep", "64 workflows wait for each other already").permanent();
             assert_eq!(error, too_deep);
             Ok(depth)
         }

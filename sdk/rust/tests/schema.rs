@@ -46,12 +46,21 @@ fn a_schema_says_what_the_input_is() {
 #[test]
 fn several_arguments_are_a_list_of_so_many() {
     let schema = schema::<add>().unwrap();
-    assert_eq!((&schema["type"], &schema["maxItems"]), (&Json::from("array"), &Json::from(2)));
+    assert_eq!(
+        (&schema["type"], &schema["maxItems"]),
+        (&Json::from("array"), &Json::from(2))
+    );
 }
 
 #[test]
 fn nobody_gets_a_schema_who_did_not_ask() {
     assert_eq!(schema::<silent>(), None);
     assert_eq!((add(1, None), silent(1)), (Ok(1), Ok(1)));
-    assert_eq!(order(Order { item: String::new(), quantity: 2 }), Ok(2));
+    assert_eq!(
+        order(Order {
+            item: String::new(),
+            quantity: 2
+        }),
+        Ok(2)
+    );
 }

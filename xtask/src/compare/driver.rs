@@ -45,20 +45,34 @@ impl Until {
 
 /// Invokes `request` over and over. An answer that is wrong, or none, is an error: there is no rate of failures.
 pub(crate) fn put_load_on(workload: &Workload, request: &Request, until: Until) -> Result<Load> {
-    let opened: Result<Vec<Connection>> = (0..workload.concurrency).map(|_| Connection::open(request)).collect();
+    let opened: Result<Vec<Connection>> = (0..workload.concurrency)
+        .map(|_| Connection::open(request))
+        .collect();
     let connections = opened?;
     let ready = Barrier::new(connections.len() + 1);
     let (elapsed, shares) = thread::scope(|scope| {
         let take_part = |connection| invoke(connection, workload, request, until, &ready);
-        let threads: Vec<_> =
-            connections.into_iter().map(|connection| scope.spawn(move || take_part(connection))).collect();
+        let threads: Vec<_> = connections
+            .into_iter()
+            .map(|connection| scope.spawn(move || take_part(connection)))
+            .collect();
         ready.wait();
         let watch = Stopwatch::start();
-        let shares: Vec<Result<Share>> =
-            threads.into_iter().map(|thread| thread.join().map_err(|_| anyhow!("a connection panicked"))?).collect();
+        let shares: Vec<Result<Share>> = threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .map_err(|_| anyhow!("a connection panicked"))?
+            })
+            .collect();
         (watch.elapsed(), shares)
     });
-    let mut load = Load { elapsed, latencies: Vec::new(), answer: String::new() };
+    let mut load = Load {
+        elapsed,
+        latencies: Vec::new(),
+        answer: String::new(),
+    };
     for share in shares {
         let share = share?;
         load.latencies.extend(share.latencies);
@@ -109,7 +123,12 @@ mod tests {
                     for line in BufReader::new(stream.try_clone().unwrap()).lines() {
                         // The body of a request has no line break, so it comes with the first line of the next one.
                         if line.unwrap().is_empty() {
-                            write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()).unwrap();
+                            write!(
+                                stream,
+                                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}",
+                                body.len()
+                            )
+                            .unwrap();
                         }
                     }
                 });
@@ -120,7 +139,10 @@ mod tests {
 
     #[test]
     fn every_connection_takes_its_part() {
-        let workload = Workload { work: Work::Chain, concurrency: 4 };
+        let workload = Workload {
+            work: Work::Chain,
+            concurrency: 4,
+        };
         let request = Request::post(server(4, "10"), "/chain", &workload.work.input());
         let load = put_load_on(&workload, &request, Until::Answered(3)).unwrap();
         assert_eq!(load.latencies.len(), 12);
@@ -130,8 +152,17 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_ends_it() {
-        let workload = Workload { work: Work::Chain, concurrency: 1 };
+        let workload = Workload {
+            work: Work::Chain,
+            concurrency: 1,
+        };
         let request = Request::post(server(1, "7"), "/chain", &workload.work.input());
-        assert_eq!(put_load_on(&workload, &request, Until::Answered(1)).err().unwrap().to_string(), "chain answered 7");
+        assert_eq!(
+            put_load_on(&workload, &request, Until::Answered(1))
+                .err()
+                .unwrap()
+                .to_string(),
+            "chain answered 7"
+        );
     }
 }

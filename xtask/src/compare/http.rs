@@ -27,12 +27,21 @@ impl Request {
         let text = format!(
             "POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
-        Self { address, path: path.to_owned(), bytes: text.into_bytes(), result: None }
+        Self {
+            address,
+            path: path.to_owned(),
+            bytes: text.into_bytes(),
+            result: None,
+        }
     }
 
     /// The same from somebody who is known.
     pub(crate) fn with_token(mut self, token: &str) -> Self {
-        let end = self.bytes.windows(2).position(|pair| pair == b"\r\n").map_or(0, |end| end + 2);
+        let end = self
+            .bytes
+            .windows(2)
+            .position(|pair| pair == b"\r\n")
+            .map_or(0, |end| end + 2);
         let header = format!("authorization: Bearer {token}\r\n");
         self.bytes.splice(end..end, header.into_bytes());
         self
@@ -40,14 +49,21 @@ impl Request {
 
     /// The same, answered with an object that has the result in this member.
     pub(crate) fn answered_in(self, member: &'static str) -> Self {
-        Self { result: Some(member), ..self }
+        Self {
+            result: Some(member),
+            ..self
+        }
     }
 
     /// What an answer says that the work came to.
     pub(crate) fn result_in(&self, body: String) -> Result<String> {
-        let Some(member) = self.result else { return Ok(body) };
+        let Some(member) = self.result else {
+            return Ok(body);
+        };
         let answer: Value = serde_json::from_str(&body).context("the answer is not JSON")?;
-        let result = answer.get(member).with_context(|| format!("the answer has no {member}: {body}"))?;
+        let result = answer
+            .get(member)
+            .with_context(|| format!("the answer has no {member}: {body}"))?;
         Ok(result.to_string())
     }
 
@@ -66,17 +82,26 @@ impl Connection {
         let failed = || format!("cannot connect to {}", request.address);
         let stream = TcpStream::connect(request.address).with_context(failed)?;
         stream.set_nodelay(true).with_context(failed)?;
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).with_context(failed)?;
+        stream
+            .set_read_timeout(Some(ANSWER_TIMEOUT))
+            .with_context(failed)?;
         Ok(Self(BufReader::new(stream)))
     }
 
     /// Sends `request` and returns the body of the answer, if the answer is that all went well.
     pub(crate) fn send(&mut self, request: &Request) -> Result<String> {
         let failed = || format!("no answer from {} to {}", request.address, request.path);
-        self.0.get_mut().write_all(&request.bytes).with_context(failed)?;
+        self.0
+            .get_mut()
+            .write_all(&request.bytes)
+            .with_context(failed)?;
         let (status, body) = read_answer(&mut self.0).with_context(failed)?;
         if !(200..300).contains(&status) {
-            bail!("{} answered {status} to {}: {body}", request.address, request.path);
+            bail!(
+                "{} answered {status} to {}: {body}",
+                request.address,
+                request.path
+            );
         }
         Ok(body)
     }
@@ -84,13 +109,22 @@ impl Connection {
 
 fn read_answer(reader: &mut impl BufRead) -> Result<(u16, String)> {
     let mut line = String::new();
-    ensure!(reader.read_line(&mut line)? > 0, "the connection was closed");
-    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    ensure!(
+        reader.read_line(&mut line)? > 0,
+        "the connection was closed"
+    );
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     let status = status.with_context(|| format!("this is not HTTP: {line:?}"))?;
     let length = read_headers(reader, &mut line)?;
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
-    Ok((status, String::from_utf8(body).context("the answer is not a text")?))
+    Ok((
+        status,
+        String::from_utf8(body).context("the answer is not a text")?,
+    ))
 }
 
 /// Reads to the end of the headers and returns the length of the body.
@@ -98,8 +132,13 @@ fn read_headers(reader: &mut impl BufRead, line: &mut String) -> Result<usize> {
     let mut length = None;
     loop {
         line.clear();
-        ensure!(reader.read_line(line)? > 0, "the connection ended within the headers");
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        ensure!(
+            reader.read_line(line)? > 0,
+            "the connection ended within the headers"
+        );
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
         if name.eq_ignore_ascii_case("content-length") {
             length = Some(value.trim().parse().context("the length is not a number")?);
         }
@@ -117,9 +156,13 @@ mod tests {
 
     #[test]
     fn a_token_stands_among_the_headers() {
-        let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1)).with_token("secret");
+        let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1))
+            .with_token("secret");
         let text = String::from_utf8(request.bytes).unwrap();
-        assert!(text.starts_with("POST /a HTTP/1.1\r\nauthorization: Bearer secret\r\nhost: "), "{text}");
+        assert!(
+            text.starts_with("POST /a HTTP/1.1\r\nauthorization: Bearer secret\r\nhost: "),
+            "{text}"
+        );
         assert!(text.ends_with("\r\n\r\n1"), "{text}");
     }
 
@@ -128,7 +171,12 @@ mod tests {
         let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1));
         assert_eq!(request.result_in("10".to_owned()).unwrap(), "10");
         let request = request.answered_in("result");
-        assert_eq!(request.result_in(r#"{"id":"a","result":{"done":10}}"#.to_owned()).unwrap(), r#"{"done":10}"#);
+        assert_eq!(
+            request
+                .result_in(r#"{"id":"a","result":{"done":10}}"#.to_owned())
+                .unwrap(),
+            r#"{"done":10}"#
+        );
         assert!(request.result_in(r#"{"id":"a"}"#.to_owned()).is_err());
     }
 
@@ -143,7 +191,12 @@ mod tests {
 
     #[test]
     fn an_answer_that_breaks_off_is_an_error() {
-        for text in ["", "nonsense\r\n", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfour"] {
+        for text in [
+            "",
+            "nonsense\r\n",
+            "HTTP/1.1 200 OK\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nfour",
+        ] {
             assert!(read_answer(&mut text.as_bytes()).is_err(), "{text}");
         }
         assert!(read_answer(&mut "HTTP/1.1 200 OK\r\n\r\n".as_bytes()).is_err());

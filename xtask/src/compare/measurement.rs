@@ -67,28 +67,47 @@ struct Meters {
 
 impl Meters {
     fn read(side: &dyn Running) -> Result<Self> {
-        let processes: Result<_> = side.processes().iter().map(|it| Ok((it.name, it.usage()?))).collect();
-        Ok(Self { processes: processes?, driver: Usage::of(std::process::id())?.cpu, machine: machine_cpu()? })
+        let processes: Result<_> = side
+            .processes()
+            .iter()
+            .map(|it| Ok((it.name, it.usage()?)))
+            .collect();
+        Ok(Self {
+            processes: processes?,
+            driver: Usage::of(std::process::id())?.cpu,
+            machine: machine_cpu()?,
+        })
     }
 
     fn since(&self, before: &Self) -> Self {
         let pairs = self.processes.iter().zip(&before.processes);
         Self {
-            processes: pairs.map(|((name, after), (_, before))| (*name, *after - *before)).collect(),
+            processes: pairs
+                .map(|((name, after), (_, before))| (*name, *after - *before))
+                .collect(),
             driver: self.driver.saturating_sub(before.driver),
             machine: self.machine.saturating_sub(before.machine),
         }
     }
 
     fn of_others(&self) -> Duration {
-        let ours = self.processes.iter().map(|(_, usage)| usage.cpu).sum::<Duration>() + self.driver;
+        let ours = self
+            .processes
+            .iter()
+            .map(|(_, usage)| usage.cpu)
+            .sum::<Duration>()
+            + self.driver;
         self.machine.saturating_sub(ours)
     }
 }
 
 impl Used {
     fn new(name: &'static str, usage: Usage) -> Self {
-        Self { name, cpu_seconds: usage.cpu.as_secs_f64(), written_bytes: usage.written_bytes as f64 }
+        Self {
+            name,
+            cpu_seconds: usage.cpu.as_secs_f64(),
+            written_bytes: usage.written_bytes as f64,
+        }
     }
 }
 
@@ -104,7 +123,11 @@ impl Measurement {
             p50_ms: percentile_ms(&load.latencies, 50),
             p99_ms: has_tail.then(|| percentile_ms(&load.latencies, 99)),
             ends: work.ends(&load.answer)?,
-            processes: used.processes.iter().map(|(name, usage)| Used::new(name, *usage)).collect(),
+            processes: used
+                .processes
+                .iter()
+                .map(|(name, usage)| Used::new(name, *usage))
+                .collect(),
             other_cores: used.of_others().as_secs_f64() / seconds,
         })
     }
@@ -124,7 +147,8 @@ impl Measurement {
 
     /// The middle one of each figure by itself.
     pub(crate) fn median(repetitions: &[Self]) -> Self {
-        let middle = |figure: &dyn Fn(&Self) -> f64| median(repetitions.iter().map(figure).collect());
+        let middle =
+            |figure: &dyn Fn(&Self) -> f64| median(repetitions.iter().map(figure).collect());
         let optional = |figure: &dyn Fn(&Self) -> Option<f64>| {
             let figures: Option<Vec<f64>> = repetitions.iter().map(figure).collect();
             figures.map(median)
@@ -153,7 +177,9 @@ impl Measurement {
 /// The value that so many percent of a sorted list do not exceed.
 fn percentile_ms(sorted: &[Duration], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
-    sorted.get(rank - 1).map_or(f64::NAN, |latency| latency.as_secs_f64() * 1_000.0)
+    sorted
+        .get(rank - 1)
+        .map_or(f64::NAN, |latency| latency.as_secs_f64() * 1_000.0)
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {
@@ -172,14 +198,25 @@ mod tests {
 
     fn load(invocations: u64, answer: &str) -> Load {
         let latencies = (1..=invocations).map(Duration::from_millis).collect();
-        Load { elapsed: Duration::from_secs(2), latencies, answer: answer.to_owned() }
+        Load {
+            elapsed: Duration::from_secs(2),
+            latencies,
+            answer: answer.to_owned(),
+        }
     }
 
     /// What a server has used; the driver takes a second, and others two.
     fn used(cpu_seconds: u64) -> Meters {
-        let usage = Usage { cpu: Duration::from_secs(cpu_seconds), written_bytes: 10 * cpu_seconds };
+        let usage = Usage {
+            cpu: Duration::from_secs(cpu_seconds),
+            written_bytes: 10 * cpu_seconds,
+        };
         let [driver, machine] = [1, cpu_seconds + 3].map(Duration::from_secs);
-        Meters { processes: vec![("server", usage)], driver, machine }
+        Meters {
+            processes: vec![("server", usage)],
+            driver,
+            machine,
+        }
     }
 
     #[test]
@@ -206,15 +243,25 @@ mod tests {
     #[test]
     fn a_percentile_is_one_of_the_values() {
         let values: Vec<Duration> = [10, 20, 30].map(Duration::from_millis).to_vec();
-        assert_eq!([1, 50, 99, 100].map(|percent| percentile_ms(&values, percent)), [10.0, 20.0, 30.0, 30.0]);
+        assert_eq!(
+            [1, 50, 99, 100].map(|percent| percentile_ms(&values, percent)),
+            [10.0, 20.0, 30.0, 30.0]
+        );
     }
 
     #[test]
     fn of_each_figure_the_middle_one_counts() {
         let answer = |last: u32| format!(r#"{{"done":5000,"first_ms":100,"last_ms":{last}}}"#);
-        let one = |cpu, last| Measurement::new(Work::Long, &load(1, &answer(last)), &used(cpu)).unwrap();
+        let one =
+            |cpu, last| Measurement::new(Work::Long, &load(1, &answer(last)), &used(cpu)).unwrap();
         let median = Measurement::median(&[one(3, 500), one(1, 250), one(2, 1_000)]);
         assert_eq!((median.cpu_seconds(), median.written_bytes()), (2.0, 20.0));
-        assert_eq!(median.ends, Some(Ends { first: 5_000.0, last: 1_000.0 }));
+        assert_eq!(
+            median.ends,
+            Some(Ends {
+                first: 5_000.0,
+                last: 1_000.0
+            })
+        );
     }
 }

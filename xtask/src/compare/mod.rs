@@ -61,7 +61,8 @@ enum Other {
 
 impl CompareArgs {
     fn pace(&self) -> Pace {
-        let [warm_up, measured] = if self.quick { [1, 2] } else { [3, 10] }.map(Duration::from_secs);
+        let [warm_up, measured] =
+            if self.quick { [1, 2] } else { [3, 10] }.map(Duration::from_secs);
         Pace { warm_up, measured }
     }
 }
@@ -75,9 +76,14 @@ pub(crate) fn compare(run: &Run, args: &CompareArgs) -> Result<String> {
 }
 
 fn engines(run: &Run, args: &CompareArgs) -> Result<String> {
-    let choices = Choices { partitions: args.partitions };
+    let choices = Choices {
+        partitions: args.partitions,
+    };
     let mut sides = Vec::new();
-    for side in Side::value_variants().iter().filter(|side| args.only.is_none_or(|only| only == **side)) {
+    for side in Side::value_variants()
+        .iter()
+        .filter(|side| args.only.is_none_or(|only| only == **side))
+    {
         sides.push(Figures::new(*side, side.install(run, choices)?));
     }
     for round in 1..=ROUNDS {
@@ -93,7 +99,11 @@ fn engines(run: &Run, args: &CompareArgs) -> Result<String> {
     if !args.quick && args.only.is_none() {
         page::write(run, &machine, &sides)?;
     }
-    Ok(if args.json { report::json(&machine, &sides) } else { report::table(&sides) })
+    Ok(if args.json {
+        report::json(&machine, &sides)
+    } else {
+        report::table(&sides)
+    })
 }
 
 /// Every workload once, on a side that has just been started.

@@ -26,9 +26,13 @@ impl Packages {
     pub(crate) fn install(run: &Run, sources: &str, folder: &str, files: &[&str]) -> Result<Self> {
         tools::ensure(run, &[&NODE, &NPM])?;
         let packages = Self::at(run, folder)?;
-        fs::create_dir_all(&packages.folder).with_context(|| format!("cannot make the folder {folder}"))?;
+        fs::create_dir_all(&packages.folder)
+            .with_context(|| format!("cannot make the folder {folder}"))?;
         for name in LOCKED.iter().chain(files) {
-            copy_if_changed(&run.root.join(sources).join(name), &packages.folder.join(name))?;
+            copy_if_changed(
+                &run.root.join(sources).join(name),
+                &packages.folder.join(name),
+            )?;
         }
         tools::ensure_node_modules(run, folder)?;
         Ok(packages)
@@ -41,8 +45,14 @@ impl Packages {
             "aarch64" => "arm64",
             other => bail!("no Node is known here for {other}"),
         };
-        ensure!(cfg!(target_os = "linux"), "what a process uses is read from /proc: this needs Linux");
-        Ok(Self { folder: run.root.join(folder), architecture })
+        ensure!(
+            cfg!(target_os = "linux"),
+            "what a process uses is read from /proc: this needs Linux"
+        );
+        Ok(Self {
+            folder: run.root.join(folder),
+            architecture,
+        })
     }
 
     /// The Node that the packages bring.
@@ -55,10 +65,14 @@ impl Packages {
 
     /// The version of a package, which package.json pins.
     pub(crate) fn version(&self, package: &str) -> Result<String> {
-        let manifest = fs::read_to_string(self.folder.join("package.json")).context("cannot read package.json")?;
-        let manifest: Value = serde_json::from_str(&manifest).context("package.json is not JSON")?;
+        let manifest = fs::read_to_string(self.folder.join("package.json"))
+            .context("cannot read package.json")?;
+        let manifest: Value =
+            serde_json::from_str(&manifest).context("package.json is not JSON")?;
         let version = manifest["dependencies"][package].as_str();
-        Ok(version.with_context(|| format!("package.json does not name {package}"))?.to_owned())
+        Ok(version
+            .with_context(|| format!("package.json does not name {package}"))?
+            .to_owned())
     }
 }
 

@@ -42,7 +42,9 @@ pub(crate) enum Tasks {
 impl Tasks {
     const fn settings(self) -> &'static str {
         match self {
-            Self::Contained => "no rate limit; tasks are WASM in the server and may send no requests",
+            Self::Contained => {
+                "no rate limit; tasks are WASM in the server and may send no requests"
+            }
             Self::Outgoing => "no rate limit; tasks are WASM in the server and may send requests",
             Self::Worker => "no rate limit; tasks are Rust in a worker, a process of its own",
         }
@@ -73,7 +75,12 @@ pub(crate) struct Onward {
 /// Builds it, and returns its version.
 pub(crate) fn build(run: &Run) -> Result<String> {
     eprintln!("  building onward for release");
-    Call::new(run, "cargo", ["build", "--release", "--locked", "-p", "onward"]).quiet()?;
+    Call::new(
+        run,
+        "cargo",
+        ["build", "--release", "--locked", "-p", "onward"],
+    )
+    .quiet()?;
     printed(clean(&program(run)).arg("--version"))
 }
 
@@ -89,8 +96,9 @@ pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
     let (program, folder) = (program(run), run.root.join(FOLDER));
     let data = DataFolder::make(folder.join("data"))?;
     let store = format!("sqlite:{}", data.path().join("onward.db").display());
-    let token =
-        printed(on(&program, &folder).args(["token", "create", "driver", "--role", "admin", "--store", &store]))?;
+    let token = printed(on(&program, &folder).args([
+        "token", "create", "driver", "--role", "admin", "--store", &store,
+    ]))?;
     let [address] = free_addresses()?;
     let mut command = bound_to_this(&program);
     command
@@ -98,11 +106,15 @@ pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
         .args(["--requests-per-second", REQUESTS_PER_SECOND])
         .env("ONWARD_CACHE", folder.join("cache"));
     let mut server = Process::start("server", &mut command, &folder)?;
-    let known = Request::post(address, "/v1/executions", &json!({ "function": "none" })).with_token(&token);
+    let known =
+        Request::post(address, "/v1/executions", &json!({ "function": "none" })).with_token(&token);
     server.wait_until_it_is_there(&known)?;
     let url = format!("http://{address}");
     let mut deploy = on(&program, &folder);
-    deploy.args(["deploy", "--server", &url]).arg(run.root.join(WORKFLOWS)).env("ONWARD_TOKEN", &token);
+    deploy
+        .args(["deploy", "--server", &url])
+        .arg(run.root.join(WORKFLOWS))
+        .env("ONWARD_TOKEN", &token);
     if tasks == Tasks::Outgoing {
         deploy.args(["--allow-host", NOBODY]);
     }
@@ -110,11 +122,22 @@ pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
     let mut processes = vec![server];
     if tasks == Tasks::Worker {
         let mut command = bound_to_this(&program);
-        command.args(["bench", "--as-worker-of", &url]).env("ONWARD_TOKEN", &token);
+        command
+            .args(["bench", "--as-worker-of", &url])
+            .env("ONWARD_TOKEN", &token);
         processes.push(Process::start("worker", &mut command, &folder)?);
     }
-    let onward = Onward { processes, _data: data, address, token, tasks };
-    onward.request(Work::Start).send().context("the workflows do not run")?;
+    let onward = Onward {
+        processes,
+        _data: data,
+        address,
+        token,
+        tasks,
+    };
+    onward
+        .request(Work::Start)
+        .send()
+        .context("the workflows do not run")?;
     Ok(onward)
 }
 
@@ -127,7 +150,8 @@ fn on(program: &Path, folder: &Path) -> Command {
 
 /// Where cargo puts what it builds.
 pub(crate) fn program(run: &Run) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     run.root.join(target).join("release/onward")
 }
 
@@ -151,7 +175,9 @@ impl Running for Onward {
             Work::Fanout => ("bench_fanout", self.input(work)),
         };
         let body = json!({ "function": function, "input": input, "waitMs": WAIT_MS });
-        Request::post(self.address, "/v1/executions", &body).with_token(&self.token).answered_in(RESULT)
+        Request::post(self.address, "/v1/executions", &body)
+            .with_token(&self.token)
+            .answered_in(RESULT)
     }
 
     fn processes(&self) -> &[Process] {

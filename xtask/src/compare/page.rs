@@ -19,8 +19,10 @@ pub(crate) struct Place {
     pub(crate) end: &'static str,
 }
 
-const ENGINES: Place =
-    Place { begin: "<!-- compare: begin, written by `cargo xtask compare` -->", end: "<!-- compare: end -->" };
+const ENGINES: Place = Place {
+    begin: "<!-- compare: begin, written by `cargo xtask compare` -->",
+    end: "<!-- compare: end -->",
+};
 
 /// One figure of a workload on all sides.
 struct Row {
@@ -37,7 +39,8 @@ pub(crate) fn write(run: &Run, machine: &str, sides: &[Figures]) -> Result<()> {
 pub(crate) fn put(run: &Run, place: &Place, section: &str) -> Result<()> {
     let path = run.root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    let page = replaced(&page, place, section).with_context(|| format!("{PAGE} has no place for it"))?;
+    let page =
+        replaced(&page, place, section).with_context(|| format!("{PAGE} has no place for it"))?;
     fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))?;
     eprintln!("  {PAGE} has the table");
     Ok(())
@@ -56,11 +59,23 @@ fn section(machine: &str, sides: &[Figures]) -> String {
     for figures in sides {
         let facts = &figures.facts;
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "- {}: {}. Settings: {}.", figures.side.name(), facts.versions, facts.settings);
+        let _ = writeln!(
+            text,
+            "- {}: {}. Settings: {}.",
+            figures.side.name(),
+            facts.versions,
+            facts.settings
+        );
         let _ = writeln!(text, "  Durability: {}.", facts.durability);
     }
     let names: Vec<&str> = sides.iter().map(|figures| figures.side.name()).collect();
-    push_table(&mut text, "a second, and times that of the last", &names, &rates(sides), times);
+    push_table(
+        &mut text,
+        "a second, and times that of the last",
+        &names,
+        &rates(sides),
+        times,
+    );
     let plain = |figures: &[f64]| figures.iter().map(|figure| shown(*figure)).collect();
     for (title, figure) in BESIDE {
         push_table(&mut text, title, &names, &rows(sides, figure), plain);
@@ -77,14 +92,34 @@ const BESIDE: [(&str, Figure); 5] = [
     ("p50 ms", |one| one.p50_ms),
     ("p99 ms", |one| one.p99_ms.unwrap_or(f64::NAN)),
     ("CPU µs each", |one| one.cpu_seconds() * 1e6 / one.units()),
-    ("bytes written each", |one| one.written_bytes() / one.units()),
-    ("cores busy with neither the side nor the driver", |one| one.other_cores),
+    ("bytes written each", |one| {
+        one.written_bytes() / one.units()
+    }),
+    ("cores busy with neither the side nor the driver", |one| {
+        one.other_cores
+    }),
 ];
 
-fn push_table(text: &mut String, title: &str, names: &[&str], rows: &[Row], cells: impl Fn(&[f64]) -> Vec<String>) {
-    let _ = writeln!(text, "\n| {title} | {} |\n|---{}|", names.join(" | "), "|---".repeat(names.len()));
+fn push_table(
+    text: &mut String,
+    title: &str,
+    names: &[&str],
+    rows: &[Row],
+    cells: impl Fn(&[f64]) -> Vec<String>,
+) {
+    let _ = writeln!(
+        text,
+        "\n| {title} | {} |\n|---{}|",
+        names.join(" | "),
+        "|---".repeat(names.len())
+    );
     for row in rows {
-        let _ = writeln!(text, "| {} | {} |", row.name, cells(&row.figures).join(" | "));
+        let _ = writeln!(
+            text,
+            "| {} | {} |",
+            row.name,
+            cells(&row.figures).join(" | ")
+        );
     }
 }
 
@@ -93,7 +128,10 @@ fn rows(sides: &[Figures], figure: Figure) -> Vec<Row> {
     let row = |index: usize| {
         let median = |side: &Figures| Measurement::median(&side.repetitions[index]);
         let figures = sides.iter().map(|side| figure(&median(side))).collect();
-        Row { name: WORKLOADS[index].name(), figures }
+        Row {
+            name: WORKLOADS[index].name(),
+            figures,
+        }
     };
     (0..WORKLOADS.len()).map(row).collect()
 }
@@ -107,7 +145,10 @@ fn rates(sides: &[Figures]) -> Vec<Row> {
         all.push(row);
         for (which, ends) in [("first", first), ("last", last)] {
             if ends.figures.iter().all(|figure| figure.is_finite()) {
-                all.push(Row { name: format!("its {which} {PART_STEPS}"), ..ends });
+                all.push(Row {
+                    name: format!("its {which} {PART_STEPS}"),
+                    ..ends
+                });
             }
         }
     }
@@ -116,7 +157,9 @@ fn rates(sides: &[Figures]) -> Vec<Row> {
 
 /// Each, and how many times the last one it is.
 fn times(figures: &[f64]) -> Vec<String> {
-    let Some((last, others)) = figures.split_last() else { return Vec::new() };
+    let Some((last, others)) = figures.split_last() else {
+        return Vec::new();
+    };
     let beside = |figure: &f64| format!("{} ({:.1} ×)", grouped(*figure), figure / last);
     others.iter().map(beside).chain([grouped(*last)]).collect()
 }
@@ -126,15 +169,25 @@ fn shown(figure: f64) -> String {
     if figure.is_nan() {
         return "–".to_owned();
     }
-    if figure < 100.0 { format!("{figure:.1}") } else { grouped(figure) }
+    if figure < 100.0 {
+        format!("{figure:.1}")
+    } else {
+        grouped(figure)
+    }
 }
 
 /// Where a side is slower than the last one, in words.
 fn slower(names: &[&str], rows: &[Row]) -> String {
     let mut slower = Vec::new();
     for Row { name, figures } in rows {
-        let Some((last, others)) = figures.split_last() else { continue };
-        for (side, figure) in names.iter().zip(others).filter(|(_, figure)| *figure < last) {
+        let Some((last, others)) = figures.split_last() else {
+            continue;
+        };
+        for (side, figure) in names
+            .iter()
+            .zip(others)
+            .filter(|(_, figure)| *figure < last)
+        {
             slower.push(format!("{side} in {name} ({:.1} times)", last / figure));
         }
     }
@@ -151,24 +204,42 @@ mod tests {
 
     #[test]
     fn only_what_is_between_the_marks_changes() {
-        let place = Place { begin: "<begin>", end: "<end>" };
+        let place = Place {
+            begin: "<begin>",
+            end: "<end>",
+        };
         let page = "a\n<begin>\nold\n<end>\nb\n";
-        assert_eq!(replaced(page, &place, "new\n").unwrap(), "a\n<begin>\n\nnew\n\n<end>\nb\n");
+        assert_eq!(
+            replaced(page, &place, "new\n").unwrap(),
+            "a\n<begin>\n\nnew\n\n<end>\nb\n"
+        );
         assert_eq!(replaced("a\nb\n", &place, "new"), None);
     }
 
     #[test]
     fn what_is_slower_is_said() {
-        let row = |name: &str, figures: [f64; 2]| Row { name: name.to_owned(), figures: figures.to_vec() };
+        let row = |name: &str, figures: [f64; 2]| Row {
+            name: name.to_owned(),
+            figures: figures.to_vec(),
+        };
         let names = ["Us", "Them"];
-        assert_eq!(slower(&names, &[row("chain", [2.0, 1.0])]), "None of these is slower than Them.");
+        assert_eq!(
+            slower(&names, &[row("chain", [2.0, 1.0])]),
+            "None of these is slower than Them."
+        );
         let rows = [row("chain", [2.0, 1.0]), row("start", [1.0, 1.5])];
-        assert_eq!(slower(&names, &rows), "Slower than Them: Us in start (1.5 times).");
+        assert_eq!(
+            slower(&names, &rows),
+            "Slower than Them: Us in start (1.5 times)."
+        );
     }
 
     #[test]
     fn each_stands_beside_the_last() {
-        assert_eq!(times(&[20_000.0, 500.0, 1_000.0]), ["20,000 (20.0 ×)", "500 (0.5 ×)", "1,000"]);
+        assert_eq!(
+            times(&[20_000.0, 500.0, 1_000.0]),
+            ["20,000 (20.0 ×)", "500 (0.5 ×)", "1,000"]
+        );
         assert_eq!([f64::NAN, 1.25, 1_234.5].map(shown), ["–", "1.2", "1,234"]);
     }
 }

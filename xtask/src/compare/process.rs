@@ -26,7 +26,10 @@ pub(crate) struct Process {
 /// A command without what the developer has set for other programs of the same name.
 pub(crate) fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
-    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path))).stdin(Stdio::null());
+    command
+        .env_clear()
+        .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+        .stdin(Stdio::null());
     command
 }
 
@@ -39,9 +42,15 @@ pub(crate) fn bound_to_this(program: &Path) -> Command {
 
 /// What a command that ends by itself prints.
 pub(crate) fn printed(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let words = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} failed: {words}", command.get_program().display());
+    ensure!(
+        output.status.success(),
+        "{} failed: {words}",
+        command.get_program().display()
+    );
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
@@ -51,9 +60,17 @@ impl Process {
         let log = folder.join(format!("{name}.log"));
         let failed = || format!("cannot write {}", log.display());
         let file = File::create(&log).with_context(failed)?;
-        command.stdout(file.try_clone().with_context(failed)?).stderr(file);
-        let child = command.spawn().with_context(|| format!("cannot start {name}: is setpriv (util-linux) installed?"));
-        Ok(Self { name, child: child?, log })
+        command
+            .stdout(file.try_clone().with_context(failed)?)
+            .stderr(file);
+        let child = command
+            .spawn()
+            .with_context(|| format!("cannot start {name}: is setpriv (util-linux) installed?"));
+        Ok(Self {
+            name,
+            child: child?,
+            log,
+        })
     }
 
     pub(crate) fn usage(&self) -> Result<Usage> {
@@ -68,7 +85,11 @@ impl Process {
                 Ok(body) => return Ok(body),
                 Err(error) => error,
             };
-            if let Some(status) = self.child.try_wait().context("cannot see whether a process is there")? {
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .context("cannot see whether a process is there")?
+            {
                 bail!("{} ended ({status}): see {}", self.name, self.log.display());
             }
             ensure!(
@@ -90,10 +111,19 @@ impl Process {
     pub(crate) fn wait_until(&mut self, is_so: impl Fn() -> bool) -> Result<()> {
         let watch = Stopwatch::start();
         while !is_so() {
-            if let Some(status) = self.child.try_wait().context("cannot see whether a process is there")? {
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .context("cannot see whether a process is there")?
+            {
                 bail!("{} ended ({status}): see {}", self.name, self.log.display());
             }
-            ensure!(watch.elapsed() < READY_TIMEOUT, "{} is not ready: see {}", self.name, self.log.display());
+            ensure!(
+                watch.elapsed() < READY_TIMEOUT,
+                "{} is not ready: see {}",
+                self.name,
+                self.log.display()
+            );
             pause(READY_INTERVAL);
         }
         Ok(())
@@ -142,7 +172,13 @@ mod tests {
         let mut process = Process::start("xtask-failure", &mut command, &folder()).unwrap();
         // Nobody listens there.
         let nowhere = Request::post(SocketAddr::from(([127, 0, 0, 1], 1)), "/", &Value::Null);
-        let error = process.wait_until_it_answers(&nowhere).unwrap_err().to_string();
-        assert!(error.starts_with("xtask-failure ended (exit status: 1): see "), "{error}");
+        let error = process
+            .wait_until_it_answers(&nowhere)
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with("xtask-failure ended (exit status: 1): see "),
+            "{error}"
+        );
     }
 }

@@ -17,7 +17,11 @@ pub(crate) struct Figures {
 
 impl Figures {
     pub(crate) fn new(side: Side, facts: Facts) -> Self {
-        Self { side, facts, repetitions: Default::default() }
+        Self {
+            side,
+            facts,
+            repetitions: Default::default(),
+        }
     }
 
     /// How often each workload was measured.
@@ -26,7 +30,9 @@ impl Figures {
     }
 
     fn rows(&self) -> impl Iterator<Item = (&'static Workload, &[Measurement])> {
-        WORKLOADS.iter().zip(self.repetitions.iter().map(Vec::as_slice))
+        WORKLOADS
+            .iter()
+            .zip(self.repetitions.iter().map(Vec::as_slice))
     }
 }
 
@@ -34,9 +40,15 @@ impl Figures {
 pub(crate) fn table(sides: &[Figures]) -> String {
     let mut text = String::new();
     for figures in sides {
-        push_line(&mut text, &format!("{}: {}", figures.side.name(), figures.facts.versions));
+        push_line(
+            &mut text,
+            &format!("{}: {}", figures.side.name(), figures.facts.versions),
+        );
         push_line(&mut text, &format!("settings: {}", figures.facts.settings));
-        push_line(&mut text, &format!("durability: {}", figures.facts.durability));
+        push_line(
+            &mut text,
+            &format!("durability: {}", figures.facts.durability),
+        );
         push_line(
             &mut text,
             "medians; CPU and disk are of all its processes; other cores: busy with neither them nor the driver\n",
@@ -44,7 +56,16 @@ pub(crate) fn table(sides: &[Figures]) -> String {
         push_cells(
             &mut text,
             "",
-            ["a second", "p50 ms", "p99 ms", "CPU s", "CPU µs each", "MB to disk", "bytes each", "other cores"],
+            [
+                "a second",
+                "p50 ms",
+                "p99 ms",
+                "CPU s",
+                "CPU µs each",
+                "MB to disk",
+                "bytes each",
+                "other cores",
+            ],
         );
         for (workload, repetitions) in figures.rows() {
             push_row(&mut text, workload, &Measurement::median(repetitions));
@@ -59,7 +80,9 @@ fn push_row(text: &mut String, workload: &Workload, median: &Measurement) {
     let cells = [
         grouped(median.rate),
         format!("{:.1}", median.p50_ms),
-        median.p99_ms.map_or_else(String::new, |p99_ms| format!("{p99_ms:.1}")),
+        median
+            .p99_ms
+            .map_or_else(String::new, |p99_ms| format!("{p99_ms:.1}")),
         format!("{:.1}", median.cpu_seconds()),
         grouped(median.cpu_seconds() * 1e6 / median.units()),
         format!("{:.1}", median.written_bytes() / 1e6),
@@ -68,8 +91,16 @@ fn push_row(text: &mut String, workload: &Workload, median: &Measurement) {
     ];
     push_cells(text, &name, cells.each_ref().map(String::as_str));
     if let Some(Ends { first, last }) = median.ends {
-        push_cells(text, &format!("  its first {PART_STEPS}"), [&grouped(first), "", "", "", "", "", "", ""]);
-        push_cells(text, &format!("  its last {PART_STEPS}"), [&grouped(last), "", "", "", "", "", "", ""]);
+        push_cells(
+            text,
+            &format!("  its first {PART_STEPS}"),
+            [&grouped(first), "", "", "", "", "", "", ""],
+        );
+        push_cells(
+            text,
+            &format!("  its last {PART_STEPS}"),
+            [&grouped(last), "", "", "", "", "", "", ""],
+        );
     }
 }
 
@@ -103,7 +134,10 @@ pub(crate) fn grouped(value: f64) -> String {
 /// Everything: medians and repetitions, and for each process by itself what it used.
 pub(crate) fn json(machine: &str, sides: &[Figures]) -> String {
     let side = |figures: &Figures| {
-        let workloads: Vec<Value> = figures.rows().map(|(workload, all)| workload_json(workload, all)).collect();
+        let workloads: Vec<Value> = figures
+            .rows()
+            .map(|(workload, all)| workload_json(workload, all))
+            .collect();
         json!({
             "side": figures.side.name(),
             "versions": figures.facts.versions,
@@ -163,14 +197,21 @@ mod tests {
         let mut figures = Figures::new(Side::Restate, facts);
         for (workload, repetitions) in WORKLOADS.iter().zip(&mut figures.repetitions) {
             let is_long = workload.work == Work::Long;
-            let used = |name| Used { name, cpu_seconds: 2.5, written_bytes: 6_000_000.0 };
+            let used = |name| Used {
+                name,
+                cpu_seconds: 2.5,
+                written_bytes: 6_000_000.0,
+            };
             repetitions.push(Measurement {
                 invocations: 1_234.0,
                 seconds: 10.0,
                 rate: 1_234.0,
                 p50_ms: 8.125,
                 p99_ms: (!is_long).then_some(20.0),
-                ends: is_long.then_some(Ends { first: 1_000.0, last: 900.0 }),
+                ends: is_long.then_some(Ends {
+                    first: 1_000.0,
+                    last: 900.0,
+                }),
                 processes: vec![used("server"), used("service")],
                 other_cores: 0.25,
             });
@@ -203,7 +244,10 @@ fanout × 1, steps          1,234         8.1        20.0         5.0         40
     fn the_json_has_every_repetition_and_every_process() {
         let document: Value = serde_json::from_str(&json("two cores", &[figures()])).unwrap();
         let long = &document["sides"][0]["workloads"][1];
-        assert_eq!((&long["work"], &long["median"]["first_rate"]), (&Value::from("long"), &Value::from(1_000.0)));
+        assert_eq!(
+            (&long["work"], &long["median"]["first_rate"]),
+            (&Value::from("long"), &Value::from(1_000.0))
+        );
         assert_eq!(long["repetitions"][0]["processes"][1]["name"], "service");
         assert_eq!(long["repetitions"][0]["p99_ms"], Value::Null);
     }

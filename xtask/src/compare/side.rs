@@ -90,7 +90,8 @@ impl DataFolder {
     /// What a run that was killed left behind is removed first.
     pub(crate) fn make(path: PathBuf) -> Result<Self> {
         if path.exists() {
-            fs::remove_dir_all(&path).with_context(|| format!("cannot empty {}", path.display()))?;
+            fs::remove_dir_all(&path)
+                .with_context(|| format!("cannot empty {}", path.display()))?;
         }
         fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Self(path))

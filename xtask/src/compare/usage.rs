@@ -24,7 +24,8 @@ impl Usage {
             fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))
         };
         let cpu = cpu(&read("stat")?).context("cannot find the CPU time in /proc")?;
-        let written_bytes = written_bytes(&read("io")?).context("cannot find the bytes written in /proc")?;
+        let written_bytes =
+            written_bytes(&read("io")?).context("cannot find the bytes written in /proc")?;
         Ok(Self { cpu, written_bytes })
     }
 }
@@ -33,7 +34,10 @@ impl Add for Usage {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
-        Self { cpu: self.cpu + other.cpu, written_bytes: self.written_bytes + other.written_bytes }
+        Self {
+            cpu: self.cpu + other.cpu,
+            written_bytes: self.written_bytes + other.written_bytes,
+        }
     }
 }
 
@@ -67,14 +71,27 @@ pub(crate) fn machine_cpu() -> Result<Duration> {
 /// All of the first line but the fourth and the fifth field, where a core is idle or waits for the disk, and the last two,
 /// which are in others already.
 fn busy(stat: &str) -> Option<Duration> {
-    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().take(8);
+    let fields = stat
+        .lines()
+        .next()?
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .take(8);
     let ticks: Option<Vec<u32>> = fields.map(|field| field.parse().ok()).collect();
-    let busy = ticks?.iter().enumerate().filter(|(index, _)| ![3, 4].contains(index)).map(|(_, ticks)| *ticks).sum();
+    let busy = ticks?
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| ![3, 4].contains(index))
+        .map(|(_, ticks)| *ticks)
+        .sum();
     Some(TICK * busy)
 }
 
 fn written_bytes(io: &str) -> Option<u64> {
-    io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+    io.lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "))?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

@@ -27,17 +27,37 @@ pub(crate) struct Workload {
 impl Workload {
     /// What it is, how many at a time, and what is counted.
     pub(crate) fn name(&self) -> String {
-        format!("{} × {}, {}s", self.work.name(), self.concurrency, self.work.unit())
+        format!(
+            "{} × {}, {}s",
+            self.work.name(),
+            self.concurrency,
+            self.work.unit()
+        )
     }
 }
 
 /// The light ones first: what a heavy one leaves behind for later would slow them down.
 pub(crate) static WORKLOADS: [Workload; 5] = [
-    Workload { work: Work::Chain, concurrency: 1 },
-    Workload { work: Work::Long, concurrency: 1 },
-    Workload { work: Work::Chain, concurrency: 64 },
-    Workload { work: Work::Start, concurrency: 64 },
-    Workload { work: Work::Fanout, concurrency: 1 },
+    Workload {
+        work: Work::Chain,
+        concurrency: 1,
+    },
+    Workload {
+        work: Work::Long,
+        concurrency: 1,
+    },
+    Workload {
+        work: Work::Chain,
+        concurrency: 64,
+    },
+    Workload {
+        work: Work::Start,
+        concurrency: 64,
+    },
+    Workload {
+        work: Work::Fanout,
+        concurrency: 1,
+    },
 ];
 
 /// How many steps the first and the last part of long work have.
@@ -94,7 +114,11 @@ impl Work {
     pub(crate) fn check(self, answer: &str) -> Result<()> {
         match self {
             Self::Chain | Self::Fanout | Self::Start => {
-                ensure!(answer.trim().parse() == Ok(self.steps()), "{} answered {answer}", self.name());
+                ensure!(
+                    answer.trim().parse() == Ok(self.steps()),
+                    "{} answered {answer}",
+                    self.name()
+                );
             }
             Self::Long => {
                 self.ends(answer)?;
@@ -108,11 +132,23 @@ impl Work {
         if self != Self::Long {
             return Ok(None);
         }
-        let document: Value = serde_json::from_str(answer).with_context(|| format!("long answered {answer}"))?;
-        let number = |name: &str| document[name].as_f64().with_context(|| format!("no {name} in {answer}"));
-        ensure!(number("done")? == f64::from(self.steps()), "not all steps were done: {answer}");
-        let rate = |name: &str| number(name).map(|took_ms| f64::from(PART_STEPS) * 1_000.0 / took_ms);
-        Ok(Some(Ends { first: rate("first_ms")?, last: rate("last_ms")? }))
+        let document: Value =
+            serde_json::from_str(answer).with_context(|| format!("long answered {answer}"))?;
+        let number = |name: &str| {
+            document[name]
+                .as_f64()
+                .with_context(|| format!("no {name} in {answer}"))
+        };
+        ensure!(
+            number("done")? == f64::from(self.steps()),
+            "not all steps were done: {answer}"
+        );
+        let rate =
+            |name: &str| number(name).map(|took_ms| f64::from(PART_STEPS) * 1_000.0 / took_ms);
+        Ok(Some(Ends {
+            first: rate("first_ms")?,
+            last: rate("last_ms")?,
+        }))
     }
 }
 
@@ -126,13 +162,23 @@ mod tests {
         assert!(Work::Chain.check("9").is_err());
         assert!(Work::Start.check("0").is_ok());
         assert!(Work::Start.check("").is_err());
-        assert!(Work::Long.check(r#"{"done":4999,"first_ms":1,"last_ms":1}"#).is_err());
+        assert!(
+            Work::Long
+                .check(r#"{"done":4999,"first_ms":1,"last_ms":1}"#)
+                .is_err()
+        );
     }
 
     #[test]
     fn long_work_tells_how_fast_its_ends_were() {
         let answer = r#"{"done":5000,"first_ms":250,"last_ms":500}"#;
-        assert_eq!(Work::Long.ends(answer).unwrap(), Some(Ends { first: 2_000.0, last: 1_000.0 }));
+        assert_eq!(
+            Work::Long.ends(answer).unwrap(),
+            Some(Ends {
+                first: 2_000.0,
+                last: 1_000.0
+            })
+        );
         assert_eq!(Work::Chain.ends("10").unwrap(), None);
     }
 }

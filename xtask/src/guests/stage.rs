@@ -18,7 +18,14 @@ const WORKSPACE: &str = "examples/workflows";
 const SDK: &str = "sdk/rust";
 const SDK_PARTS: [&str; 3] = ["Cargo.toml", "macros", "src"];
 const INTERFACE: &str = "sdk/wit";
-const WORKSPACE_PARTS: [&str; 6] = ["Cargo.lock", "Cargo.toml", "bench", "journals", "orders", "remote"];
+const WORKSPACE_PARTS: [&str; 6] = [
+    "Cargo.lock",
+    "Cargo.toml",
+    "bench",
+    "journals",
+    "orders",
+    "remote",
+];
 
 pub(crate) fn copy_sources(run: &Run) -> Result<()> {
     let stage = run.root.join(FOLDER);
@@ -29,14 +36,21 @@ pub(crate) fn copy_sources(run: &Run) -> Result<()> {
         copy(&run.root.join(WORKSPACE).join(part), &stage.join(part))?;
     }
     for part in SDK_PARTS {
-        copy(&run.root.join(SDK).join(part), &stage.join("sdk").join(part))?;
+        copy(
+            &run.root.join(SDK).join(part),
+            &stage.join("sdk").join(part),
+        )?;
     }
     // The SDK finds it beside itself.
     copy(&run.root.join(INTERFACE), &stage.join("wit"))?;
     let manifest = stage.join("Cargo.toml");
-    let text = fs::read_to_string(&manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
+    let text = fs::read_to_string(&manifest)
+        .with_context(|| format!("cannot read {}", manifest.display()))?;
     let local = with_sdk_inside(&text);
-    ensure!(local != text, "{WORKSPACE}/Cargo.toml does not get the SDK from ../../{SDK}");
+    ensure!(
+        local != text,
+        "{WORKSPACE}/Cargo.toml does not get the SDK from ../../{SDK}"
+    );
     fs::write(&manifest, local).with_context(|| format!("cannot write {}", manifest.display()))
 }
 
@@ -57,7 +71,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         return Ok(());
     }
     let folder = to.parent().unwrap_or(to);
-    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    fs::create_dir_all(folder)
+        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     fs::copy(from, to).with_context(failed)?;
     Ok(())
 }
@@ -66,9 +81,14 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 pub(crate) fn flags(run: &Run) -> Result<String> {
     let mut remaps = vec![remap(&run.root.join(FOLDER), "/onward")];
     // The folder of a registry is named after its address, which is the machine's business.
-    let registries = cargo_home().map(|home| home.join("registry/src")).and_then(|folder| fs::read_dir(folder).ok());
+    let registries = cargo_home()
+        .map(|home| home.join("registry/src"))
+        .and_then(|folder| fs::read_dir(folder).ok());
     for registry in registries.into_iter().flatten() {
-        remaps.push(remap(&registry.context("cannot read the registry")?.path(), "/cargo"));
+        remaps.push(remap(
+            &registry.context("cannot read the registry")?.path(),
+            "/cargo",
+        ));
     }
     remaps.extend(standard_library(run));
     Ok(remaps.join("\u{1f}"))
@@ -83,8 +103,13 @@ fn cargo_home() -> Option<PathBuf> {
 fn standard_library(run: &Run) -> Option<String> {
     let sysroot = probe(&run.root, "rustc", &["--print", "sysroot"])?;
     let version = probe(&run.root, "rustc", &["-vV"])?;
-    let commit = version.lines().find_map(|line| line.strip_prefix("commit-hash: "))?;
-    Some(remap(&Path::new(&sysroot).join("lib/rustlib/src/rust"), &format!("/rustc/{commit}")))
+    let commit = version
+        .lines()
+        .find_map(|line| line.strip_prefix("commit-hash: "))?;
+    Some(remap(
+        &Path::new(&sysroot).join("lib/rustlib/src/rust"),
+        &format!("/rustc/{commit}"),
+    ))
 }
 
 fn remap(folder: &Path, name: &str) -> String {
@@ -99,12 +124,16 @@ mod tests {
 
     #[test]
     fn a_folder_of_the_machine_is_replaced_by_a_name() {
-        assert_eq!(remap(Path::new("/a/b"), "/onward"), "--remap-path-prefix=/a/b=/onward");
+        assert_eq!(
+            remap(Path::new("/a/b"), "/onward"),
+            "--remap-path-prefix=/a/b=/onward"
+        );
     }
 
     #[test]
     fn the_sdk_is_found_in_the_copy() {
-        let manifest = "# Why.\n[workspace]\nresolver = \"3\"\n\nonward-sdk = { path = \"../../sdk/rust\" }\n";
+        let manifest =
+            "# Why.\n[workspace]\nresolver = \"3\"\n\nonward-sdk = { path = \"../../sdk/rust\" }\n";
         let inside = "# Why.\n[workspace]\nexclude = [\"sdk\"]\nresolver = \"3\"\n\nonward-sdk = { path = \"sdk\" }\n";
         assert_eq!(with_sdk_inside(manifest), inside);
     }

@@ -11,7 +11,15 @@ pub(crate) fn fmt(run: &Run) -> Result<()> {
 }
 
 pub(crate) fn clippy(run: &Run) -> Result<()> {
-    const ARGS: [&str; 7] = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    const ARGS: [&str; 7] = [
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ];
     Call::new(run, "cargo", ARGS).shown()
 }
 
@@ -33,8 +41,16 @@ pub(crate) fn test(run: &Run) -> Result<()> {
 }
 
 pub(crate) fn docs(run: &Run) -> Result<()> {
-    const ARGS: [&str; 5] = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
-    Call::new(run, "cargo", ARGS).with_environment("RUSTDOCFLAGS", "-D warnings").quiet()?;
+    const ARGS: [&str; 5] = [
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--document-private-items",
+        "--locked",
+    ];
+    Call::new(run, "cargo", ARGS)
+        .with_environment("RUSTDOCFLAGS", "-D warnings")
+        .quiet()?;
     Ok(())
 }
 
@@ -47,6 +63,15 @@ pub(crate) fn deny(run: &Run) -> Result<()> {
 
 /// The gate is far below the targets: a shared machine is noisy, and a real regression is not small.
 pub(crate) fn bench(run: &Run) -> Result<()> {
-    const ARGS: [&str; 8] = ["bench", "-p", "onward-benches", "--locked", "--", "--quick", "--gate", "0.3"];
+    const ARGS: [&str; 8] = [
+        "bench",
+        "-p",
+        "onward-benches",
+        "--locked",
+        "--",
+        "--quick",
+        "--gate",
+        "0.3",
+    ];
     Call::new(run, "cargo", ARGS).shown()
 }

@@ -40,7 +40,8 @@ pub(crate) fn all_targets(run: &Run, seconds: u32) -> Result<()> {
 
 fn one_target(run: &Run, target: &str, seconds: u32) -> Result<()> {
     let corpus = format!("fuzz/corpus/{target}");
-    fs::create_dir_all(run.root.join(&corpus)).with_context(|| format!("cannot make the folder {corpus}"))?;
+    fs::create_dir_all(run.root.join(&corpus))
+        .with_context(|| format!("cannot make the folder {corpus}"))?;
     let seeds = format!("fuzz/seeds/{target}");
     // libFuzzer writes what it finds to the first folder, and only reads the second.
     let mut folders = vec![corpus];
@@ -48,15 +49,21 @@ fn one_target(run: &Run, target: &str, seconds: u32) -> Result<()> {
         folders.push(seeds);
     }
     let printed = Call::new(run, "cargo", command_line(target, &folders, seconds)).quiet()?;
-    let inputs = inputs_tried(&printed)
-        .with_context(|| format!("{target} ended without saying how many inputs it tried: run it with --verbose"))?;
-    ensure!(inputs > 0, "{target} tried no input at all: see why with --verbose");
+    let inputs = inputs_tried(&printed).with_context(|| {
+        format!("{target} ended without saying how many inputs it tried: run it with --verbose")
+    })?;
+    ensure!(
+        inputs > 0,
+        "{target} tried no input at all: see why with --verbose"
+    );
     eprintln!("  {target}: {inputs} inputs in {seconds} s");
     Ok(())
 }
 
 fn command_line(target: &str, folders: &[String], seconds: u32) -> Vec<String> {
-    let mut args: Vec<String> = ["fuzz", "run", "--sanitizer", "none", target].map(str::to_owned).to_vec();
+    let mut args: Vec<String> = ["fuzz", "run", "--sanitizer", "none", target]
+        .map(str::to_owned)
+        .to_vec();
     args.extend_from_slice(folders);
     args.extend([
         "--".to_owned(),
@@ -83,7 +90,10 @@ mod tests {
 
     #[test]
     fn the_scratch_corpus_comes_before_the_seeds() {
-        let folders = ["fuzz/corpus/decode".to_owned(), "fuzz/seeds/decode".to_owned()];
+        let folders = [
+            "fuzz/corpus/decode".to_owned(),
+            "fuzz/seeds/decode".to_owned(),
+        ];
         assert_eq!(
             command_line("decode", &folders, 15).join(" "),
             "fuzz run --sanitizer none decode fuzz/corpus/decode fuzz/seeds/decode \
@@ -93,7 +103,10 @@ mod tests {
 
     #[test]
     fn the_number_of_inputs_is_read_from_the_last_line() {
-        assert_eq!(inputs_tried("INFO: x\nDone 42 runs in 3 second(s)\n"), Some(42));
+        assert_eq!(
+            inputs_tried("INFO: x\nDone 42 runs in 3 second(s)\n"),
+            Some(42)
+        );
         assert_eq!(inputs_tried("SUMMARY: libFuzzer: deadly signal\n"), None);
     }
 }

@@ -13,7 +13,9 @@ use crate::guests;
 use crate::run::{Length, Run};
 use crate::steps::report::{Timing, seconds};
 use crate::tidy;
-use crate::tools::{self, CARGO_DENY, CLIPPY, FAKETIME, GIT, NODE, NPM, POSTGRES, PYTHON, RUSTFMT, Tool, VENV};
+use crate::tools::{
+    self, CARGO_DENY, CLIPPY, FAKETIME, GIT, NODE, NPM, POSTGRES, PYTHON, RUSTFMT, Tool, VENV,
+};
 
 /// One row of the table.
 struct Step {
@@ -24,10 +26,30 @@ struct Step {
 }
 
 static STEPS: &[Step] = &[
-    Step { name: "tools", purpose: "install the programs the other steps need", tools: &[], run: install_everything },
-    Step { name: "fmt", purpose: "the code is formatted", tools: &[&RUSTFMT], run: cargo::fmt },
-    Step { name: "tidy", purpose: "the rules of ARCHITECTURE.md hold", tools: &[&GIT], run: tidy::check },
-    Step { name: "clippy", purpose: "no lint warns", tools: &[&CLIPPY], run: cargo::clippy },
+    Step {
+        name: "tools",
+        purpose: "install the programs the other steps need",
+        tools: &[],
+        run: install_everything,
+    },
+    Step {
+        name: "fmt",
+        purpose: "the code is formatted",
+        tools: &[&RUSTFMT],
+        run: cargo::fmt,
+    },
+    Step {
+        name: "tidy",
+        purpose: "the rules of ARCHITECTURE.md hold",
+        tools: &[&GIT],
+        run: tidy::check,
+    },
+    Step {
+        name: "clippy",
+        purpose: "no lint warns",
+        tools: &[&CLIPPY],
+        run: cargo::clippy,
+    },
     Step {
         name: "test",
         purpose: "unit, property, integration, crash and documentation tests pass",
@@ -46,7 +68,12 @@ static STEPS: &[Step] = &[
         tools: model::TOOLS,
         run: model::check,
     },
-    Step { name: "docs", purpose: "the documentation builds without a warning", tools: &[], run: cargo::docs },
+    Step {
+        name: "docs",
+        purpose: "the documentation builds without a warning",
+        tools: &[],
+        run: cargo::docs,
+    },
     Step {
         name: "deny",
         purpose: "dependencies come from where they may, under licences we accept",
@@ -106,17 +133,22 @@ fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
 fn perform(run: &Run, step: &Step) -> Result<Timing> {
     eprintln!("\n== {}: {}", step.name, step.purpose);
     let watch = Stopwatch::start();
-    tools::ensure(run, step.tools).and_then(|()| (step.run)(run)).map_err(|error| {
-        anyhow!(
-            "step {} failed after {}: {error:#}\nrun just this step with `{}`",
-            step.name,
-            seconds(watch.elapsed()),
-            repeat_line(run, step)
-        )
-    })?;
+    tools::ensure(run, step.tools)
+        .and_then(|()| (step.run)(run))
+        .map_err(|error| {
+            anyhow!(
+                "step {} failed after {}: {error:#}\nrun just this step with `{}`",
+                step.name,
+                seconds(watch.elapsed()),
+                repeat_line(run, step)
+            )
+        })?;
     let took = watch.elapsed();
     eprintln!("== {} passed in {}", step.name, seconds(took));
-    Ok(Timing { name: step.name, took })
+    Ok(Timing {
+        name: step.name,
+        took,
+    })
 }
 
 fn repeat_line(run: &Run, step: &Step) -> String {
@@ -138,7 +170,11 @@ mod tests {
     use crate::run::{Length, Output, Run};
 
     fn here(length: Length) -> Run {
-        Run { root: PathBuf::from(env!("CARGO_MANIFEST_DIR")), length, output: Output::OnFailure }
+        Run {
+            root: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
+            length,
+            output: Output::OnFailure,
+        }
     }
 
     #[test]
@@ -162,7 +198,12 @@ mod tests {
 
     #[test]
     fn a_failing_step_says_how_to_run_only_itself() {
-        let step = Step { name: "broken", purpose: "fail", tools: &[], run: |_| bail!("`false` failed") };
+        let step = Step {
+            name: "broken",
+            purpose: "fail",
+            tools: &[],
+            run: |_| bail!("`false` failed"),
+        };
         let error = perform(&here(Length::Long), &step).err().unwrap();
         let text = error.to_string();
         assert!(text.contains(" s: `false` failed\n"));

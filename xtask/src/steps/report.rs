@@ -40,7 +40,10 @@ mod tests {
     use super::{Timing, table};
 
     fn timing(name: &'static str, seconds: u64) -> Timing {
-        Timing { name, took: Duration::from_secs(seconds) }
+        Timing {
+            name,
+            took: Duration::from_secs(seconds),
+        }
     }
 
     #[test]

@@ -16,12 +16,18 @@ pub(crate) fn each_engine_in_its_crate(tree: &Tree) -> Vec<Finding> {
 
 fn engine_dependencies(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for manifest in tree.manifests().iter().filter(|it| it.folder != WASM_FOLDER) {
+    for manifest in tree
+        .manifests()
+        .iter()
+        .filter(|it| it.folder != WASM_FOLDER)
+    {
         for dependency in &manifest.dependencies {
             let rest = dependency.package.strip_prefix(WASM_ENGINE);
             if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-')) {
-                let what =
-                    format!("only {WASM_FOLDER} may depend on {}: use what onward-wasm offers", dependency.package);
+                let what = format!(
+                    "only {WASM_FOLDER} may depend on {}: use what onward-wasm offers",
+                    dependency.package
+                );
                 findings.push(Finding::new(&manifest.path, dependency.line, what));
             }
         }
@@ -33,17 +39,26 @@ fn sql_files(tree: &Tree) -> impl Iterator<Item = Finding> {
     tree.files()
         .iter()
         .filter(|file| file.path.ends_with(".sql") && !file.path.starts_with(SQL_FOLDERS))
-        .map(|file| Finding::new(&file.path, 1, "move this SQL to the store-* crate that runs it"))
+        .map(|file| {
+            Finding::new(
+                &file.path,
+                1,
+                "move this SQL to the store-* crate that runs it",
+            )
+        })
 }
 
 fn sql_strings(tree: &Tree) -> impl Iterator<Item = Finding> {
-    tree.rust().filter(|(file, ..)| !file.path.starts_with(SQL_FOLDERS)).flat_map(|(file, _, outline)| {
-        let sql = outline.strings.iter().filter(|it| is_sql(&it.content));
-        sql.map(|it| {
-            let what = "this string reads as SQL: move it to a store-* crate, or word it otherwise";
-            Finding::new(&file.path, it.line, what)
+    tree.rust()
+        .filter(|(file, ..)| !file.path.starts_with(SQL_FOLDERS))
+        .flat_map(|(file, _, outline)| {
+            let sql = outline.strings.iter().filter(|it| is_sql(&it.content));
+            sql.map(|it| {
+                let what =
+                    "this string reads as SQL: move it to a store-* crate, or word it otherwise";
+                Finding::new(&file.path, it.line, what)
+            })
         })
-    })
 }
 
 fn is_sql(text: &str) -> bool {
@@ -95,7 +110,10 @@ mod tests {
     #[test]
     fn a_migration_belongs_to_its_adapter() {
         assert_eq!(count("crates/engine/0001_initial.sql", ""), 1);
-        assert_eq!(count("crates/store-sqlite/migrations/0001_initial.sql", ""), 0);
+        assert_eq!(
+            count("crates/store-sqlite/migrations/0001_initial.sql", ""),
+            0
+        );
     }
 
     #[test]

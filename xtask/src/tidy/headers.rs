@@ -17,7 +17,10 @@ pub(crate) fn every_file_says_why(tree: &Tree) -> Vec<Finding> {
 }
 
 fn header_chars(text: &str) -> usize {
-    text.lines().map_while(|line| line.strip_prefix("//!")).map(|line| line.trim().chars().count()).sum()
+    text.lines()
+        .map_while(|line| line.strip_prefix("//!"))
+        .map(|line| line.trim().chars().count())
+        .sum()
 }
 
 #[cfg(test)]
@@ -43,7 +46,10 @@ mod tests {
 
     #[test]
     fn a_header_after_code_is_found() {
-        assert_eq!(count("#![no_main]\n//! Why this file exists, at length.\n"), 1);
+        assert_eq!(
+            count("#![no_main]\n//! Why this file exists, at length.\n"),
+            1
+        );
     }
 
     #[test]

@@ -12,7 +12,9 @@ const ROWS: [&str; 3] = ["CampaignRun", "OutboxItem", "Job"];
 pub(crate) fn campaigns_are_written_by_it_alone(tree: &Tree) -> Vec<Finding> {
     let is_shipped = |path: &str| path.starts_with("crates/") && path.contains("/src/");
     let is_other = |path: &str| !WRITERS.iter().any(|writer| path.starts_with(writer));
-    let files = tree.rust().filter(|(file, ..)| is_shipped(&file.path) && is_other(&file.path));
+    let files = tree
+        .rust()
+        .filter(|(file, ..)| is_shipped(&file.path) && is_other(&file.path));
     let written = files.filter_map(|(file, text, _)| {
         let line = text.lines().position(is_import_of_rows)?;
         let commits = text.lines().any(|line| words(line).any(|word| word == "Commit" || word == "Change"));

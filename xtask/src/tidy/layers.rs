@@ -30,11 +30,24 @@ const ENGINE: &str = "onward-engine";
 const API: &str = "onward-api";
 
 /// What the library for other people's processes puts together.
-const LIBRARY: &[&str] =
-    &[ENGINE, WASM, EXECUTION, STORE, "onward-store-sqlite", "onward-store-postgres", JOURNAL, RUNS, DISPATCH];
+const LIBRARY: &[&str] = &[
+    ENGINE,
+    WASM,
+    EXECUTION,
+    STORE,
+    "onward-store-sqlite",
+    "onward-store-postgres",
+    JOURNAL,
+    RUNS,
+    DISPATCH,
+];
 
 const fn layer(folder: &'static str, package: &'static str, uses: Uses) -> Layer {
-    Layer { folder, package, uses }
+    Layer {
+        folder,
+        package,
+        uses,
+    }
 }
 
 /// From the bottom up.
@@ -46,30 +59,90 @@ const LAYERS: &[Layer] = &[
     layer("crates/templates", TEMPLATES, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[JOURNAL])),
     layer("crates/worker", "onward-worker", Uses::Only(&[API])),
-    layer("crates/store", STORE, Uses::Only(&[JOURNAL, RUNS, DISPATCH])),
-    layer("crates/store-sqlite", "onward-store-sqlite", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
-    layer("crates/store-postgres", "onward-store-postgres", Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH])),
-    layer("crates/dispatcher", DISPATCHER, Uses::Only(&[STORE, JOURNAL, DISPATCH])),
-    layer("crates/campaign", CAMPAIGN, Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL])),
-    layer("crates/providers", PROVIDERS, Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL])),
-    layer("crates/outlets", OUTLETS, Uses::Only(&[CAMPAIGN, PROVIDERS, DISPATCHER, STORE, JOURNAL])),
+    layer(
+        "crates/store",
+        STORE,
+        Uses::Only(&[JOURNAL, RUNS, DISPATCH]),
+    ),
+    layer(
+        "crates/store-sqlite",
+        "onward-store-sqlite",
+        Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
+    ),
+    layer(
+        "crates/store-postgres",
+        "onward-store-postgres",
+        Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
+    ),
+    layer(
+        "crates/dispatcher",
+        DISPATCHER,
+        Uses::Only(&[STORE, JOURNAL, DISPATCH]),
+    ),
+    layer(
+        "crates/campaign",
+        CAMPAIGN,
+        Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL]),
+    ),
+    layer(
+        "crates/providers",
+        PROVIDERS,
+        Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL]),
+    ),
+    layer(
+        "crates/outlets",
+        OUTLETS,
+        Uses::Only(&[CAMPAIGN, PROVIDERS, DISPATCHER, STORE, JOURNAL]),
+    ),
     layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
-    layer("crates/engine", ENGINE, Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE])),
+    layer(
+        "crates/engine",
+        ENGINE,
+        Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE]),
+    ),
     layer(
         "crates/server",
         "onward-server",
-        Uses::Only(&[ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER, CAMPAIGN, OUTLETS]),
+        Uses::Only(&[
+            ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER, CAMPAIGN, OUTLETS,
+        ]),
     ),
-    layer("crates/sim", "onward-sim", Uses::Only(&[ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER])),
-    layer("crates/testing", "onward-testing", Uses::Only(&[JOURNAL, RUNS])),
+    layer(
+        "crates/sim",
+        "onward-sim",
+        Uses::Only(&[
+            ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER,
+        ]),
+    ),
+    layer(
+        "crates/testing",
+        "onward-testing",
+        Uses::Only(&[JOURNAL, RUNS]),
+    ),
     layer("crates/embed", "onward-embed", Uses::Only(LIBRARY)),
     layer("crates/cli", "onward", Uses::Any),
     layer("sdk/rust/macros", "onward-sdk-macros", Uses::Only(&[])),
     layer("sdk/rust", "onward-sdk", Uses::Only(&["onward-sdk-macros"])),
-    layer("examples/workflows/orders", "orders", Uses::Only(&["onward-sdk"])),
-    layer("examples/workflows/remote", "remote", Uses::Only(&["onward-sdk"])),
-    layer("examples/workflows/journals", "journals", Uses::Only(&["onward-sdk"])),
-    layer("examples/workflows/bench", "bench", Uses::Only(&["onward-sdk"])),
+    layer(
+        "examples/workflows/orders",
+        "orders",
+        Uses::Only(&["onward-sdk"]),
+    ),
+    layer(
+        "examples/workflows/remote",
+        "remote",
+        Uses::Only(&["onward-sdk"]),
+    ),
+    layer(
+        "examples/workflows/journals",
+        "journals",
+        Uses::Only(&["onward-sdk"]),
+    ),
+    layer(
+        "examples/workflows/bench",
+        "bench",
+        Uses::Only(&["onward-sdk"]),
+    ),
     layer("benches", "onward-benches", Uses::Any),
     layer("fuzz", "onward-fuzz", Uses::Any),
     layer("xtask", "xtask", Uses::Only(&[])),
@@ -83,7 +156,10 @@ fn check_manifest(manifest: &Manifest) -> Vec<Finding> {
     let Some(package) = manifest.package.as_deref() else {
         return Vec::new();
     };
-    let Some(layer) = LAYERS.iter().find(|layer| layer.package == package && layer.folder == manifest.folder) else {
+    let Some(layer) = LAYERS
+        .iter()
+        .find(|layer| layer.package == package && layer.folder == manifest.folder)
+    else {
         let what = format!(
             "package {package} in {} has no row in the table of layers: add it to xtask/src/tidy/layers.rs \
              and to ARCHITECTURE.md, or put it where its row says",

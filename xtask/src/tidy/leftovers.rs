@@ -6,7 +6,11 @@ use crate::tidy::outline::{Form, Mention, Outline};
 use crate::tidy::tree::{Finding, Tree};
 
 /// In pieces, so that this file is not a finding.
-const MARKS: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+const MARKS: [&str; 3] = [
+    concat!("TO", "DO"),
+    concat!("FIX", "ME"),
+    concat!("XX", "X"),
+];
 const UNWRITTEN: [&str; 2] = ["todo", "unimplemented"];
 const EXTENSIONS: [&str; 4] = [".rs", ".qnt", ".toml", ".md"];
 
@@ -24,12 +28,14 @@ pub(crate) fn none_left(tree: &Tree) -> Vec<Finding> {
 
 fn in_code(path: &str, outline: &Outline) -> Vec<Finding> {
     let silenced = outline.allows.iter().map(|line| {
-        let what = "write #[expect(lint, reason = \"…\")]: unlike this, it warns when its reason is gone";
+        let what =
+            "write #[expect(lint, reason = \"…\")]: unlike this, it warns when its reason is gone";
         Finding::new(path, *line, what)
     });
     let unwritten = outline.mentions.iter().filter_map(|mention| {
         let name = unwritten_macro(mention)?;
-        let what = format!("{name}! stands for code that is not there: write it, or return an error");
+        let what =
+            format!("{name}! stands for code that is not there: write it, or return an error");
         Some(Finding::new(path, mention.line, what))
     });
     silenced.chain(unwritten).collect()
@@ -44,10 +50,16 @@ fn in_text(path: &str, text: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (index, line) in text.lines().enumerate() {
         // A page that explains the rule may name a mark as code.
-        let line = if path.ends_with(".md") { without_inline_code(line) } else { line.to_owned() };
+        let line = if path.ends_with(".md") {
+            without_inline_code(line)
+        } else {
+            line.to_owned()
+        };
         let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
         if let Some(mark) = words.find(|word| MARKS.contains(word)) {
-            let what = format!("{mark} is no place to plan: do it now, or open an issue and remove the mark");
+            let what = format!(
+                "{mark} is no place to plan: do it now, or open an issue and remove the mark"
+            );
             findings.push(Finding::new(path, index + 1, what));
         }
     }
@@ -65,19 +77,43 @@ mod tests {
 
     #[test]
     fn a_silenced_lint_is_found_wherever_it_is() {
-        assert_eq!(count("a.rs", "#![allow(dead_code)]\n#[allow(unused)]\nfn f() {}"), 2);
-        assert_eq!(count("a.rs", "#[cfg_attr(unix, allow(unused))]\nfn f() {}"), 1);
-        assert_eq!(count("a.rs", "macro_rules! m { () => { #[allow(unused)] fn f() {} } }"), 1);
+        assert_eq!(
+            count("a.rs", "#![allow(dead_code)]\n#[allow(unused)]\nfn f() {}"),
+            2
+        );
+        assert_eq!(
+            count("a.rs", "#[cfg_attr(unix, allow(unused))]\nfn f() {}"),
+            1
+        );
+        assert_eq!(
+            count(
+                "a.rs",
+                "macro_rules! m { () => { #[allow(unused)] fn f() {} } }"
+            ),
+            1
+        );
     }
 
     #[test]
     fn an_expected_lint_is_clean() {
-        assert_eq!(count("a.rs", "#[expect(unused, reason = \"no,allow(x)\")]\nfn allow() {}"), 0);
+        assert_eq!(
+            count(
+                "a.rs",
+                "#[expect(unused, reason = \"no,allow(x)\")]\nfn allow() {}"
+            ),
+            0
+        );
     }
 
     #[test]
     fn code_that_is_not_written_is_found() {
-        assert_eq!(count("a.rs", "fn f() { todo!() }\nfn g() { unimplemented!(\"g\") }"), 2);
+        assert_eq!(
+            count(
+                "a.rs",
+                "fn f() { todo!() }\nfn g() { unimplemented!(\"g\") }"
+            ),
+            2
+        );
         assert_eq!(count("a.rs", "fn todo() { let s = \"todo!()\"; }"), 0);
     }
 
@@ -85,7 +121,11 @@ mod tests {
     fn a_mark_is_found_in_every_kind_of_file() {
         for mark in MARKS {
             for path in ["a.rs", "a.qnt", "a.toml", "a.md"] {
-                assert_eq!(count(path, &format!("// {mark}: later")), 1, "{mark} in {path}");
+                assert_eq!(
+                    count(path, &format!("// {mark}: later")),
+                    1,
+                    "{mark} in {path}"
+                );
             }
             assert_eq!(count("a.txt", mark), 0);
         }
@@ -93,7 +133,10 @@ mod tests {
 
     #[test]
     fn a_finding_points_at_its_line() {
-        let text = format!("\n\n// {}\n#[allow(unused)]\nfn f() {{\ntodo!() }}", MARKS[1]);
+        let text = format!(
+            "\n\n// {}\n#[allow(unused)]\nfn f() {{\ntodo!() }}",
+            MARKS[1]
+        );
         let findings = none_left(&Tree::of(&[("a.rs", &text)]));
         let lines: Vec<usize> = findings.iter().map(|finding| finding.line).collect();
         assert_eq!(lines, [4, 6, 3]);

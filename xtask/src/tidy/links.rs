@@ -19,7 +19,11 @@ pub(crate) fn lead_somewhere(tree: &Tree) -> Vec<Finding> {
 
 /// The targets of `[text](target)`, `![text](target)` and `[name]: target`.
 fn targets(line: &str) -> Vec<&str> {
-    let inline = line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target);
+    let inline = line
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'))
+        .map(|(target, _)| target);
     let definition = line
         .trim_start()
         .strip_prefix('[')
@@ -42,16 +46,22 @@ fn problem(tree: &Tree, page: &str, target: &str) -> Option<String> {
         return on_machine.then(|| format!("{target} is a path of one machine: link relatively"));
     }
     if target.starts_with('/') {
-        return Some(format!("{target} is absolute: link relatively to this page"));
+        return Some(format!(
+            "{target} is absolute: link relatively to this page"
+        ));
     }
     let file = target.split(['#', '?']).next().unwrap_or_default();
     if file.is_empty() {
         return None;
     }
     match resolve(page, file) {
-        None => Some(format!("{target} leads out of the repository: link to its address, or remove it")),
+        None => Some(format!(
+            "{target} leads out of the repository: link to its address, or remove it"
+        )),
         Some(path) if tree.has(&path) => None,
-        Some(path) => Some(format!("there is no {path} in the repository: correct the link or add the file")),
+        Some(path) => Some(format!(
+            "there is no {path} in the repository: correct the link or add the file"
+        )),
     }
 }
 
@@ -81,7 +91,11 @@ mod tests {
     use crate::tidy::tree::Tree;
 
     fn count(page: &str) -> usize {
-        let tree = Tree::of(&[("spec/README.md", page), ("LICENSE", ""), ("spec/journal.qnt", "")]);
+        let tree = Tree::of(&[
+            ("spec/README.md", page),
+            ("LICENSE", ""),
+            ("spec/journal.qnt", ""),
+        ]);
         lead_somewhere(&tree).len()
     }
 

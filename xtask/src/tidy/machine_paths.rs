@@ -4,7 +4,11 @@
 use crate::tidy::tree::{Finding, Tree};
 
 /// In pieces, so that this file is not a finding.
-const FOLDERS: [&str; 3] = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
+const FOLDERS: [&str; 3] = [
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/wo", "rk/"),
+];
 const HOSTS: [&str; 4] = [
     concat!("deb.deb", "ian.org"),
     concat!("registry.", "npmjs"),
@@ -40,10 +44,14 @@ fn origin_problem(line: &str) -> Option<String> {
 
 fn text_problem(line: &str) -> Option<String> {
     if let Some(folder) = FOLDERS.iter().find(|folder| names_folder(line, folder)) {
-        return Some(format!("{folder} is a folder of one machine: use a relative path"));
+        return Some(format!(
+            "{folder} is a folder of one machine: use a relative path"
+        ));
     }
     let host = HOSTS.iter().find(|host| line.contains(**host))?;
-    Some(format!("{host} is where one machine gets its packages: leave it to the machine's settings"))
+    Some(format!(
+        "{host} is where one machine gets its packages: leave it to the machine's settings"
+    ))
 }
 
 /// Whether the absolute `folder` is in the line, and not as the middle of a longer path.
@@ -66,7 +74,11 @@ mod tests {
     #[test]
     fn a_machines_folders_and_hosts_are_found() {
         for pattern in FOLDERS.iter().chain(&HOSTS) {
-            assert_eq!(count("README.md", &format!("see {pattern}x")), 1, "{pattern}");
+            assert_eq!(
+                count("README.md", &format!("see {pattern}x")),
+                1,
+                "{pattern}"
+            );
         }
     }
 
@@ -79,7 +91,11 @@ mod tests {
     #[test]
     fn a_relative_folder_of_the_same_name_is_clean() {
         for folder in FOLDERS {
-            assert_eq!(count("README.md", &format!("see target{folder}x")), 0, "{folder}");
+            assert_eq!(
+                count("README.md", &format!("see target{folder}x")),
+                0,
+                "{folder}"
+            );
         }
     }
 
@@ -87,6 +103,9 @@ mod tests {
     fn lock_files_may_name_their_registry_but_npm_not_its_addresses() {
         assert_eq!(count("fuzz/Cargo.lock", HOSTS[2]), 0);
         assert_eq!(count("spec/package-lock.json", HOSTS[1]), 0);
-        assert_eq!(count("spec/package-lock.json", &format!("{NPM_ORIGIN}: 1")), 1);
+        assert_eq!(
+            count("spec/package-lock.json", &format!("{NPM_ORIGIN}: 1")),
+            1
+        );
     }
 }

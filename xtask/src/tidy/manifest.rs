@@ -67,11 +67,15 @@ impl Manifest {
             Finding::new(path, line_at(text, offset), error.message())
         })?;
         let document = document.get_ref();
-        let package =
-            table(document, "package").and_then(|package| package.get("name")).and_then(|name| name.get_ref().as_str());
+        let package = table(document, "package")
+            .and_then(|package| package.get("name"))
+            .and_then(|name| name.get_ref().as_str());
         Ok(Self {
             path: path.to_owned(),
-            folder: path.trim_end_matches("Cargo.toml").trim_end_matches('/').to_owned(),
+            folder: path
+                .trim_end_matches("Cargo.toml")
+                .trim_end_matches('/')
+                .to_owned(),
             package: package.map(str::to_owned),
             dependencies: all_dependencies(document, text, renames),
         })
@@ -88,7 +92,8 @@ fn all_dependencies(document: &DeTable<'_>, text: &str, renames: &Renames) -> Ve
         for (section, purpose) in SECTIONS {
             for (name, value) in table(holder, section).into_iter().flatten() {
                 found.push(Dependency {
-                    package: renamed_package(value.get_ref()).unwrap_or_else(|| renames.package_of(name.get_ref())),
+                    package: renamed_package(value.get_ref())
+                        .unwrap_or_else(|| renames.package_of(name.get_ref())),
                     purpose,
                     line: line_at(text, name.span().start),
                 });
@@ -108,7 +113,11 @@ fn renamed_package(dependency: &DeValue<'_>) -> Option<String> {
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
-    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count()
+    1 + text
+        .bytes()
+        .take(offset)
+        .filter(|byte| *byte == b'\n')
+        .count()
 }
 
 #[cfg(test)]
@@ -117,17 +126,27 @@ mod tests {
 
     #[test]
     fn every_kind_of_dependency_is_found_under_its_own_name() {
-        let renames = Renames::of_workspace("[workspace.dependencies]\njournal = { package = \"onward-journal\" }\n");
+        let renames = Renames::of_workspace(
+            "[workspace.dependencies]\njournal = { package = \"onward-journal\" }\n",
+        );
         let text = "[package]\nname = \"onward-store\"\n[dependencies]\njournal.workspace = true\n\
                     [dev-dependencies]\nquick = { package = \"proptest\", version = \"1\" }\n\
                     [target.'cfg(unix)'.build-dependencies.cc]\nversion = \"1\"\n";
-        let manifest = Manifest::parse("crates/store/Cargo.toml", text, &renames).ok().unwrap();
+        let manifest = Manifest::parse("crates/store/Cargo.toml", text, &renames)
+            .ok()
+            .unwrap();
         assert_eq!(manifest.folder, "crates/store");
         assert_eq!(manifest.package.as_deref(), Some("onward-store"));
-        let found: Vec<(&str, Purpose, usize)> =
-            manifest.dependencies.iter().map(|it| (it.package.as_str(), it.purpose, it.line)).collect();
-        let expected =
-            [("onward-journal", Purpose::Product, 4), ("proptest", Purpose::Tests, 6), ("cc", Purpose::Product, 7)];
+        let found: Vec<(&str, Purpose, usize)> = manifest
+            .dependencies
+            .iter()
+            .map(|it| (it.package.as_str(), it.purpose, it.line))
+            .collect();
+        let expected = [
+            ("onward-journal", Purpose::Product, 4),
+            ("proptest", Purpose::Tests, 6),
+            ("cc", Purpose::Product, 7),
+        ];
         assert_eq!(found, expected);
     }
 

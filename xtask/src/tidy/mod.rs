@@ -30,18 +30,54 @@ struct Rule {
 }
 
 const RULES: &[Rule] = &[
-    Rule { id: "A1", check: layers::dependencies_point_downwards },
-    Rule { id: "A2", check: purity::no_outside_world },
-    Rule { id: "A3", check: purity::few_external_crates },
-    Rule { id: "A4", check: purity::no_hash_order },
-    Rule { id: "A5", check: headers::every_file_says_why },
-    Rule { id: "A6", check: sizes::stay_small },
-    Rule { id: "A7", check: leftovers::none_left },
-    Rule { id: "A8", check: boundaries::each_engine_in_its_crate },
-    Rule { id: "A9", check: links::lead_somewhere },
-    Rule { id: "A10", check: names::say_something },
-    Rule { id: "A11", check: machine_paths::none_written_down },
-    Rule { id: "A12", check: kernel::campaigns_are_written_by_it_alone },
+    Rule {
+        id: "A1",
+        check: layers::dependencies_point_downwards,
+    },
+    Rule {
+        id: "A2",
+        check: purity::no_outside_world,
+    },
+    Rule {
+        id: "A3",
+        check: purity::few_external_crates,
+    },
+    Rule {
+        id: "A4",
+        check: purity::no_hash_order,
+    },
+    Rule {
+        id: "A5",
+        check: headers::every_file_says_why,
+    },
+    Rule {
+        id: "A6",
+        check: sizes::stay_small,
+    },
+    Rule {
+        id: "A7",
+        check: leftovers::none_left,
+    },
+    Rule {
+        id: "A8",
+        check: boundaries::each_engine_in_its_crate,
+    },
+    Rule {
+        id: "A9",
+        check: links::lead_somewhere,
+    },
+    Rule {
+        id: "A10",
+        check: names::say_something,
+    },
+    Rule {
+        id: "A11",
+        check: machine_paths::none_written_down,
+    },
+    Rule {
+        id: "A12",
+        check: kernel::campaigns_are_written_by_it_alone,
+    },
 ];
 
 /// Prints every finding as `path:line: rule: what to do`, and fails when there is one.
@@ -71,7 +107,11 @@ fn findings(tree: &Tree) -> Vec<String> {
     let ids: Vec<&str> = RULES.iter().map(|rule| rule.id).collect();
     let mut lines = Vec::new();
     lines.extend(tree.unreadable().iter().map(|it| it.line_for("parse")));
-    lines.extend(sentences::match_the_rules(tree, &ids).iter().map(|it| it.line_for("rules")));
+    lines.extend(
+        sentences::match_the_rules(tree, &ids)
+            .iter()
+            .map(|it| it.line_for("rules")),
+    );
     for rule in RULES {
         lines.extend((rule.check)(tree).iter().map(|it| it.line_for(rule.id)));
     }
@@ -97,7 +137,10 @@ mod tests {
     #[test]
     fn a_finding_names_the_place_the_rule_and_what_to_do() {
         let source = "//! Why this file exists, at length.\n\nuse std::fs;\n";
-        let tree = Tree::of(&[("ARCHITECTURE.md", &architecture()), ("crates/journal/src/lib.rs", source)]);
+        let tree = Tree::of(&[
+            ("ARCHITECTURE.md", &architecture()),
+            ("crates/journal/src/lib.rs", source),
+        ]);
         let lines = findings(&tree);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with("crates/journal/src/lib.rs:3: A2: "));
@@ -106,7 +149,10 @@ mod tests {
     #[test]
     fn a_rust_file_that_cannot_be_read_is_a_finding() {
         let source = "//! Why this file exists, at length.\n\nfn open( {\n";
-        let tree = Tree::of(&[("ARCHITECTURE.md", &architecture()), ("xtask/src/x.rs", source)]);
+        let tree = Tree::of(&[
+            ("ARCHITECTURE.md", &architecture()),
+            ("xtask/src/x.rs", source),
+        ]);
         let lines = findings(&tree);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with("xtask/src/x.rs:"));

@@ -69,10 +69,26 @@ mod tests {
 
     #[test]
     fn a_type_with_an_empty_name_is_found() {
-        for name in ["RunManager", "Helper", "StringUtils", "CommonArgs", "StoreImpl"] {
-            assert_eq!(count("a.rs", &format!("pub(crate) struct {name};")), 1, "{name}");
+        for name in [
+            "RunManager",
+            "Helper",
+            "StringUtils",
+            "CommonArgs",
+            "StoreImpl",
+        ] {
+            assert_eq!(
+                count("a.rs", &format!("pub(crate) struct {name};")),
+                1,
+                "{name}"
+            );
         }
-        assert_eq!(count("a.rs", "trait QueueHelper {}\nenum Util {}\ntype Common = u8;"), 3);
+        assert_eq!(
+            count(
+                "a.rs",
+                "trait QueueHelper {}\nenum Util {}\ntype Common = u8;"
+            ),
+            3
+        );
     }
 
     #[test]

@@ -82,12 +82,18 @@ struct Scope {
 
 impl Outline {
     pub(crate) fn parse(text: &str) -> Result<Self, Unreadable> {
-        let stream: TokenStream = text.parse().map_err(|error: proc_macro2::LexError| Unreadable {
-            line: line_of(error.span()),
-            what: format!("not Rust that can be read ({error}): make it compile first"),
-        })?;
+        let stream: TokenStream =
+            text.parse()
+                .map_err(|error: proc_macro2::LexError| Unreadable {
+                    line: line_of(error.span()),
+                    what: format!("not Rust that can be read ({error}): make it compile first"),
+                })?;
         let mut outline = Self::default();
-        let scope = Scope { owner: String::new(), prefix: Vec::new(), place: Place::Product };
+        let scope = Scope {
+            owner: String::new(),
+            prefix: Vec::new(),
+            place: Place::Product,
+        };
         outline.walk(&trees(stream), scope);
         Ok(outline)
     }
@@ -97,7 +103,9 @@ impl Outline {
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
             at = match token {
-                TokenTree::Punct(punct) if punct.as_char() == '#' => self.attribute(tokens, at, &mut scope),
+                TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                    self.attribute(tokens, at, &mut scope)
+                }
                 TokenTree::Punct(_) => at + 1,
                 TokenTree::Literal(literal) => {
                     self.string(literal);
@@ -153,12 +161,24 @@ impl Outline {
         }
         let end = item_end(tokens, after);
         let place = Place::Test;
-        self.walk(&tokens[after..end], Scope { place, ..scope.clone() });
+        self.walk(
+            &tokens[after..end],
+            Scope {
+                place,
+                ..scope.clone()
+            },
+        );
         end
     }
 
     /// Notes what the keyword at `at` declares. Returns the owner of what the next braces hold, if it names one.
-    fn declaration(&mut self, tokens: &[TokenTree], at: usize, keyword: &Ident, scope: &Scope) -> Option<String> {
+    fn declaration(
+        &mut self,
+        tokens: &[TokenTree],
+        at: usize,
+        keyword: &Ident,
+        scope: &Scope,
+    ) -> Option<String> {
         let keyword_text = keyword.to_string();
         if keyword_text == "impl" {
             return Some(implemented_type(&tokens[at + 1..]));
@@ -187,10 +207,13 @@ impl Outline {
 
     /// `tokens` begin with `fn`; a function without a body has no length.
     fn function(&mut self, tokens: &[TokenTree], name: &str) {
-        let body = tokens.iter().take_while(|token| !is_punct(Some(token), ';')).find_map(|token| match token {
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
-            _ => None,
-        });
+        let body = tokens
+            .iter()
+            .take_while(|token| !is_punct(Some(token), ';'))
+            .find_map(|token| match token {
+                TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => Some(group),
+                _ => None,
+            });
         if let (Some(first), Some(body)) = (tokens.first(), body) {
             let line = line_of(first.span());
             self.functions.push(Function {
@@ -219,11 +242,18 @@ impl Outline {
             }
             if let Some(group) = group_in(tokens, at, Delimiter::Brace) {
                 let prefix = segments;
-                self.walk(&trees(group.stream()), Scope { prefix, ..scope.clone() });
+                self.walk(
+                    &trees(group.stream()),
+                    Scope {
+                        prefix,
+                        ..scope.clone()
+                    },
+                );
                 return at + 1;
             }
         }
-        let called = is_punct(tokens.get(at), '!') && matches!(tokens.get(at + 1), Some(TokenTree::Group(_)));
+        let called = is_punct(tokens.get(at), '!')
+            && matches!(tokens.get(at + 1), Some(TokenTree::Group(_)));
         self.mentions.push(Mention {
             segments,
             form: if called { Form::MacroCall } else { Form::Path },
@@ -241,7 +271,10 @@ impl Outline {
         if let Some((content, _)) = rest.rsplit_once('"')
             && before.chars().all(|c| "bcr#".contains(c))
         {
-            self.strings.push(Text { content: content.to_owned(), line: line_of(literal.span()) });
+            self.strings.push(Text {
+                content: content.to_owned(),
+                line: line_of(literal.span()),
+            });
         }
     }
 }
@@ -274,18 +307,22 @@ fn compact(stream: &TokenStream) -> String {
 }
 
 fn is_allow(attribute: &str) -> bool {
-    attribute.starts_with("allow(") || (attribute.starts_with("cfg_attr(") && attribute.contains(",allow("))
+    attribute.starts_with("allow(")
+        || (attribute.starts_with("cfg_attr(") && attribute.contains(",allow("))
 }
 
 fn is_test_only(attribute: &str) -> bool {
-    let all_of = attribute.strip_prefix("cfg(all(").and_then(|rest| rest.strip_suffix("))"));
+    let all_of = attribute
+        .strip_prefix("cfg(all(")
+        .and_then(|rest| rest.strip_suffix("))"));
     attribute == "cfg(test)" || all_of.is_some_and(|list| list.split(',').any(|it| it == "test"))
 }
 
 /// Where the item that begins at `start` ends: after its braces or its semicolon; a field or an arm after its comma.
 fn item_end(tokens: &[TokenTree], start: usize) -> usize {
-    const DECLARING: [&str; 11] =
-        ["const", "enum", "fn", "impl", "mod", "static", "struct", "trait", "type", "union", "use"];
+    const DECLARING: [&str; 11] = [
+        "const", "enum", "fn", "impl", "mod", "static", "struct", "trait", "type", "union", "use",
+    ];
     let mut declares = false;
     for (offset, token) in tokens[start..].iter().enumerate() {
         let ends = match token {
@@ -336,14 +373,23 @@ mod tests {
 
     fn product_paths(text: &str) -> Vec<String> {
         let outline = outline(text);
-        let product = outline.mentions.iter().filter(|it| it.place == Place::Product);
+        let product = outline
+            .mentions
+            .iter()
+            .filter(|it| it.place == Place::Product);
         product.map(|it| it.segments.join("::")).collect()
     }
 
     #[test]
     fn imports_are_flattened_and_renames_are_left_out() {
         let paths = product_paths("use std::{fs, io::{self, Read as R}, time::*};");
-        let expected = ["use", "std::fs", "std::io::self", "std::io::Read", "std::time::*"];
+        let expected = [
+            "use",
+            "std::fs",
+            "std::io::self",
+            "std::io::Read",
+            "std::time::*",
+        ];
         assert_eq!(paths, expected);
     }
 
@@ -362,7 +408,12 @@ mod tests {
     #[test]
     fn code_inside_a_macro_counts() {
         let outline = outline("fn f() { log!(a, std::fs::read(x)); }");
-        let found = |name: &str| outline.mentions.iter().find(|it| it.segments.join("::") == name);
+        let found = |name: &str| {
+            outline
+                .mentions
+                .iter()
+                .find(|it| it.segments.join("::") == name)
+        };
         assert_eq!(found("log").unwrap().form, Form::MacroCall);
         assert!(found("std::fs::read").is_some());
     }
@@ -391,7 +442,10 @@ mod tests {
             "#[cfg(test)] use a::b;\nuse c::d;\n\
              #[cfg(test)] fn f<A, B>(x: e::F) { g::h() }\nuse i::j;",
         );
-        assert_eq!(paths, ["cfg", "test", "use", "c::d", "cfg", "test", "use", "i::j"]);
+        assert_eq!(
+            paths,
+            ["cfg", "test", "use", "c::d", "cfg", "test", "use", "i::j"]
+        );
     }
 
     #[test]
@@ -414,22 +468,33 @@ mod tests {
              #[inline]\npub fn fmt(\n  &self,\n) -> [u8; 2] {\n  x\n}\n}\n\
              trait T { fn no_body(&self); }\nmod tests { proptest! { fn inside(x in 0..1) {} } }",
         );
-        let measured: Vec<(&str, usize, usize)> =
-            outline.functions.iter().map(|it| (it.name.as_str(), it.line, it.length_lines)).collect();
+        let measured: Vec<(&str, usize, usize)> = outline
+            .functions
+            .iter()
+            .map(|it| (it.name.as_str(), it.line, it.length_lines))
+            .collect();
         assert_eq!(measured, [("Row::fmt", 5, 5), ("tests::inside", 12, 1)]);
     }
 
     #[test]
     fn each_function_belongs_to_the_type_around_it() {
         let outline = outline("impl A { fn x() {} } impl D for B { fn x() {} } fn x() {}");
-        let names: Vec<&str> = outline.functions.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = outline
+            .functions
+            .iter()
+            .map(|it| it.name.as_str())
+            .collect();
         assert_eq!(names, ["A::x", "B::x", "x"]);
     }
 
     #[test]
     fn strings_of_every_kind_are_read_without_their_quotes() {
         let outline = outline(r##"const X: T = ("a\"b", r#"c"d"#, b"e", 'f', '"', 7);"##);
-        let strings: Vec<&str> = outline.strings.iter().map(|it| it.content.as_str()).collect();
+        let strings: Vec<&str> = outline
+            .strings
+            .iter()
+            .map(|it| it.content.as_str())
+            .collect();
         assert_eq!(strings, [r#"a\"b"#, r#"c"d"#, "e"]);
     }
 }

@@ -9,12 +9,24 @@ use crate::tidy::tree::{Finding, Tree};
 const PURE: [&str; 3] = ["crates/journal", "crates/runs", "crates/dispatch"];
 
 /// The external crates a pure crate may use: none of them does I/O for it or keeps a clock.
-const EXTERNAL: [&str; 8] = ["crc32fast", "minicbor", "serde", "serde_json", "sha2", "smallvec", "thiserror", "time"];
+const EXTERNAL: [&str; 8] = [
+    "crc32fast",
+    "minicbor",
+    "serde",
+    "serde_json",
+    "sha2",
+    "smallvec",
+    "thiserror",
+    "time",
+];
 
 const OUTSIDE_MODULES: [&str; 7] = ["fs", "net", "io", "env", "process", "thread", "*"];
 const OUTSIDE_CRATES: [&str; 4] = ["tokio", "rand", "getrandom", "fastrand"];
 const OUTSIDE_TYPES: [&str; 3] = ["SystemTime", "Instant", "RandomState"];
-const OUTSIDE_CALLS: [[&str; 2]; 2] = [["OffsetDateTime", "now_utc"], ["OffsetDateTime", "now_local"]];
+const OUTSIDE_CALLS: [[&str; 2]; 2] = [
+    ["OffsetDateTime", "now_utc"],
+    ["OffsetDateTime", "now_local"],
+];
 const OUTSIDE_MACROS: [&str; 5] = ["println", "eprintln", "print", "eprint", "dbg"];
 
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
@@ -67,14 +79,19 @@ pub(crate) fn no_hash_order(tree: &Tree) -> Vec<Finding> {
 }
 
 fn mentions_in_pure(tree: &Tree) -> impl Iterator<Item = (&str, &Mention)> {
-    tree.rust().filter(|(file, ..)| is_pure_source(&file.path)).flat_map(|(file, _, outline)| {
-        let path = file.path.as_str();
-        outline.mentions.iter().map(move |it| (path, it))
-    })
+    tree.rust()
+        .filter(|(file, ..)| is_pure_source(&file.path))
+        .flat_map(|(file, _, outline)| {
+            let path = file.path.as_str();
+            outline.mentions.iter().map(move |it| (path, it))
+        })
 }
 
 fn is_pure_source(path: &str) -> bool {
-    PURE.iter().any(|folder| path.strip_prefix(folder).is_some_and(|rest| rest.starts_with("/src/")))
+    PURE.iter().any(|folder| {
+        path.strip_prefix(folder)
+            .is_some_and(|rest| rest.starts_with("/src/"))
+    })
 }
 
 fn reaches_outside(mention: &Mention) -> bool {
@@ -83,12 +100,17 @@ fn reaches_outside(mention: &Mention) -> bool {
     let printed = mention.form == Form::MacroCall && OUTSIDE_MACROS.contains(&name);
     let from_std = matches!(segments[..], ["std", module, ..] if OUTSIDE_MODULES.contains(&module));
     let from_crate = matches!(segments[..], [first, _, ..] if OUTSIDE_CRATES.contains(&first));
-    let called = segments.windows(2).any(|pair| OUTSIDE_CALLS.iter().any(|call| call == pair));
+    let called = segments
+        .windows(2)
+        .any(|pair| OUTSIDE_CALLS.iter().any(|call| call == pair));
     printed || from_std || from_crate || called || has_segment(mention, &OUTSIDE_TYPES)
 }
 
 fn has_segment(mention: &Mention, names: &[&str]) -> bool {
-    mention.segments.iter().any(|segment| names.contains(&segment.as_str()))
+    mention
+        .segments
+        .iter()
+        .any(|segment| names.contains(&segment.as_str()))
 }
 
 fn written(mention: &Mention) -> String {
@@ -114,7 +136,10 @@ mod tests {
 
     #[test]
     fn a_pure_crate_may_not_read_the_clock() {
-        assert_eq!(outside("fn f() { let t = std::time::SystemTime::now(); }"), 1);
+        assert_eq!(
+            outside("fn f() { let t = std::time::SystemTime::now(); }"),
+            1
+        );
         assert_eq!(outside("use std::time::{Duration, Instant};"), 1);
         assert_eq!(outside("fn f() { time::OffsetDateTime::now_utc(); }"), 1);
     }

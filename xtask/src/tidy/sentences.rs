@@ -16,16 +16,19 @@ pub(crate) fn match_the_rules(tree: &Tree, ids: &[&str]) -> Vec<Finding> {
     let mut seen = BTreeMap::new();
     for (line, id) in stated(text) {
         if !ids.contains(&id) {
-            let what = format!("rule {id} has no check: add one to the table in xtask/src/tidy/mod.rs");
+            let what =
+                format!("rule {id} has no check: add one to the table in xtask/src/tidy/mod.rs");
             findings.push(Finding::new(PAGE, line, what));
         }
         if let Some(first) = seen.insert(id, line) {
-            let what = format!("rule {id} is stated on line {first} too: give one of them a new id");
+            let what =
+                format!("rule {id} is stated on line {first} too: give one of them a new id");
             findings.push(Finding::new(PAGE, line, what));
         }
     }
     for id in ids.iter().filter(|id| !seen.contains_key(*id)) {
-        let what = format!("rule {id} is checked but not stated: add a line `- **{id}** …` that says it");
+        let what =
+            format!("rule {id} is checked but not stated: add a line `- **{id}** …` that says it");
         findings.push(Finding::new(PAGE, 1, what));
     }
     findings

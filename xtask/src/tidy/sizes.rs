@@ -40,7 +40,11 @@ pub(crate) fn stay_small(tree: &Tree) -> Vec<Finding> {
         }
     }
     for (name, oversize) in &oversizes {
-        findings.extend(check_size(name, oversize, allowed.get(name.as_str()).copied()));
+        findings.extend(check_size(
+            name,
+            oversize,
+            allowed.get(name.as_str()).copied(),
+        ));
     }
     findings
 }
@@ -74,7 +78,12 @@ fn oversizes(tree: &Tree) -> BTreeMap<String, Oversize> {
                 found.insert(name, oversize);
             }
         };
-        let whole = Oversize { path: file.path.clone(), line: 1, lines: text.lines().count(), limit: FILE_LINES_MAX };
+        let whole = Oversize {
+            path: file.path.clone(),
+            line: 1,
+            lines: text.lines().count(),
+            limit: FILE_LINES_MAX,
+        };
         note(file.path.clone(), whole);
         for function in &outline.functions {
             let part = Oversize {
@@ -104,10 +113,16 @@ fn parse_entry(line: usize, text: &str) -> Result<Option<Entry<'_>>, Finding> {
 fn check_entry(entry: &Entry<'_>, oversizes: &BTreeMap<String, Oversize>) -> Option<Finding> {
     let what = match oversizes.get(entry.name) {
         None => {
-            format!("{} is within the limit or gone: remove the entry with `cargo xtask tidy --ratchet`", entry.name)
+            format!(
+                "{} is within the limit or gone: remove the entry with `cargo xtask tidy --ratchet`",
+                entry.name
+            )
         }
         Some(today) if today.lines < entry.lines => {
-            format!("{} has {} lines now: lower the entry with `cargo xtask tidy --ratchet`", entry.name, today.lines)
+            format!(
+                "{} has {} lines now: lower the entry with `cargo xtask tidy --ratchet`",
+                entry.name, today.lines
+            )
         }
         Some(_) => return None,
     };
@@ -138,7 +153,10 @@ mod tests {
 
     /// A function of that many lines, after one other line.
     fn function(lines: usize) -> String {
-        format!("//! X.\nfn long() {{\n{}}}\n", "    x();\n".repeat(lines - 2))
+        format!(
+            "//! X.\nfn long() {{\n{}}}\n",
+            "    x();\n".repeat(lines - 2)
+        )
     }
 
     fn findings(source: &str, ratchet: &str) -> Vec<String> {
@@ -156,7 +174,9 @@ mod tests {
     fn a_function_over_the_limit_is_found_where_it_begins() {
         let found = findings(&function(71), "");
         assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("crates/cli/src/x.rs:2: A6: crates/cli/src/x.rs::long has 71"));
+        assert!(
+            found[0].starts_with("crates/cli/src/x.rs:2: A6: crates/cli/src/x.rs::long has 71")
+        );
     }
 
     #[test]
@@ -198,6 +218,9 @@ mod tests {
             ("d.rs", &function(80)),
         ]);
         let before = "# Kept.\na.rs::long 80\nb.rs::long 85\nc.rs::long 72\n";
-        assert_eq!(lowered(before, &tree), "# Kept.\na.rs::long 75\nb.rs::long 85\n");
+        assert_eq!(
+            lowered(before, &tree),
+            "# Kept.\na.rs::long 75\nb.rs::long 85\n"
+        );
     }
 }

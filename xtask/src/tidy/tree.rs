@@ -21,7 +21,11 @@ pub(crate) struct Finding {
 
 impl Finding {
     pub(crate) fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, what: what.into() }
+        Self {
+            path: path.to_owned(),
+            line,
+            what: what.into(),
+        }
     }
 
     pub(crate) fn line_for(&self, rule: &str) -> String {
@@ -64,10 +68,18 @@ impl Tree {
     }
 
     fn new(files: Vec<(String, Option<String>)>) -> Self {
-        let mut tree = Self { files: Vec::new(), manifests: Vec::new(), unreadable: Vec::new() };
+        let mut tree = Self {
+            files: Vec::new(),
+            manifests: Vec::new(),
+            unreadable: Vec::new(),
+        };
         for (path, text) in files {
             let outline = tree.outline(&path, text.as_deref());
-            tree.files.push(File { path, text, outline });
+            tree.files.push(File {
+                path,
+                text,
+                outline,
+            });
         }
         tree.read_manifests();
         tree
@@ -75,12 +87,21 @@ impl Tree {
 
     fn outline(&mut self, path: &str, text: Option<&str>) -> Option<Outline> {
         let text = text.filter(|_| path.ends_with(".rs"))?;
-        Outline::parse(text).map_err(|error| self.unreadable.push(Finding::new(path, error.line, error.what))).ok()
+        Outline::parse(text)
+            .map_err(|error| {
+                self.unreadable
+                    .push(Finding::new(path, error.line, error.what))
+            })
+            .ok()
     }
 
     fn read_manifests(&mut self) {
-        let renames = self.text("Cargo.toml").map(Renames::of_workspace).unwrap_or_default();
-        let is_manifest = |file: &&File| file.path == "Cargo.toml" || file.path.ends_with("/Cargo.toml");
+        let renames = self
+            .text("Cargo.toml")
+            .map(Renames::of_workspace)
+            .unwrap_or_default();
+        let is_manifest =
+            |file: &&File| file.path == "Cargo.toml" || file.path.ends_with("/Cargo.toml");
         for file in self.files.iter().filter(is_manifest) {
             let text = file.text.as_deref().unwrap_or_default();
             match Manifest::parse(&file.path, text, &renames) {
@@ -96,11 +117,15 @@ impl Tree {
 
     /// The Rust files, with what is written in them.
     pub(crate) fn rust(&self) -> impl Iterator<Item = (&File, &str, &Outline)> {
-        self.files.iter().filter_map(|file| Some((file, file.text.as_deref()?, file.outline.as_ref()?)))
+        self.files
+            .iter()
+            .filter_map(|file| Some((file, file.text.as_deref()?, file.outline.as_ref()?)))
     }
 
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files.iter().filter_map(|file| Some((file.path.as_str(), file.text.as_deref()?)))
+        self.files
+            .iter()
+            .filter_map(|file| Some((file.path.as_str(), file.text.as_deref()?)))
     }
 
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
@@ -118,18 +143,26 @@ impl Tree {
 
     /// Whether there is a file, or a folder with files, at `path`; the root is the empty path.
     pub(crate) fn has(&self, path: &str) -> bool {
-        let inside =
-            |file: &File| file.path.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        let inside = |file: &File| {
+            file.path
+                .strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
         path.is_empty() || self.files.iter().any(inside)
     }
 
     /// Whether the file belongs to a module that another file declares under `#[cfg(test)]`.
     pub(crate) fn is_test_module(&self, path: &str) -> bool {
         self.rust().any(|(file, _, outline)| {
-            outline.declarations.iter().filter(|it| it.kind == Kind::Module && it.place == Place::Test).any(|module| {
-                let stem = format!("{}{}", module_folder(&file.path), module.name);
-                path.strip_prefix(&stem).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-            })
+            outline
+                .declarations
+                .iter()
+                .filter(|it| it.kind == Kind::Module && it.place == Place::Test)
+                .any(|module| {
+                    let stem = format!("{}{}", module_folder(&file.path), module.name);
+                    path.strip_prefix(&stem)
+                        .is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+                })
         })
     }
 }
@@ -147,17 +180,28 @@ fn module_folder(path: &str) -> String {
 }
 
 fn tracked(run: &Run) -> Result<Vec<String>> {
-    const ARGS: [&str; 5] = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-    let output =
-        Command::new("git").args(ARGS).current_dir(&run.root).output().context("cannot run git: install it")?;
+    const ARGS: [&str; 5] = [
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ];
+    let output = Command::new("git")
+        .args(ARGS)
+        .current_dir(&run.root)
+        .output()
+        .context("cannot run git: install it")?;
     ensure!(
         output.status.success(),
         "`git {}` failed, so it is unknown which files to check: {}",
         ARGS.join(" "),
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let mut paths: Vec<String> =
-        String::from_utf8_lossy(&output.stdout).split_terminator('\0').map(str::to_owned).collect();
+    let mut paths: Vec<String> = String::from_utf8_lossy(&output.stdout)
+        .split_terminator('\0')
+        .map(str::to_owned)
+        .collect();
     paths.sort();
     paths.dedup();
     Ok(paths)
@@ -179,7 +223,10 @@ mod tests {
     #[test]
     fn a_module_declared_for_tests_in_another_file_is_test_code() {
         let tree = Tree::of(&[
-            ("crates/journal/src/lib.rs", "mod codec;\n#[cfg(test)]\nmod tests;"),
+            (
+                "crates/journal/src/lib.rs",
+                "mod codec;\n#[cfg(test)]\nmod tests;",
+            ),
             ("crates/journal/src/codec.rs", "#[cfg(test)] mod vectors;"),
         ]);
         assert!(tree.is_test_module("crates/journal/src/tests.rs"));

@@ -12,15 +12,24 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::component::{DeployComponentResponse, DeployedFunction, FunctionList};
-use crate::execution::{CancelExecutionRequest, ExecutionView, ExecutionPage, FailureDetail, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse};
+use crate::execution::{
+    AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
+    FailureDetail, ListExecutionsQuery, SignalExecutionRequest, StartExecutionRequest,
+    StartExecutionResponse,
+};
 use crate::explanation::ExecutionExplanation;
 use crate::finding::{self, DoctorReport};
 use crate::problem::{Code, Problem};
-use crate::run::{self, AppendRunEventsRequest, RunEventReceipt, AppendRunEventsResponse, RunEventPage, RunSnapshotView, VerifyReport};
-use crate::task::{
-    ClaimTasksRequest, ClaimTasksResponse, TaskClaim, CompleteTaskRequest, TaskEndResponse, HeartbeatTaskResponse, FailTaskRequest, HeartbeatTaskRequest, ReleaseTaskRequest, ListTasksQuery, TaskPage,
+use crate::run::{
+    self, AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunEventReceipt,
+    RunSnapshotView, VerifyReport,
 };
-use crate::token::{CreateTokenResponse, CreateTokenRequest, TokenSummary, TokenList};
+use crate::task::{
+    ClaimTasksRequest, ClaimTasksResponse, CompleteTaskRequest, FailTaskRequest,
+    HeartbeatTaskRequest, HeartbeatTaskResponse, ListTasksQuery, ReleaseTaskRequest, TaskClaim,
+    TaskEndResponse, TaskPage,
+};
+use crate::token::{CreateTokenRequest, CreateTokenResponse, TokenList, TokenSummary};
 use crate::{OnwardApi, parse_json};
 
 /// How long it may take to reach a server.
@@ -85,7 +94,11 @@ impl ClientConfig {
     pub fn from_env() -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = variable("ONWARD_SERVER").unwrap_or_else(|| "http://127.0.0.1:7400".to_owned());
-        Self { url, token: variable("ONWARD_TOKEN"), scope: None }
+        Self {
+            url,
+            token: variable("ONWARD_TOKEN"),
+            scope: None,
+        }
     }
 }
 
@@ -93,13 +106,20 @@ impl ApiClient {
     /// A client of a server. Nothing is sent yet.
     pub fn new(access: &ClientConfig) -> Result<Self, Problem> {
         let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
-        let not_a_url = || wrong(format!("{} is not the URL of a server, such as http://127.0.0.1:7400", access.url));
+        let not_a_url = || {
+            wrong(format!(
+                "{} is not the URL of a server, such as http://127.0.0.1:7400",
+                access.url
+            ))
+        };
         let base: Url = access.url.parse().map_err(|_| not_a_url())?;
         if !matches!(base.scheme(), "http" | "https") || base.cannot_be_a_base() {
             return Err(not_a_url());
         }
         let mut headers = HeaderMap::new();
-        let value = |text: &str| HeaderValue::from_str(text).map_err(|_| wrong("not plain text".to_owned()));
+        let value = |text: &str| {
+            HeaderValue::from_str(text).map_err(|_| wrong("not plain text".to_owned()))
+        };
         if let Some(token) = &access.token {
             let mut bearer = value(&format!("Bearer {token}"))?;
             bearer.set_sensitive(true);
@@ -112,19 +132,43 @@ impl ApiClient {
             }
         }
         install_crypto_provider();
-        let http = reqwest::Client::builder().default_headers(headers).connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true);
-        let http = http.build().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        Ok(Self { http, base_url: base })
+        let http = reqwest::Client::builder()
+            .default_headers(headers)
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true);
+        let http = http
+            .build()
+            .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        Ok(Self {
+            http,
+            base_url: base,
+        })
     }
 
     /// Starts a workflow and waits for what it returns, for as long as that takes.
-    pub async fn call_workflow<R: DeserializeOwned>(&self, function: &str, input: &impl Serialize) -> Result<R, CallError> {
+    pub async fn call_workflow<R: DeserializeOwned>(
+        &self,
+        function: &str,
+        input: &impl Serialize,
+    ) -> Result<R, CallError> {
         let input = serde_json::to_string(input).map_err(|error| invalid_json_problem(&error))?;
         let (function, wait_ms) = (function.to_owned(), Some(CALL_WAIT_MS));
-        let started = self.start_execution(StartExecutionRequest { function, input: parse_json(&input)?, key: None, wait_ms }).await?;
-        let mut outcome = ExecutionResult { result: started.result, error: started.error };
+        let started = self
+            .start_execution(StartExecutionRequest {
+                function,
+                input: parse_json(&input)?,
+                key: None,
+                wait_ms,
+            })
+            .await?;
+        let mut outcome = ExecutionResult {
+            result: started.result,
+            error: started.error,
+        };
         while !outcome.has_ended() {
-            outcome = self.get_execution_result(&started.execution, CALL_WAIT_MS).await?;
+            outcome = self
+                .get_execution_result(&started.execution, CALL_WAIT_MS)
+                .await?;
         }
         if let Some(FailureDetail { kind, message }) = outcome.error {
             return Err(CallError::Failed { kind, message });
@@ -134,54 +178,104 @@ impl ApiClient {
     }
 
     /// Makes a token.
-    pub async fn create_token(&self, new: &CreateTokenRequest) -> Result<CreateTokenResponse, Problem> {
-        self.send_for_json(self.build_request(Method::POST, &["tokens"])?.json(new)).await
+    pub async fn create_token(
+        &self,
+        new: &CreateTokenRequest,
+    ) -> Result<CreateTokenResponse, Problem> {
+        self.send_for_json(self.build_request(Method::POST, &["tokens"])?.json(new))
+            .await
     }
 
     /// The tokens of the scope.
     pub async fn list_tokens(&self) -> Result<Vec<TokenSummary>, Problem> {
-        let list: TokenList = self.send_for_json(self.build_request(Method::GET, &["tokens"])?).await?;
+        let list: TokenList = self
+            .send_for_json(self.build_request(Method::GET, &["tokens"])?)
+            .await?;
         Ok(list.tokens)
     }
 
     /// Takes a token back.
     pub async fn revoke_token(&self, name: &str) -> Result<(), Problem> {
-        self.send_with_retry(self.build_request(Method::DELETE, &["tokens", name])?).await.map(drop)
+        self.send_with_retry(self.build_request(Method::DELETE, &["tokens", name])?)
+            .await
+            .map(drop)
     }
 
     /// Claims tasks for a worker; waits for one where there is none.
     pub async fn claim_tasks(&self, claim: &ClaimTasksRequest) -> Result<Vec<TaskClaim>, Problem> {
         let timeout = RESPONSE_TIMEOUT + Duration::from_millis(claim.wait_ms);
-        let claimed: ClaimTasksResponse =
-            self.send_for_json(self.build_request(Method::POST, &["tasks", "claim"])?.json(claim).timeout(timeout)).await?;
+        let claimed: ClaimTasksResponse = self
+            .send_for_json(
+                self.build_request(Method::POST, &["tasks", "claim"])?
+                    .json(claim)
+                    .timeout(timeout),
+            )
+            .await?;
         Ok(claimed.tasks)
     }
 
     /// Shows that the worker of a task is alive.
-    pub async fn heartbeat_task(&self, task: &str, token: &str) -> Result<HeartbeatTaskResponse, Problem> {
-        let body = HeartbeatTaskRequest { token: token.to_owned() };
-        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "heartbeat"])?.json(&body)).await
+    pub async fn heartbeat_task(
+        &self,
+        task: &str,
+        token: &str,
+    ) -> Result<HeartbeatTaskResponse, Problem> {
+        let body = HeartbeatTaskRequest {
+            token: token.to_owned(),
+        };
+        self.send_for_json(
+            self.build_request(Method::POST, &["tasks", task, "heartbeat"])?
+                .json(&body),
+        )
+        .await
     }
 
     /// Gives a task back that was not begun.
     pub async fn release_task(&self, task: &str, token: &str) -> Result<TaskEndResponse, Problem> {
-        let body = ReleaseTaskRequest { token: token.to_owned() };
-        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "release"])?.json(&body)).await
+        let body = ReleaseTaskRequest {
+            token: token.to_owned(),
+        };
+        self.send_for_json(
+            self.build_request(Method::POST, &["tasks", task, "release"])?
+                .json(&body),
+        )
+        .await
     }
 
     /// A task was performed.
-    pub async fn complete_task(&self, task: &str, complete: &CompleteTaskRequest) -> Result<TaskEndResponse, Problem> {
-        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "complete"])?.json(complete)).await
+    pub async fn complete_task(
+        &self,
+        task: &str,
+        complete: &CompleteTaskRequest,
+    ) -> Result<TaskEndResponse, Problem> {
+        self.send_for_json(
+            self.build_request(Method::POST, &["tasks", task, "complete"])?
+                .json(complete),
+        )
+        .await
     }
 
     /// A task could not be performed.
-    pub async fn fail_task(&self, task: &str, fail: &FailTaskRequest) -> Result<TaskEndResponse, Problem> {
-        self.send_for_json(self.build_request(Method::POST, &["tasks", task, "fail"])?.json(fail)).await
+    pub async fn fail_task(
+        &self,
+        task: &str,
+        fail: &FailTaskRequest,
+    ) -> Result<TaskEndResponse, Problem> {
+        self.send_for_json(
+            self.build_request(Method::POST, &["tasks", task, "fail"])?
+                .json(fail),
+        )
+        .await
     }
 
     /// What the server measures, in the form of Prometheus.
     pub async fn fetch_metrics(&self) -> Result<String, Problem> {
-        self.send_for_text(self.http.get(self.endpoint_url(&["metrics"])?).timeout(RESPONSE_TIMEOUT)).await
+        self.send_for_text(
+            self.http
+                .get(self.endpoint_url(&["metrics"])?)
+                .timeout(RESPONSE_TIMEOUT),
+        )
+        .await
     }
 
     /// A request to what is below `/v1`, with names as they are.
@@ -192,25 +286,47 @@ impl ApiClient {
 
     fn endpoint_url(&self, path: &[&str]) -> Result<Url, Problem> {
         let mut url = self.base_url.clone();
-        let mut segments =
-            url.path_segments_mut().map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?;
+        let mut segments = url
+            .path_segments_mut()
+            .map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?;
         segments.pop_if_empty().extend(path);
         drop(segments);
         Ok(url)
     }
 
-    fn build_get_request(&self, path: &[&str], query: &impl Serialize, wait_ms: u64) -> Result<RequestBuilder, Problem> {
+    fn build_get_request(
+        &self,
+        path: &[&str],
+        query: &impl Serialize,
+        wait_ms: u64,
+    ) -> Result<RequestBuilder, Problem> {
         let timeout = RESPONSE_TIMEOUT + Duration::from_millis(wait_ms);
-        Ok(self.build_request(Method::GET, path)?.query(query).timeout(timeout))
+        Ok(self
+            .build_request(Method::GET, path)?
+            .query(query)
+            .timeout(timeout))
     }
 
-    async fn send_for_json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Problem> {
-        let bytes = self.send_with_retry(request).await?.bytes().await.map_err(|error| unreachable_problem(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| unexpected_response_problem(&error.to_string()))
+    async fn send_for_json<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<T, Problem> {
+        let bytes = self
+            .send_with_retry(request)
+            .await?
+            .bytes()
+            .await
+            .map_err(|error| unreachable_problem(&error))?;
+        serde_json::from_slice(&bytes)
+            .map_err(|error| unexpected_response_problem(&error.to_string()))
     }
 
     async fn send_for_text(&self, request: RequestBuilder) -> Result<String, Problem> {
-        self.send_with_retry(request).await?.text().await.map_err(|error| unreachable_problem(&error))
+        self.send_with_retry(request)
+            .await?
+            .text()
+            .await
+            .map_err(|error| unreachable_problem(&error))
     }
 
     /// Findings, one a line, and a verdict on the last. All there is may be read: nobody knows how long that takes.
@@ -219,7 +335,10 @@ impl ApiClient {
         request: RequestBuilder,
         found: &mut (dyn FnMut(F) + Send),
     ) -> Result<V, Problem> {
-        let mut chunks = self.send_with_retry(request.timeout(STREAM_TIMEOUT)).await?.bytes_stream();
+        let mut chunks = self
+            .send_with_retry(request.timeout(STREAM_TIMEOUT))
+            .await?
+            .bytes_stream();
         let mut rest = Vec::new();
         while let Some(chunk) = chunks.next().await {
             rest.extend_from_slice(&chunk.map_err(|error| unreachable_problem(&error))?);
@@ -230,7 +349,8 @@ impl ApiClient {
                 } else if let Ok(verdict) = serde_json::from_slice(&line) {
                     return Ok(verdict);
                 } else {
-                    return Err(serde_json::from_slice(&line).unwrap_or_else(|_| unexpected_response_problem("a finding")));
+                    return Err(serde_json::from_slice(&line)
+                        .unwrap_or_else(|_| unexpected_response_problem("a finding")));
                 }
             }
         }
@@ -241,7 +361,10 @@ impl ApiClient {
         let mut left = RATE_LIMIT_WAIT_MAX;
         let response = loop {
             let again = request.try_clone();
-            let response = request.send().await.map_err(|error| unreachable_problem(&error))?;
+            let response = request
+                .send()
+                .await
+                .map_err(|error| unreachable_problem(&error))?;
             // Whoever asks too much is told when to ask again, and nothing has happened.
             match (again, retry_after(&response)) {
                 (Some(again), Some(wait)) if wait <= left => {
@@ -255,15 +378,22 @@ impl ApiClient {
         if status.is_success() {
             return Ok(response);
         }
-        let text = response.text().await.map_err(|error| unreachable_problem(&error))?;
+        let text = response
+            .text()
+            .await
+            .map_err(|error| unreachable_problem(&error))?;
         // Something between may have answered.
-        Err(serde_json::from_str(&text).unwrap_or_else(|_| unexpected_response_problem(&format!("status {status}"))))
+        Err(serde_json::from_str(&text)
+            .unwrap_or_else(|_| unexpected_response_problem(&format!("status {status}"))))
     }
 }
 
 /// How long whoever has asked too much should wait.
 fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER).filter(|_| response.status() == StatusCode::TOO_MANY_REQUESTS);
+    let seconds = response
+        .headers()
+        .get(RETRY_AFTER)
+        .filter(|_| response.status() == StatusCode::TOO_MANY_REQUESTS);
     Some(Duration::from_secs(seconds?.to_str().ok()?.parse().ok()?))
 }
 
@@ -274,7 +404,10 @@ fn unreachable_problem(error: &reqwest::Error) -> Problem {
         words = format!("{words}: {deeper}");
         cause = deeper.source();
     }
-    Problem::new(Code::Unavailable, format!("the server cannot be reached: {words}"))
+    Problem::new(
+        Code::Unavailable,
+        format!("the server cannot be reached: {words}"),
+    )
 }
 
 fn invalid_json_problem(error: &serde_json::Error) -> Problem {
@@ -282,78 +415,174 @@ fn invalid_json_problem(error: &serde_json::Error) -> Problem {
 }
 
 fn unexpected_response_problem(words: &str) -> Problem {
-    Problem::new(Code::Internal, format!("the answer is not one of Onward: {words}"))
+    Problem::new(
+        Code::Internal,
+        format!("the answer is not one of Onward: {words}"),
+    )
 }
 
 #[async_trait]
 impl OnwardApi for ApiClient {
-    async fn deploy_component(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<DeployComponentResponse, Problem> {
-        let request = self.build_request(Method::POST, &["components"])?.query(&[("allowHosts", hosts.join(","))]);
-        let request = request.header("content-type", "application/wasm").timeout(RESPONSE_TIMEOUT * 10);
+    async fn deploy_component(
+        &self,
+        code: Vec<u8>,
+        hosts: Vec<String>,
+    ) -> Result<DeployComponentResponse, Problem> {
+        let request = self
+            .build_request(Method::POST, &["components"])?
+            .query(&[("allowHosts", hosts.join(","))]);
+        let request = request
+            .header("content-type", "application/wasm")
+            .timeout(RESPONSE_TIMEOUT * 10);
         self.send_for_json(request.body(code)).await
     }
 
     async fn get_execution_component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
-        let response = self.send_with_retry(self.build_request(Method::GET, &["executions", execution, "component"])?).await?;
-        Ok(response.bytes().await.map_err(|error| unreachable_problem(&error))?.to_vec())
+        let response = self
+            .send_with_retry(
+                self.build_request(Method::GET, &["executions", execution, "component"])?,
+            )
+            .await?;
+        Ok(response
+            .bytes()
+            .await
+            .map_err(|error| unreachable_problem(&error))?
+            .to_vec())
     }
 
     async fn list_functions(&self) -> Result<Vec<DeployedFunction>, Problem> {
-        let all: FunctionList = self.send_for_json(self.build_request(Method::GET, &["functions"])?).await?;
+        let all: FunctionList = self
+            .send_for_json(self.build_request(Method::GET, &["functions"])?)
+            .await?;
         Ok(all.functions)
     }
 
-    async fn start_execution(&self, start: StartExecutionRequest) -> Result<StartExecutionResponse, Problem> {
+    async fn start_execution(
+        &self,
+        start: StartExecutionRequest,
+    ) -> Result<StartExecutionResponse, Problem> {
         let timeout = RESPONSE_TIMEOUT + Duration::from_millis(start.wait_ms.unwrap_or(0));
-        self.send_for_json(self.build_request(Method::POST, &["executions"])?.json(&start).timeout(timeout)).await
+        self.send_for_json(
+            self.build_request(Method::POST, &["executions"])?
+                .json(&start)
+                .timeout(timeout),
+        )
+        .await
     }
 
-    async fn get_execution_result(&self, execution: &str, wait_ms: u64) -> Result<ExecutionResult, Problem> {
-        self.send_for_json(self.build_get_request(&["executions", execution, "result"], &[("waitMs", wait_ms)], wait_ms)?).await
+    async fn get_execution_result(
+        &self,
+        execution: &str,
+        wait_ms: u64,
+    ) -> Result<ExecutionResult, Problem> {
+        self.send_for_json(self.build_get_request(
+            &["executions", execution, "result"],
+            &[("waitMs", wait_ms)],
+            wait_ms,
+        )?)
+        .await
     }
 
-    async fn list_executions(&self, listing: ListExecutionsQuery) -> Result<ExecutionPage, Problem> {
-        self.send_for_json(self.build_get_request(&["executions"], &listing, 0)?).await
+    async fn list_executions(
+        &self,
+        listing: ListExecutionsQuery,
+    ) -> Result<ExecutionPage, Problem> {
+        self.send_for_json(self.build_get_request(&["executions"], &listing, 0)?)
+            .await
     }
 
     async fn get_execution(&self, execution: &str) -> Result<ExecutionView, Problem> {
-        self.send_for_json(self.build_request(Method::GET, &["executions", execution])?).await
+        self.send_for_json(self.build_request(Method::GET, &["executions", execution])?)
+            .await
     }
 
-    async fn get_execution_journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
+    async fn get_execution_journal(
+        &self,
+        execution: &str,
+        from: u64,
+        wait_ms: u64,
+    ) -> Result<String, Problem> {
         let query = [("from", from), ("waitMs", wait_ms)];
-        self.send_for_text(self.build_get_request(&["executions", execution, "journal"], &query, wait_ms)?).await
+        self.send_for_text(self.build_get_request(
+            &["executions", execution, "journal"],
+            &query,
+            wait_ms,
+        )?)
+        .await
     }
 
     async fn explain_execution(&self, execution: &str) -> Result<ExecutionExplanation, Problem> {
-        self.send_for_json(self.build_request(Method::GET, &["executions", execution, "why"])?).await
+        self.send_for_json(self.build_request(Method::GET, &["executions", execution, "why"])?)
+            .await
     }
 
-    async fn signal_execution(&self, execution: &str, signal: SignalExecutionRequest) -> Result<AcceptedMessage, Problem> {
-        self.send_for_json(self.build_request(Method::POST, &["executions", execution, "signals"])?.json(&signal)).await
+    async fn signal_execution(
+        &self,
+        execution: &str,
+        signal: SignalExecutionRequest,
+    ) -> Result<AcceptedMessage, Problem> {
+        self.send_for_json(
+            self.build_request(Method::POST, &["executions", execution, "signals"])?
+                .json(&signal),
+        )
+        .await
     }
 
-    async fn cancel_execution(&self, execution: &str, cancel: CancelExecutionRequest) -> Result<AcceptedMessage, Problem> {
-        self.send_for_json(self.build_request(Method::POST, &["executions", execution, "cancel"])?.json(&cancel)).await
+    async fn cancel_execution(
+        &self,
+        execution: &str,
+        cancel: CancelExecutionRequest,
+    ) -> Result<AcceptedMessage, Problem> {
+        self.send_for_json(
+            self.build_request(Method::POST, &["executions", execution, "cancel"])?
+                .json(&cancel),
+        )
+        .await
     }
 
     async fn list_tasks(&self, listing: ListTasksQuery) -> Result<TaskPage, Problem> {
-        self.send_for_json(self.build_get_request(&["tasks"], &listing, 0)?).await
+        self.send_for_json(self.build_get_request(&["tasks"], &listing, 0)?)
+            .await
     }
 
-    async fn run_doctor(&self, hear: &mut (dyn FnMut(finding::DoctorProgress) + Send)) -> Result<DoctorReport, Problem> {
+    async fn run_doctor(
+        &self,
+        hear: &mut (dyn FnMut(finding::DoctorProgress) + Send),
+    ) -> Result<DoctorReport, Problem> {
         let request = self.build_request(Method::GET, &["doctor"])?;
-        self.stream_findings(request, &mut |found| hear(finding::DoctorProgress::Finding(found))).await
+        self.stream_findings(request, &mut |found| {
+            hear(finding::DoctorProgress::Finding(found))
+        })
+        .await
     }
 
-    async fn append_run_events(&self, append: AppendRunEventsRequest) -> Result<Vec<RunEventReceipt>, Problem> {
-        let all: AppendRunEventsResponse = self.send_for_json(self.build_request(Method::POST, &["run-events"])?.json(&append)).await?;
+    async fn append_run_events(
+        &self,
+        append: AppendRunEventsRequest,
+    ) -> Result<Vec<RunEventReceipt>, Problem> {
+        let all: AppendRunEventsResponse = self
+            .send_for_json(
+                self.build_request(Method::POST, &["run-events"])?
+                    .json(&append),
+            )
+            .await?;
         Ok(all.results)
     }
 
-    async fn get_run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
-        let query = [("after", after), ("limit", u64::from(limit)), ("waitMs", wait_ms)];
-        self.send_for_json(self.build_get_request(&["runs", run, "events"], &query, wait_ms)?).await
+    async fn get_run_events(
+        &self,
+        run: &str,
+        after: u64,
+        limit: u32,
+        wait_ms: u64,
+    ) -> Result<RunEventPage, Problem> {
+        let query = [
+            ("after", after),
+            ("limit", u64::from(limit)),
+            ("waitMs", wait_ms),
+        ];
+        self.send_for_json(self.build_get_request(&["runs", run, "events"], &query, wait_ms)?)
+            .await
     }
 
     async fn verify_runs(
@@ -362,12 +591,22 @@ impl OnwardApi for ApiClient {
         accept_v1_keys: bool,
         hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
     ) -> Result<VerifyReport, Problem> {
-        let request = self.build_request(Method::GET, &["verify"])?.query(&[("acceptV1Keys", accept_v1_keys)]);
+        let request = self
+            .build_request(Method::GET, &["verify"])?
+            .query(&[("acceptV1Keys", accept_v1_keys)]);
         let request = request.query(&run.map(|run| [("run", run)]));
-        self.stream_findings(request, &mut |wrong| hear(run::VerifyProgress::Finding(wrong))).await
+        self.stream_findings(request, &mut |wrong| {
+            hear(run::VerifyProgress::Finding(wrong))
+        })
+        .await
     }
 
     async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
-        self.send_for_json(self.build_get_request(&["runs", run, "snapshot"], &[("project", project)], 0)?).await
+        self.send_for_json(self.build_get_request(
+            &["runs", run, "snapshot"],
+            &[("project", project)],
+            0,
+        )?)
+        .await
     }
 }

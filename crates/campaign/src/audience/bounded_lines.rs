@@ -20,7 +20,11 @@ pub(super) enum LineStatus {
 
 impl<R: Read> BoundedLines<R> {
     pub(super) fn new(reader: R, bytes_max: usize) -> Self {
-        Self { reader: BufReader::new(reader), bytes_max, line: Vec::new() }
+        Self {
+            reader: BufReader::new(reader),
+            bytes_max,
+            line: Vec::new(),
+        }
     }
 
     /// The line that was read last, without its end.
@@ -54,7 +58,11 @@ impl<R: Read> BoundedLines<R> {
                 break;
             }
         }
-        Ok(is_any.then_some(if is_too_long { LineStatus::TooLong } else { LineStatus::Complete }))
+        Ok(is_any.then_some(if is_too_long {
+            LineStatus::TooLong
+        } else {
+            LineStatus::Complete
+        }))
     }
 }
 
@@ -76,7 +84,15 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_does_not_hide_the_next() {
         let found = all(b"ab\nabcdef\r\n\ncd", 3);
-        assert_eq!(found, [(true, b"ab".to_vec()), (false, b"abc".to_vec()), (true, vec![]), (true, b"cd".to_vec())]);
+        assert_eq!(
+            found,
+            [
+                (true, b"ab".to_vec()),
+                (false, b"abc".to_vec()),
+                (true, vec![]),
+                (true, b"cd".to_vec())
+            ]
+        );
     }
 
     proptest! {

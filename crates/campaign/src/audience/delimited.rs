@@ -7,7 +7,9 @@ use onward_dispatch::DeliveryChannel;
 use onward_dispatcher::AudienceRecipient;
 use serde_json::Map;
 
-use super::{BadRow, AudienceFields, ROW_BYTES_MAX, AudienceRowError, AudienceOpenError, recipient_row};
+use super::{
+    AudienceFields, AudienceOpenError, AudienceRowError, BadRow, ROW_BYTES_MAX, recipient_row,
+};
 
 /// The rows of a file.
 pub(super) struct DelimitedAudience<R> {
@@ -21,19 +23,44 @@ pub(super) struct DelimitedAudience<R> {
 }
 
 impl<R: Read> DelimitedAudience<R> {
-    pub(super) fn open(reader: R, delimiter: u8, fields: &AudienceFields, channel: DeliveryChannel) -> Result<Self, AudienceOpenError> {
-        let bounded = BoundedRowReader { inner: reader, bytes_left: ROW_BYTES_MAX, row_line: 1, quotes: QuoteTracker::new(delimiter) };
+    pub(super) fn open(
+        reader: R,
+        delimiter: u8,
+        fields: &AudienceFields,
+        channel: DeliveryChannel,
+    ) -> Result<Self, AudienceOpenError> {
+        let bounded = BoundedRowReader {
+            inner: reader,
+            bytes_left: ROW_BYTES_MAX,
+            row_line: 1,
+            quotes: QuoteTracker::new(delimiter),
+        };
         // Rows of another length are for us to refuse: to the reader they would be errors like any other.
         let mut builder = csv::ReaderBuilder::new();
-        let mut reader = builder.delimiter(delimiter).flexible(true).has_headers(false).from_reader(bounded);
+        let mut reader = builder
+            .delimiter(delimiter)
+            .flexible(true)
+            .has_headers(false)
+            .from_reader(bounded);
         let mut record = ByteRecord::new();
-        if !reader.read_byte_record(&mut record).map_err(|error| AudienceOpenError::ReadFailed(csv_to_io_error(error)))? {
-            return Err(AudienceOpenError::InvalidHeader("it is empty, and its first line has to name the columns".to_owned()));
+        if !reader
+            .read_byte_record(&mut record)
+            .map_err(|error| AudienceOpenError::ReadFailed(csv_to_io_error(error)))?
+        {
+            return Err(AudienceOpenError::InvalidHeader(
+                "it is empty, and its first line has to name the columns".to_owned(),
+            ));
         }
         let columns = parse_header(&record)?;
         let place = |name: &str| columns.iter().position(|column| column == name);
         let needed = |name: &str| {
-            let lacking = || format!("there is no column `{name}` among {}{}", list_columns(&columns), delimiter_hint(&columns));
+            let lacking = || {
+                format!(
+                    "there is no column `{name}` among {}{}",
+                    list_columns(&columns),
+                    delimiter_hint(&columns)
+                )
+            };
             place(name).ok_or_else(|| AudienceOpenError::InvalidHeader(lacking()))
         };
         let address = needed(&fields.address)?;
@@ -41,7 +68,15 @@ impl<R: Read> DelimitedAudience<R> {
             Some(name) => needed(name)?,
             None => place("id").unwrap_or(address),
         };
-        Ok(Self { reader, record, columns, id_column: id, address_column: address, channel, has_ended: false })
+        Ok(Self {
+            reader,
+            record,
+            columns,
+            id_column: id,
+            address_column: address,
+            channel,
+            has_ended: false,
+        })
     }
 
     pub(super) fn next_recipient(&mut self) -> Option<Result<AudienceRecipient, AudienceRowError>> {
@@ -71,13 +106,21 @@ impl<R: Read> DelimitedAudience<R> {
     fn parse_row(&self) -> Result<AudienceRecipient, BadRow> {
         self.parse_recipient().map_err(|reason| {
             let line = self.record.position().map_or(0, csv::Position::line);
-            recipient_row::bad_row(line, reason, &self.record.iter().collect::<Vec<_>>().join(&b' '))
+            recipient_row::bad_row(
+                line,
+                reason,
+                &self.record.iter().collect::<Vec<_>>().join(&b' '),
+            )
         })
     }
 
     fn parse_recipient(&self) -> Result<AudienceRecipient, String> {
         if self.record.len() != self.columns.len() {
-            return Err(format!("it has {} fields, and there are {} columns", self.record.len(), self.columns.len()));
+            return Err(format!(
+                "it has {} fields, and there are {} columns",
+                self.record.len(),
+                self.columns.len()
+            ));
         }
         let mut data = Map::new();
         for (place, (name, value)) in self.columns.iter().zip(&self.record).enumerate() {
@@ -96,10 +139,16 @@ impl<R: Read> DelimitedAudience<R> {
 fn parse_header(header: &ByteRecord) -> Result<Vec<String>, AudienceOpenError> {
     let mut columns: Vec<String> = Vec::new();
     for name in header {
-        let refuse = || AudienceOpenError::InvalidHeader("the names of its columns are not UTF-8: save it as that".to_owned());
+        let refuse = || {
+            AudienceOpenError::InvalidHeader(
+                "the names of its columns are not UTF-8: save it as that".to_owned(),
+            )
+        };
         let name = std::str::from_utf8(name).map_err(|_| refuse())?.trim();
         if !name.is_empty() && columns.iter().any(|column| column == name) {
-            return Err(AudienceOpenError::InvalidHeader(format!("there are two columns `{name}`")));
+            return Err(AudienceOpenError::InvalidHeader(format!(
+                "there are two columns `{name}`"
+            )));
         }
         columns.push(name.to_owned());
     }
@@ -108,15 +157,25 @@ fn parse_header(header: &ByteRecord) -> Result<Vec<String>, AudienceOpenError> {
 
 /// The first of many names.
 fn list_columns(columns: &[String]) -> String {
-    let names: Vec<String> = columns.iter().take(20).map(|name| format!("`{}`", name.escape_debug())).collect();
+    let names: Vec<String> = columns
+        .iter()
+        .take(20)
+        .map(|name| format!("`{}`", name.escape_debug()))
+        .collect();
     names.join(", ").chars().take(400).collect()
 }
 
 /// What is perhaps between the values, where all names are one.
 fn delimiter_hint(columns: &[String]) -> String {
-    let [only] = columns else { return String::new() };
-    let between = [';', '\t', '|', ','].into_iter().find(|c| only.contains(*c));
-    between.map(|c| format!("; perhaps `delimiter: \"{}\"`", c.escape_default())).unwrap_or_default()
+    let [only] = columns else {
+        return String::new();
+    };
+    let between = [';', '\t', '|', ',']
+        .into_iter()
+        .find(|c| only.contains(*c));
+    between
+        .map(|c| format!("; perhaps `delimiter: \"{}\"`", c.escape_default()))
+        .unwrap_or_default()
 }
 
 fn csv_to_io_error(error: csv::Error) -> io::Error {
@@ -141,12 +200,18 @@ impl<R: Read> Read for BoundedRowReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.bytes_left == 0 {
             let (row, max) = (self.row_line, ROW_BYTES_MAX);
-            let what = format!("line {row}: a row is longer than {max} bytes; perhaps a quote is not closed");
+            let what = format!(
+                "line {row}: a row is longer than {max} bytes; perhaps a quote is not closed"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidData, what));
         }
         let read = self.inner.read(buffer)?;
         self.bytes_left = self.bytes_left.saturating_sub(read);
-        let fits = if read == 0 && !buffer.is_empty() { self.quotes.check_quotes_closed() } else { self.quotes.scan_bytes(&buffer[..read]) };
+        let fits = if read == 0 && !buffer.is_empty() {
+            self.quotes.check_quotes_closed()
+        } else {
+            self.quotes.scan_bytes(&buffer[..read])
+        };
         fits.map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
         Ok(read)
     }
@@ -175,7 +240,13 @@ enum QuoteState {
 
 impl QuoteTracker {
     fn new(delimiter: u8) -> Self {
-        Self { delimiter, state: QuoteState::FieldStart, line: 1, opened_line: 0, remaining_bom: b"\xef\xbb\xbf" }
+        Self {
+            delimiter,
+            state: QuoteState::FieldStart,
+            line: 1,
+            opened_line: 0,
+            remaining_bom: b"\xef\xbb\xbf",
+        }
     }
 
     fn scan_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
@@ -196,7 +267,10 @@ impl QuoteTracker {
                 }
                 _ if is_end => QuoteState::FieldStart,
                 (QuoteState::AfterQuote, _) => {
-                    return Err(format!("line {}: something follows a closing quote in its field", self.line));
+                    return Err(format!(
+                        "line {}: something follows a closing quote in its field",
+                        self.line
+                    ));
                 }
                 (QuoteState::FieldStart | QuoteState::Unquoted, _) => QuoteState::Unquoted,
             };

@@ -8,8 +8,8 @@ use onward_dispatcher::AudienceRecipient;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::bounded_lines::{LineStatus, BoundedLines};
-use super::{AudienceFields, ROW_BYTES_MAX, AudienceRowError, recipient_row};
+use super::bounded_lines::{BoundedLines, LineStatus};
+use super::{AudienceFields, AudienceRowError, ROW_BYTES_MAX, recipient_row};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -24,7 +24,13 @@ pub(super) struct JsonlAudience<R> {
 
 impl<R: Read> JsonlAudience<R> {
     pub(super) fn new(reader: R, fields: AudienceFields, channel: DeliveryChannel) -> Self {
-        Self { lines: BoundedLines::new(reader, ROW_BYTES_MAX), line_number: 0, fields, channel, has_ended: false }
+        Self {
+            lines: BoundedLines::new(reader, ROW_BYTES_MAX),
+            line_number: 0,
+            fields,
+            channel,
+            has_ended: false,
+        }
     }
 
     pub(super) fn next_recipient(&mut self) -> Option<Result<AudienceRecipient, AudienceRowError>> {
@@ -49,7 +55,11 @@ impl<R: Read> JsonlAudience<R> {
     /// What is in the line that was read, unless it is empty.
     fn parse_line(&self, line: &LineStatus) -> Option<Result<AudienceRecipient, AudienceRowError>> {
         let text = self.lines.line_bytes();
-        let text = if self.line_number == 1 { text.strip_prefix(BOM).unwrap_or(text) } else { text };
+        let text = if self.line_number == 1 {
+            text.strip_prefix(BOM).unwrap_or(text)
+        } else {
+            text
+        };
         if text.trim_ascii().is_empty() {
             return None;
         }
@@ -61,17 +71,29 @@ impl<R: Read> JsonlAudience<R> {
     }
 }
 
-fn parse_recipient(text: &[u8], fields: &AudienceFields, channel: DeliveryChannel) -> Result<AudienceRecipient, String> {
-    let UniqueKeyObject(mut data) = serde_json::from_slice(text).map_err(|error| describe_json_error(&error))?;
-    let address = data.remove(&fields.address).ok_or_else(|| format!("there is no `{}`", fields.address))?;
+fn parse_recipient(
+    text: &[u8],
+    fields: &AudienceFields,
+    channel: DeliveryChannel,
+) -> Result<AudienceRecipient, String> {
+    let UniqueKeyObject(mut data) =
+        serde_json::from_slice(text).map_err(|error| describe_json_error(&error))?;
+    let address = data
+        .remove(&fields.address)
+        .ok_or_else(|| format!("there is no `{}`", fields.address))?;
     let address = text_or_integer(&fields.address, address)?;
     let id = match &fields.id {
         // One field can say both.
         Some(id) if *id == fields.address => None,
-        Some(id) => Some(data.remove(id).ok_or_else(|| format!("there is no `{id}`"))?),
+        Some(id) => Some(
+            data.remove(id)
+                .ok_or_else(|| format!("there is no `{id}`"))?,
+        ),
         None => data.remove("id"),
     };
-    let id = id.map(|id| text_or_integer(fields.id.as_deref().unwrap_or("id"), id)).transpose()?;
+    let id = id
+        .map(|id| text_or_integer(fields.id.as_deref().unwrap_or("id"), id))
+        .transpose()?;
     recipient_row::build_recipient(id.as_deref(), &address, channel, data)
 }
 

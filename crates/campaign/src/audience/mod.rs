@@ -1,9 +1,9 @@
 //! Those whom a campaign is to reach, read one by one: a file may be of any length, and memory is not.
 
-mod jsonl;
 mod bounded_lines;
-mod recipient_row;
 mod delimited;
+mod jsonl;
+mod recipient_row;
 
 use std::io::{self, Read};
 
@@ -14,8 +14,8 @@ use thiserror::Error;
 
 use crate::campaign::AudienceFormat;
 use crate::duplicates::DuplicateCounts;
-use jsonl::JsonlAudience;
 use delimited::DelimitedAudience;
+use jsonl::JsonlAudience;
 
 /// Bytes of one row, at most.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
@@ -77,12 +77,21 @@ enum AudienceReaderKind<R> {
 }
 
 /// Reads an audience. It holds one row at a time.
-pub fn read_audience<R: Read>(reader: R, format: AudienceFormat, fields: &AudienceFields, channel: DeliveryChannel) -> Result<AudienceReader<R>, AudienceOpenError> {
-    let table = |reader, usual| DelimitedAudience::open(reader, fields.delimiter.unwrap_or(usual), fields, channel);
+pub fn read_audience<R: Read>(
+    reader: R,
+    format: AudienceFormat,
+    fields: &AudienceFields,
+    channel: DeliveryChannel,
+) -> Result<AudienceReader<R>, AudienceOpenError> {
+    let table = |reader, usual| {
+        DelimitedAudience::open(reader, fields.delimiter.unwrap_or(usual), fields, channel)
+    };
     let kind = match format {
         AudienceFormat::Csv => AudienceReaderKind::Delimited(Box::new(table(reader, b',')?)),
         AudienceFormat::Tsv => AudienceReaderKind::Delimited(Box::new(table(reader, b'\t')?)),
-        AudienceFormat::Jsonl => AudienceReaderKind::Jsonl(JsonlAudience::new(reader, fields.clone(), channel)),
+        AudienceFormat::Jsonl => {
+            AudienceReaderKind::Jsonl(JsonlAudience::new(reader, fields.clone(), channel))
+        }
     };
     Ok(AudienceReader(kind))
 }

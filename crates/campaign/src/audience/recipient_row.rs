@@ -37,6 +37,14 @@ pub(super) fn bad_row(line: u64, reason: impl Into<String>, row: &[u8]) -> BadRo
     // No character has more than four bytes.
     let start = &row[..row.len().min(4 * SAMPLE_CHARS_MAX)];
     let text = String::from_utf8_lossy(start);
-    let sample = text.chars().take(SAMPLE_CHARS_MAX).map(|c| if c.is_control() { ' ' } else { c }).collect();
-    BadRow { line, reason: reason.into(), sample }
+    let sample = text
+        .chars()
+        .take(SAMPLE_CHARS_MAX)
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect();
+    BadRow {
+        line,
+        reason: reason.into(),
+        sample,
+    }
 }

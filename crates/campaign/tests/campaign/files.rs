@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use onward_campaign::{BadRowPolicy, Campaign, Error, AudienceFormat, ProviderRef};
-use onward_dispatch::{ExponentialBackoff, DeliveryChannel, DispatchPolicy};
+use onward_campaign::{AudienceFormat, BadRowPolicy, Campaign, Error, ProviderRef};
+use onward_dispatch::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
 use proptest::prelude::*;
 
 use crate::{LETTER, campaign_with, parse, text_with};
@@ -41,20 +41,38 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
     let path = folder.path().join("campaign.yaml");
     fs::write(&path, WHOLE).unwrap();
     let missing = Campaign::load(&path).unwrap_err();
-    assert!(matches!(&missing, Error::Read { path, .. } if path == "letter.txt"), "{missing}");
+    assert!(
+        matches!(&missing, Error::Read { path, .. } if path == "letter.txt"),
+        "{missing}"
+    );
 
     fs::write(folder.path().join("letter.txt"), "Dear {{ name }},\n").unwrap();
     let campaign = Campaign::load(&path).unwrap();
-    assert_eq!((campaign.id.as_str(), campaign.channel), ("spring-news", DeliveryChannel::Email));
+    assert_eq!(
+        (campaign.id.as_str(), campaign.channel),
+        ("spring-news", DeliveryChannel::Email)
+    );
     assert_eq!(campaign.provider, ProviderRef::Named("mailer".into()));
     assert_eq!(campaign.template["text"], "Dear {{ name }},\n");
-    assert_eq!(campaign.audience.resolve_format().unwrap(), AudienceFormat::Csv);
+    assert_eq!(
+        campaign.audience.resolve_format().unwrap(),
+        AudienceFormat::Csv
+    );
     assert_eq!(campaign.audience.bad_rows, BadRowPolicy::Skip);
     assert_eq!(campaign.audience_fields().address, "mail");
-    assert_eq!(campaign.audience_path(&path), folder.path().join("people.csv"));
-    assert_eq!(campaign.schedule.start_time().unwrap().unwrap().to_string(), "2026-12-01T08:00:00Z");
+    assert_eq!(
+        campaign.audience_path(&path),
+        folder.path().join("people.csv")
+    );
+    assert_eq!(
+        campaign.schedule.start_time().unwrap().unwrap().to_string(),
+        "2026-12-01T08:00:00Z"
+    );
     assert_eq!((campaign.job_items, &*campaign.asset_version()), (50, "v1"));
-    let backoff = ExponentialBackoff { initial_ms: 10, max_ms: 20 };
+    let backoff = ExponentialBackoff {
+        initial_ms: 10,
+        max_ms: 20,
+    };
     let terms = DispatchPolicy {
         window: 9,
         max_sends: 1,
@@ -63,14 +81,29 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
         resend_in_doubt: true,
         lookup_after_ms: None,
     };
-    assert_eq!(campaign.retries.apply_to_policy(terms), DispatchPolicy { max_sends: 3, max_attempts: 4, backoff, ..terms });
-    assert_eq!(Campaign::from_document(&campaign.to_document()).unwrap(), campaign);
+    assert_eq!(
+        campaign.retries.apply_to_policy(terms),
+        DispatchPolicy {
+            max_sends: 3,
+            max_attempts: 4,
+            backoff,
+            ..terms
+        }
+    );
+    assert_eq!(
+        Campaign::from_document(&campaign.to_document()).unwrap(),
+        campaign
+    );
 }
 
 #[test]
 fn the_file_that_the_page_shows_is_one() {
     let page = include_str!("../../../../docs/campaigns.md");
-    let shown = page.split("```yaml\n").nth(1).and_then(|it| it.split("```").next()).unwrap();
+    let shown = page
+        .split("```yaml\n")
+        .nth(1)
+        .and_then(|it| it.split("```").next())
+        .unwrap();
     let campaign = Campaign::parse(shown, &|file| Ok(file.to_owned())).unwrap();
     assert_eq!(campaign.template["text"], "letter.txt");
     onward_campaign::TemplateComposer::new(&campaign).unwrap();
@@ -79,9 +112,22 @@ fn the_file_that_the_page_shows_is_one() {
 #[test]
 fn what_is_not_said_has_a_default() {
     let campaign = campaign_with(LETTER, "");
-    assert_eq!((campaign.job_items, campaign.retries.calls, campaign.retries.max_ms), (100, 5, 600_000));
+    assert_eq!(
+        (
+            campaign.job_items,
+            campaign.retries.calls,
+            campaign.retries.max_ms
+        ),
+        (100, 5, 600_000)
+    );
     assert_eq!(campaign.audience.bad_rows, BadRowPolicy::Refuse);
-    assert_eq!((campaign.audience_fields().id, campaign.audience_fields().address), (None, "email".to_owned()));
+    assert_eq!(
+        (
+            campaign.audience_fields().id,
+            campaign.audience_fields().address
+        ),
+        (None, "email".to_owned())
+    );
     assert_eq!(campaign.schedule.start_time(), Ok(None));
     let voice = text_with(LETTER, "").replace("channel: email", "channel: voice");
     assert_eq!(parse(&voice).unwrap().audience_fields().address, "phone");
@@ -89,11 +135,22 @@ fn what_is_not_said_has_a_default() {
 
 #[test]
 fn a_provider_may_be_defined_on_the_spot() {
-    let text = text_with(LETTER, "").replace("provider: mailer", "provider: { kind: smtp, port: 25, hosts: [a, b] }");
+    let text = text_with(LETTER, "").replace(
+        "provider: mailer",
+        "provider: { kind: smtp, port: 25, hosts: [a, b] }",
+    );
     let campaign = parse(&text).unwrap();
-    let ProviderRef::Inline(definition) = &campaign.provider else { panic!("{:?}", campaign.provider) };
-    assert_eq!(serde_json::to_string(definition).unwrap(), r#"{"hosts":["a","b"],"kind":"smtp","port":25}"#);
-    assert_eq!(Campaign::from_document(&campaign.to_document()).unwrap(), campaign);
+    let ProviderRef::Inline(definition) = &campaign.provider else {
+        panic!("{:?}", campaign.provider)
+    };
+    assert_eq!(
+        serde_json::to_string(definition).unwrap(),
+        r#"{"hosts":["a","b"],"kind":"smtp","port":25}"#
+    );
+    assert_eq!(
+        Campaign::from_document(&campaign.to_document()).unwrap(),
+        campaign
+    );
 }
 
 #[test]
@@ -108,45 +165,98 @@ fn a_mistake_is_shown_where_it_is() {
         matches!(&misspelt, Error::Syntax { line: 6, column: 1, message } if message.contains("job_itmes")),
         "{misspelt:?}"
     );
-    let channel = parse(&text_with(LETTER, "").replace("channel: email", "channel: fax")).unwrap_err();
-    assert!(matches!(&channel, Error::Syntax { line: 2, message, .. } if message.contains("fax")), "{channel:?}");
+    let channel =
+        parse(&text_with(LETTER, "").replace("channel: email", "channel: fax")).unwrap_err();
+    assert!(
+        matches!(&channel, Error::Syntax { line: 2, message, .. } if message.contains("fax")),
+        "{channel:?}"
+    );
     let part = parse(&text_with("{ text: [1] }", "")).unwrap_err();
     assert!(matches!(&part, Error::Syntax { line: 5, .. }), "{part:?}");
-    let quiet = parse(&text_with(LETTER, "schedule:\n  quiet: { from: '21:00', until: '8', zone: UTC }")).unwrap_err();
-    assert!(matches!(&quiet, Error::Syntax { line: 7, message, .. } if message.contains("`8`")), "{quiet:?}");
+    let quiet = parse(&text_with(
+        LETTER,
+        "schedule:\n  quiet: { from: '21:00', until: '8', zone: UTC }",
+    ))
+    .unwrap_err();
+    assert!(
+        matches!(&quiet, Error::Syntax { line: 7, message, .. } if message.contains("`8`")),
+        "{quiet:?}"
+    );
 }
 
 #[test]
 fn a_mistake_is_told_in_words_of_those_who_write_campaigns() {
     for (rest, words) in [
-        ("job_items: -1", "line 6, column 12: this has to be a whole number, from 0 on"),
-        ("channel: voice", "line 6, column 1: `channel` is said twice"),
-        ("---\na: b", "line 6, column 1: another document begins here (`---`): a campaign file is one"),
-        ("schedule:\n  <<: { at: now }", "line 7, column 3: merge keys (`<<`) cannot be used"),
+        (
+            "job_items: -1",
+            "line 6, column 12: this has to be a whole number, from 0 on",
+        ),
+        (
+            "channel: voice",
+            "line 6, column 1: `channel` is said twice",
+        ),
+        (
+            "---\na: b",
+            "line 6, column 1: another document begins here (`---`): a campaign file is one",
+        ),
+        (
+            "schedule:\n  <<: { at: now }",
+            "line 7, column 3: merge keys (`<<`) cannot be used",
+        ),
     ] {
         assert_eq!(refused(&text_with(LETTER, rest)), words);
     }
     for (template, words) in [
-        ("\n  text: {{ name }}", "line 6, column 10: write templates in quotes: \"{{ name }}\""),
-        ("{ text: {{ name }} }", "line 5, column 20: write templates in quotes: \"{{ name }}\""),
-        ("\n  text: {% if a %}x{% endif %}", "line 6, column 10: write templates in quotes: \"{{ name }}\""),
-        ("hello", "line 5, column 11: this has to be fields with their values, such as `name: value`"),
-        ("{ text: [1] }", "line 5, column 13: this has to be a text, or `file:` and the name of a file"),
+        (
+            "\n  text: {{ name }}",
+            "line 6, column 10: write templates in quotes: \"{{ name }}\"",
+        ),
+        (
+            "{ text: {{ name }} }",
+            "line 5, column 20: write templates in quotes: \"{{ name }}\"",
+        ),
+        (
+            "\n  text: {% if a %}x{% endif %}",
+            "line 6, column 10: write templates in quotes: \"{{ name }}\"",
+        ),
+        (
+            "hello",
+            "line 5, column 11: this has to be fields with their values, such as `name: value`",
+        ),
+        (
+            "{ text: [1] }",
+            "line 5, column 13: this has to be a text, or `file:` and the name of a file",
+        ),
     ] {
         assert_eq!(refused(&text_with(template, "")), words);
     }
     for (audience, words) in [
-        ("{ file: [a] }", "line 4, column 19: this has to be one value: a text or a number"),
-        ("{ file: a.csv, format: xls }", "line 4, column 34: this has to be one of csv, tsv, jsonl, ndjson"),
+        (
+            "{ file: [a] }",
+            "line 4, column 19: this has to be one value: a text or a number",
+        ),
+        (
+            "{ file: a.csv, format: xls }",
+            "line 4, column 34: this has to be one of csv, tsv, jsonl, ndjson",
+        ),
         ("{ }", "line 4, column 11: `file` has to be there"),
     ] {
-        assert_eq!(refused(&text_with(LETTER, "").replace("{ file: people.csv }", audience)), words);
+        assert_eq!(
+            refused(&text_with(LETTER, "").replace("{ file: people.csv }", audience)),
+            words
+        );
     }
     let provider = refused(&text_with(LETTER, "").replace("mailer", "[a]"));
-    assert!(provider.ends_with("this has to be the name of a provider, or its definition"), "{provider}");
+    assert!(
+        provider.ends_with("this has to be the name of a provider, or its definition"),
+        "{provider}"
+    );
     let deep = format!("{{ smtp: {}{} }}", "[".repeat(60), "]".repeat(60));
     let deep = refused(&text_with(LETTER, "").replace("mailer", &deep));
-    assert!(deep.ends_with("this is more, or nested more deeply, than a campaign file can be"), "{deep}");
+    assert!(
+        deep.ends_with("this is more, or nested more deeply, than a campaign file can be"),
+        "{deep}"
+    );
     assert!(refused("").ends_with("the file ends before anything is said"));
 }
 
@@ -156,12 +266,22 @@ fn unknown_fields_are_refused_everywhere() {
         ("{ text: { file: a, mode: b } }", ""),
         (LETTER, "retries: { call: 1 }"),
         (LETTER, "schedule: { when: now }"),
-        (LETTER, "schedule: { quiet: { from: '21:00', until: '08:00', zone: UTC, field: x } }"),
+        (
+            LETTER,
+            "schedule: { quiet: { from: '21:00', until: '08:00', zone: UTC, field: x } }",
+        ),
     ] {
-        assert!(parse(&text_with(template, rest)).is_err(), "{template} {rest}");
+        assert!(
+            parse(&text_with(template, rest)).is_err(),
+            "{template} {rest}"
+        );
     }
-    assert!(parse(&text_with(LETTER, "").replace("file: people.csv", "file: people.csv, rows: 3")).is_err());
-    let mut document: serde_json::Value = serde_json::from_str(&campaign_with(LETTER, "").to_document()).unwrap();
+    assert!(
+        parse(&text_with(LETTER, "").replace("file: people.csv", "file: people.csv, rows: 3"))
+            .is_err()
+    );
+    let mut document: serde_json::Value =
+        serde_json::from_str(&campaign_with(LETTER, "").to_document()).unwrap();
     document["more"] = 1.into();
     assert!(Campaign::from_document(&document.to_string()).is_err());
 }
@@ -177,15 +297,33 @@ fn what_cannot_be_meant_is_refused() {
         ("schedule: { at: tomorrow }", "schedule.at"),
         ("schedule: { at: 2026-12-01T09:00:00 }", "schedule.at"),
     ] {
-        assert!(refused(&text_with(LETTER, rest)).starts_with(&format!("{field}: ")), "{rest}");
+        assert!(
+            refused(&text_with(LETTER, rest)).starts_with(&format!("{field}: ")),
+            "{rest}"
+        );
     }
     assert!(refused(&text_with("{}", "")).starts_with("template: "));
-    assert!(refused(&text_with("{ text: a, unsubscribe: b }", "unsubscribe: c")).starts_with("unsubscribe: "));
-    assert!(refused(&text_with(LETTER, "").replace("campaign: news", "campaign: ../news")).starts_with("campaign: "));
-    assert!(refused(&text_with(LETTER, "").replace("people.csv", "people.xls")).starts_with("audience.format: "));
+    assert!(
+        refused(&text_with("{ text: a, unsubscribe: b }", "unsubscribe: c"))
+            .starts_with("unsubscribe: ")
+    );
+    assert!(
+        refused(&text_with(LETTER, "").replace("campaign: news", "campaign: ../news"))
+            .starts_with("campaign: ")
+    );
+    assert!(
+        refused(&text_with(LETTER, "").replace("people.csv", "people.xls"))
+            .starts_with("audience.format: ")
+    );
     assert!(refused(&text_with(LETTER, "job_items: 3\njob_items: 4")).contains("said twice"));
-    for rest in ["delimiter: ';;'", "delimiter: '\"'", "delimiter: 'ä'", "delimiter: ';', format: jsonl"] {
-        let text = text_with(LETTER, "").replace("file: people.csv", &format!("file: people.csv, {rest}"));
+    for rest in [
+        "delimiter: ';;'",
+        "delimiter: '\"'",
+        "delimiter: 'ä'",
+        "delimiter: ';', format: jsonl",
+    ] {
+        let text =
+            text_with(LETTER, "").replace("file: people.csv", &format!("file: people.csv, {rest}"));
         assert!(parse(&text).is_err(), "{rest}");
     }
 }
@@ -197,17 +335,27 @@ fn a_bomb_of_references_is_refused() {
         let before = format!("*a{}, ", level - 1).repeat(10);
         bomb.push_str(&format!("a{level}: &a{level} [{before}]\n"));
     }
-    let inside =
-        text_with(LETTER, "").replace("provider: mailer", &format!("provider:\n  {}", bomb.replace('\n', "\n  ")));
-    for text in
-        [bomb, inside, "[".repeat(100_000), "{a: ".repeat(100_000), format!("campaign: {}", "- ".repeat(50_000))]
-    {
+    let inside = text_with(LETTER, "").replace(
+        "provider: mailer",
+        &format!("provider:\n  {}", bomb.replace('\n', "\n  ")),
+    );
+    for text in [
+        bomb,
+        inside,
+        "[".repeat(100_000),
+        "{a: ".repeat(100_000),
+        format!("campaign: {}", "- ".repeat(50_000)),
+    ] {
         assert!(matches!(parse(&text), Err(Error::Syntax { .. })));
     }
     let long = format!("a: &a {}\n", "x".repeat(100_000));
     let repeated = format!("{long}  b: [{}]", "*a, ".repeat(90));
-    let text = text_with(LETTER, "").replace("provider: mailer", &format!("provider:\n  {repeated}"));
-    assert!(matches!(parse(&text), Err(Error::Syntax { .. } | Error::InvalidField { .. })));
+    let text =
+        text_with(LETTER, "").replace("provider: mailer", &format!("provider:\n  {repeated}"));
+    assert!(matches!(
+        parse(&text),
+        Err(Error::Syntax { .. } | Error::InvalidField { .. })
+    ));
 }
 
 #[test]
@@ -216,9 +364,19 @@ fn files_are_not_read_without_end() {
     let path = folder.path().join("campaign.yaml");
     fs::write(&path, WHOLE).unwrap();
     fs::write(folder.path().join("letter.txt"), "x".repeat((1 << 20) + 1)).unwrap();
-    assert!(Campaign::load(&path).unwrap_err().to_string().contains("longer than 1048576 bytes"));
+    assert!(
+        Campaign::load(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("longer than 1048576 bytes")
+    );
     fs::write(folder.path().join("letter.txt"), b"\xff\xfe").unwrap();
-    assert!(Campaign::load(&path).unwrap_err().to_string().contains("not UTF-8"));
+    assert!(
+        Campaign::load(&path)
+            .unwrap_err()
+            .to_string()
+            .contains("not UTF-8")
+    );
     fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
     assert!(Campaign::load(&path).is_err());
     assert!(Campaign::load(folder.path()).is_err());
@@ -226,11 +384,16 @@ fn files_are_not_read_without_end() {
 
 #[test]
 fn what_is_sent_has_a_name_of_its_own() {
-    let asset = |template: &str, rest: &str| campaign_with(template, rest).asset_version().to_string();
+    let asset =
+        |template: &str, rest: &str| campaign_with(template, rest).asset_version().to_string();
     let usual = asset("{ text: a }", "");
     assert_eq!(usual.len(), 32);
     assert_eq!(usual, asset("{ text: a }", "job_items: 3"));
-    for (template, rest) in [("{ text: b }", ""), ("{ html: a }", ""), ("{ text: a }", "unsubscribe: u")] {
+    for (template, rest) in [
+        ("{ text: b }", ""),
+        ("{ html: a }", ""),
+        ("{ text: a }", "unsubscribe: u"),
+    ] {
         assert_ne!(usual, asset(template, rest), "{template} {rest}");
     }
 }

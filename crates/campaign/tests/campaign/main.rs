@@ -1,6 +1,10 @@
 //! Campaign files as people write them, and as those write them who mean harm.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod audiences;
 mod checks;
@@ -27,9 +31,16 @@ fn parse(text: &str) -> Result<Campaign, onward_campaign::Error> {
     Campaign::parse(text, &|_| Err(std::io::ErrorKind::NotFound.into()))
 }
 
-const LETTER: &str = "{ from: news@example.com, subject: 'Hello {{ name }}', text: 'Dear {{ name }}' }";
+const LETTER: &str =
+    "{ from: news@example.com, subject: 'Hello {{ name }}', text: 'Dear {{ name }}' }";
 
 fn recipient(data: serde_json::Value) -> AudienceRecipient {
-    let serde_json::Value::Object(data) = data else { panic!("no object: {data}") };
-    AudienceRecipient { id: "7".to_owned(), address: "ada@example.com".to_owned(), data }
+    let serde_json::Value::Object(data) = data else {
+        panic!("no object: {data}")
+    };
+    AudienceRecipient {
+        id: "7".to_owned(),
+        address: "ada@example.com".to_owned(),
+        data,
+    }
 }

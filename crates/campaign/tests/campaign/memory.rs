@@ -4,7 +4,7 @@ use std::io::{self, Read};
 use std::process::Command;
 
 use onward_campaign::audience::read_audience;
-use onward_campaign::{CampaignChecker, AudienceFormat};
+use onward_campaign::{AudienceFormat, CampaignChecker};
 
 use crate::{LETTER, campaign_with};
 
@@ -20,8 +20,17 @@ struct Made {
 
 impl Made {
     fn new(format: AudienceFormat) -> Self {
-        let header = if format == AudienceFormat::Jsonl { &b""[..] } else { b"id,email,name\n" };
-        Self { format, made: 0, rest: header.to_vec(), at: 0 }
+        let header = if format == AudienceFormat::Jsonl {
+            &b""[..]
+        } else {
+            b"id,email,name\n"
+        };
+        Self {
+            format,
+            made: 0,
+            rest: header.to_vec(),
+            at: 0,
+        }
     }
 }
 
@@ -30,7 +39,9 @@ impl Read for Made {
         if self.at == self.rest.len() && self.made < ROWS {
             let n = self.made;
             let row = match self.format {
-                AudienceFormat::Jsonl => format!("{{\"id\":{n},\"email\":\"p{n}@example.com\",\"name\":\"P\"}}\n"),
+                AudienceFormat::Jsonl => {
+                    format!("{{\"id\":{n},\"email\":\"p{n}@example.com\",\"name\":\"P\"}}\n")
+                }
                 _ => format!("{n},p{n}@example.com,P\n"),
             };
             (self.rest, self.at, self.made) = (row.into_bytes(), 0, n + 1);
@@ -44,7 +55,9 @@ impl Read for Made {
 /// The most memory that this process has had.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().trim_end_matches(" kB").parse().ok()
 }
 
@@ -55,7 +68,14 @@ fn a_million_rows_go_by() {
         let campaign = campaign_with(LETTER, "");
         let mut checker = CampaignChecker::new(&campaign, "2026-12-01T12:00:00Z".parse().unwrap());
         let mut early = None;
-        for row in read_audience(Made::new(format), format, &campaign.audience_fields(), campaign.channel).unwrap() {
+        for row in read_audience(
+            Made::new(format),
+            format,
+            &campaign.audience_fields(),
+            campaign.channel,
+        )
+        .unwrap()
+        {
             checker.add_recipient(&row.unwrap());
             // By then all of the filter is in use that finds repeats.
             if checker.audience_report().good == ROWS / 10 {
@@ -67,7 +87,10 @@ fn a_million_rows_go_by() {
         assert!(list.iter().all(|it| it.pass), "{list:?}");
         if let (Some(early), Some(late)) = (early, peak_kib()) {
             assert!(early < 96 * 1024, "{format:?}: {early} KiB");
-            assert!(late < early + 4 * 1024, "{format:?}: {early} KiB after a tenth, {late} KiB after a million");
+            assert!(
+                late < early + 4 * 1024,
+                "{format:?}: {early} KiB after a tenth, {late} KiB after a million"
+            );
         }
     }
 }
@@ -75,7 +98,13 @@ fn a_million_rows_go_by() {
 #[test]
 fn a_million_rows_take_no_more_memory_than_a_tenth_of_them() {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", "memory::a_million_rows_go_by", "--ignored"]).output().unwrap();
+    let output = command
+        .args(["--exact", "memory::a_million_rows_go_by", "--ignored"])
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    assert!(
+        output.status.success() && said.contains("1 passed"),
+        "{said}"
+    );
 }

@@ -12,35 +12,58 @@ fn composer(template: &str) -> TemplateComposer {
 }
 
 fn fails(template: &str, data: serde_json::Value) -> String {
-    composer(template).preview_message(&recipient(data)).unwrap_err()
+    composer(template)
+        .preview_message(&recipient(data))
+        .unwrap_err()
 }
 
 #[test]
 fn a_message_has_all_parts_filled_in() {
-    let campaign = campaign_with(LETTER, "unsubscribe: 'https://example.com/u/{{ id|urlencode }}'");
+    let campaign = campaign_with(
+        LETTER,
+        "unsubscribe: 'https://example.com/u/{{ id|urlencode }}'",
+    );
     let composer = TemplateComposer::new(&campaign).unwrap();
-    let message = composer.compose_message(&recipient(json!({ "name": "Ada" }))).unwrap();
+    let message = composer
+        .compose_message(&recipient(json!({ "name": "Ada" })))
+        .unwrap();
     assert_eq!(message.find_part("subject"), Some("Hello Ada"));
     assert_eq!(message.find_part("text"), Some("Dear Ada"));
-    assert_eq!(message.find_part("unsubscribe"), Some("https://example.com/u/7"));
-    assert_eq!(composer.preview_message(&recipient(json!({ "name": "Ada" }))), Ok(message));
+    assert_eq!(
+        message.find_part("unsubscribe"),
+        Some("https://example.com/u/7")
+    );
+    assert_eq!(
+        composer.preview_message(&recipient(json!({ "name": "Ada" }))),
+        Ok(message)
+    );
 }
 
 #[test]
 fn templates_know_the_recipient_and_no_row_can_pretend_otherwise() {
     let data = json!({ "id": "x", "to": "x", "campaign": "x", "channel": "x", "data": "x", "a b": 1, "list": [1, 2] });
-    let text =
-        "{{ id }} {{ to }} {{ email }} {{ campaign }} {{ channel }} {{ data['a b'] }} {{ data.id }} {{ list[1] }}";
-    let message = composer(&format!("{{ text: \"{text}\" }}")).preview_message(&recipient(data)).unwrap();
-    assert_eq!(message.find_part("text"), Some("7 ada@example.com ada@example.com news email 1 x 2"));
+    let text = "{{ id }} {{ to }} {{ email }} {{ campaign }} {{ channel }} {{ data['a b'] }} {{ data.id }} {{ list[1] }}";
+    let message = composer(&format!("{{ text: \"{text}\" }}"))
+        .preview_message(&recipient(data))
+        .unwrap();
+    assert_eq!(
+        message.find_part("text"),
+        Some("7 ada@example.com ada@example.com news email 1 x 2")
+    );
 }
 
 #[test]
 fn only_html_is_escaped() {
-    let message = composer("{ text: '{{ name }}', html: '<b>{{ name }}</b>', subject: '{{ name }}' }");
-    let message = message.preview_message(&recipient(json!({ "name": "<A & B>" }))).unwrap();
+    let message =
+        composer("{ text: '{{ name }}', html: '<b>{{ name }}</b>', subject: '{{ name }}' }");
+    let message = message
+        .preview_message(&recipient(json!({ "name": "<A & B>" })))
+        .unwrap();
     assert_eq!(message.find_part("html"), Some("<b>&lt;A &amp; B&gt;</b>"));
-    assert_eq!((message.find_part("text"), message.find_part("subject")), (Some("<A & B>"), Some("<A & B>")));
+    assert_eq!(
+        (message.find_part("text"), message.find_part("subject")),
+        (Some("<A & B>"), Some("<A & B>"))
+    );
 }
 
 #[test]
@@ -48,20 +71,37 @@ fn what_is_not_defined_is_named() {
     let failed = fails("{ text: \"Dear\\n{{ first_name }}\" }", json!({}));
     assert_eq!(failed, "part `text`, line 2: `first_name` is not defined");
     let failed = fails("{ subject: '{{ data.cart.total }}' }", json!({}));
-    assert_eq!(failed, "part `subject`, line 1: `data.cart.total` is not defined");
+    assert_eq!(
+        failed,
+        "part `subject`, line 1: `data.cart.total` is not defined"
+    );
     assert!(fails("{ text: '{% if vip %}x{% endif %}' }", json!({})).contains("is not defined"));
-    let given = composer("{ text: \"{{ name|default('you') }}\" }").preview_message(&recipient(json!({}))).unwrap();
+    let given = composer("{ text: \"{{ name|default('you') }}\" }")
+        .preview_message(&recipient(json!({})))
+        .unwrap();
     assert_eq!(given.find_part("text"), Some("you"));
 }
 
 #[test]
 fn a_template_that_cannot_be_read_says_where() {
-    let refused = TemplateComposer::new(&campaign_with("{ text: \"a\\n{{ name \" }", "")).unwrap_err();
+    let refused =
+        TemplateComposer::new(&campaign_with("{ text: \"a\\n{{ name \" }", "")).unwrap_err();
     assert_eq!((refused.part.as_str(), refused.line), ("text", Some(2)));
-    for text in ["{% include 'x' %}", "{% if %}", "{{ name|nofilter }}", "{% for %}", "{{"] {
+    for text in [
+        "{% include 'x' %}",
+        "{% if %}",
+        "{{ name|nofilter }}",
+        "{% for %}",
+        "{{",
+    ] {
         let template = format!("{{ text: \"{text}\" }}");
         let composer = TemplateComposer::new(&campaign_with(&template, ""));
-        assert!(composer.and_then(|it| it.render_message(&recipient(json!({ "name": 1 })))).is_err(), "{text}");
+        assert!(
+            composer
+                .and_then(|it| it.render_message(&recipient(json!({ "name": 1 }))))
+                .is_err(),
+            "{text}"
+        );
     }
 }
 
@@ -70,18 +110,28 @@ fn nothing_begins_a_header() {
     for part in ["subject", "from", "reply_to", "x-anything"] {
         for end in ["\n", "\r", "\r\n"] {
             let name = format!("Ada{end}Bcc: eve@example.com");
-            let failed = fails(&format!("{{ {part}: '{{{{ name }}}}' }}"), json!({ "name": name }));
+            let failed = fails(
+                &format!("{{ {part}: '{{{{ name }}}}' }}"),
+                json!({ "name": name }),
+            );
             assert!(failed.contains("more than one line"), "{failed}");
         }
     }
     let campaign = campaign_with("{ text: a }", "unsubscribe: '{{ name }}'");
-    assert!(TemplateComposer::new(&campaign).unwrap().preview_message(&recipient(json!({ "name": "a\nb" }))).is_err());
+    assert!(
+        TemplateComposer::new(&campaign)
+            .unwrap()
+            .preview_message(&recipient(json!({ "name": "a\nb" })))
+            .is_err()
+    );
     assert!(fails("{ subject: '{{ name }}' }", json!({ "name": "a\0b" })).contains("control"));
 }
 
 #[test]
 fn a_file_with_one_line_is_one_line() {
-    let message = composer("{ subject: \"Hello\\n\" }").preview_message(&recipient(json!({}))).unwrap();
+    let message = composer("{ subject: \"Hello\\n\" }")
+        .preview_message(&recipient(json!({})))
+        .unwrap();
     assert_eq!(message.find_part("subject"), Some("Hello"));
 }
 
@@ -89,20 +139,45 @@ fn a_file_with_one_line_is_one_line() {
 fn who_it_is_from_is_an_address() {
     let failed = fails("{ from: '{{ name }}' }", json!({ "name": "Ada" }));
     assert!(failed.contains("part `from`: is no address"), "{failed}");
-    assert!(composer("{ from: '{{ name }} <a@example.com>' }").preview_message(&recipient(json!({ "name": "Ada" }))).is_ok());
+    assert!(
+        composer("{ from: '{{ name }} <a@example.com>' }")
+            .preview_message(&recipient(json!({ "name": "Ada" })))
+            .is_ok()
+    );
 }
 
 #[test]
 fn a_template_ends() {
-    let nested = "{% for a in range(90000) %}{% for b in range(90000) %}{{ b }}{% endfor %}{% endfor %}";
+    let nested =
+        "{% for a in range(90000) %}{% for b in range(90000) %}{{ b }}{% endfor %}{% endfor %}";
     let failed = fails(&format!("{{ text: \"{nested}\" }}"), json!({}));
-    assert!(failed.contains("too many steps") || failed.contains("longer than"), "{failed}");
+    assert!(
+        failed.contains("too many steps") || failed.contains("longer than"),
+        "{failed}"
+    );
     let silent = nested.replace("{{ b }}", "{% if b < 0 %}x{% endif %}");
     assert!(fails(&format!("{{ text: \"{silent}\" }}"), json!({})).contains("too many steps"));
-    let long = format!("{{% for a in range(2000) %}}{}{{% endfor %}}", "x".repeat(1_000));
-    assert!(fails(&format!("{{ text: \"{long}\" }}"), json!({})).contains("longer than 1048576 bytes"));
-    assert!(TemplateComposer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{{ (".repeat(10_000)), "")).is_err());
-    assert!(TemplateComposer::new(&campaign_with(&format!("{{ text: \"{}\" }}", "{% if 1 %}".repeat(10_000)), "")).is_err());
+    let long = format!(
+        "{{% for a in range(2000) %}}{}{{% endfor %}}",
+        "x".repeat(1_000)
+    );
+    assert!(
+        fails(&format!("{{ text: \"{long}\" }}"), json!({})).contains("longer than 1048576 bytes")
+    );
+    assert!(
+        TemplateComposer::new(&campaign_with(
+            &format!("{{ text: \"{}\" }}", "{{ (".repeat(10_000)),
+            ""
+        ))
+        .is_err()
+    );
+    assert!(
+        TemplateComposer::new(&campaign_with(
+            &format!("{{ text: \"{}\" }}", "{% if 1 %}".repeat(10_000)),
+            ""
+        ))
+        .is_err()
+    );
 }
 
 #[test]
@@ -111,11 +186,14 @@ fn a_template_does_not_use_up_the_memory() {
         let mut campaign = campaign_with(LETTER, "");
         campaign.template.insert("text".into(), text.to_owned());
         match TemplateComposer::new(&campaign) {
-            Ok(composer) => composer.preview_message(&recipient(json!({ "name": "x".repeat(1_000), "n": 5_000 }))).err(),
+            Ok(composer) => composer
+                .preview_message(&recipient(json!({ "name": "x".repeat(1_000), "n": 5_000 })))
+                .err(),
             Err(unfit) => Some(unfit.to_string()),
         }
     };
-    let doubled = |first: &str, again: &str| format!("{first}{}{{{{ a|length }}}}", again.repeat(30));
+    let doubled =
+        |first: &str, again: &str| format!("{first}{}{{{{ a|length }}}}", again.repeat(30));
     for text in [
         doubled("{% set a = 'x' * 1000 %}", "{% set a = a ~ a %}"),
         doubled("{% set a = name %}", "{% set a = a ~ a %}"),
@@ -186,13 +264,17 @@ fn a_template_does_not_use_up_the_stack() {
     for (start, piece, end) in repeated {
         for times in [30, 60, 98, 120, 145, 290, 50_000] {
             let mut campaign = campaign_with(LETTER, "");
-            campaign.template.insert("text".into(), format!("{start}{}{end}", piece.repeat(times)));
+            campaign.template.insert(
+                "text".into(),
+                format!("{start}{}{end}", piece.repeat(times)),
+            );
             let composer = TemplateComposer::new(&campaign);
             assert!(times < 50_000 || composer.is_err(), "{piece}");
             drop(composer.map(|it| it.preview_message(&recipient(json!({ "name": "Ada" })))));
         }
     }
-    let growing = "{% set n = namespace(x=1) %}{% for i in range(60000) %}{% set n.x = [n.x] %}{% endfor %}";
+    let growing =
+        "{% set n = namespace(x=1) %}{% for i in range(60000) %}{% set n.x = [n.x] %}{% endfor %}";
     assert!(fails(&format!("{{ text: \"{growing}\" }}"), json!({})).contains("namespace"));
 }
 

@@ -4,14 +4,18 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::BenchSettings;
-use super::load_driver::BenchStopCondition;
-use super::figures::BenchFigures;
 use super::database::BenchDatabase;
+use super::figures::BenchFigures;
+use super::load_driver::BenchStopCondition;
 use super::throughput::{self, ThroughputWorkload};
 
 const STEPS: u32 = 10;
 
-pub(super) async fn measure_chain(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_chain(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+    lanes: usize,
+) -> anyhow::Result<BenchFigures> {
     let rate = ThroughputWorkload {
         workload: "chain",
         function: "bench_chain",
@@ -22,6 +26,9 @@ pub(super) async fn measure_chain(place: &BenchDatabase, settings: &BenchSetting
         until: BenchStopCondition::Elapsed(settings.measure_time),
     };
     let (figures, result) = throughput::measure_throughput(place, settings, rate).await?;
-    ensure!(result == STEPS, "a chain of {STEPS} steps returned {result}");
+    ensure!(
+        result == STEPS,
+        "a chain of {STEPS} steps returned {result}"
+    );
     Ok(figures)
 }

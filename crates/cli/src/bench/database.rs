@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use onward_store_postgres::scratch_schema::ScratchSchema;
 use onward_store_postgres::baseline::PostgresBaseline as PostgresYardstick;
+use onward_store_postgres::scratch_schema::ScratchSchema;
 use onward_store_sqlite::baseline::SqliteBaseline as SqliteYardstick;
 use tokio::time::Instant;
 
@@ -37,7 +37,9 @@ impl BenchDatabase {
     /// What the URLs say; a file in the current folder unless told.
     pub(super) fn parse_urls(urls: &[String]) -> anyhow::Result<Vec<Self>> {
         if urls.is_empty() {
-            return Ok(vec![Self::Sqlite(format!("onward-bench-{}.db", std::process::id()).into())]);
+            return Ok(vec![Self::Sqlite(
+                format!("onward-bench-{}.db", std::process::id()).into(),
+            )]);
         }
         urls.iter().map(|url| Self::parse_url(url)).collect()
     }
@@ -47,8 +49,12 @@ impl BenchDatabase {
             Some(("sqlite", path)) if !path.is_empty() => {
                 Ok(Self::Sqlite(path.strip_prefix("//").unwrap_or(path).into()))
             }
-            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(url.to_owned(), Mutex::default())),
-            _ => bail!("this cannot be measured: expected sqlite:PATH or postgres://USER@HOST/DATABASE"),
+            Some(("postgres" | "postgresql", _)) => {
+                Ok(Self::Postgres(url.to_owned(), Mutex::default()))
+            }
+            _ => bail!(
+                "this cannot be measured: expected sqlite:PATH or postgres://USER@HOST/DATABASE"
+            ),
         }
     }
 
@@ -60,12 +66,19 @@ impl BenchDatabase {
             Self::Postgres(..) => ("Postgres", None),
         };
         let durability = match &store.yardstick {
-            BenchYardstick::Sqlite(it) => it.as_ref().context("the yardstick is in use")?.durability_settings()?,
+            BenchYardstick::Sqlite(it) => it
+                .as_ref()
+                .context("the yardstick is in use")?
+                .durability_settings()?,
             BenchYardstick::Postgres(it) => it.durability_settings().await?,
         };
         drop(store);
         self.drop_schemas().await?;
-        Ok(BenchEnvironment { store: name, durability, machine: MachineInfo::detect_machine(folder) })
+        Ok(BenchEnvironment {
+            store: name,
+            durability,
+            machine: MachineInfo::detect_machine(folder),
+        })
     }
 
     /// A new store, with its yardstick.
@@ -73,30 +86,53 @@ impl BenchDatabase {
         match self {
             Self::Sqlite(path) => {
                 if path.exists() {
-                    bail!("{} is there already: a benchmark makes a store of its own", path.display());
+                    bail!(
+                        "{} is there already: a benchmark makes a store of its own",
+                        path.display()
+                    );
                 }
-                let files = TemporaryDatabaseFiles(vec![path.clone(), path_with_suffix(path, ".yardstick")]);
+                let files = TemporaryDatabaseFiles(vec![
+                    path.clone(),
+                    path_with_suffix(path, ".yardstick"),
+                ]);
                 let yardstick = SqliteYardstick::open(&files.0[1])?;
                 let url = format!("sqlite:{}", path.display());
-                Ok(BenchStore { url, yardstick: BenchYardstick::Sqlite(Some(yardstick)), files: Some(files) })
+                Ok(BenchStore {
+                    url,
+                    yardstick: BenchYardstick::Sqlite(Some(yardstick)),
+                    files: Some(files),
+                })
             }
             Self::Postgres(database, made) => {
                 let name = format!("onward_bench_{}_{}", std::process::id(), next_serial());
-                let scratch = ScratchSchema::create(database, &name).await.context("a schema cannot be made")?;
+                let scratch = ScratchSchema::create(database, &name)
+                    .await
+                    .context("a schema cannot be made")?;
                 let url = scratch.store_url();
-                made.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+                made.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .push(scratch);
                 let yardstick = BenchYardstick::Postgres(PostgresYardstick::open(&url).await?);
-                Ok(BenchStore { url, yardstick, files: None })
+                Ok(BenchStore {
+                    url,
+                    yardstick,
+                    files: None,
+                })
             }
         }
     }
 
     /// Removes what was made and is not in use any more. Files are gone with their stores.
     pub(super) async fn drop_schemas(&self) -> anyhow::Result<()> {
-        let Self::Postgres(_, made) = self else { return Ok(()) };
+        let Self::Postgres(_, made) = self else {
+            return Ok(());
+        };
         let all = std::mem::take(&mut *made.lock().unwrap_or_else(PoisonError::into_inner));
         for scratch in all {
-            scratch.drop_schema().await.context("a schema that was made for this could not be removed")?;
+            scratch
+                .drop_schema()
+                .await
+                .context("a schema that was made for this could not be removed")?;
         }
         Ok(())
     }
@@ -110,7 +146,9 @@ fn next_serial() -> u64 {
 
 /// A path without a folder is in the current one.
 fn parent_folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 fn path_with_suffix(path: &Path, end: &str) -> PathBuf {
@@ -124,7 +162,11 @@ struct TemporaryDatabaseFiles(Vec<PathBuf>);
 
 impl Drop for TemporaryDatabaseFiles {
     fn drop(&mut self) {
-        for path in self.0.iter().flat_map(|path| onward_store_sqlite::store_files(path)) {
+        for path in self
+            .0
+            .iter()
+            .flat_map(|path| onward_store_sqlite::store_files(path))
+        {
             // Not every one is there, and nothing can be done about one that stays.
             drop(std::fs::remove_file(path));
         }
@@ -182,13 +224,17 @@ impl BenchStore {
     /// Bytes on disk, while nobody works on it.
     pub(super) async fn disk_bytes(&self) -> anyhow::Result<u64> {
         // Whoever closes it last leaves everything in one file.
-        drop(onward_embed::store::open_store(&self.url, onward_store::StorePolicy::default()).await?);
+        drop(
+            onward_embed::store::open_store(&self.url, onward_store::StorePolicy::default())
+                .await?,
+        );
         if let BenchYardstick::Postgres(yardstick) = &self.yardstick {
             return Ok(yardstick.disk_bytes().await?);
         }
         let paths = self.files.iter().filter_map(|files| files.0.first());
-        let sizes =
-            paths.flat_map(|path| onward_store_sqlite::store_files(path)).filter_map(|path| std::fs::metadata(path).ok());
+        let sizes = paths
+            .flat_map(|path| onward_store_sqlite::store_files(path))
+            .filter_map(|path| std::fs::metadata(path).ok());
         Ok(sizes.map(|file| file.len()).sum())
     }
 }

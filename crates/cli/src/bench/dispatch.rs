@@ -11,8 +11,8 @@ use onward_dispatcher::bench_load::DispatchLoad;
 use onward_store::StorePolicy;
 use tokio::sync::OnceCell;
 
-use super::figures::{BenchFigures, BenchLatencies, BenchUsage};
 use super::database::{BenchDatabase, BenchStore};
+use super::figures::{BenchFigures, BenchLatencies, BenchUsage};
 use super::{BenchSettings, console, process_usage};
 use crate::serve::prometheus;
 
@@ -25,22 +25,52 @@ const CLAIM_COUNT: usize = 10;
 /// A part of what is measured comes before, and does not count.
 const WARM_UP_DIVISOR: u32 = 10;
 
-pub(super) async fn measure_dispatch(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_dispatch(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+    lanes: usize,
+) -> anyhow::Result<BenchFigures> {
     console::print_message(format_args!("dispatch, {lanes} jobs at a time"));
     let figures = measure_item_rate(place, settings, lanes).await?;
-    let (few, many) = (measure_claim(place, FEW_ITEMS).await?, measure_claim(place, settings.waiting_items).await?);
+    let (few, many) = (
+        measure_claim(place, FEW_ITEMS).await?,
+        measure_claim(place, settings.waiting_items).await?,
+    );
     let micros = |took: Duration| took.as_secs_f64() * 1e6;
     Ok(figures
-        .with_figure("claimAmongFewUs", &format!("a job claimed, {FEW_ITEMS} items wait"), micros(few), "µs")
-        .with_figure("claimAmongManyUs", &format!("a job claimed, {} wait", settings.waiting_items), micros(many), "µs")
-        .with_figure("waitingItems", "items that wait, when many do", f64::from(settings.waiting_items), "items"))
+        .with_figure(
+            "claimAmongFewUs",
+            &format!("a job claimed, {FEW_ITEMS} items wait"),
+            micros(few),
+            "µs",
+        )
+        .with_figure(
+            "claimAmongManyUs",
+            &format!("a job claimed, {} wait", settings.waiting_items),
+            micros(many),
+            "µs",
+        )
+        .with_figure(
+            "waitingItems",
+            "items that wait, when many do",
+            f64::from(settings.waiting_items),
+            "items",
+        ))
 }
 
-async fn measure_item_rate(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+async fn measure_item_rate(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+    lanes: usize,
+) -> anyhow::Result<BenchFigures> {
     let commits = transaction_counter().await?;
     let mut store = place.create_store().await?;
-    let load = DispatchLoad::new(onward_embed::store::open_store(&store.url, StorePolicy::default()).await?);
-    let before = load.deploy_run((settings.dispatched_items / WARM_UP_DIVISOR).max(1)).await?;
+    let load = DispatchLoad::new(
+        onward_embed::store::open_store(&store.url, StorePolicy::default()).await?,
+    );
+    let before = load
+        .deploy_run((settings.dispatched_items / WARM_UP_DIVISOR).max(1))
+        .await?;
     load.dispatch_run(&before, lanes).await?;
     let run = load.deploy_run(settings.dispatched_items).await?;
     let raw_before = store.measure_commit_rate(settings.yardstick_time).await?;
@@ -64,9 +94,13 @@ async fn measure_item_rate(place: &BenchDatabase, settings: &BenchSettings, lane
 
 /// The median of finding a job and locking it durably, while so many items wait.
 async fn measure_claim(place: &BenchDatabase, waiting: u32) -> anyhow::Result<Duration> {
-    console::print_message(format_args!("dispatch, jobs among {waiting} items that wait"));
+    console::print_message(format_args!(
+        "dispatch, jobs among {waiting} items that wait"
+    ));
     let store = place.create_store().await?;
-    let load = DispatchLoad::new(onward_embed::store::open_store(&store.url, StorePolicy::default()).await?);
+    let load = DispatchLoad::new(
+        onward_embed::store::open_store(&store.url, StorePolicy::default()).await?,
+    );
     load.deploy_run(waiting).await?;
     let mut times = Vec::new();
     while times.len() < CLAIM_COUNT
@@ -74,7 +108,11 @@ async fn measure_claim(place: &BenchDatabase, waiting: u32) -> anyhow::Result<Du
     {
         times.push(took);
     }
-    ensure!(times.len() == CLAIM_COUNT, "{} jobs were found of {CLAIM_COUNT}", times.len());
+    ensure!(
+        times.len() == CLAIM_COUNT,
+        "{} jobs were found of {CLAIM_COUNT}",
+        times.len()
+    );
     times.sort_unstable();
     Ok(times[CLAIM_COUNT / 2])
 }
@@ -82,16 +120,27 @@ async fn measure_claim(place: &BenchDatabase, waiting: u32) -> anyhow::Result<Du
 /// What counts the transactions of this process. There is one, however often it is asked for.
 async fn transaction_counter() -> anyhow::Result<&'static PrometheusHandle> {
     static COUNTER: OnceCell<PrometheusHandle> = OnceCell::const_new();
-    COUNTER.get_or_try_init(async || prometheus::install_metrics_recorder()).await
+    COUNTER
+        .get_or_try_init(async || prometheus::install_metrics_recorder())
+        .await
 }
 
 /// What this process has used so far.
-async fn read_own_usage(store: &BenchStore, commits: &PrometheusHandle) -> anyhow::Result<BenchUsage> {
+async fn read_own_usage(
+    store: &BenchStore,
+    commits: &PrometheusHandle,
+) -> anyhow::Result<BenchUsage> {
     let process = std::process::id();
     let written_bytes = match store.log_bytes().await? {
         Some(bytes) => Some(bytes),
         None => process_usage::written_bytes(process),
     };
-    let transactions = super::server::parse_metric(&commits.render(), "onward_store_transactions_total");
-    Ok(BenchUsage { cpu: process_usage::cpu_time(process), driver_cpu: None, written_bytes, commits: transactions.map(|it| it as u64) })
+    let transactions =
+        super::server::parse_metric(&commits.render(), "onward_store_transactions_total");
+    Ok(BenchUsage {
+        cpu: process_usage::cpu_time(process),
+        driver_cpu: None,
+        written_bytes,
+        commits: transactions.map(|it| it as u64),
+    })
 }

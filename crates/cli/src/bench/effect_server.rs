@@ -35,12 +35,22 @@ struct EffectLog {
 impl EffectServer {
     /// Somebody who listens on loopback, and holds requests back.
     pub(super) async fn listen_on_loopback() -> anyhow::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen on loopback")?;
+        let listener = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("cannot listen on loopback")?;
         let host = listener.local_addr()?.to_string();
         let (count, is_open) = (watch::Sender::new(0), watch::Sender::new(false));
-        let book = Arc::new(EffectLog { counts_by_key: Mutex::default(), total: count, is_answering: is_open });
+        let book = Arc::new(EffectLog {
+            counts_by_key: Mutex::default(),
+            total: count,
+            is_answering: is_open,
+        });
         let accepting = tokio::spawn(accept_connections(listener, Arc::clone(&book)));
-        Ok(Self { host, log: book, accepting })
+        Ok(Self {
+            host,
+            log: book,
+            accepting,
+        })
     }
 
     /// Where requests are to be sent.
@@ -50,7 +60,13 @@ impl EffectServer {
 
     /// Until so many requests have come.
     pub(super) async fn wait_for_requests(&self, count: usize) -> anyhow::Result<()> {
-        self.log.total.subscribe().wait_for(|seen| *seen >= count).await.map(drop).context("nobody counts")
+        self.log
+            .total
+            .subscribe()
+            .wait_for(|seen| *seen >= count)
+            .await
+            .map(drop)
+            .context("nobody counts")
     }
 
     /// Answers from now on.
@@ -60,7 +76,11 @@ impl EffectServer {
 
     /// How often each request came.
     pub(super) fn counts_by_key(&self) -> BTreeMap<String, u32> {
-        self.log.counts_by_key.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.log
+            .counts_by_key
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 
@@ -87,9 +107,19 @@ async fn accept_connections(listener: TcpListener, book: Arc<EffectLog>) {
 async fn answer_requests(mut stream: TcpStream, book: Arc<EffectLog>) {
     let mut bytes = Vec::new();
     while let Some(key) = read_request_key(&mut stream, &mut bytes).await {
-        *book.counts_by_key.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += 1;
+        *book
+            .counts_by_key
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(key)
+            .or_default() += 1;
         book.total.send_modify(|count| *count += 1);
-        if book.is_answering.subscribe().wait_for(|is_open| *is_open).await.is_err()
+        if book
+            .is_answering
+            .subscribe()
+            .wait_for(|is_open| *is_open)
+            .await
+            .is_err()
             || stream.write_all(RESPONSE).await.is_err()
         {
             return;
@@ -102,7 +132,11 @@ async fn read_request_key(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             let head: Vec<u8> = bytes.drain(..end + 4).collect();
-            return Some(idempotency_key(&String::from_utf8_lossy(&head)).unwrap_or_default().to_owned());
+            return Some(
+                idempotency_key(&String::from_utf8_lossy(&head))
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
         }
         if bytes.len() > REQUEST_BYTES_MAX || stream.read_buf(bytes).await.ok()? == 0 {
             return None;

@@ -4,12 +4,15 @@ use anyhow::ensure;
 use serde_json::json;
 
 use super::BenchSettings;
-use super::load_driver::BenchStopCondition;
-use super::figures::BenchFigures;
 use super::database::BenchDatabase;
+use super::figures::BenchFigures;
+use super::load_driver::BenchStopCondition;
 use super::throughput::{self, ThroughputWorkload};
 
-pub(super) async fn measure_fanout(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_fanout(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+) -> anyhow::Result<BenchFigures> {
     let steps = settings.fanout_steps;
     let rate = ThroughputWorkload {
         workload: "fanout",

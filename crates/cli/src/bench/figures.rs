@@ -46,7 +46,9 @@ impl BenchLatencies {
     /// The value that so many percent do not exceed.
     fn percentile_ms(&self, percent: usize) -> Option<f64> {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
-        self.0.get(rank - 1).map(|latency| latency.as_secs_f64() * 1_000.0)
+        self.0
+            .get(rank - 1)
+            .map(|latency| latency.as_secs_f64() * 1_000.0)
     }
 
     pub(super) fn p50_ms(&self) -> Option<f64> {
@@ -54,7 +56,9 @@ impl BenchLatencies {
     }
 
     pub(super) fn p99_ms(&self) -> Option<f64> {
-        (self.0.len() >= TAIL_SAMPLES_MIN).then(|| self.percentile_ms(99)).flatten()
+        (self.0.len() >= TAIL_SAMPLES_MIN)
+            .then(|| self.percentile_ms(99))
+            .flatten()
     }
 }
 
@@ -100,8 +104,19 @@ impl BenchFigures {
         total / self.units as f64
     }
 
-    pub(super) fn with_figure(mut self, key: &'static str, label: &str, value: f64, unit: &'static str) -> Self {
-        self.extra_figures.push(ExtraFigure { key, label: label.to_owned(), value, unit });
+    pub(super) fn with_figure(
+        mut self,
+        key: &'static str,
+        label: &str,
+        value: f64,
+        unit: &'static str,
+    ) -> Self {
+        self.extra_figures.push(ExtraFigure {
+            key,
+            label: label.to_owned(),
+            value,
+            unit,
+        });
         self
     }
 }
@@ -123,8 +138,19 @@ mod tests {
 
     #[test]
     fn what_is_not_known_at_one_end_is_not_known_at_all() {
-        let known = BenchUsage { commits: Some(7), ..BenchUsage::default() };
-        assert_eq!(known.usage_since(BenchUsage { commits: Some(3), ..BenchUsage::default() }).commits, Some(4));
+        let known = BenchUsage {
+            commits: Some(7),
+            ..BenchUsage::default()
+        };
+        assert_eq!(
+            known
+                .usage_since(BenchUsage {
+                    commits: Some(3),
+                    ..BenchUsage::default()
+                })
+                .commits,
+            Some(4)
+        );
         assert_eq!(known.usage_since(BenchUsage::default()).commits, None);
     }
 }

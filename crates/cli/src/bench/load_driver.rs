@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use onward_api::client::ApiClient;
 use onward_api::execution::{ExecutionResult, StartExecutionRequest, StartExecutionResponse};
-use onward_api::{RawJson, OnwardApi as _};
+use onward_api::{OnwardApi as _, RawJson};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -50,12 +50,22 @@ impl BenchStopCondition {
 impl BenchInvocation {
     /// A start of it, with the wait for its result if that is wanted.
     fn start_request(&self, wait_ms: Option<u64>) -> StartExecutionRequest {
-        StartExecutionRequest { function: self.function.to_owned(), input: self.input.clone(), key: None, wait_ms }
+        StartExecutionRequest {
+            function: self.function.to_owned(),
+            input: self.input.clone(),
+            key: None,
+            wait_ms,
+        }
     }
 }
 
 /// Executes it over and over. One that fails is an error: there is no rate of failures.
-pub(super) async fn drive_load(client: &ApiClient, work: &BenchInvocation, lanes: usize, until: BenchStopCondition) -> anyhow::Result<BenchLoadResult> {
+pub(super) async fn drive_load(
+    client: &ApiClient,
+    work: &BenchInvocation,
+    lanes: usize,
+    until: BenchStopCondition,
+) -> anyhow::Result<BenchLoadResult> {
     let begun = Instant::now();
     let mut all = JoinSet::new();
     for _ in 0..lanes {
@@ -67,7 +77,11 @@ pub(super) async fn drive_load(client: &ApiClient, work: &BenchInvocation, lanes
         latencies.append(&mut its);
         result = last.or(result);
     }
-    Ok(BenchLoadResult { took: begun.elapsed(), latencies: BenchLatencies::new(latencies), result })
+    Ok(BenchLoadResult {
+        took: begun.elapsed(),
+        latencies: BenchLatencies::new(latencies),
+        result,
+    })
 }
 
 async fn drive_lane(
@@ -79,32 +93,65 @@ async fn drive_lane(
     let (mut latencies, mut result) = (Vec::new(), None);
     while !until.is_reached(begun.elapsed(), latencies.len()) {
         let sent = Instant::now();
-        let StartExecutionResponse { execution, result: at_once, error, .. } = client.start_execution(work.start_request(Some(WAIT_MS))).await?;
-        let outcome = ExecutionResult { result: at_once, error };
-        result = Some(if outcome.has_ended() { into_result(outcome)? } else { wait_for_result(&client, &execution).await? });
+        let StartExecutionResponse {
+            execution,
+            result: at_once,
+            error,
+            ..
+        } = client
+            .start_execution(work.start_request(Some(WAIT_MS)))
+            .await?;
+        let outcome = ExecutionResult {
+            result: at_once,
+            error,
+        };
+        result = Some(if outcome.has_ended() {
+            into_result(outcome)?
+        } else {
+            wait_for_result(&client, &execution).await?
+        });
         latencies.push(sent.elapsed());
     }
     Ok((latencies, result))
 }
 
 /// Starts so many, and waits for none.
-pub(super) async fn start_executions(client: &ApiClient, work: &BenchInvocation, lanes: usize, count: usize) -> anyhow::Result<Vec<String>> {
+pub(super) async fn start_executions(
+    client: &ApiClient,
+    work: &BenchInvocation,
+    lanes: usize,
+    count: usize,
+) -> anyhow::Result<Vec<String>> {
     let mut all = JoinSet::new();
     for lane in 0..lanes {
         let (client, work) = (client.clone(), work.clone());
         all.spawn(async move {
             let mut its = Vec::new();
             for _ in (lane..count).step_by(lanes) {
-                its.push(client.start_execution(work.start_request(None)).await?.execution);
+                its.push(
+                    client
+                        .start_execution(work.start_request(None))
+                        .await?
+                        .execution,
+                );
             }
             anyhow::Ok(its)
         });
     }
-    Ok(all.join_all().await.into_iter().collect::<anyhow::Result<Vec<_>>>()?.concat())
+    Ok(all
+        .join_all()
+        .await
+        .into_iter()
+        .collect::<anyhow::Result<Vec<_>>>()?
+        .concat())
 }
 
 /// Waits for all of them.
-pub(super) async fn wait_for_executions(client: &ApiClient, executions: &[String], lanes: usize) -> anyhow::Result<()> {
+pub(super) async fn wait_for_executions(
+    client: &ApiClient,
+    executions: &[String],
+    lanes: usize,
+) -> anyhow::Result<()> {
     let mut all = JoinSet::new();
     for share in executions.chunks(executions.len().div_ceil(lanes).max(1)) {
         let (client, share) = (client.clone(), share.to_vec());
@@ -130,8 +177,13 @@ async fn wait_for_result(client: &ApiClient, execution: &str) -> anyhow::Result<
 
 fn into_result(outcome: ExecutionResult) -> anyhow::Result<RawJson> {
     match outcome {
-        ExecutionResult { result: Some(result), .. } => Ok(result),
-        ExecutionResult { error: Some(error), .. } => bail!("an execution failed: {}: {}", error.kind, error.message),
+        ExecutionResult {
+            result: Some(result),
+            ..
+        } => Ok(result),
+        ExecutionResult {
+            error: Some(error), ..
+        } => bail!("an execution failed: {}: {}", error.kind, error.message),
         ExecutionResult { .. } => bail!("an execution has not ended"),
     }
 }

@@ -4,15 +4,18 @@ use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
 
 use super::BenchSettings;
-use super::load_driver::BenchStopCondition;
-use super::figures::BenchFigures;
 use super::database::BenchDatabase;
+use super::figures::BenchFigures;
+use super::load_driver::BenchStopCondition;
 use super::throughput::{self, ThroughputWorkload};
 
 /// Its beginning and its end are each a tenth of it.
 const PART_COUNT: u32 = 10;
 
-pub(super) async fn measure_long(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_long(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+) -> anyhow::Result<BenchFigures> {
     let (steps, part) = (settings.long_steps, settings.long_steps / PART_COUNT);
     let rate = ThroughputWorkload {
         workload: "long",
@@ -24,18 +27,25 @@ pub(super) async fn measure_long(place: &BenchDatabase, settings: &BenchSettings
         until: BenchStopCondition::Answered(1),
     };
     let (figures, result) = throughput::measure_throughput(place, settings, rate).await?;
-    ensure!(result["done"] == steps, "a chain of {steps} steps returned {result}");
+    ensure!(
+        result["done"] == steps,
+        "a chain of {steps} steps returned {result}"
+    );
     let first = steps_per_second(&result, "first_ms", part)?;
     let last = steps_per_second(&result, "last_ms", part)?;
-    Ok(figures.with_figure("firstPerSecond", &format!("its first {part}"), first, "step/s").with_figure(
-        "lastPerSecond",
-        &format!("its last {part}"),
-        last,
-        "step/s",
-    ))
+    Ok(figures
+        .with_figure(
+            "firstPerSecond",
+            &format!("its first {part}"),
+            first,
+            "step/s",
+        )
+        .with_figure("lastPerSecond", &format!("its last {part}"), last, "step/s"))
 }
 
 fn steps_per_second(result: &Value, name: &str, part: u32) -> anyhow::Result<f64> {
-    let took_ms = result[name].as_f64().with_context(|| format!("it does not say {name}"))?;
+    let took_ms = result[name]
+        .as_f64()
+        .with_context(|| format!("it does not say {name}"))?;
     Ok(f64::from(part) * 1_000.0 / took_ms)
 }

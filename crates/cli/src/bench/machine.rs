@@ -19,7 +19,9 @@ impl MachineInfo {
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: kernel.map(|text| text.trim().to_owned()),
-            file_system: mounts.zip(folder).and_then(|(mounts, folder)| file_system_type(&mounts, &folder)),
+            file_system: mounts
+                .zip(folder)
+                .and_then(|(mounts, folder)| file_system_type(&mounts, &folder)),
         }
     }
 }
@@ -31,7 +33,9 @@ fn file_system_type(mounts: &str, folder: &Path) -> Option<String> {
         Some((fields.next()?, fields.next()?))
     });
     // A later one hides an earlier one of the same name.
-    let above = fields.filter(|(point, _)| folder.starts_with(point)).max_by_key(|(point, _)| point.len());
+    let above = fields
+        .filter(|(point, _)| folder.starts_with(point))
+        .max_by_key(|(point, _)| point.len());
     above.map(|(_, kind)| kind.to_owned())
 }
 
@@ -43,10 +47,18 @@ mod tests {
 
     #[test]
     fn the_nearest_mount_counts() {
-        let mounts =
-            "none / overlay rw 0 0\n/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmpfiles xfs rw 0 0\n";
-        for (folder, kind) in [("/srv", "ext4"), ("/tmp/a/b", "tmpfs"), ("/tmpfiles/a", "xfs"), ("/", "ext4")] {
-            assert_eq!(file_system_type(mounts, Path::new(folder)).as_deref(), Some(kind), "{folder}");
+        let mounts = "none / overlay rw 0 0\n/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmpfiles xfs rw 0 0\n";
+        for (folder, kind) in [
+            ("/srv", "ext4"),
+            ("/tmp/a/b", "tmpfs"),
+            ("/tmpfiles/a", "xfs"),
+            ("/", "ext4"),
+        ] {
+            assert_eq!(
+                file_system_type(mounts, Path::new(folder)).as_deref(),
+                Some(kind),
+                "{folder}"
+            );
         }
     }
 }

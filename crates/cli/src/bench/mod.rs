@@ -4,21 +4,21 @@
 //! over HTTP, from another process. Campaigns have no server: their dispatcher runs in this process. Beside each figure stands what the same database does with plain one-row commits.
 
 mod chain;
+mod database;
 mod dispatch;
-mod load_driver;
+mod effect_server;
 mod fanout;
 mod figures;
+mod load_driver;
 mod long;
 mod machine;
-mod effect_server;
 mod parked;
-mod database;
-mod throughput;
+mod process_usage;
 mod recovery;
 mod report;
 mod server;
 mod start;
-mod process_usage;
+mod throughput;
 mod worker;
 
 use std::process::ExitCode;
@@ -27,11 +27,11 @@ use std::time::Duration;
 use anyhow::{bail, ensure};
 use clap::ValueEnum;
 
+use self::database::{BenchDatabase, BenchEnvironment};
 use self::figures::BenchFigures;
-use self::database::{BenchEnvironment, BenchDatabase};
-use crate::shutdown::{EXIT_INTERRUPTED, ShutdownSignals};
 use crate::retry::block_on;
-use crate::{fd_limit, console};
+use crate::shutdown::{EXIT_INTERRUPTED, ShutdownSignals};
+use crate::{console, fd_limit};
 
 /// Measure this machine: its disk or database, with a server of its own
 ///
@@ -150,8 +150,13 @@ struct BenchSettings {
 
 impl BenchSettings {
     /// The worker that performs the tasks, if one does.
-    fn spawn_worker(&self, server: &server::BenchServer) -> anyhow::Result<Option<worker::BenchWorker>> {
-        (self.tasks == BenchTaskRunner::Worker).then(|| worker::BenchWorker::spawn_for(server)).transpose()
+    fn spawn_worker(
+        &self,
+        server: &server::BenchServer,
+    ) -> anyhow::Result<Option<worker::BenchWorker>> {
+        (self.tasks == BenchTaskRunner::Worker)
+            .then(|| worker::BenchWorker::spawn_for(server))
+            .transpose()
     }
 }
 
@@ -160,13 +165,30 @@ impl BenchArgs {
     fn reject_unused_options(&self) -> anyhow::Result<()> {
         use BenchWorkload::{Chain, Dispatch, Fanout, Parked, Recovery, Start};
         let options: [(&str, bool, &[BenchWorkload]); 4] = [
-            ("--concurrency is for chain, start and dispatch", self.concurrency.is_some(), &[Chain, Start, Dispatch]),
-            ("--seconds is for chain, fanout and start", self.seconds.is_some(), &[Chain, Fanout, Start]),
-            ("--count is for parked, recovery and dispatch", self.count.is_some(), &[Parked, Recovery, Dispatch]),
-            ("--lease-ms is for recovery", self.lease_ms.is_some(), &[Recovery]),
+            (
+                "--concurrency is for chain, start and dispatch",
+                self.concurrency.is_some(),
+                &[Chain, Start, Dispatch],
+            ),
+            (
+                "--seconds is for chain, fanout and start",
+                self.seconds.is_some(),
+                &[Chain, Fanout, Start],
+            ),
+            (
+                "--count is for parked, recovery and dispatch",
+                self.count.is_some(),
+                &[Parked, Recovery, Dispatch],
+            ),
+            (
+                "--lease-ms is for recovery",
+                self.lease_ms.is_some(),
+                &[Recovery],
+            ),
         ];
         for (words, is_given, used_by) in options {
-            let is_used = self.workloads.is_empty() || self.workloads.iter().any(|it| used_by.contains(it));
+            let is_used =
+                self.workloads.is_empty() || self.workloads.iter().any(|it| used_by.contains(it));
             if is_given && !is_used {
                 bail!("{words}");
             }
@@ -175,7 +197,9 @@ impl BenchArgs {
     }
 
     fn to_settings(&self) -> BenchSettings {
-        let seconds = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let seconds = self
+            .seconds
+            .map(|seconds| Duration::from_secs(seconds.into()));
         let count = self.count.map(|count| count as usize);
         let ms = Duration::from_millis;
         if self.quick {
@@ -232,24 +256,42 @@ async fn measure_stores(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     for place in &places {
         place.drop_schemas().await?;
     }
-    let Some(measured) = outcome else { return Ok(EXIT_INTERRUPTED.into()) };
+    let Some(measured) = outcome else {
+        return Ok(EXIT_INTERRUPTED.into());
+    };
     report::print_report(args.json, args.tasks, &measured?)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// All that is measured, in each of the places.
-async fn measure_workloads(args: &BenchArgs, settings: &BenchSettings, places: &[BenchDatabase]) -> anyhow::Result<Vec<(BenchEnvironment, Vec<BenchFigures>)>> {
+async fn measure_workloads(
+    args: &BenchArgs,
+    settings: &BenchSettings,
+    places: &[BenchDatabase],
+) -> anyhow::Result<Vec<(BenchEnvironment, Vec<BenchFigures>)>> {
     let mut all = Vec::new();
     for place in places {
         all.push((place.read_environment().await?, Vec::new()));
     }
-    let chosen = if args.workloads.is_empty() { BenchWorkload::value_variants() } else { &args.workloads };
-    let each =
-        chosen.iter().flat_map(|workload| workload.lane_counts(args.concurrency).into_iter().map(move |it| (workload, it)));
+    let chosen = if args.workloads.is_empty() {
+        BenchWorkload::value_variants()
+    } else {
+        &args.workloads
+    };
+    let each = chosen.iter().flat_map(|workload| {
+        workload
+            .lane_counts(args.concurrency)
+            .into_iter()
+            .map(move |it| (workload, it))
+    });
     for (workload, lanes) in each {
         for (place, (_, measured)) in places.iter().zip(&mut all) {
             let figures = workload.measure_on(place, settings, lanes).await?;
-            ensure!(figures.units > 0, "{} did nothing in the time: --seconds N", figures.workload);
+            ensure!(
+                figures.units > 0,
+                "{} did nothing in the time: --seconds N",
+                figures.workload
+            );
             measured.push(figures);
             place.drop_schemas().await?;
         }
@@ -269,7 +311,12 @@ impl BenchWorkload {
         }
     }
 
-    async fn measure_on(self, place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+    async fn measure_on(
+        self,
+        place: &BenchDatabase,
+        settings: &BenchSettings,
+        lanes: usize,
+    ) -> anyhow::Result<BenchFigures> {
         match self {
             Self::Chain => chain::measure_chain(place, settings, lanes).await,
             Self::Start => start::measure_start(place, settings, lanes).await,

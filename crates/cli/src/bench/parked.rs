@@ -6,9 +6,9 @@ use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use tokio::time::Instant;
 
-use super::load_driver::{BenchInvocation, start_executions};
-use super::figures::{BenchFigures, BenchLatencies};
 use super::database::BenchDatabase;
+use super::figures::{BenchFigures, BenchLatencies};
+use super::load_driver::{BenchInvocation, start_executions};
 use super::server::{BenchServer, BenchServerLauncher, WORKFLOWS};
 use super::{BenchSettings, console};
 
@@ -23,7 +23,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How long they may take.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(120);
 
-pub(super) async fn measure_parked(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_parked(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+) -> anyhow::Result<BenchFigures> {
     let count = settings.parked_executions;
     console::print_message(format_args!("parked, {count} of them"));
     let mut store = place.create_store().await?;
@@ -31,19 +34,32 @@ pub(super) async fn measure_parked(place: &BenchDatabase, settings: &BenchSettin
     let start = BenchServerLauncher::for_store(&store).await?;
     let empty = store.disk_bytes().await?;
     let server = start.spawn_with_workflows(settings.tasks).await?;
-    let work = BenchInvocation { function: "bench_parked", input: RawJson::default() };
+    let work = BenchInvocation {
+        function: "bench_parked",
+        input: RawJson::default(),
+    };
     let ahead = WARM_UP_EXECUTIONS.min(count);
     start_executions(&server.client, &work, LANES, ahead).await?;
     wait_for_eviction(&server).await?;
-    let (memory, before, begun) = (server.resident_bytes(), server.read_usage(&store).await?, Instant::now());
+    let (memory, before, begun) = (
+        server.resident_bytes(),
+        server.read_usage(&store).await?,
+        Instant::now(),
+    );
     start_executions(&server.client, &work, LANES, count).await?;
     let took = begun.elapsed();
     let used = server.read_usage(&store).await?.usage_since(before);
     wait_for_eviction(&server).await?;
-    let grown = server.resident_bytes().zip(memory).map(|(after, before)| after.saturating_sub(before));
+    let grown = server
+        .resident_bytes()
+        .zip(memory)
+        .map(|(after, before)| after.saturating_sub(before));
     let resident = server.resident_bytes();
     server.kill_server()?;
-    let disk = store.disk_bytes().await?.saturating_sub(empty + WORKFLOWS.len() as u64);
+    let disk = store
+        .disk_bytes()
+        .await?
+        .saturating_sub(empty + WORKFLOWS.len() as u64);
     let raw_after = store.measure_commit_rate(settings.yardstick_time).await?;
     drop(store);
     let mut figures = BenchFigures {
@@ -59,21 +75,31 @@ pub(super) async fn measure_parked(place: &BenchDatabase, settings: &BenchSettin
         extra_figures: Vec::new(),
     };
     if let Some((grown, resident)) = grown.zip(resident) {
-        figures = figures.with_figure("memoryBytesEach", "memory each", grown as f64 / count as f64, "bytes").with_figure(
-            "residentBytes",
-            "memory in all",
-            resident as f64,
-            "bytes",
-        );
+        figures = figures
+            .with_figure(
+                "memoryBytesEach",
+                "memory each",
+                grown as f64 / count as f64,
+                "bytes",
+            )
+            .with_figure("residentBytes", "memory in all", resident as f64, "bytes");
     }
-    Ok(figures.with_figure("diskBytesEach", "disk each", disk as f64 / (ahead + count) as f64, "bytes"))
+    Ok(figures.with_figure(
+        "diskBytesEach",
+        "disk each",
+        disk as f64 / (ahead + count) as f64,
+        "bytes",
+    ))
 }
 
 /// Until no more of them leave memory than come: a server keeps some that came last, and those are the same before and after.
 async fn wait_for_eviction(server: &BenchServer) -> anyhow::Result<()> {
     let (begun, mut last) = (Instant::now(), f64::MAX);
     while begun.elapsed() < EVICTION_TIMEOUT {
-        let now = server.read_metric("onward_executions_in_memory").await?.context("the server does not count them")?;
+        let now = server
+            .read_metric("onward_executions_in_memory")
+            .await?
+            .context("the server does not count them")?;
         if now == last {
             return Ok(());
         }

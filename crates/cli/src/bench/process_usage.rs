@@ -13,7 +13,10 @@ pub(super) fn cpu_time(process: u32) -> Option<Duration> {
 /// Bytes that a process has sent to the disk.
 pub(super) fn written_bytes(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+    text.lines()
+        .find_map(|line| line.strip_prefix("write_bytes: "))?
+        .parse()
+        .ok()
 }
 
 /// Bytes of a process that are in memory.

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use onward_api::client::ApiClient;
-use onward_api::{RawJson, OnwardApi as _};
+use onward_api::{OnwardApi as _, RawJson};
 use onward_journal::{Event, ExecutionId, JournalEvent, Timestamp};
 use onward_store::{StoreClock as _, SystemClock};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::load_driver::{BenchInvocation, start_executions, wait_for_executions};
-use super::figures::{BenchFigures, BenchLatencies};
-use super::effect_server::EffectServer;
 use super::database::BenchDatabase;
+use super::effect_server::EffectServer;
+use super::figures::{BenchFigures, BenchLatencies};
+use super::load_driver::{BenchInvocation, start_executions, wait_for_executions};
 use super::server::{BenchServer, BenchServerLauncher, usage_before_start};
 use super::{BenchSettings, BenchTaskRunner, console};
 use crate::journal_reader;
@@ -49,7 +49,10 @@ struct RecoveryTally {
     first_after: Option<Timestamp>,
 }
 
-pub(super) async fn measure_recovery(place: &BenchDatabase, settings: &BenchSettings) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_recovery(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+) -> anyhow::Result<BenchFigures> {
     let count = settings.in_flight_executions;
     console::print_message(format_args!("recovery, {count} in flight"));
     let mut store = place.create_store().await?;
@@ -71,7 +74,11 @@ pub(super) async fn measure_recovery(place: &BenchDatabase, settings: &BenchSett
     let raw_after = store.measure_commit_rate(settings.yardstick_time).await?;
     drop(store);
     let wanted = count as u64 * u64::from(STEPS + 1);
-    ensure!(account.recorded == wanted, "{} of {wanted} operations have a result: this is a defect", account.recorded);
+    ensure!(
+        account.recorded == wanted,
+        "{} of {wanted} operations have a result: this is a defect",
+        account.recorded
+    );
     let figures = BenchFigures {
         workload: "recovery",
         concurrency: held,
@@ -88,17 +95,30 @@ pub(super) async fn measure_recovery(place: &BenchDatabase, settings: &BenchSett
 }
 
 /// Starts executions until so many wait for somebody outside.
-async fn start_all_in_flight(server: &BenchServer, tasks: BenchTaskRunner, outside: &EffectServer, count: usize) -> anyhow::Result<Vec<String>> {
+async fn start_all_in_flight(
+    server: &BenchServer,
+    tasks: BenchTaskRunner,
+    outside: &EffectServer,
+    count: usize,
+) -> anyhow::Result<Vec<String>> {
     let input = json!({ "load": { "steps": STEPS, "task": tasks.task_name() }, "url": outside.effects_url() }).to_string();
-    let work = BenchInvocation { function: "bench_recovery", input: RawJson::parse(&input).context("the input is not JSON")? };
+    let work = BenchInvocation {
+        function: "bench_recovery",
+        input: RawJson::parse(&input).context("the input is not JSON")?,
+    };
     let executions = start_executions(&server.client, &work, LANES, count).await?;
     let waiting = tokio::time::timeout(IN_FLIGHT_TIMEOUT, outside.wait_for_requests(count)).await;
-    waiting.context("not all executions get as far: are there enough open files (ulimit -n)?")??;
+    waiting
+        .context("not all executions get as far: are there enough open files (ulimit -n)?")??;
     Ok(executions)
 }
 
 /// Another server, once it has finished them all.
-async fn restart_and_finish(start: &BenchServerLauncher, settings: &BenchSettings, executions: &[String]) -> anyhow::Result<(BenchServer, RecoveryTimes)> {
+async fn restart_and_finish(
+    start: &BenchServerLauncher,
+    settings: &BenchSettings,
+    executions: &[String],
+) -> anyhow::Result<(BenchServer, RecoveryTimes)> {
     let (killed_at, begun) = (SystemClock.now(), Instant::now());
     let server = start.spawn_server()?;
     server.client.list_functions().await?;
@@ -106,32 +126,93 @@ async fn restart_and_finish(start: &BenchServerLauncher, settings: &BenchSetting
     // The old one knows where the old server was.
     let _worker = settings.spawn_worker(&server)?;
     wait_for_executions(&server.client, executions, LANES).await?;
-    Ok((server, RecoveryTimes { killed_at, answered, finished: begun.elapsed() }))
+    Ok((
+        server,
+        RecoveryTimes {
+            killed_at,
+            answered,
+            finished: begun.elapsed(),
+        },
+    ))
 }
 
 /// What only this workload has.
-fn with_recovery_figures(figures: BenchFigures, account: &RecoveryTally, outside: &EffectServer, times: &RecoveryTimes) -> BenchFigures {
+fn with_recovery_figures(
+    figures: BenchFigures,
+    account: &RecoveryTally,
+    outside: &EffectServer,
+    times: &RecoveryTimes,
+) -> BenchFigures {
     let ms = |duration: Duration| duration.as_secs_f64() * 1_000.0;
-    let micros = account.first_after.map_or(0, |first| first.as_micros() - times.killed_at.as_micros());
+    let micros = account
+        .first_after
+        .map_or(0, |first| first.as_micros() - times.killed_at.as_micros());
     let (seen, in_flight) = (outside.counts_by_key(), figures.concurrency);
     let again = seen.values().filter(|times| **times > 1).count();
     figures
-        .with_figure("inFlight", "in flight when killed", in_flight as f64, "executions")
-        .with_figure("firstAnswerMs", "until the next server answers", ms(times.answered), "ms")
-        .with_figure("firstResultMs", "until the first result is recorded", micros as f64 / 1_000.0, "ms")
-        .with_figure("allFinishedMs", "until all are finished", ms(times.finished), "ms")
-        .with_figure("recorded", "operations with a result", account.recorded as f64, "")
-        .with_figure("recordedTwice", "operations with two", account.recorded_twice as f64, "")
-        .with_figure("effects", "effects asked for outside", seen.len() as f64, "")
-        .with_figure("effectsRepeated", "of these, asked for again", again as f64, "with the same key")
+        .with_figure(
+            "inFlight",
+            "in flight when killed",
+            in_flight as f64,
+            "executions",
+        )
+        .with_figure(
+            "firstAnswerMs",
+            "until the next server answers",
+            ms(times.answered),
+            "ms",
+        )
+        .with_figure(
+            "firstResultMs",
+            "until the first result is recorded",
+            micros as f64 / 1_000.0,
+            "ms",
+        )
+        .with_figure(
+            "allFinishedMs",
+            "until all are finished",
+            ms(times.finished),
+            "ms",
+        )
+        .with_figure(
+            "recorded",
+            "operations with a result",
+            account.recorded as f64,
+            "",
+        )
+        .with_figure(
+            "recordedTwice",
+            "operations with two",
+            account.recorded_twice as f64,
+            "",
+        )
+        .with_figure(
+            "effects",
+            "effects asked for outside",
+            seen.len() as f64,
+            "",
+        )
+        .with_figure(
+            "effectsRepeated",
+            "of these, asked for again",
+            again as f64,
+            "with the same key",
+        )
 }
 
 /// Reads all journals.
-async fn tally_journals(client: &ApiClient, executions: &[String], killed_at: Timestamp) -> anyhow::Result<RecoveryTally> {
+async fn tally_journals(
+    client: &ApiClient,
+    executions: &[String],
+    killed_at: Timestamp,
+) -> anyhow::Result<RecoveryTally> {
     let mut account = RecoveryTally::default();
     for execution in executions {
         let id: ExecutionId = execution.parse()?;
-        account.add_journal(&journal_reader::read_journal_events(client, id, 0, 0).await?, killed_at);
+        account.add_journal(
+            &journal_reader::read_journal_events(client, id, 0, 0).await?,
+            killed_at,
+        );
     }
     Ok(account)
 }
@@ -141,7 +222,9 @@ impl RecoveryTally {
         let is_after = |event: &JournalEvent| event.timestamp > killed_at;
         let mut results: Vec<_> = Vec::new();
         for recorded in journal {
-            let Event::InvokeCompleted { promise_id, .. } = &recorded.event else { continue };
+            let Event::InvokeCompleted { promise_id, .. } = &recorded.event else {
+                continue;
+            };
             if results.contains(&promise_id) {
                 self.recorded_twice += 1;
                 continue;
@@ -150,7 +233,10 @@ impl RecoveryTally {
             self.recorded += 1;
             if is_after(recorded) {
                 self.recorded_after += 1;
-                self.first_after = Some(self.first_after.map_or(recorded.timestamp, |it| it.min(recorded.timestamp)));
+                self.first_after = Some(
+                    self.first_after
+                        .map_or(recorded.timestamp, |it| it.min(recorded.timestamp)),
+                );
             }
         }
     }

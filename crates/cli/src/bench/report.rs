@@ -5,10 +5,14 @@ use std::io::{self, Write as _};
 use serde_json::{Map, Value, json};
 
 use super::BenchTaskRunner;
-use super::figures::BenchFigures;
 use super::database::BenchEnvironment;
+use super::figures::BenchFigures;
 
-pub(super) fn print_report(as_json: bool, tasks: BenchTaskRunner, places: &[(BenchEnvironment, Vec<BenchFigures>)]) -> io::Result<()> {
+pub(super) fn print_report(
+    as_json: bool,
+    tasks: BenchTaskRunner,
+    places: &[(BenchEnvironment, Vec<BenchFigures>)],
+) -> io::Result<()> {
     let mut out = io::stdout().lock();
     for (number, (facts, all)) in places.iter().enumerate() {
         if as_json {
@@ -26,10 +30,23 @@ pub(super) fn print_report(as_json: bool, tasks: BenchTaskRunner, places: &[(Ben
 }
 
 /// The heads of the columns.
-const COLUMN_HEADS: [&str; 9] =
-    ["a second", "p50 ms", "p99 ms", "commits", "MB written", "bytes each", "CPU s", "CPU µs each", "× yardstick"];
+const COLUMN_HEADS: [&str; 9] = [
+    "a second",
+    "p50 ms",
+    "p99 ms",
+    "commits",
+    "MB written",
+    "bytes each",
+    "CPU s",
+    "CPU µs each",
+    "× yardstick",
+];
 
-fn format_table(tasks: BenchTaskRunner, facts: &BenchEnvironment, all: &[BenchFigures]) -> Vec<String> {
+fn format_table(
+    tasks: BenchTaskRunner,
+    facts: &BenchEnvironment,
+    all: &[BenchFigures],
+) -> Vec<String> {
     let machine = &facts.machine;
     let kernel = machine.kernel.as_deref().unwrap_or("unknown");
     let mut lines = vec![
@@ -47,16 +64,31 @@ fn format_table(tasks: BenchTaskRunner, facts: &BenchEnvironment, all: &[BenchFi
     for figures in all {
         lines.push(format_row(&workload_label(figures), &format_cells(figures)));
         for more in &figures.extra_figures {
-            lines.push(format!("  {:<34} {:>12} {}", more.label, group_digits(more.value), more.unit).trim_end().to_owned());
+            lines.push(
+                format!(
+                    "  {:<34} {:>12} {}",
+                    more.label,
+                    group_digits(more.value),
+                    more.unit
+                )
+                .trim_end()
+                .to_owned(),
+            );
         }
         let before_and_after = figures.commit_rates.map(group_digits).join(" and ");
-        lines.push(format!("  {:<34} {before_and_after} commits/s", "yardstick"));
+        lines.push(format!(
+            "  {:<34} {before_and_after} commits/s",
+            "yardstick"
+        ));
     }
     lines
 }
 
 fn workload_label(figures: &BenchFigures) -> String {
-    format!("{} × {}, {}s", figures.workload, figures.concurrency, figures.unit)
+    format!(
+        "{} × {}, {}s",
+        figures.workload, figures.concurrency, figures.unit
+    )
 }
 
 fn format_cells(figures: &BenchFigures) -> [String; 9] {
@@ -80,7 +112,9 @@ fn format_cells(figures: &BenchFigures) -> [String; 9] {
 
 fn format_row(name: &str, cells: &[String; 9]) -> String {
     let cells: Vec<String> = cells.iter().map(|cell| format!("{cell:>11}")).collect();
-    format!("{name:<24} {}", cells.join(" ")).trim_end().to_owned()
+    format!("{name:<24} {}", cells.join(" "))
+        .trim_end()
+        .to_owned()
 }
 
 /// A whole number with commas; a small one with what it has behind the point.
@@ -130,9 +164,15 @@ fn workload_json(figures: &BenchFigures) -> Value {
     put("commits", json!(used.commits));
     put("writtenBytes", json!(used.written_bytes));
     put("cpuSeconds", json!(used.cpu.map(|cpu| cpu.as_secs_f64())));
-    put("driverCpuSeconds", json!(used.driver_cpu.map(|cpu| cpu.as_secs_f64())));
+    put(
+        "driverCpuSeconds",
+        json!(used.driver_cpu.map(|cpu| cpu.as_secs_f64())),
+    );
     put("rawCommitsPerSecond", json!(figures.commit_rates));
-    put("timesRaw", json!(figures.per_second() / figures.mean_commit_rate()));
+    put(
+        "timesRaw",
+        json!(figures.per_second() / figures.mean_commit_rate()),
+    );
     for more in &figures.extra_figures {
         put(more.key, json!(more.value));
     }
@@ -145,7 +185,13 @@ mod tests {
 
     #[test]
     fn large_numbers_have_commas_and_small_ones_a_point() {
-        for (value, shown) in [(0.0, "0"), (1.234, "1.23"), (12.34, "12"), (999.0, "999"), (1_234_567.0, "1,234,567")] {
+        for (value, shown) in [
+            (0.0, "0"),
+            (1.234, "1.23"),
+            (12.34, "12"),
+            (999.0, "999"),
+            (1_234_567.0, "1,234,567"),
+        ] {
             assert_eq!(group_digits(value), shown);
         }
     }

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use onward_api::OnwardApi as _;
-use onward_api::client::{ClientConfig, ApiClient};
+use onward_api::client::{ApiClient, ClientConfig};
 use onward_api::token::TokenRole;
 use onward_engine::client::Scope;
 use onward_server::token;
 use onward_store::StorePolicy;
 
 use super::BenchTaskRunner;
-use super::figures::BenchUsage;
 use super::database::BenchStore;
+use super::figures::BenchUsage;
 use super::process_usage;
 
 /// The workflows of examples/workflows/bench.
-pub(super) const WORKFLOWS: &[u8] = include_bytes!("../../../../examples/workflows/built/bench.wasm");
+pub(super) const WORKFLOWS: &[u8] =
+    include_bytes!("../../../../examples/workflows/built/bench.wasm");
 
 /// How long a server may take until it says where it is.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
@@ -49,9 +50,18 @@ impl BenchServerLauncher {
     /// On a store that is new: makes it, and a token for the driver.
     pub(super) async fn for_store(store: &BenchStore) -> anyhow::Result<Self> {
         let opened = onward_embed::store::open_store(&store.url, StorePolicy::default()).await?;
-        let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
+        let scope = Scope {
+            tenant: "default".parse()?,
+            project: "default".parse()?,
+            environment: "default".parse()?,
+        };
         let token = token::create_token(&*opened, &scope, "bench", TokenRole::Admin, None).await?;
-        Ok(Self { url: store.url.clone(), token, lease_ms: None, host: None })
+        Ok(Self {
+            url: store.url.clone(),
+            token,
+            lease_ms: None,
+            host: None,
+        })
     }
 
     /// A server that answers.
@@ -67,26 +77,58 @@ impl BenchServerLauncher {
             command.args(["--allow-private-host", host]);
         }
         // What the user has set for other servers is not meant here.
-        for name in ["ONWARD_CONFIG", "ONWARD_STORE", "ONWARD_LISTEN", "ONWARD_LEASE_MS", "ONWARD_NODE_NAME"] {
+        for name in [
+            "ONWARD_CONFIG",
+            "ONWARD_STORE",
+            "ONWARD_LISTEN",
+            "ONWARD_LEASE_MS",
+            "ONWARD_NODE_NAME",
+        ] {
             command.env_remove(name);
         }
         command.env("NO_COLOR", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
         let mut process = ChildProcess(command.spawn().context("cannot start a server")?);
         let stderr = process.0.stderr.take().context("a server without words")?;
         let (told, address) = mpsc::channel();
         std::thread::spawn(move || read_server_output(stderr, &told));
-        let url = address.recv_timeout(STARTUP_TIMEOUT).context("the server did not start: its words are above")?;
+        let url = address
+            .recv_timeout(STARTUP_TIMEOUT)
+            .context("the server did not start: its words are above")?;
         let token = self.token.clone();
-        let client = ApiClient::new(&ClientConfig { url: url.clone(), token: Some(token.clone()), scope: None })?;
-        Ok(BenchServer { process, client, url, token })
+        let client = ApiClient::new(&ClientConfig {
+            url: url.clone(),
+            token: Some(token.clone()),
+            scope: None,
+        })?;
+        Ok(BenchServer {
+            process,
+            client,
+            url,
+            token,
+        })
     }
 
     /// The same, with the workflows deployed.
-    pub(super) async fn spawn_with_workflows(&self, tasks: BenchTaskRunner) -> anyhow::Result<BenchServer> {
+    pub(super) async fn spawn_with_workflows(
+        &self,
+        tasks: BenchTaskRunner,
+    ) -> anyhow::Result<BenchServer> {
         let server = self.spawn_server()?;
-        let hosts = self.host.iter().cloned().chain(tasks.allowed_hosts()).collect();
-        server.client.deploy_component(WORKFLOWS.to_vec(), hosts).await.context("the workflows cannot be deployed")?;
+        let hosts = self
+            .host
+            .iter()
+            .cloned()
+            .chain(tasks.allowed_hosts())
+            .collect();
+        server
+            .client
+            .deploy_component(WORKFLOWS.to_vec(), hosts)
+            .await
+            .context("the workflows cannot be deployed")?;
         Ok(server)
     }
 }
@@ -131,7 +173,13 @@ pub(super) async fn usage_before_start(store: &BenchStore) -> anyhow::Result<Ben
 
 /// A figure without labels, in the text of `/metrics`.
 pub(super) fn parse_metric(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+    text.lines().find_map(|line| {
+        line.strip_prefix(name)?
+            .strip_prefix(' ')?
+            .trim()
+            .parse()
+            .ok()
+    })
 }
 
 impl BenchServer {
@@ -146,7 +194,10 @@ impl BenchServer {
             cpu: process_usage::cpu_time(process),
             driver_cpu: process_usage::cpu_time(std::process::id()),
             written_bytes,
-            commits: self.read_metric("onward_store_transactions_total").await?.map(|count| count as u64),
+            commits: self
+                .read_metric("onward_store_transactions_total")
+                .await?
+                .map(|count| count as u64),
         })
     }
 
@@ -162,6 +213,8 @@ impl BenchServer {
 
     /// SIGKILL, at once.
     pub(super) fn kill_server(mut self) -> anyhow::Result<()> {
-        self.process.kill_and_wait().context("cannot kill the server")
+        self.process
+            .kill_and_wait()
+            .context("cannot kill the server")
     }
 }

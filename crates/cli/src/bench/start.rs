@@ -4,12 +4,16 @@ use anyhow::ensure;
 use serde_json::Value;
 
 use super::BenchSettings;
-use super::load_driver::BenchStopCondition;
-use super::figures::BenchFigures;
 use super::database::BenchDatabase;
+use super::figures::BenchFigures;
+use super::load_driver::BenchStopCondition;
 use super::throughput::{self, ThroughputWorkload};
 
-pub(super) async fn measure_start(place: &BenchDatabase, settings: &BenchSettings, lanes: usize) -> anyhow::Result<BenchFigures> {
+pub(super) async fn measure_start(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+    lanes: usize,
+) -> anyhow::Result<BenchFigures> {
     let rate = ThroughputWorkload {
         workload: "start",
         function: "bench_empty",

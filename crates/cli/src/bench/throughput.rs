@@ -4,9 +4,9 @@ use anyhow::Context as _;
 use onward_api::RawJson;
 use serde_json::Value;
 
-use super::load_driver::{BenchLoadResult, BenchStopCondition, BenchInvocation, drive_load};
-use super::figures::BenchFigures;
 use super::database::BenchDatabase;
+use super::figures::BenchFigures;
+use super::load_driver::{BenchInvocation, BenchLoadResult, BenchStopCondition, drive_load};
 use super::server::BenchServerLauncher;
 use super::{BenchSettings, console, worker};
 
@@ -23,13 +23,31 @@ pub(super) struct ThroughputWorkload {
 }
 
 /// Measures it. What the last execution returned comes with the figures.
-pub(super) async fn measure_throughput(place: &BenchDatabase, settings: &BenchSettings, rate: ThroughputWorkload) -> anyhow::Result<(BenchFigures, Value)> {
-    let ThroughputWorkload { workload, function, input, unit, units, lanes, until } = rate;
+pub(super) async fn measure_throughput(
+    place: &BenchDatabase,
+    settings: &BenchSettings,
+    rate: ThroughputWorkload,
+) -> anyhow::Result<(BenchFigures, Value)> {
+    let ThroughputWorkload {
+        workload,
+        function,
+        input,
+        unit,
+        units,
+        lanes,
+        until,
+    } = rate;
     console::print_message(format_args!("{workload}, {lanes} at a time"));
     let mut store = place.create_store().await?;
-    let server = BenchServerLauncher::for_store(&store).await?.spawn_with_workflows(settings.tasks).await?;
+    let server = BenchServerLauncher::for_store(&store)
+        .await?
+        .spawn_with_workflows(settings.tasks)
+        .await?;
     let worker = settings.spawn_worker(&server)?;
-    let work = BenchInvocation { function, input: RawJson::parse(&input.to_string()).context("the input is not JSON")? };
+    let work = BenchInvocation {
+        function,
+        input: RawJson::parse(&input.to_string()).context("the input is not JSON")?,
+    };
     let warm_up = match until {
         BenchStopCondition::Elapsed(_) => BenchStopCondition::Elapsed(settings.warm_up),
         BenchStopCondition::Answered(count) => BenchStopCondition::Answered(count),
@@ -38,7 +56,11 @@ pub(super) async fn measure_throughput(place: &BenchDatabase, settings: &BenchSe
     let raw_before = store.measure_commit_rate(settings.yardstick_time).await?;
     let before = server.read_usage(&store).await?;
     let worker_before = worker.as_ref().and_then(worker::BenchWorker::cpu_time);
-    let BenchLoadResult { took, latencies, result } = drive_load(&server.client, &work, lanes, until).await?;
+    let BenchLoadResult {
+        took,
+        latencies,
+        result,
+    } = drive_load(&server.client, &work, lanes, until).await?;
     let used = server.read_usage(&store).await?.usage_since(before);
     let raw_after = store.measure_commit_rate(settings.yardstick_time).await?;
     let executions = latencies.len();

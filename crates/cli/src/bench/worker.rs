@@ -4,11 +4,11 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use onward_worker::{ClientConfig, TaskFailure, WorkerTaskContext, Worker};
+use onward_worker::{ClientConfig, TaskFailure, Worker, WorkerTaskContext};
 
 use super::figures::BenchFigures;
-use super::server::{ChildProcess, BenchServer};
 use super::process_usage;
+use super::server::{BenchServer, ChildProcess};
 
 /// The task that no component has.
 pub(super) const TASK_NAME: &str = "bench_far";
@@ -22,10 +22,15 @@ pub(super) struct BenchWorker(ChildProcess);
 impl BenchWorker {
     /// One for this server.
     pub(super) fn spawn_for(server: &BenchServer) -> anyhow::Result<Self> {
-        let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
-        command.args(["bench", "--as-worker-of", &server.url]).env("ONWARD_TOKEN", &server.token);
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this program")?);
+        command
+            .args(["bench", "--as-worker-of", &server.url])
+            .env("ONWARD_TOKEN", &server.token);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        Ok(Self(ChildProcess(command.spawn().context("cannot start a worker")?)))
+        Ok(Self(ChildProcess(
+            command.spawn().context("cannot start a worker")?,
+        )))
     }
 
     /// CPU time that it has used so far.
@@ -34,7 +39,11 @@ impl BenchWorker {
     }
 
     /// What it has used since.
-    pub(super) fn with_worker_figure(&self, figures: BenchFigures, before: Option<Duration>) -> BenchFigures {
+    pub(super) fn with_worker_figure(
+        &self,
+        figures: BenchFigures,
+        before: Option<Duration>,
+    ) -> BenchFigures {
         match (self.cpu_time(), before) {
             (Some(now), Some(before)) => {
                 let used = now.saturating_sub(before).as_secs_f64();
@@ -47,9 +56,16 @@ impl BenchWorker {
 
 /// Performs tasks until it is killed.
 pub(super) async fn run_bench_worker(url: &str) -> anyhow::Result<ExitCode> {
-    let access = ClientConfig { url: url.to_owned(), token: std::env::var("ONWARD_TOKEN").ok(), scope: None };
+    let access = ClientConfig {
+        url: url.to_owned(),
+        token: std::env::var("ONWARD_TOKEN").ok(),
+        scope: None,
+    };
     let step = |(): (), _: WorkerTaskContext| std::future::ready(Ok::<u32, TaskFailure>(1));
-    let worker = Worker::new(&access)?.with_name("bench").with_slots(SLOTS).register_task(TASK_NAME, step);
+    let worker = Worker::new(&access)?
+        .with_name("bench")
+        .with_slots(SLOTS)
+        .register_task(TASK_NAME, step);
     worker.run(std::future::pending()).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -44,17 +44,30 @@ struct CampaignCheckOutput {
 
 pub(crate) async fn check_campaign(args: &CampaignCheckArgs) -> anyhow::Result<ExitCode> {
     let file = LocalCampaign::load(&args.file)?;
-    let LocalCheckResult { mut prerequisites, report, .. } = match &args.bad_rows {
+    let LocalCheckResult {
+        mut prerequisites,
+        report,
+        ..
+    } = match &args.bad_rows {
         Some(to) => check_writing_bad_rows(&file, to)?,
         None => file.run_checks()?,
     };
     if args.connection.is_target_given() {
-        let there = args.connection.open_connection(AccessMode::Read).await?.check_campaign(file.to_json_document()?).await?;
+        let there = args
+            .connection
+            .open_connection(AccessMode::Read)
+            .await?
+            .check_campaign(file.to_json_document()?)
+            .await?;
         merge_prerequisites(&mut prerequisites, there.prerequisites);
     }
     let pass = prerequisites.iter().all(|it| it.pass);
     if args.json {
-        let told = CampaignCheckOutput { pass, prerequisites, audience: report };
+        let told = CampaignCheckOutput {
+            pass,
+            prerequisites,
+            audience: report,
+        };
         writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
     } else {
         print_check_report(&prerequisites, &report)?;
@@ -63,11 +76,17 @@ pub(crate) async fn check_campaign(args: &CampaignCheckArgs) -> anyhow::Result<E
                 let rows = console::format_count(report.bad, "bad row");
                 console::print_message(format_args!("{rows} written to {}", to.display()));
             }
-            None if unshown_bad_rows(&report) > 0 => console::print_message("--bad-rows FILE writes all of them to a file"),
+            None if unshown_bad_rows(&report) > 0 => {
+                console::print_message("--bad-rows FILE writes all of them to a file")
+            }
             None => {}
         }
-        if !args.connection.is_target_given() && matches!(file.campaign.provider, ProviderRef::Named(_)) {
-            console::print_message("whether there is such a provider is not known: --server asks one");
+        if !args.connection.is_target_given()
+            && matches!(file.campaign.provider, ProviderRef::Named(_))
+        {
+            console::print_message(
+                "whether there is such a provider is not known: --server asks one",
+            );
         }
     }
     Ok(ExitCode::from(u8::from(!pass)))
@@ -91,7 +110,10 @@ fn unshown_bad_rows(report: &AudienceReport) -> u64 {
 }
 
 /// Adds what somebody else has looked at and we have not.
-pub(super) fn merge_prerequisites(prerequisites: &mut Vec<PrerequisiteCheck>, others: Vec<PrerequisiteCheck>) {
+pub(super) fn merge_prerequisites(
+    prerequisites: &mut Vec<PrerequisiteCheck>,
+    others: Vec<PrerequisiteCheck>,
+) {
     for other in others {
         if !prerequisites.iter().any(|it| it.id == other.id) {
             prerequisites.push(other);
@@ -100,14 +122,31 @@ pub(super) fn merge_prerequisites(prerequisites: &mut Vec<PrerequisiteCheck>, ot
 }
 
 /// What was looked at, one a line, and the first rows that cannot be used.
-pub(super) fn print_check_report(prerequisites: &[PrerequisiteCheck], report: &AudienceReport) -> io::Result<()> {
+pub(super) fn print_check_report(
+    prerequisites: &[PrerequisiteCheck],
+    report: &AudienceReport,
+) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
     for PrerequisiteCheck { id, pass, message } in prerequisites {
-        let mark = if *pass { console::style_success("ok  ").to_string() } else { console::style_error("FAIL").to_string() };
-        writeln!(out, "{mark}  {id:<19}  {}", console::escape_control_chars(message))?;
+        let mark = if *pass {
+            console::style_success("ok  ").to_string()
+        } else {
+            console::style_error("FAIL").to_string()
+        };
+        writeln!(
+            out,
+            "{mark}  {id:<19}  {}",
+            console::escape_control_chars(message)
+        )?;
     }
     for row in &report.samples {
-        writeln!(out, "      line {}: {}: {}", row.line, console::escape_control_chars(&row.reason), console::escape_control_chars(&row.sample))?;
+        writeln!(
+            out,
+            "      line {}: {}: {}",
+            row.line,
+            console::escape_control_chars(&row.reason),
+            console::escape_control_chars(&row.sample)
+        )?;
     }
     let more = unshown_bad_rows(report);
     if more > 0 {

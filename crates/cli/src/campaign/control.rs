@@ -22,13 +22,22 @@ pub(crate) struct CampaignControlArgs {
     json: bool,
 }
 
-pub(crate) async fn control_campaign_run(args: &CampaignControlArgs, control: CampaignControl) -> anyhow::Result<ExitCode> {
+pub(crate) async fn control_campaign_run(
+    args: &CampaignControlArgs,
+    control: CampaignControl,
+) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
-    let run = onward.control_campaign_run(&args.run.run, control, args.actor.requested_by()).await?;
+    let run = onward
+        .control_campaign_run(&args.run.run, control, args.actor.requested_by())
+        .await?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&run)?)?;
     } else {
-        console::print_message(format_args!("{} is {}", run.summary.run, ls::status_label(&run.summary)));
+        console::print_message(format_args!(
+            "{} is {}",
+            run.summary.run,
+            ls::status_label(&run.summary)
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,14 +5,17 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_api::campaign::{PutAudiencePartRequest, DeployCampaignRequest, DeployCampaignResponse, PrerequisiteCheck, RepeatContactPolicy, RecipientInput};
+use onward_api::campaign::{
+    DeployCampaignRequest, DeployCampaignResponse, PrerequisiteCheck, PutAudiencePartRequest,
+    RecipientInput, RepeatContactPolicy,
+};
 use onward_api::problem::{Code, Problem};
 use onward_campaign::audience::AudienceReport;
 use onward_dispatcher::EntropySource;
 
 use super::local_campaign::{LocalCampaign, LocalCheckResult};
 use super::{ActorArg, check, watch};
-use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;
 use crate::progress::ProgressLine;
 use crate::retry::retry_transient;
@@ -53,9 +56,19 @@ pub(crate) struct CampaignDeployArgs {
 
 pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result<ExitCode> {
     let file = LocalCampaign::load(&args.file)?;
-    let LocalCheckResult { mut prerequisites, report, digest } = file.run_checks()?;
+    let LocalCheckResult {
+        mut prerequisites,
+        report,
+        digest,
+    } = file.run_checks()?;
     let onward = args.connection.open_connection(AccessMode::Create).await?;
-    check::merge_prerequisites(&mut prerequisites, onward.check_campaign(file.to_json_document()?).await?.prerequisites);
+    check::merge_prerequisites(
+        &mut prerequisites,
+        onward
+            .check_campaign(file.to_json_document()?)
+            .await?
+            .prerequisites,
+    );
     if prerequisites.iter().any(|it| !it.pass) {
         return report_unmet_prerequisites(args, &prerequisites, &report);
     }
@@ -72,26 +85,49 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
         (false, true) => RepeatContactPolicy::Again,
         (false, false) => RepeatContactPolicy::Refuse,
     };
-    let deploy = DeployCampaignRequest { campaign: file.to_json_document()?, audience, key, reached, by: args.actor.requested_by().by };
-    let mut deployed = match retry_transient(async || onward.deploy_campaign(deploy.clone()).await).await {
-        Ok(deployed) => deployed,
-        Err(problem) if problem.code == Code::ReachedBefore => return report_reached_before(args, &problem),
-        Err(problem) if !problem.prerequisites.is_empty() => return report_unmet_prerequisites(args, &problem.prerequisites, &report),
-        Err(problem) => return Err(problem.into()),
+    let deploy = DeployCampaignRequest {
+        campaign: file.to_json_document()?,
+        audience,
+        key,
+        reached,
+        by: args.actor.requested_by().by,
     };
+    let mut deployed =
+        match retry_transient(async || onward.deploy_campaign(deploy.clone()).await).await {
+            Ok(deployed) => deployed,
+            Err(problem) if problem.code == Code::ReachedBefore => {
+                return report_reached_before(args, &problem);
+            }
+            Err(problem) if !problem.prerequisites.is_empty() => {
+                return report_unmet_prerequisites(args, &problem.prerequisites, &report);
+            }
+            Err(problem) => return Err(problem.into()),
+        };
     deployed.prerequisites = prerequisites;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
     } else {
         print_deployed_campaign(&deployed)?;
     }
-    if args.watch { watch::watch_run_until_over(&onward, &deployed.run, args.json).await } else { Ok(ExitCode::SUCCESS) }
+    if args.watch {
+        watch::watch_run_until_over(&onward, &deployed.run, args.json).await
+    } else {
+        Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// It cannot be deployed: says what was looked at.
-fn report_unmet_prerequisites(args: &CampaignDeployArgs, prerequisites: &[PrerequisiteCheck], report: &AudienceReport) -> anyhow::Result<ExitCode> {
+fn report_unmet_prerequisites(
+    args: &CampaignDeployArgs,
+    prerequisites: &[PrerequisiteCheck],
+    report: &AudienceReport,
+) -> anyhow::Result<ExitCode> {
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::json!({ "pass": false, "prerequisites": prerequisites }))?;
+        writeln!(
+            io::stdout(),
+            "{}",
+            serde_json::json!({ "pass": false, "prerequisites": prerequisites })
+        )?;
     } else {
         check::print_check_report(prerequisites, report)?;
     }
@@ -108,14 +144,23 @@ fn report_reached_before(args: &CampaignDeployArgs, problem: &Problem) -> anyhow
         } else {
             "--new-only reaches the others, --again reaches everybody again"
         };
-        console::print_message(format_args!("{}: {how}", console::escape_control_chars(&problem.detail)));
+        console::print_message(format_args!(
+            "{}: {how}",
+            console::escape_control_chars(&problem.detail)
+        ));
     }
     Ok(ExitCode::from(1))
 }
 
 /// Stores the audience part by part, several at a time. Each can be stored again if its answer is lost.
-async fn upload_audience(file: &LocalCampaign, onward: &TargetConnection, audience: &str, all: u64) -> anyhow::Result<()> {
-    let (mut rows, mut progress, mut sent) = (file.open_audience()?, ProgressLine::new(true), 0_u64);
+async fn upload_audience(
+    file: &LocalCampaign,
+    onward: &TargetConnection,
+    audience: &str,
+    all: u64,
+) -> anyhow::Result<()> {
+    let (mut rows, mut progress, mut sent) =
+        (file.open_audience()?, ProgressLine::new(true), 0_u64);
     let (mut under_way, mut is_end) = (FuturesUnordered::new(), false);
     let mut number = 0;
     loop {
@@ -135,30 +180,50 @@ async fn upload_audience(file: &LocalCampaign, onward: &TargetConnection, audien
             number += 1;
             under_way.push(async move {
                 let count = part.recipients.len() as u64;
-                retry_transient(async || onward.put_audience_part(audience, place, part.clone()).await).await.map(|()| count)
+                retry_transient(async || {
+                    onward
+                        .put_audience_part(audience, place, part.clone())
+                        .await
+                })
+                .await
+                .map(|()| count)
             });
         }
-        let Some(stored) = under_way.next().await else { return Ok(()) };
+        let Some(stored) = under_way.next().await else {
+            return Ok(());
+        };
         sent += stored?;
         progress.update_count(sent, || format!("{sent} of {all} recipients stored"));
     }
 }
 
 fn print_deployed_campaign(deployed: &DeployCampaignResponse) -> io::Result<()> {
-    let DeployCampaignResponse { run, existed, items, jobs, left_out, .. } = deployed;
+    let DeployCampaignResponse {
+        run,
+        existed,
+        items,
+        jobs,
+        left_out,
+        ..
+    } = deployed;
     writeln!(io::stdout(), "{run}")?;
     if *existed {
         console::print_message(
             "the same campaign was deployed for the same people before: this is its run (campaign retry reaches those whom it did not, --again everybody)",
         );
     } else {
-        let (items, jobs) = (console::format_count((*items).into(), "recipient"), console::format_count((*jobs).into(), "job"));
+        let (items, jobs) = (
+            console::format_count((*items).into(), "recipient"),
+            console::format_count((*jobs).into(), "job"),
+        );
         let left_out = match left_out {
             0 => String::new(),
             _ => format!(", without {left_out} whom earlier runs have reached"),
         };
         let deployed = console::style_success("deployed");
-        console::print_message(format_args!("{deployed}: {items} in {jobs}{left_out}; onward campaign watch {run}"));
+        console::print_message(format_args!(
+            "{deployed}: {items} in {jobs}{left_out}; onward campaign watch {run}"
+        ));
     }
     Ok(())
 }

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{PrerequisiteCheck, RecipientInput};
-use onward_campaign::audience::{self, BadRow, AudienceReport, AudienceReader, AudienceRowError};
+use onward_campaign::audience::{self, AudienceReader, AudienceReport, AudienceRowError, BadRow};
 use onward_campaign::{BadRowPolicy, Campaign, CampaignChecker};
 use onward_journal::Timestamp;
 use onward_store::{StoreClock as _, SystemClock};
 use sha2::{Digest as _, Sha256};
 
-use crate::line_reader::BUFFER_BYTES;
 use crate::console;
+use crate::line_reader::BUFFER_BYTES;
 use crate::progress::ProgressLine;
 
 /// A campaign, and where its audience is.
@@ -33,31 +33,56 @@ pub(crate) struct LocalCheckResult {
 
 impl LocalCampaign {
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
-        let campaign = Campaign::load(path).with_context(|| format!("{} cannot be used", path.display()))?;
+        let campaign =
+            Campaign::load(path).with_context(|| format!("{} cannot be used", path.display()))?;
         let audience = campaign.audience_path(path);
-        Ok(Self { campaign, audience_path: audience })
+        Ok(Self {
+            campaign,
+            audience_path: audience,
+        })
     }
 
     pub(crate) fn to_json_document(&self) -> anyhow::Result<RawJson> {
-        RawJson::parse(&self.campaign.to_document()).context("the campaign cannot be written as JSON")
+        RawJson::parse(&self.campaign.to_document())
+            .context("the campaign cannot be written as JSON")
     }
 
     /// Those whom it is to reach, from the first on.
     pub(crate) fn open_audience(&self) -> anyhow::Result<AudienceReader<BufReader<File>>> {
-        let file = File::open(&self.audience_path).with_context(|| format!("cannot open {}", self.audience_path.display()))?;
+        let file = File::open(&self.audience_path)
+            .with_context(|| format!("cannot open {}", self.audience_path.display()))?;
         let reader = BufReader::with_capacity(BUFFER_BYTES, file);
-        let Campaign { audience: about, channel, .. } = &self.campaign;
-        let rows = audience::read_audience(reader, about.resolve_format()?, &self.campaign.audience_fields(), *channel);
+        let Campaign {
+            audience: about,
+            channel,
+            ..
+        } = &self.campaign;
+        let rows = audience::read_audience(
+            reader,
+            about.resolve_format()?,
+            &self.campaign.audience_fields(),
+            *channel,
+        );
         rows.with_context(|| self.audience_path.display().to_string())
     }
 
     /// The next of them that can be used. Rows that cannot are left out, where the campaign says so.
-    pub(crate) fn next_recipient(&self, rows: &mut AudienceReader<BufReader<File>>) -> anyhow::Result<Option<RecipientInput>> {
+    pub(crate) fn next_recipient(
+        &self,
+        rows: &mut AudienceReader<BufReader<File>>,
+    ) -> anyhow::Result<Option<RecipientInput>> {
         loop {
             match rows.next() {
                 None => return Ok(None),
-                Some(Ok(it)) => return Ok(Some(RecipientInput { id: it.id, to: it.address, data: it.data })),
-                Some(Err(AudienceRowError::BadRow(_))) if self.campaign.audience.bad_rows == BadRowPolicy::Skip => {}
+                Some(Ok(it)) => {
+                    return Ok(Some(RecipientInput {
+                        id: it.id,
+                        to: it.address,
+                        data: it.data,
+                    }));
+                }
+                Some(Err(AudienceRowError::BadRow(_)))
+                    if self.campaign.audience.bad_rows == BadRowPolicy::Skip => {}
                 Some(Err(trouble)) => bail!("{}: {trouble}", self.audience_path.display()),
             }
         }
@@ -69,7 +94,10 @@ impl LocalCampaign {
     }
 
     /// The same. Rows that cannot be used are told as they are found: a report has the first of them alone.
-    pub(crate) fn run_checks_reporting(&self, mut tell: impl FnMut(&BadRow) -> anyhow::Result<()>) -> anyhow::Result<LocalCheckResult> {
+    pub(crate) fn run_checks_reporting(
+        &self,
+        mut tell: impl FnMut(&BadRow) -> anyhow::Result<()>,
+    ) -> anyhow::Result<LocalCheckResult> {
         let now: Timestamp = SystemClock.now();
         let mut checker = CampaignChecker::new(&self.campaign, now);
         let mut digest = Sha256::new();
@@ -85,18 +113,37 @@ impl LocalCampaign {
                     tell(&bad)?;
                     checker.add_bad_row(bad);
                 }
-                Err(end @ AudienceRowError::ReadFailed(_)) => bail!("{}: {end}", self.audience_path.display()),
+                Err(end @ AudienceRowError::ReadFailed(_)) => {
+                    bail!("{}: {end}", self.audience_path.display())
+                }
             }
             let AudienceReport { good, bad, .. } = checker.audience_report();
             progress.update_count(good + bad, || {
-                format!("{}, {}", console::format_count(*good, "recipient"), console::format_count(*bad, "bad row"))
+                format!(
+                    "{}, {}",
+                    console::format_count(*good, "recipient"),
+                    console::format_count(*bad, "bad row")
+                )
             });
         }
-        let of_provider = onward_outlets::check_inline_provider(&self.campaign, checker.sample_message());
+        let of_provider =
+            onward_outlets::check_inline_provider(&self.campaign, checker.sample_message());
         let (prerequisites, report) = checker.finish();
         let prerequisites = prerequisites.into_iter().chain(of_provider);
-        let prerequisites = prerequisites.map(|it| PrerequisiteCheck { id: it.id, pass: it.pass, message: it.message });
-        let digest: String = digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(LocalCheckResult { prerequisites: prerequisites.collect(), report, digest })
+        let prerequisites = prerequisites.map(|it| PrerequisiteCheck {
+            id: it.id,
+            pass: it.pass,
+            message: it.message,
+        });
+        let digest: String = digest
+            .finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        Ok(LocalCheckResult {
+            prerequisites: prerequisites.collect(),
+            report,
+            digest,
+        })
     }
 }

@@ -2,11 +2,13 @@
 
 use std::process::ExitCode;
 
-use onward_api::campaign::{ListCampaignRunsQuery, CampaignRunSummary, CampaignControl, CampaignStatus};
+use onward_api::campaign::{
+    CampaignControl, CampaignRunSummary, CampaignStatus, ListCampaignRunsQuery,
+};
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
-use crate::paging::{ListOutputArgs, PAGE_SIZE, ListPage};
 use crate::console;
+use crate::paging::{ListOutputArgs, ListPage, PAGE_SIZE};
 
 /// List campaign runs, the last that was deployed first
 ///
@@ -33,30 +35,61 @@ pub(crate) async fn list_campaign_runs(args: &CampaignListArgs) -> anyhow::Resul
         _ => None,
     };
     let status = args.status.as_ref().filter(|_| control.is_none());
-    let status: Option<CampaignStatus> = status.map(|status| serde_json::from_value(status.as_str().into())).transpose()?;
-    let asked = ListCampaignRunsQuery { campaign: args.campaign.clone(), status, ..ListCampaignRunsQuery::default() };
-    let heading =
-        format!("{:<36}  {:<24}  {:<7}  {:<20}  {:>9}  deployed", "run", "campaign", "channel", "status", "items");
+    let status: Option<CampaignStatus> = status
+        .map(|status| serde_json::from_value(status.as_str().into()))
+        .transpose()?;
+    let asked = ListCampaignRunsQuery {
+        campaign: args.campaign.clone(),
+        status,
+        ..ListCampaignRunsQuery::default()
+    };
+    let heading = format!(
+        "{:<36}  {:<24}  {:<7}  {:<20}  {:>9}  deployed",
+        "run", "campaign", "channel", "status", "items"
+    );
     let page = async |limit, after| {
         // Of those that are wanted there may be few.
         let limit = if control.is_some() { PAGE_SIZE } else { limit };
-        let mut page = onward.list_campaign_runs(ListCampaignRunsQuery { limit: Some(limit), after, ..asked.clone() }).await?;
-        page.runs.retain(|run| control.is_none_or(|control| matches_control(run, control)));
-        Ok(ListPage { items: page.runs, next: page.next })
+        let mut page = onward
+            .list_campaign_runs(ListCampaignRunsQuery {
+                limit: Some(limit),
+                after,
+                ..asked.clone()
+            })
+            .await?;
+        page.runs
+            .retain(|run| control.is_none_or(|control| matches_control(run, control)));
+        Ok(ListPage {
+            items: page.runs,
+            next: page.next,
+        })
     };
-    args.list.print_pages(&heading, format_run_row, page).await?;
+    args.list
+        .print_pages(&heading, format_run_row, page)
+        .await?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Whether people want this of a run. One that is over is paused no longer.
 fn matches_control(summary: &CampaignRunSummary, control: CampaignControl) -> bool {
-    summary.control == control && !(control == CampaignControl::Paused && summary.status.is_terminal())
+    summary.control == control
+        && !(control == CampaignControl::Paused && summary.status.is_terminal())
 }
 
 fn format_run_row(summary: &CampaignRunSummary) -> String {
-    let CampaignRunSummary { run, campaign, channel, items, created_at, .. } = summary;
+    let CampaignRunSummary {
+        run,
+        campaign,
+        channel,
+        items,
+        created_at,
+        ..
+    } = summary;
     let (channel, status) = (channel.as_str(), status_label(summary));
-    format!("{run:<36}  {:<24}  {channel:<7}  {status:<20}  {items:>9}  {created_at}", console::escape_control_chars(campaign))
+    format!(
+        "{run:<36}  {:<24}  {channel:<7}  {status:<20}  {items:>9}  {created_at}",
+        console::escape_control_chars(campaign)
+    )
 }
 
 /// What a run has come to, or what people want of it while it is not over.

@@ -1,12 +1,12 @@
 //! Campaigns: check, preview, deploy, watch, pause, resume, cancel and try again.
 
-mod progress_bar;
 mod check;
 mod control;
 mod deploy;
 mod local_campaign;
 mod ls;
 mod preview;
+mod progress_bar;
 mod retry;
 mod show;
 mod stall_detector;
@@ -58,9 +58,16 @@ pub(crate) fn run_campaign_command(command: &CampaignSubcommand) -> anyhow::Resu
         CampaignSubcommand::Ls(args) => block_on(ls::list_campaign_runs(args)),
         CampaignSubcommand::Show(args) => block_on(show::show_campaign_run(args)),
         CampaignSubcommand::Watch(args) => block_on(watch::watch_campaign(args)),
-        CampaignSubcommand::Pause(args) => block_on(control::control_campaign_run(args, CampaignControl::Paused)),
-        CampaignSubcommand::Resume(args) => block_on(control::control_campaign_run(args, CampaignControl::Active)),
-        CampaignSubcommand::Cancel(args) => block_on(control::control_campaign_run(args, CampaignControl::Cancelled)),
+        CampaignSubcommand::Pause(args) => {
+            block_on(control::control_campaign_run(args, CampaignControl::Paused))
+        }
+        CampaignSubcommand::Resume(args) => {
+            block_on(control::control_campaign_run(args, CampaignControl::Active))
+        }
+        CampaignSubcommand::Cancel(args) => block_on(control::control_campaign_run(
+            args,
+            CampaignControl::Cancelled,
+        )),
         CampaignSubcommand::Retry(args) => block_on(retry::retry_campaign_run(args)),
         CampaignSubcommand::Suppress(command) => block_on(suppress::run_suppress_command(command)),
     }
@@ -84,6 +91,8 @@ pub(crate) struct ActorArg {
 
 impl ActorArg {
     pub(crate) fn requested_by(&self) -> OperatorActionRequest {
-        OperatorActionRequest { by: self.by.clone() }
+        OperatorActionRequest {
+            by: self.by.clone(),
+        }
     }
 }

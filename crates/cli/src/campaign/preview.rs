@@ -40,13 +40,24 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
     // Somebody who is named again is not reached again.
     let mut seen = HashSet::new();
     while left > 0 {
-        let Some(recipient) = file.next_recipient(&mut rows)? else { break };
-        if args.id.as_ref().is_some_and(|id| *id != recipient.id) || !seen.insert(recipient.id.clone()) {
+        let Some(recipient) = file.next_recipient(&mut rows)? else {
+            break;
+        };
+        if args.id.as_ref().is_some_and(|id| *id != recipient.id)
+            || !seen.insert(recipient.id.clone())
+        {
             continue;
         }
         left -= 1;
         let RecipientInput { id, to, data } = recipient;
-        let message = preview_message(&composer, onward_dispatcher::AudienceRecipient { id, address: to, data });
+        let message = preview_message(
+            &composer,
+            onward_dispatcher::AudienceRecipient {
+                id,
+                address: to,
+                data,
+            },
+        );
         is_whole &= message.error.is_none();
         if args.json {
             writeln!(io::stdout(), "{}", serde_json::to_string(&message)?)?;
@@ -65,11 +76,25 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
 
 fn print_preview(message: &MessagePreview) -> io::Result<()> {
     let mut out = anstream::stdout().lock();
-    writeln!(out, "{:<12} {} ({})", "to", console::escape_control_chars(&message.to), console::escape_control_chars(&message.recipient))?;
+    writeln!(
+        out,
+        "{:<12} {} ({})",
+        "to",
+        console::escape_control_chars(&message.to),
+        console::escape_control_chars(&message.recipient)
+    )?;
     if let Some(error) = &message.error {
-        writeln!(out, "{:<12} {}", console::style_error("error"), console::escape_control_chars(error))?;
+        writeln!(
+            out,
+            "{:<12} {}",
+            console::style_error("error"),
+            console::escape_control_chars(error)
+        )?;
     }
-    let (lines, short): (Vec<_>, Vec<_>) = message.parts.iter().partition(|part| part.text.contains('\n'));
+    let (lines, short): (Vec<_>, Vec<_>) = message
+        .parts
+        .iter()
+        .partition(|part| part.text.contains('\n'));
     for MessagePart { name, text } in short {
         writeln!(out, "{name:<12} {}", console::escape_control_chars(text))?;
     }

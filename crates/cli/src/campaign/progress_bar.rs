@@ -1,6 +1,6 @@
 //! The line that shows how far a campaign run is, for a terminal of any width: what matters least is left out first.
 
-use onward_api::campaign::{CampaignRunView, CampaignTally, CampaignControl};
+use onward_api::campaign::{CampaignControl, CampaignRunView, CampaignTally};
 
 use super::ls;
 
@@ -26,14 +26,70 @@ struct BarLayout {
 
 /// From the best on.
 const BAR_LAYOUTS: [BarLayout; 8] = [
-    BarLayout { min_cells: 10, shows_wait_end: true, shows_status: true, shows_total: true, shows_zero_counts: true, has_full_words: true },
-    BarLayout { min_cells: 10, shows_wait_end: false, shows_status: true, shows_total: true, shows_zero_counts: true, has_full_words: true },
-    BarLayout { min_cells: 7, shows_wait_end: false, shows_status: false, shows_total: true, shows_zero_counts: true, has_full_words: true },
-    BarLayout { min_cells: 5, shows_wait_end: false, shows_status: false, shows_total: false, shows_zero_counts: true, has_full_words: true },
-    BarLayout { min_cells: 5, shows_wait_end: false, shows_status: false, shows_total: false, shows_zero_counts: true, has_full_words: false },
-    BarLayout { min_cells: 3, shows_wait_end: false, shows_status: false, shows_total: false, shows_zero_counts: false, has_full_words: true },
-    BarLayout { min_cells: 3, shows_wait_end: false, shows_status: false, shows_total: false, shows_zero_counts: false, has_full_words: false },
-    BarLayout { min_cells: 0, shows_wait_end: false, shows_status: false, shows_total: false, shows_zero_counts: false, has_full_words: false },
+    BarLayout {
+        min_cells: 10,
+        shows_wait_end: true,
+        shows_status: true,
+        shows_total: true,
+        shows_zero_counts: true,
+        has_full_words: true,
+    },
+    BarLayout {
+        min_cells: 10,
+        shows_wait_end: false,
+        shows_status: true,
+        shows_total: true,
+        shows_zero_counts: true,
+        has_full_words: true,
+    },
+    BarLayout {
+        min_cells: 7,
+        shows_wait_end: false,
+        shows_status: false,
+        shows_total: true,
+        shows_zero_counts: true,
+        has_full_words: true,
+    },
+    BarLayout {
+        min_cells: 5,
+        shows_wait_end: false,
+        shows_status: false,
+        shows_total: false,
+        shows_zero_counts: true,
+        has_full_words: true,
+    },
+    BarLayout {
+        min_cells: 5,
+        shows_wait_end: false,
+        shows_status: false,
+        shows_total: false,
+        shows_zero_counts: true,
+        has_full_words: false,
+    },
+    BarLayout {
+        min_cells: 3,
+        shows_wait_end: false,
+        shows_status: false,
+        shows_total: false,
+        shows_zero_counts: false,
+        has_full_words: true,
+    },
+    BarLayout {
+        min_cells: 3,
+        shows_wait_end: false,
+        shows_status: false,
+        shows_total: false,
+        shows_zero_counts: false,
+        has_full_words: false,
+    },
+    BarLayout {
+        min_cells: 0,
+        shows_wait_end: false,
+        shows_status: false,
+        shows_total: false,
+        shows_zero_counts: false,
+        has_full_words: false,
+    },
 ];
 
 /// How far a run is, for a terminal of so many columns. The last of them stays free: some terminals begin a new line there.
@@ -52,7 +108,11 @@ pub(super) fn format_progress(run: &CampaignRunView, rate: f64, columns: usize) 
     if text.chars().count() <= room {
         return text.to_owned();
     }
-    text.chars().take(room.saturating_sub(1)).chain("…".chars()).take(room).collect()
+    text.chars()
+        .take(room.saturating_sub(1))
+        .chain("…".chars())
+        .take(room)
+        .collect()
 }
 
 /// How many are settled.
@@ -61,15 +121,28 @@ pub(super) const fn settled_count(tally: &CampaignTally) -> u64 {
 }
 
 fn render_cells(run: &CampaignRunView, cells: usize) -> String {
-    let filled = (settled_count(&run.tally) * cells as u64).checked_div(run.summary.items.into()).unwrap_or(0);
-    (0..cells as u64).map(|place| if place < filled { '█' } else { '░' }).collect()
+    let filled = (settled_count(&run.tally) * cells as u64)
+        .checked_div(run.summary.items.into())
+        .unwrap_or(0);
+    (0..cells as u64)
+        .map(|place| if place < filled { '█' } else { '░' })
+        .collect()
 }
 
 fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String {
     let all = u64::from(run.summary.items);
-    let percent = (settled_count(&run.tally) * 100).checked_div(all).unwrap_or(0);
-    let of_all = if style.shows_total { format!(" of {all}") } else { String::new() };
-    let mut parts = vec![format!("{percent:>3}%{of_all}"), format_counts(&run.tally, style)];
+    let percent = (settled_count(&run.tally) * 100)
+        .checked_div(all)
+        .unwrap_or(0);
+    let of_all = if style.shows_total {
+        format!(" of {all}")
+    } else {
+        String::new()
+    };
+    let mut parts = vec![
+        format!("{percent:>3}%{of_all}"),
+        format_counts(&run.tally, style),
+    ];
     let status = ls::status_label(&run.summary);
     if run.summary.status.is_terminal() {
         parts.push(status);
@@ -81,11 +154,15 @@ fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String 
     }
     parts.extend(format_remaining_time(run, rate, style));
     match waits {
-        Some(waits) if style.shows_wait_end => parts.push(format!("{status}, waits until {}", waits.until)),
+        Some(waits) if style.shows_wait_end => {
+            parts.push(format!("{status}, waits until {}", waits.until))
+        }
         Some(_) if style.shows_status => parts.push(format!("{status}, waits")),
         Some(_) => parts.push("waits".to_owned()),
         // That it runs is seen.
-        None if style.shows_status || run.summary.control != CampaignControl::Active => parts.push(status),
+        None if style.shows_status || run.summary.control != CampaignControl::Active => {
+            parts.push(status)
+        }
         None => {}
     }
     parts.join("  ")
@@ -93,16 +170,30 @@ fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String 
 
 /// How many stand where. That some are in doubt, or none, is always said.
 fn format_counts(tally: &CampaignTally, style: BarLayout) -> String {
-    let CampaignTally { served, failed, skipped, in_doubt, .. } = *tally;
+    let CampaignTally {
+        served,
+        failed,
+        skipped,
+        in_doubt,
+        ..
+    } = *tally;
     let mut counts = vec![format!("{served} sent")];
-    let (failed_word, skipped_word) = if style.has_full_words { ("failed", "skipped") } else { ("fail", "skip") };
+    let (failed_word, skipped_word) = if style.has_full_words {
+        ("failed", "skipped")
+    } else {
+        ("fail", "skip")
+    };
     for (count, word) in [(failed, failed_word), (skipped, skipped_word)] {
         if style.shows_zero_counts || count > 0 {
             counts.push(format!("{count} {word}"));
         }
     }
     // Where something has to be cut off, it is not this.
-    let place = if style.min_cells == 0 { 1 } else { counts.len() };
+    let place = if style.min_cells == 0 {
+        1
+    } else {
+        counts.len()
+    };
     counts.insert(place, format!("{in_doubt} in doubt"));
     counts.join(if style.has_full_words { ", " } else { " " })
 }
@@ -119,12 +210,16 @@ fn format_remaining_time(run: &CampaignRunView, rate: f64, style: BarLayout) -> 
         120.0..7_200.0 => format!("{:.0} min", seconds / 60.0),
         _ => format!("{:.0} h", seconds / 3_600.0),
     };
-    Some(if style.has_full_words { format!("{time} left") } else { time })
+    Some(if style.has_full_words {
+        format!("{time} left")
+    } else {
+        time
+    })
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use onward_api::campaign::{CampaignRunSummary, ChannelName, CampaignStatus, CampaignRunWait};
+    use onward_api::campaign::{CampaignRunSummary, CampaignRunWait, CampaignStatus, ChannelName};
 
     use super::*;
 
@@ -142,23 +237,48 @@ pub(super) mod tests {
             ended_at: None,
             retry_of: None,
         };
-        CampaignRunView { summary, tally, provider: "mailer".to_owned(), retried_by: None, under_way: None, waits: None }
+        CampaignRunView {
+            summary,
+            tally,
+            provider: "mailer".to_owned(),
+            retried_by: None,
+            under_way: None,
+            waits: None,
+        }
     }
 
     /// 37 of 320, and nothing that is out of the ordinary.
     fn usual() -> CampaignRunView {
-        run(320, CampaignTally { served: 37, waiting: 283, ..CampaignTally::default() })
+        run(
+            320,
+            CampaignTally {
+                served: 37,
+                waiting: 283,
+                ..CampaignTally::default()
+            },
+        )
     }
 
     /// As much to say as there can be.
     fn large() -> CampaignRunView {
         let (served, failed, skipped, in_doubt) = (4_321_000, 12_345, 67_890, 1_234);
-        run(9_876_543, CampaignTally { served, failed, skipped, in_doubt, waiting: 5_474_074 })
+        run(
+            9_876_543,
+            CampaignTally {
+                served,
+                failed,
+                skipped,
+                in_doubt,
+                waiting: 5_474_074,
+            },
+        )
     }
 
     #[test]
     fn the_line_is_as_full_as_the_terminal_is_wide() {
-        let lines = |run: &CampaignRunView, rate| [40, 60, 80, 100, 200].map(|columns| format_progress(run, rate, columns));
+        let lines = |run: &CampaignRunView, rate| {
+            [40, 60, 80, 100, 200].map(|columns| format_progress(run, rate, columns))
+        };
         assert_eq!(
             lines(&usual(), 12.0),
             [
@@ -184,16 +304,30 @@ pub(super) mod tests {
     #[test]
     fn no_line_reaches_the_last_column_and_none_hides_what_is_in_doubt() {
         let mut waits = large();
-        waits.waits = Some(CampaignRunWait { until: "2026-12-01T09:00:00.000Z".to_owned(), why: None });
+        waits.waits = Some(CampaignRunWait {
+            until: "2026-12-01T09:00:00.000Z".to_owned(),
+            why: None,
+        });
         let mut paused = usual();
         paused.summary.control = CampaignControl::Paused;
         let mut over = large();
-        (over.summary.status, over.summary.control) = (CampaignStatus::Partial, CampaignControl::Cancelled);
-        for run in [usual(), large(), waits, paused, over, run(0, CampaignTally::default())] {
+        (over.summary.status, over.summary.control) =
+            (CampaignStatus::Partial, CampaignControl::Cancelled);
+        for run in [
+            usual(),
+            large(),
+            waits,
+            paused,
+            over,
+            run(0, CampaignTally::default()),
+        ] {
             for columns in 0..=300 {
                 let line = format_progress(&run, 1_234.0, columns);
                 assert!(line.chars().count() < columns.max(1), "{columns}: {line}");
-                assert!(columns < 40 || line.contains(" in doubt"), "{columns}: {line}");
+                assert!(
+                    columns < 40 || line.contains(" in doubt"),
+                    "{columns}: {line}"
+                );
             }
         }
     }
@@ -204,8 +338,14 @@ pub(super) mod tests {
         run.summary.control = CampaignControl::Paused;
         assert!(format_progress(&run, 0.0, 60).ends_with("  paused"));
         run.summary.control = CampaignControl::Active;
-        run.waits = Some(CampaignRunWait { until: "2026-12-01T09:00:00.000Z".to_owned(), why: None });
+        run.waits = Some(CampaignRunWait {
+            until: "2026-12-01T09:00:00.000Z".to_owned(),
+            why: None,
+        });
         assert!(format_progress(&run, 0.0, 60).ends_with("  waits"));
-        assert!(format_progress(&run, 0.0, 200).ends_with("  running, waits until 2026-12-01T09:00:00.000Z"));
+        assert!(
+            format_progress(&run, 0.0, 200)
+                .ends_with("  running, waits until 2026-12-01T09:00:00.000Z")
+        );
     }
 }

@@ -30,14 +30,27 @@ pub(crate) struct CampaignRetryArgs {
 
 pub(crate) async fn retry_campaign_run(args: &CampaignRetryArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
-    let deployed = onward.retry_campaign_run(&args.run.run, args.actor.requested_by()).await?;
+    let deployed = onward
+        .retry_campaign_run(&args.run.run, args.actor.requested_by())
+        .await?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
     } else {
         writeln!(io::stdout(), "{}", deployed.run)?;
         let people = console::format_count(deployed.items.into(), "recipient");
-        let word = if deployed.existed { "was tried again before, for" } else { "is tried again, for" };
-        console::print_message(format_args!("it {word} {people}; onward campaign watch {}", deployed.run));
+        let word = if deployed.existed {
+            "was tried again before, for"
+        } else {
+            "is tried again, for"
+        };
+        console::print_message(format_args!(
+            "it {word} {people}; onward campaign watch {}",
+            deployed.run
+        ));
     }
-    if args.watch { watch::watch_run_until_over(&onward, &deployed.run, args.json).await } else { Ok(ExitCode::SUCCESS) }
+    if args.watch {
+        watch::watch_run_until_over(&onward, &deployed.run, args.json).await
+    } else {
+        Ok(ExitCode::SUCCESS)
+    }
 }

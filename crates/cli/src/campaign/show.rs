@@ -3,11 +3,14 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::campaign::{CampaignAuditEntry, ListAuditEntriesQuery, CampaignRunView, CampaignRunSummary, CampaignTally, ActiveJobs};
+use onward_api::campaign::{
+    ActiveJobs, CampaignAuditEntry, CampaignRunSummary, CampaignRunView, CampaignTally,
+    ListAuditEntriesQuery,
+};
 use serde::Serialize;
 
 use super::{CampaignRunArg, ls};
-use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;
 
 /// Show a campaign run: what it is, how many were reached, and its audit trail
@@ -42,7 +45,14 @@ pub(crate) async fn show_campaign_run(args: &CampaignShowArgs) -> anyhow::Result
     let run = onward.get_campaign_run(&args.run.run).await?;
     let audit = read_audit_trail(&onward, &run.summary.run).await?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&CampaignShowOutput { run: &run, audit: &audit })?)?;
+        writeln!(
+            io::stdout(),
+            "{}",
+            serde_json::to_string(&CampaignShowOutput {
+                run: &run,
+                audit: &audit
+            })?
+        )?;
     } else {
         let skipped = audit.len().saturating_sub(args.entries);
         print_campaign_run(&run, skipped, &audit[skipped..])?;
@@ -50,10 +60,21 @@ pub(crate) async fn show_campaign_run(args: &CampaignShowArgs) -> anyhow::Result
     Ok(ExitCode::SUCCESS)
 }
 
-async fn read_audit_trail(onward: &TargetConnection, run: &str) -> anyhow::Result<Vec<CampaignAuditEntry>> {
+async fn read_audit_trail(
+    onward: &TargetConnection,
+    run: &str,
+) -> anyhow::Result<Vec<CampaignAuditEntry>> {
     let (mut entries, mut after) = (Vec::new(), None);
     loop {
-        let page = onward.list_audit_entries(run, ListAuditEntriesQuery { after, limit: Some(AUDIT_PAGE_SIZE) }).await?;
+        let page = onward
+            .list_audit_entries(
+                run,
+                ListAuditEntriesQuery {
+                    after,
+                    limit: Some(AUDIT_PAGE_SIZE),
+                },
+            )
+            .await?;
         entries.extend(page.entries);
         after = page.next;
         if after.is_none() {
@@ -62,12 +83,40 @@ async fn read_audit_trail(onward: &TargetConnection, run: &str) -> anyhow::Resul
     }
 }
 
-fn print_campaign_run(run: &CampaignRunView, skipped: usize, audit: &[CampaignAuditEntry]) -> io::Result<()> {
-    let CampaignRunSummary { run: id, campaign, channel, items, jobs, scheduled_for, created_at, .. } = &run.summary;
-    let CampaignTally { served, failed, skipped: left_out, in_doubt, waiting } = run.tally;
+fn print_campaign_run(
+    run: &CampaignRunView,
+    skipped: usize,
+    audit: &[CampaignAuditEntry],
+) -> io::Result<()> {
+    let CampaignRunSummary {
+        run: id,
+        campaign,
+        channel,
+        items,
+        jobs,
+        scheduled_for,
+        created_at,
+        ..
+    } = &run.summary;
+    let CampaignTally {
+        served,
+        failed,
+        skipped: left_out,
+        in_doubt,
+        waiting,
+    } = run.tally;
     let mut out = anstream::stdout().lock();
-    writeln!(out, "run        {id}\ncampaign   {}", console::escape_control_chars(campaign))?;
-    writeln!(out, "channel    {} by {}", channel.as_str(), console::escape_control_chars(&run.provider))?;
+    writeln!(
+        out,
+        "run        {id}\ncampaign   {}",
+        console::escape_control_chars(campaign)
+    )?;
+    writeln!(
+        out,
+        "channel    {} by {}",
+        channel.as_str(),
+        console::escape_control_chars(&run.provider)
+    )?;
     writeln!(out, "status     {}", ls::status_label(&run.summary))?;
     writeln!(out, "deployed   {created_at}\nscheduled  {scheduled_for}")?;
     if let Some(ended) = &run.summary.ended_at {
@@ -86,22 +135,40 @@ fn print_campaign_run(run: &CampaignRunView, skipped: usize, audit: &[CampaignAu
     )?;
     if let Some(ActiveJobs { jobs, until }) = &run.under_way {
         let jobs = console::format_count(*jobs, "job");
-        writeln!(out, "under way  {jobs}; if a worker is not heard of by {until}, what it holds is in doubt")?;
+        writeln!(
+            out,
+            "under way  {jobs}; if a worker is not heard of by {until}, what it holds is in doubt"
+        )?;
     }
     if let Some(waits) = &run.waits {
-        let why = waits.why.as_ref().map(|why| format!(": {}", console::escape_control_chars(why))).unwrap_or_default();
+        let why = waits
+            .why
+            .as_ref()
+            .map(|why| format!(": {}", console::escape_control_chars(why)))
+            .unwrap_or_default();
         writeln!(out, "waits      until {}{why}", waits.until)?;
     }
     if in_doubt > 0 {
-        writeln!(out, "           {}: onward outbox in-doubt", console::style_error("nobody knows what became of some"))?;
+        writeln!(
+            out,
+            "           {}: onward outbox in-doubt",
+            console::style_error("nobody knows what became of some")
+        )?;
     }
     writeln!(out)?;
     if skipped > 0 {
         let earlier = if skipped == 1 { "entry" } else { "entries" };
         writeln!(out, "{skipped} earlier {earlier}: --entries N shows more")?;
     }
-    for CampaignAuditEntry { event, at, detail, .. } in audit {
-        writeln!(out, "{at:<27}  {event:<15}  {}", console::escape_control_chars(detail.as_str()))?;
+    for CampaignAuditEntry {
+        event, at, detail, ..
+    } in audit
+    {
+        writeln!(
+            out,
+            "{at:<27}  {event:<15}  {}",
+            console::escape_control_chars(detail.as_str())
+        )?;
     }
     Ok(())
 }

@@ -7,13 +7,15 @@ use std::process::ExitCode;
 use clap::Subcommand;
 use futures_util::stream::{self, StreamExt as _};
 use onward_api::campaign::ChannelName;
-use onward_api::outbox::{AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, RemoveSuppressionResponse};
+use onward_api::outbox::{
+    AddSuppressionRequest, ListSuppressionsQuery, RemoveSuppressionResponse, SuppressionEntry,
+};
 use onward_api::problem::{Code, Problem};
 use serde::Serialize;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::paging::{ListOutputArgs, ListPage};
-use crate::{names_file, console};
+use crate::{console, names_file};
 
 /// Addresses that are told to a server or a store at a time.
 const CONCURRENT_REQUESTS: usize = 16;
@@ -74,7 +76,9 @@ impl SuppressAddressArgs {
             Some(file) => names_file::read_names_file(file)?,
             None => self.addresses.clone(),
         };
-        let mut done = stream::iter(addresses).map(|address| act(address)).buffered(CONCURRENT_REQUESTS);
+        let mut done = stream::iter(addresses)
+            .map(|address| act(address))
+            .buffered(CONCURRENT_REQUESTS);
         let mut is_whole = true;
         while let Some(outcome) = done.next().await {
             match outcome {
@@ -82,12 +86,20 @@ impl SuppressAddressArgs {
                 Ok(it) => console::print_message(words(&it)),
                 Err(problem) if problem.code == Code::Unprocessable => {
                     is_whole = false;
-                    console::print_message(format_args!("{}: {}", console::style_error("error"), console::escape_control_chars(&problem.detail)));
+                    console::print_message(format_args!(
+                        "{}: {}",
+                        console::style_error("error"),
+                        console::escape_control_chars(&problem.detail)
+                    ));
                 }
                 Err(problem) => return Err(problem.into()),
             }
         }
-        Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
+        Ok(if is_whole {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(2)
+        })
     }
 }
 
@@ -133,31 +145,71 @@ pub(crate) async fn run_suppress_command(command: &SuppressSubcommand) -> anyhow
 }
 
 async fn add_suppressions(args: &SuppressAddArgs) -> anyhow::Result<ExitCode> {
-    let (onward, channel) = (args.connection.open_connection(AccessMode::Create).await?, args.channel.parse_channel()?);
-    let suppress = async |address| onward.add_suppression(AddSuppressionRequest { channel, address, reason: args.reason.clone() }).await;
-    let words = |it: &SuppressionEntry| format!("{} is left alone", console::escape_control_chars(&it.address));
+    let (onward, channel) = (
+        args.connection.open_connection(AccessMode::Create).await?,
+        args.channel.parse_channel()?,
+    );
+    let suppress = async |address| {
+        onward
+            .add_suppression(AddSuppressionRequest {
+                channel,
+                address,
+                reason: args.reason.clone(),
+            })
+            .await
+    };
+    let words = |it: &SuppressionEntry| {
+        format!(
+            "{} is left alone",
+            console::escape_control_chars(&it.address)
+        )
+    };
     args.addresses.apply_to_each(suppress, words).await
 }
 
 async fn remove_suppressions(args: &SuppressRemoveArgs) -> anyhow::Result<ExitCode> {
-    let (onward, channel) = (args.connection.open_connection(AccessMode::Write).await?, args.channel.parse_channel()?);
+    let (onward, channel) = (
+        args.connection.open_connection(AccessMode::Write).await?,
+        args.channel.parse_channel()?,
+    );
     let unsuppress = async |address: String| onward.remove_suppression(channel, &address).await;
     let words = |it: &RemoveSuppressionResponse| {
-        let was = if it.was_listed { "is reached again" } else { "was not on the list" };
+        let was = if it.was_listed {
+            "is reached again"
+        } else {
+            "was not on the list"
+        };
         format!("{} {was}", console::escape_control_chars(&it.address))
     };
     args.addresses.apply_to_each(unsuppress, words).await
 }
 
 async fn list_suppressions(args: &SuppressListArgs) -> anyhow::Result<()> {
-    let (onward, channel) = (args.connection.open_connection(AccessMode::Read).await?, args.channel.parse_channel()?);
+    let (onward, channel) = (
+        args.connection.open_connection(AccessMode::Read).await?,
+        args.channel.parse_channel()?,
+    );
     let heading = format!("{:<40}  {:<27}  reason", "address", "since");
     let line = |it: &SuppressionEntry| {
-        format!("{:<40}  {:<27}  {}", console::escape_control_chars(&it.address), it.created_at, console::escape_control_chars(&it.reason))
+        format!(
+            "{:<40}  {:<27}  {}",
+            console::escape_control_chars(&it.address),
+            it.created_at,
+            console::escape_control_chars(&it.reason)
+        )
     };
     let page = async |limit, after| {
-        let page = onward.list_suppressions(ListSuppressionsQuery { channel, limit: Some(limit), after }).await?;
-        Ok(ListPage { items: page.suppressions, next: page.next })
+        let page = onward
+            .list_suppressions(ListSuppressionsQuery {
+                channel,
+                limit: Some(limit),
+                after,
+            })
+            .await?;
+        Ok(ListPage {
+            items: page.suppressions,
+            next: page.next,
+        })
     };
     args.list.print_pages(&heading, line, page).await
 }

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::CampaignRunArg;
 use super::progress_bar;
-use super::stall_detector::{StallReason, StallDetector};
-use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use super::stall_detector::{StallDetector, StallReason};
+use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::retry::retry_transient_with;
 use crate::{console, terminal};
 
@@ -53,8 +53,16 @@ pub(crate) async fn watch_campaign(args: &CampaignWatchArgs) -> anyhow::Result<E
 }
 
 /// Watches a campaign run until it is over, or waits for people.
-pub(crate) async fn watch_run_until_over(onward: &TargetConnection, run: &str, json: bool) -> anyhow::Result<ExitCode> {
-    let mut bar = CampaignProgressBar { json, has_terminal: !json && io::stdout().is_terminal(), ..CampaignProgressBar::default() };
+pub(crate) async fn watch_run_until_over(
+    onward: &TargetConnection,
+    run: &str,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let mut bar = CampaignProgressBar {
+        json,
+        has_terminal: !json && io::stdout().is_terminal(),
+        ..CampaignProgressBar::default()
+    };
     let ended = tokio::select! {
         ended = poll_until_end(onward, run, &mut bar) => Some(ended),
         interrupted = tokio::signal::ctrl_c() => {
@@ -71,7 +79,9 @@ pub(crate) async fn watch_run_until_over(onward: &TargetConnection, run: &str, j
             ExitCode::from(1)
         }
         Some(CampaignWatchEnd::NeedsResolution(count)) => {
-            console::print_message(format_args!("{count} in doubt wait for your verdict: onward outbox in-doubt"));
+            console::print_message(format_args!(
+                "{count} in doubt wait for your verdict: onward outbox in-doubt"
+            ));
             ExitCode::from(1)
         }
         None => {
@@ -81,19 +91,33 @@ pub(crate) async fn watch_run_until_over(onward: &TargetConnection, run: &str, j
     })
 }
 
-async fn poll_until_end(onward: &TargetConnection, run: &str, bar: &mut CampaignProgressBar) -> anyhow::Result<CampaignWatchEnd> {
+async fn poll_until_end(
+    onward: &TargetConnection,
+    run: &str,
+    bar: &mut CampaignProgressBar,
+) -> anyhow::Result<CampaignWatchEnd> {
     let mut stalled = StallDetector::default();
     loop {
-        let shown = retry_transient_with(async || onward.get_campaign_run(run).await, |words| bar.print_below(words)).await?;
+        let shown = retry_transient_with(
+            async || onward.get_campaign_run(run).await,
+            |words| bar.print_below(words),
+        )
+        .await?;
         bar.show_run(&shown)?;
         if shown.summary.status.is_terminal() {
             return Ok(CampaignWatchEnd::Over(shown.summary.status));
         }
         match stalled.observe_run(&shown) {
-            Some(StallReason::NeedsResolution) => return Ok(CampaignWatchEnd::NeedsResolution(shown.tally.in_doubt)),
+            Some(StallReason::NeedsResolution) => {
+                return Ok(CampaignWatchEnd::NeedsResolution(shown.tally.in_doubt));
+            }
             Some(StallReason::Waiting(words)) => bar.print_below(&words),
             Some(StallReason::Idle) => {
-                let found = retry_transient_with(async || stalled.explain_idle(onward, run).await, |words| bar.print_below(words)).await?;
+                let found = retry_transient_with(
+                    async || stalled.explain_idle(onward, run).await,
+                    |words| bar.print_below(words),
+                )
+                .await?;
                 if let Some(words) = found {
                     bar.print_below(&words);
                 }
@@ -118,19 +142,27 @@ struct CampaignProgressBar {
 
 impl CampaignProgressBar {
     fn show_run(&mut self, run: &CampaignRunView) -> anyhow::Result<()> {
-        self.settled_samples.push_back((Instant::now(), progress_bar::settled_count(&run.tally)));
+        self.settled_samples
+            .push_back((Instant::now(), progress_bar::settled_count(&run.tally)));
         if self.settled_samples.len() > RATE_SAMPLES {
             self.settled_samples.pop_front();
         }
         // That workers are heard of again and again is no news.
-        let news = CampaignRunView { under_way: None, ..run.clone() };
+        let news = CampaignRunView {
+            under_way: None,
+            ..run.clone()
+        };
         let has_changed = self.last_run.as_ref() != Some(&news);
         self.last_run = Some(news);
         if self.has_terminal {
             return Ok(self.draw_line()?);
         }
         if has_changed {
-            let text = if self.json { serde_json::to_string(run)? } else { progress_bar::format_progress(run, self.items_per_second(), usize::MAX) };
+            let text = if self.json {
+                serde_json::to_string(run)?
+            } else {
+                progress_bar::format_progress(run, self.items_per_second(), usize::MAX)
+            };
             writeln!(io::stdout(), "{text}")?;
         }
         Ok(())
@@ -139,8 +171,14 @@ impl CampaignProgressBar {
     /// Writes the line over the one before. The cursor is left at its beginning: a terminal that becomes narrower wraps the
     /// line, and all of it is below the cursor then.
     fn draw_line(&mut self) -> io::Result<()> {
-        let Some(run) = &self.last_run else { return Ok(()) };
-        let line = progress_bar::format_progress(run, self.items_per_second(), terminal::terminal_columns());
+        let Some(run) = &self.last_run else {
+            return Ok(());
+        };
+        let line = progress_bar::format_progress(
+            run,
+            self.items_per_second(),
+            terminal::terminal_columns(),
+        );
         let mut out = io::stdout();
         write!(out, "\r{line}\x1b[J\r")?;
         self.is_open = true;
@@ -156,11 +194,17 @@ impl CampaignProgressBar {
 
     /// Items a second. There are fewer than before when some are tried again.
     fn items_per_second(&self) -> f64 {
-        let (Some((since, first)), Some((until, last))) = (self.settled_samples.front(), self.settled_samples.back()) else {
+        let (Some((since, first)), Some((until, last))) =
+            (self.settled_samples.front(), self.settled_samples.back())
+        else {
             return 0.0;
         };
         let seconds = until.duration_since(*since).as_secs_f64();
-        if seconds > 0.0 { last.saturating_sub(*first) as f64 / seconds } else { 0.0 }
+        if seconds > 0.0 {
+            last.saturating_sub(*first) as f64 / seconds
+        } else {
+            0.0
+        }
     }
 
     /// Ends the line, if there is one. Ctrl-C may have been written into it.
@@ -174,7 +218,11 @@ impl CampaignProgressBar {
     }
 
     fn warn_in_doubt(&self) {
-        if self.last_run.as_ref().is_some_and(|run| run.tally.in_doubt > 0) {
+        if self
+            .last_run
+            .as_ref()
+            .is_some_and(|run| run.tally.in_doubt > 0)
+        {
             console::print_message("nobody knows what became of some: onward outbox in-doubt");
         }
     }
@@ -188,6 +236,13 @@ mod tests {
     fn a_run_of_which_some_are_tried_again_has_no_rate() {
         let now = Instant::now();
         let settled = VecDeque::from([(now, 10), (now + POLL_INTERVAL, 5)]);
-        assert_eq!(CampaignProgressBar { settled_samples: settled, ..CampaignProgressBar::default() }.items_per_second(), 0.0);
+        assert_eq!(
+            CampaignProgressBar {
+                settled_samples: settled,
+                ..CampaignProgressBar::default()
+            }
+            .items_per_second(),
+            0.0
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::execution::{CancelExecutionRequest, AcceptedMessage};
+use onward_api::execution::{AcceptedMessage, CancelExecutionRequest};
 use serde::Serialize;
 
 use super::ExecutionArg;
@@ -36,9 +36,19 @@ struct ExecutionCancelOutput<'a> {
 
 pub(crate) async fn cancel_execution(args: &ExecutionCancelArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
-    let sent = onward.cancel_execution(&args.execution.id, CancelExecutionRequest { reason: args.reason.clone() }).await?;
+    let sent = onward
+        .cancel_execution(
+            &args.execution.id,
+            CancelExecutionRequest {
+                reason: args.reason.clone(),
+            },
+        )
+        .await?;
     if args.json {
-        let told = ExecutionCancelOutput { sent, reason: &args.reason };
+        let told = ExecutionCancelOutput {
+            sent,
+            reason: &args.reason,
+        };
         writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
         return Ok(ExitCode::SUCCESS);
     }

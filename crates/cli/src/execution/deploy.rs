@@ -33,15 +33,26 @@ pub(crate) async fn deploy_component(args: &ComponentDeployArgs) -> anyhow::Resu
     let name = args.component.display();
     let code = std::fs::read(&args.component).with_context(|| format!("cannot read {name}"))?;
     let onward = args.connection.open_connection(AccessMode::Create).await?;
-    let deployed =
-        onward.deploy_component(code, args.hosts.clone()).await.with_context(|| format!("{name} cannot be deployed"))?;
+    let deployed = onward
+        .deploy_component(code, args.hosts.clone())
+        .await
+        .with_context(|| format!("{name} cannot be deployed"))?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     for function in &deployed.functions {
-        writeln!(io::stdout(), "{:<9} {}", function.kind.as_str(), function.name)?;
+        writeln!(
+            io::stdout(),
+            "{:<9} {}",
+            function.kind.as_str(),
+            function.name
+        )?;
     }
-    console::print_message(format_args!("{} {name} as {}", console::style_success("deployed"), deployed.component));
+    console::print_message(format_args!(
+        "{} {name} as {}",
+        console::style_success("deployed"),
+        deployed.component
+    ));
     Ok(ExitCode::SUCCESS)
 }

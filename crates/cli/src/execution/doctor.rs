@@ -3,9 +3,9 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::finding::{FindingClass, DoctorFinding, DoctorProgress, DoctorReport};
+use onward_api::finding::{DoctorFinding, DoctorProgress, DoctorReport, FindingClass};
 
-use crate::connection::{ConnectionArgs, AccessMode};
+use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console::{self, format_count};
 use crate::progress::ProgressLine;
 
@@ -33,7 +33,9 @@ pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let mut hear = |heard| match heard {
         DoctorProgress::Finding(found) if written.is_ok() => written = print_finding(args, &found),
         DoctorProgress::Finding(_) => {}
-        DoctorProgress::Examined { executions, events } => progress.update_count(executions, || format_progress(executions, events)),
+        DoctorProgress::Examined { executions, events } => {
+            progress.update_count(executions, || format_progress(executions, events))
+        }
     };
     let verdict = onward.run_doctor(&mut hear).await?;
     drop(progress);
@@ -41,13 +43,39 @@ pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
     } else {
-        let DoctorReport { ok, executions, events, messages, campaign_runs, items, findings, warnings } = verdict;
-        let word = if ok { console::style_success("no work is stuck").to_string() } else { console::style_error("wrong").to_string() };
-        let seen = format!("{} with {}", format_count(executions, "execution"), format_count(events, "event"));
-        let campaigns = format!("{} with {}", format_count(campaign_runs, "campaign run"), format_count(items, "item"));
-        let (findings, warnings) = (format_count(findings, "finding"), format_count(warnings, "warning"));
+        let DoctorReport {
+            ok,
+            executions,
+            events,
+            messages,
+            campaign_runs,
+            items,
+            findings,
+            warnings,
+        } = verdict;
+        let word = if ok {
+            console::style_success("no work is stuck").to_string()
+        } else {
+            console::style_error("wrong").to_string()
+        };
+        let seen = format!(
+            "{} with {}",
+            format_count(executions, "execution"),
+            format_count(events, "event")
+        );
+        let campaigns = format!(
+            "{} with {}",
+            format_count(campaign_runs, "campaign run"),
+            format_count(items, "item")
+        );
+        let (findings, warnings) = (
+            format_count(findings, "finding"),
+            format_count(warnings, "warning"),
+        );
         let messages = format_count(messages, "message");
-        console::print_message(format_args!("{word}: {seen}, {messages}, {campaigns}, {findings}, {warnings}"));
+        console::print_message(format_args!(
+            "{word}: {seen}, {messages}, {campaigns}, {findings}, {warnings}"
+        ));
     }
     Ok(ExitCode::from(u8::from(!verdict.ok)))
 }
@@ -56,7 +84,11 @@ fn print_finding(args: &DoctorArgs, found: &DoctorFinding) -> io::Result<()> {
     if args.json {
         return writeln!(io::stdout(), "{}", serde_json::to_string(found)?);
     }
-    let mark = if found.class == FindingClass::Warning { "warning: " } else { "" };
+    let mark = if found.class == FindingClass::Warning {
+        "warning: "
+    } else {
+        ""
+    };
     writeln!(io::stdout(), "{mark}{found}")
 }
 

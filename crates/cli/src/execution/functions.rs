@@ -22,7 +22,12 @@ pub(crate) struct FunctionListArgs {
 }
 
 pub(crate) async fn list_functions(args: &FunctionListArgs) -> anyhow::Result<ExitCode> {
-    let functions = args.connection.open_connection(AccessMode::Read).await?.list_functions().await?;
+    let functions = args
+        .connection
+        .open_connection(AccessMode::Read)
+        .await?
+        .list_functions()
+        .await?;
     let mut out = io::stdout().lock();
     if args.json {
         for function in &functions {
@@ -30,11 +35,32 @@ pub(crate) async fn list_functions(args: &FunctionListArgs) -> anyhow::Result<Ex
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let width = functions.iter().map(|function| function.name.len()).max().unwrap_or(0).max("function".len());
-    writeln!(out, "{:<width$}  {:<8}  {:<27}  {:<19}  hosts", "function", "kind", "deployed", "component")?;
-    for DeployedFunction { name, kind, component, hosts, deployed_at } in &functions {
+    let width = functions
+        .iter()
+        .map(|function| function.name.len())
+        .max()
+        .unwrap_or(0)
+        .max("function".len());
+    writeln!(
+        out,
+        "{:<width$}  {:<8}  {:<27}  {:<19}  hosts",
+        "function", "kind", "deployed", "component"
+    )?;
+    for DeployedFunction {
+        name,
+        kind,
+        component,
+        hosts,
+        deployed_at,
+    } in &functions
+    {
         let digest = component.get(..19).unwrap_or(component);
-        writeln!(out, "{name:<width$}  {:<8}  {deployed_at:<27}  {digest}  {}", kind.as_str(), hosts.join(" "))?;
+        writeln!(
+            out,
+            "{name:<width$}  {:<8}  {deployed_at:<27}  {digest}  {}",
+            kind.as_str(),
+            hosts.join(" ")
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }

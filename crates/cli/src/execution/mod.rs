@@ -20,7 +20,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Subcommand;
 use onward_api::RawJson;
-use onward_embed::{EngineBuilder, Engine, HostPattern, HostRule};
+use onward_embed::{Engine, EngineBuilder, HostPattern, HostRule};
 use onward_engine::client::EngineClient;
 
 use crate::retry::block_on;
@@ -74,31 +74,54 @@ fn parse_payload(text: Option<&str>) -> anyhow::Result<RawJson> {
     let text = match text {
         None => "null",
         Some("-") => {
-            read = std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
+            read =
+                std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
             read.trim()
         }
         Some(text) => text,
     };
-    RawJson::parse(text).with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
+    RawJson::parse(text)
+        .with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
 }
 
 /// Where the functions that run in this process may send requests.
 #[derive(clap::Args)]
 pub(crate) struct EngineArgs {
     /// Let tasks send requests to this host, where their component may too: api.example.com, *.example.com, host:8443
-    #[arg(long = "allow-host", value_name = "HOST", env = "ONWARD_ALLOW_HOSTS", value_delimiter = ',')]
+    #[arg(
+        long = "allow-host",
+        value_name = "HOST",
+        env = "ONWARD_ALLOW_HOSTS",
+        value_delimiter = ','
+    )]
     hosts: Vec<HostPattern>,
     /// The same for a host inside a network: 10.0.0.7, localhost:8080
-    #[arg(long = "allow-private-host", value_name = "HOST", env = "ONWARD_ALLOW_PRIVATE_HOSTS", value_delimiter = ',')]
+    #[arg(
+        long = "allow-private-host",
+        value_name = "HOST",
+        env = "ONWARD_ALLOW_PRIVATE_HOSTS",
+        value_delimiter = ','
+    )]
     private_hosts: Vec<HostPattern>,
 }
 
 impl EngineArgs {
     /// An engine in this process, for whoever owns what `client` shows.
     pub(crate) fn engine_builder(&self, client: &EngineClient) -> EngineBuilder {
-        let rule =
-            |private_networks| move |pattern: &HostPattern| HostRule { pattern: pattern.clone(), private_networks };
-        let hosts = self.hosts.iter().map(rule(false)).chain(self.private_hosts.iter().map(rule(true)));
-        Engine::on_store(Arc::clone(client.store())).with_scope(client.scope().clone()).allow_hosts(hosts).with_workers()
+        let rule = |private_networks| {
+            move |pattern: &HostPattern| HostRule {
+                pattern: pattern.clone(),
+                private_networks,
+            }
+        };
+        let hosts = self
+            .hosts
+            .iter()
+            .map(rule(false))
+            .chain(self.private_hosts.iter().map(rule(true)));
+        Engine::on_store(Arc::clone(client.store()))
+            .with_scope(client.scope().clone())
+            .allow_hosts(hosts)
+            .with_workers()
     }
 }

@@ -30,8 +30,15 @@ pub(crate) struct NodeArgs {
 
 pub(crate) async fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let access = args.connection.open_connection(AccessMode::Create).await?;
-    let Some(client) = access.store_client else { bail!("a node runs the executions of a store: --store URL") };
-    let mut engine = args.engine.engine_builder(&client).with_lease(Duration::from_millis(args.lease_ms)).open().await?;
+    let Some(client) = access.store_client else {
+        bail!("a node runs the executions of a store: --store URL")
+    };
+    let mut engine = args
+        .engine
+        .engine_builder(&client)
+        .with_lease(Duration::from_millis(args.lease_ms))
+        .open()
+        .await?;
     let mut signals = ShutdownSignals::install_handlers()?;
     tokio::select! {
         () = signals.next_signal() => {}

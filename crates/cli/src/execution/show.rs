@@ -4,12 +4,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_api::execution::{ChildExecution, ExecutionView};
-use onward_journal::{ExecutionId, JournalState, JournalEvent};
+use onward_journal::{ExecutionId, JournalEvent, JournalState};
 
 use super::ExecutionArg;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::journal::table::JournalTable;
-use crate::{journal_reader, console};
+use crate::{console, journal_reader};
 
 /// Show an execution: what it is, and its journal as a timeline
 ///
@@ -35,24 +35,56 @@ pub(crate) async fn show_execution(args: &ExecutionShowArgs) -> anyhow::Result<E
         writeln!(io::stdout(), "{}", serde_json::to_string(&shown)?)?;
     } else {
         let id = shown.execution.parse()?;
-        print_execution(&shown, id, &journal_reader::read_journal_events(&*onward, id, 0, 0).await?)?;
+        print_execution(
+            &shown,
+            id,
+            &journal_reader::read_journal_events(&*onward, id, 0, 0).await?,
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_execution(shown: &ExecutionView, id: ExecutionId, events: &[JournalEvent]) -> anyhow::Result<()> {
+fn print_execution(
+    shown: &ExecutionView,
+    id: ExecutionId,
+    events: &[JournalEvent],
+) -> anyhow::Result<()> {
     let children = &shown.children;
     let mut out = anstream::stdout().lock();
-    writeln!(out, "execution  {id}\nfunction   {}\ncomponent  {}", shown.function, shown.component)?;
-    writeln!(out, "started    {}\nstate      {}", shown.created_at, console::style_state_name(&shown.state))?;
+    writeln!(
+        out,
+        "execution  {id}\nfunction   {}\ncomponent  {}",
+        shown.function, shown.component
+    )?;
+    writeln!(
+        out,
+        "started    {}\nstate      {}",
+        shown.created_at,
+        console::style_state_name(&shown.state)
+    )?;
     for (place, child) in children.iter().take(CHILDREN_SHOWN).enumerate() {
         let label = if place == 0 { "children" } else { "" };
         let state = child.state.as_deref().unwrap_or("not there");
-        let ChildExecution { promise, execution, function, .. } = child;
-        writeln!(out, "{label:<10} {promise} {} {function} ({})", &execution[..12], console::style_state_name(state))?;
+        let ChildExecution {
+            promise,
+            execution,
+            function,
+            ..
+        } = child;
+        writeln!(
+            out,
+            "{label:<10} {promise} {} {function} ({})",
+            &execution[..12],
+            console::style_state_name(state)
+        )?;
     }
     if children.len() > CHILDREN_SHOWN {
-        writeln!(out, "{:<10} and {} more", "", children.len() - CHILDREN_SHOWN)?;
+        writeln!(
+            out,
+            "{:<10} and {} more",
+            "",
+            children.len() - CHILDREN_SHOWN
+        )?;
     }
     if let Some(next) = &shown.continued_as {
         writeln!(out, "continued  {next}")?;

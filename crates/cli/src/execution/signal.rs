@@ -46,13 +46,25 @@ struct ExecutionSignalOutput<'a> {
 pub(crate) async fn signal_execution(args: &ExecutionSignalArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
     let payload = super::parse_payload(args.payload.as_deref())?;
-    let signal = SignalExecutionRequest { name: args.name.to_string(), payload: payload.clone(), key: args.key.clone() };
+    let signal = SignalExecutionRequest {
+        name: args.name.to_string(),
+        payload: payload.clone(),
+        key: args.key.clone(),
+    };
     let sent = onward.signal_execution(&args.execution.id, signal).await?;
     if args.json {
-        let told = ExecutionSignalOutput { sent, name: &args.name, payload, key: args.key.as_deref() };
+        let told = ExecutionSignalOutput {
+            sent,
+            name: &args.name,
+            payload,
+            key: args.key.as_deref(),
+        };
         writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    console::print_message(format_args!("signal {} is on its way to {}", &*args.name, sent.execution));
+    console::print_message(format_args!(
+        "signal {} is on its way to {}",
+        &*args.name, sent.execution
+    ));
     Ok(ExitCode::SUCCESS)
 }

@@ -3,10 +3,12 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::execution::{FailureDetail, ExecutionResult, StartExecutionRequest, StartExecutionResponse};
+use onward_api::execution::{
+    ExecutionResult, FailureDetail, StartExecutionRequest, StartExecutionResponse,
+};
 
 use super::EngineArgs;
-use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;
 use crate::retry::retry_transient;
 
@@ -43,14 +45,23 @@ pub(crate) struct ExecutionStartArgs {
 pub(crate) async fn start_execution(args: &ExecutionStartArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
     let input = super::parse_payload(Some(&args.input))?;
-    let start = StartExecutionRequest { function: args.function.clone(), input, key: args.key.clone(), wait_ms: None };
+    let start = StartExecutionRequest {
+        function: args.function.clone(),
+        input,
+        key: args.key.clone(),
+        wait_ms: None,
+    };
     let mut started = onward.start_execution(start).await?;
     if args.wait {
         if !args.json {
             print_started(&started);
-            console::print_message(format_args!("waiting; `onward why {}` says what for", &started.execution[..12]));
+            console::print_message(format_args!(
+                "waiting; `onward why {}` says what for",
+                &started.execution[..12]
+            ));
         }
-        let ExecutionResult { result, error } = wait_for_outcome(args, &onward, &started.execution).await?;
+        let ExecutionResult { result, error } =
+            wait_for_outcome(args, &onward, &started.execution).await?;
         (started.result, started.error) = (result, error);
     }
     print_result(args, &started)?;
@@ -58,23 +69,38 @@ pub(crate) async fn start_execution(args: &ExecutionStartArgs) -> anyhow::Result
 }
 
 /// Until the execution is over. Without a server, what there is to run is run here.
-async fn wait_for_outcome(args: &ExecutionStartArgs, onward: &TargetConnection, execution: &str) -> anyhow::Result<ExecutionResult> {
+async fn wait_for_outcome(
+    args: &ExecutionStartArgs,
+    onward: &TargetConnection,
+    execution: &str,
+) -> anyhow::Result<ExecutionResult> {
     let Some(client) = &onward.store_client else {
         loop {
-            let outcome = retry_transient(async || onward.get_execution_result(execution, WAIT_MS).await).await?;
+            let outcome =
+                retry_transient(async || onward.get_execution_result(execution, WAIT_MS).await)
+                    .await?;
             if outcome.has_ended() {
                 return Ok(outcome);
             }
         }
     };
-    let engine = args.engine.engine_builder(client).as_fallback().open().await?;
+    let engine = args
+        .engine
+        .engine_builder(client)
+        .as_fallback()
+        .open()
+        .await?;
     engine.wait_for_result(execution.parse()?).await?.ok();
     engine.stop().await?;
     Ok(onward.get_execution_result(execution, 0).await?)
 }
 
 fn print_started(started: &StartExecutionResponse) {
-    let word = if started.existed { "was started before" } else { "started" };
+    let word = if started.existed {
+        "was started before"
+    } else {
+        "started"
+    };
     console::print_message(format_args!("{word}: {}", started.execution));
 }
 
@@ -89,7 +115,11 @@ fn print_result(args: &ExecutionStartArgs, started: &StartExecutionResponse) -> 
     match (&started.result, &started.error) {
         (Some(result), _) => writeln!(io::stdout(), "{}", result.as_str())?,
         (_, Some(FailureDetail { kind, message })) => {
-            console::print_message(format_args!("{}: {kind}: {}", console::style_error("failed"), console::escape_control_chars(message)));
+            console::print_message(format_args!(
+                "{}: {kind}: {}",
+                console::style_error("failed"),
+                console::escape_control_chars(message)
+            ));
         }
         _ => writeln!(io::stdout(), "{}", started.execution)?,
     }

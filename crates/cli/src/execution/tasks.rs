@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use onward_api::task::{TaskSummary, ListTasksQuery};
+use onward_api::task::{ListTasksQuery, TaskSummary};
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
-use crate::paging::{ListOutputArgs, ListPage};
 use crate::console;
+use crate::paging::{ListOutputArgs, ListPage};
 
 /// List tasks that workers perform, and those that wait for a worker
 ///
@@ -23,18 +23,41 @@ pub(crate) struct TaskListArgs {
 
 pub(crate) async fn list_tasks(args: &TaskListArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let heading =
-        format!("{:<24}  {:<7}  {:>7}  {:<12}  {:<27}  worker", "function", "state", "attempt", "execution", "since");
+    let heading = format!(
+        "{:<24}  {:<7}  {:>7}  {:<12}  {:<27}  worker",
+        "function", "state", "attempt", "execution", "since"
+    );
     let page = async |limit, after| {
-        let page = onward.list_tasks(ListTasksQuery { limit: Some(limit), after }).await?;
-        Ok(ListPage { items: page.tasks, next: page.next })
+        let page = onward
+            .list_tasks(ListTasksQuery {
+                limit: Some(limit),
+                after,
+            })
+            .await?;
+        Ok(ListPage {
+            items: page.tasks,
+            next: page.next,
+        })
     };
-    args.list.print_pages(&heading, format_task_row, page).await?;
+    args.list
+        .print_pages(&heading, format_task_row, page)
+        .await?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn format_task_row(task: &TaskSummary) -> String {
-    let TaskSummary { function, state, attempt, execution, queued_at, worker, .. } = task;
+    let TaskSummary {
+        function,
+        state,
+        attempt,
+        execution,
+        queued_at,
+        worker,
+        ..
+    } = task;
     let worker = console::escape_control_chars(worker.as_deref().unwrap_or_default());
-    format!("{function:<24}  {state:<7}  {attempt:>7}  {:<12}  {queued_at:<27}  {worker}", &execution[..12])
+    format!(
+        "{function:<24}  {state:<7}  {attempt:>7}  {:<12}  {queued_at:<27}  {worker}",
+        &execution[..12]
+    )
 }

@@ -12,10 +12,10 @@ use onward_journal::{Event, ExecutionId, Journal, JournalEvent, Timestamp};
 use tokio::time::Instant;
 
 use super::ExecutionArg;
-use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::journal::table::JournalTable;
 use crate::retry::retry_transient;
-use crate::{journal_reader, console};
+use crate::{console, journal_reader};
 
 /// Watch an execution: its journal so far, and every event as it is recorded, until it is over
 ///
@@ -73,7 +73,14 @@ impl ExecutionWatcher {
     fn new(args: &ExecutionWatchArgs, onward: TargetConnection) -> Self {
         let has_terminal = !args.json && io::stdout().is_terminal();
         let table = (!args.json).then(JournalTable::new);
-        Self { onward, table, has_terminal, has_status: false, has_warned_unowned: false, server_clock: None }
+        Self {
+            onward,
+            table,
+            has_terminal,
+            has_status: false,
+            has_warned_unowned: false,
+            server_clock: None,
+        }
     }
 
     /// Until the execution, or whoever takes its place, is over.
@@ -81,7 +88,10 @@ impl ExecutionWatcher {
         let mut id = execution;
         loop {
             match self.watch_until_over(id).await? {
-                Event::ExecutionCompleted { continued_as: Some(next), .. } => {
+                Event::ExecutionCompleted {
+                    continued_as: Some(next),
+                    ..
+                } => {
                     self.clear_status()?;
                     console::print_message(format_args!("it goes on as {next}"));
                     id = next;
@@ -98,13 +108,23 @@ impl ExecutionWatcher {
         let mut waits = ExecutionWaits::default();
         for look in 0_u32.. {
             let wait_ms = if look == 0 { 0 } else { POLL_MS };
-            let events = journal_reader::read_journal_events(&*self.onward, id, journal.journal_state().next_sequence(), wait_ms).await?;
+            let events = journal_reader::read_journal_events(
+                &*self.onward,
+                id,
+                journal.journal_state().next_sequence(),
+                wait_ms,
+            )
+            .await?;
             if !events.is_empty() {
                 self.clear_status()?;
                 self.show_events(id, &mut journal, events)?;
                 waits = waits::pending_waits(&journal);
             }
-            if let Some(last) = journal.events().last().filter(|_| journal.journal_state().phase().is_terminal()) {
+            if let Some(last) = journal
+                .events()
+                .last()
+                .filter(|_| journal.journal_state().phase().is_terminal())
+            {
                 return Ok(last.event.clone());
             }
             if look.is_multiple_of(POLLS_PER_OWNER_CHECK) {
@@ -115,13 +135,22 @@ impl ExecutionWatcher {
         anyhow::bail!("it was watched for longer than anybody lives")
     }
 
-    fn show_events(&mut self, id: ExecutionId, journal: &mut Journal, events: Vec<JournalEvent>) -> anyhow::Result<()> {
+    fn show_events(
+        &mut self,
+        id: ExecutionId,
+        journal: &mut Journal,
+        events: Vec<JournalEvent>,
+    ) -> anyhow::Result<()> {
         for event in events {
             match &mut self.table {
                 None => writeln!(io::stdout(), "{}", JournalLine::new(&event, id))?,
                 Some(table) => {
-                    journal.append(event.clone()).context("its journal is not valid")?;
-                    let state = journal.execution_state().context("its journal does not begin")?;
+                    journal
+                        .append(event.clone())
+                        .context("its journal is not valid")?;
+                    let state = journal
+                        .execution_state()
+                        .context("its journal does not begin")?;
                     table.write_event_row(&event, id, state)?;
                     continue;
                 }
@@ -140,11 +169,17 @@ impl ExecutionWatcher {
         if self.has_warned_unowned {
             return Ok(());
         }
-        let explained = retry_transient(async || self.onward.explain_execution(&id.to_string()).await).await?;
+        let explained =
+            retry_transient(async || self.onward.explain_execution(&id.to_string()).await).await?;
         if explained.end.is_none() && !matches!(explained.owner, ExecutionOwner::Process { .. }) {
             self.has_warned_unowned = true;
             self.clear_status()?;
-            console::print_message(explained.next.first().map_or("no process works on it at the moment", String::as_str));
+            console::print_message(
+                explained
+                    .next
+                    .first()
+                    .map_or("no process works on it at the moment", String::as_str),
+            );
         }
         self.server_clock = Some((explained.now.0, Instant::now()));
         Ok(())
@@ -152,7 +187,9 @@ impl ExecutionWatcher {
 
     /// What it waits for, on the last line of a terminal.
     fn draw_status(&mut self, waits: &ExecutionWaits) -> anyhow::Result<()> {
-        let (true, Some((at, since))) = (self.has_terminal, self.server_clock) else { return Ok(()) };
+        let (true, Some((at, since))) = (self.has_terminal, self.server_clock) else {
+            return Ok(());
+        };
         let now = at.plus_ms(u64::try_from(since.elapsed().as_millis())?);
         self.has_status = true;
         let mut out = io::stdout();

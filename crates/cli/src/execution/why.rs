@@ -50,13 +50,25 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
     let mut lines = vec![
         ("execution", explained.execution.0.to_string()),
         ("function", explained.function.clone()),
-        ("state", format!("{}, since {}", console::style_state_name(&explained.state), moment(explained.since))),
+        (
+            "state",
+            format!(
+                "{}, since {}",
+                console::style_state_name(&explained.state),
+                moment(explained.since)
+            ),
+        ),
     ];
     lines.extend(explained.parent.as_ref().map(|parent| {
         let state = parent.state.as_deref().unwrap_or("not there");
         ("child of", format!("{} ({state})", parent.execution.0))
     }));
-    lines.extend(explained.end.as_ref().map(|end| ("ended with", format_end(end))));
+    lines.extend(
+        explained
+            .end
+            .as_ref()
+            .map(|end| ("ended with", format_end(end))),
+    );
     if explained.end.is_none() {
         lines.push(("owner", format_owner(&explained.owner, now)));
     }
@@ -65,22 +77,55 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
         Some("all") if explained.waits.waits_for.len() > 1 => "waits for all of",
         _ => "waits for",
     };
-    push_lines(&mut lines, label, explained.waits.waits_for.iter().map(|waiting| format_wait(waiting, now)));
-    push_lines(&mut lines, "besides", explained.waits.besides.iter().map(|waiting| format_wait(waiting, now)));
-    let messages =
-        explained.on_its_way.iter().map(|it| format!("{}, sent {}", console::escape_control_chars(&it.what), moment(it.sent_at)));
+    push_lines(
+        &mut lines,
+        label,
+        explained
+            .waits
+            .waits_for
+            .iter()
+            .map(|waiting| format_wait(waiting, now)),
+    );
+    push_lines(
+        &mut lines,
+        "besides",
+        explained
+            .waits
+            .besides
+            .iter()
+            .map(|waiting| format_wait(waiting, now)),
+    );
+    let messages = explained.on_its_way.iter().map(|it| {
+        format!(
+            "{}, sent {}",
+            console::escape_control_chars(&it.what),
+            moment(it.sent_at)
+        )
+    });
     push_lines(&mut lines, "on its way", messages);
-    let alerts = explained
-        .alerts
-        .iter()
-        .map(|it| format!("{}: {}, {}", it.code, console::escape_control_chars(&it.message), moment(it.raised_at)));
-    push_lines(&mut lines, "alerts", alerts.map(|line| console::style_error(line).to_string()));
+    let alerts = explained.alerts.iter().map(|it| {
+        format!(
+            "{}: {}, {}",
+            it.code,
+            console::escape_control_chars(&it.message),
+            moment(it.raised_at)
+        )
+    });
+    push_lines(
+        &mut lines,
+        "alerts",
+        alerts.map(|line| console::style_error(line).to_string()),
+    );
     push_lines(&mut lines, "next", explained.next.iter().cloned());
     lines
 }
 
 /// Lines under one label; the label has a line of its own when it is long.
-fn push_lines(lines: &mut Vec<(&'static str, String)>, label: &'static str, all: impl ExactSizeIterator<Item = String>) {
+fn push_lines(
+    lines: &mut Vec<(&'static str, String)>,
+    label: &'static str,
+    all: impl ExactSizeIterator<Item = String>,
+) {
     let left = all.len().saturating_sub(SHOWN_MAX);
     let mut label = label;
     if label.len() > 10 && all.len() > 0 {
@@ -98,15 +143,27 @@ fn push_lines(lines: &mut Vec<(&'static str, String)>, label: &'static str, all:
 /// An instant to the second, and how far away it is.
 fn format_instant(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.as_micros().div_euclid(1_000_000);
-    let whole = seconds.checked_mul(1_000_000).and_then(Timestamp::from_micros).unwrap_or(at);
+    let whole = seconds
+        .checked_mul(1_000_000)
+        .and_then(Timestamp::from_micros)
+        .unwrap_or(at);
     format!("{whole} ({})", format_relative_time(at, now))
 }
 
 fn format_end(end: &ExecutionEndView) -> String {
     match end {
-        ExecutionEndView::Result(result) => format!("the result {}", console::escape_control_chars(result.as_str())),
-        ExecutionEndView::Error(error) => format!("the error {}", console::escape_control_chars(&error.to_string())),
-        ExecutionEndView::Cancelled(reason) => format!("its cancellation: {}", console::escape_control_chars(reason)),
+        ExecutionEndView::Result(result) => format!(
+            "the result {}",
+            console::escape_control_chars(result.as_str())
+        ),
+        ExecutionEndView::Error(error) => format!(
+            "the error {}",
+            console::escape_control_chars(&error.to_string())
+        ),
+        ExecutionEndView::Cancelled(reason) => format!(
+            "its cancellation: {}",
+            console::escape_control_chars(reason)
+        ),
         ExecutionEndView::ContinuedAs(next) => {
             format!(
                 "a new execution in its place: {} ({})",
@@ -119,9 +176,17 @@ fn format_end(end: &ExecutionEndView) -> String {
 
 fn format_owner(owner: &ExecutionOwner, now: Timestamp) -> String {
     match owner {
-        ExecutionOwner::Process { name, until } => format!("{}, until {} or longer", console::escape_control_chars(name), format_instant(until.0, now)),
+        ExecutionOwner::Process { name, until } => format!(
+            "{}, until {} or longer",
+            console::escape_control_chars(name),
+            format_instant(until.0, now)
+        ),
         ExecutionOwner::Gone { name, since } => {
-            format!("nobody: the lease of {} ran out at {}", console::escape_control_chars(name), format_instant(since.0, now))
+            format!(
+                "nobody: the lease of {} ran out at {}",
+                console::escape_control_chars(name),
+                format_instant(since.0, now)
+            )
         }
         ExecutionOwner::Nobody => "nobody".to_owned(),
     }
@@ -129,7 +194,10 @@ fn format_owner(owner: &ExecutionOwner, now: Timestamp) -> String {
 
 fn format_wait(waiting: &ExecutionWait, now: Timestamp) -> String {
     let name = waiting.target_name();
-    let promise = waiting.promise.as_ref().filter(|_| !matches!(waiting.target, WaitTarget::Signal { .. }));
+    let promise = waiting
+        .promise
+        .as_ref()
+        .filter(|_| !matches!(waiting.target, WaitTarget::Signal { .. }));
     let place = match (promise, &waiting.join_set) {
         (Some(promise), Some(set)) => format!(" ({promise} in join set {set})"),
         (Some(promise), None) => format!(" ({promise})"),
@@ -139,10 +207,18 @@ fn format_wait(waiting: &ExecutionWait, now: Timestamp) -> String {
     match (&waiting.target, waiting.due_at()) {
         (WaitTarget::Retry { error, .. }, Some(at)) => {
             let error = console::escape_control_chars(&error.to_string());
-            format!("{name}{place}, due {}; the last attempt failed with {error}", format_instant(at, now))
+            format!(
+                "{name}{place}, due {}; the last attempt failed with {error}",
+                format_instant(at, now)
+            )
         }
-        (WaitTarget::Timer { .. }, Some(at)) => format!("{name}{place} until {}, {since}", format_instant(at, now)),
-        (_, Some(at)) => format!("{name}{place}, {since}, at most until {}", format_instant(at, now)),
+        (WaitTarget::Timer { .. }, Some(at)) => {
+            format!("{name}{place} until {}, {since}", format_instant(at, now))
+        }
+        (_, Some(at)) => format!(
+            "{name}{place}, {since}, at most until {}",
+            format_instant(at, now)
+        ),
         _ => format!("{name}{place}, {since}"),
     }
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use onward_journal::jsonl::JournalLineReader;
-use onward_journal::{JournalState, JournalEvent, Rule, ExecutionState, RuleViolation};
+use onward_journal::{ExecutionState, JournalEvent, JournalState, Rule, RuleViolation};
 use serde::Serialize;
 
 use super::table::JournalTable;
-use crate::line_reader::{LineReader, LineReadError};
 use crate::console;
+use crate::line_reader::{LineReadError, LineReader};
 
 /// Judge a journal: print its events and states, or the first rule it breaks
 ///
@@ -34,10 +34,26 @@ pub(crate) struct JournalCheckArgs {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum JournalCheckReport<'a> {
-    Valid { ok: bool, events: u64, state: String },
-    Violated { ok: bool, violation: &'static str, sequence: u64, message: String },
-    Unreadable { ok: bool, line: u64, message: &'a str },
-    Unusable { ok: bool, message: String },
+    Valid {
+        ok: bool,
+        events: u64,
+        state: String,
+    },
+    Violated {
+        ok: bool,
+        violation: &'static str,
+        sequence: u64,
+        message: String,
+    },
+    Unreadable {
+        ok: bool,
+        line: u64,
+        message: &'a str,
+    },
+    Unusable {
+        ok: bool,
+        message: String,
+    },
 }
 
 /// What a journal turned out to be.
@@ -70,11 +86,17 @@ pub(crate) fn check_journal(args: &JournalCheckArgs) -> anyhow::Result<ExitCode>
 }
 
 /// The file cannot be had: with `--json` that is an answer too.
-fn report_unreadable_file(args: &JournalCheckArgs, error: anyhow::Error) -> anyhow::Result<ExitCode> {
+fn report_unreadable_file(
+    args: &JournalCheckArgs,
+    error: anyhow::Error,
+) -> anyhow::Result<ExitCode> {
     if !args.json {
         return Err(error);
     }
-    let report = JournalCheckReport::Unusable { ok: false, message: format!("{error:#}") };
+    let report = JournalCheckReport::Unusable {
+        ok: false,
+        message: format!("{error:#}"),
+    };
     writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     Ok(ExitCode::from(crate::EXIT_COMMAND_FAILED))
 }
@@ -91,35 +113,66 @@ impl From<io::Error> for JournalCheckError {
     }
 }
 
-fn validate_lines(lines: &mut LineReader, mut table: Option<&mut JournalTable>) -> Result<JournalCheckOutcome, JournalCheckError> {
+fn validate_lines(
+    lines: &mut LineReader,
+    mut table: Option<&mut JournalTable>,
+) -> Result<JournalCheckOutcome, JournalCheckError> {
     let mut reader = JournalLineReader::new();
     let mut fold = JournalState::new(reader.execution_id());
     let mut progress = JournalCheckProgress::new(table.is_none());
     while let Some(next) = lines.next_line() {
         let (line, text) = match next {
             Ok(next) => next,
-            Err(LineReadError::Line { number, reason }) => return Ok(JournalCheckOutcome::Unreadable { line: number, reason }),
+            Err(LineReadError::Line { number, reason }) => {
+                return Ok(JournalCheckOutcome::Unreadable {
+                    line: number,
+                    reason,
+                });
+            }
             Err(LineReadError::Input(error)) => return Err(JournalCheckError::Input(error)),
         };
         let event = match reader.read_line(text) {
             Ok(event) => event,
-            Err(error) => return Ok(JournalCheckOutcome::Unreadable { line, reason: error.to_string() }),
+            Err(error) => {
+                return Ok(JournalCheckOutcome::Unreadable {
+                    line,
+                    reason: error.to_string(),
+                });
+            }
         };
         if let Err(violation) = fold.push_event(&event) {
-            table.as_mut().map(|table| table.write_refused_row(&event, reader.execution_id(), violation.rule)).transpose()?;
+            table
+                .as_mut()
+                .map(|table| table.write_refused_row(&event, reader.execution_id(), violation.rule))
+                .transpose()?;
             return Ok(JournalCheckOutcome::Violated { violation, line });
         }
-        table.as_mut().map(|table| write_table_row(table, &event, &fold)).transpose()?;
+        table
+            .as_mut()
+            .map(|table| write_table_row(table, &event, &fold))
+            .transpose()?;
         progress.update_count(fold.next_sequence());
     }
     Ok(match fold.execution_state() {
-        Some(state) => JournalCheckOutcome::Valid { events: fold.next_sequence(), state },
-        None => JournalCheckOutcome::Violated { violation: RuleViolation::empty_journal(), line: 0 },
+        Some(state) => JournalCheckOutcome::Valid {
+            events: fold.next_sequence(),
+            state,
+        },
+        None => JournalCheckOutcome::Violated {
+            violation: RuleViolation::empty_journal(),
+            line: 0,
+        },
     })
 }
 
-fn write_table_row(table: &mut JournalTable, event: &JournalEvent, fold: &JournalState) -> io::Result<()> {
-    fold.execution_state().map_or(Ok(()), |state| table.write_event_row(event, fold.execution_id(), state))
+fn write_table_row(
+    table: &mut JournalTable,
+    event: &JournalEvent,
+    fold: &JournalState,
+) -> io::Result<()> {
+    fold.execution_state().map_or(Ok(()), |state| {
+        table.write_event_row(event, fold.execution_id(), state)
+    })
 }
 
 impl JournalCheckOutcome {
@@ -134,14 +187,31 @@ impl JournalCheckOutcome {
     /// The public form; the order of the fields is part of it.
     fn to_json(&self) -> anyhow::Result<String> {
         let report = match self {
-            Self::Valid { events, state } => JournalCheckReport::Valid { ok: true, events: *events, state: state.to_string() },
-            Self::Violated { violation: RuleViolation { rule, sequence, message, event }, .. } => JournalCheckReport::Violated {
+            Self::Valid { events, state } => JournalCheckReport::Valid {
+                ok: true,
+                events: *events,
+                state: state.to_string(),
+            },
+            Self::Violated {
+                violation:
+                    RuleViolation {
+                        rule,
+                        sequence,
+                        message,
+                        event,
+                    },
+                ..
+            } => JournalCheckReport::Violated {
                 ok: false,
                 violation: rule.id(),
                 sequence: *sequence,
                 message: format!("{event}: {message}"),
             },
-            Self::Unreadable { line, reason } => JournalCheckReport::Unreadable { ok: false, line: *line, message: reason },
+            Self::Unreadable { line, reason } => JournalCheckReport::Unreadable {
+                ok: false,
+                line: *line,
+                message: reason,
+            },
         };
         Ok(serde_json::to_string(&report)?)
     }
@@ -151,23 +221,41 @@ impl JournalCheckOutcome {
         match self {
             Self::Valid { events, state } => {
                 let state = console::apply_style(console::state_style(*state), state);
-                console::print_message(format_args!("{}: {events} events, {state}", console::style_success("valid")));
+                console::print_message(format_args!(
+                    "{}: {events} events, {state}",
+                    console::style_success("valid")
+                ));
             }
             Self::Violated { violation, line } => print_violation(violation, *line),
             Self::Unreadable { line, reason } => {
-                console::print_message(format_args!("{}: line {line}: {reason}", console::style_error("unreadable")));
+                console::print_message(format_args!(
+                    "{}: line {line}: {reason}",
+                    console::style_error("unreadable")
+                ));
             }
         }
     }
 }
 
 fn print_violation(violation: &RuleViolation, line: u64) {
-    let RuleViolation { rule, sequence, event, message } = violation;
+    let RuleViolation {
+        rule,
+        sequence,
+        event,
+        message,
+    } = violation;
     let invariant = Rule::invariant(*rule);
-    console::print_message(format_args!("{}: {} ({})", console::style_error("violation"), console::style_error(rule), invariant.name));
+    console::print_message(format_args!(
+        "{}: {} ({})",
+        console::style_error("violation"),
+        console::style_error(rule),
+        invariant.name
+    ));
     match line {
         0 => console::print_message(format_args!("  where: no line at all")),
-        line => console::print_message(format_args!("  where: sequence {sequence}, line {line}, {event}")),
+        line => console::print_message(format_args!(
+            "  where: sequence {sequence}, line {line}, {event}"
+        )),
     }
     console::print_message(format_args!("  what:  {message}"));
     console::print_message(format_args!("  rule:  {}", invariant.text));
@@ -183,7 +271,10 @@ impl JournalCheckProgress {
     const UPDATE_INTERVAL: u64 = 1 << 17;
 
     fn new(is_quiet: bool) -> Self {
-        Self { is_shown: false, is_enabled: is_quiet && io::stderr().is_terminal() }
+        Self {
+            is_shown: false,
+            is_enabled: is_quiet && io::stderr().is_terminal(),
+        }
     }
 
     fn update_count(&mut self, events: u64) {

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::execution::ExecutionArg;
-use crate::{journal_reader, console};
+use crate::{console, journal_reader};
 
 /// Run the workflow of an execution against its journal, and report the first thing it does otherwise
 ///
@@ -57,14 +57,21 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
     let onward = args.connection.open_connection(AccessMode::Read).await?;
     let shown = onward.get_execution(&args.execution.id).await?;
     let id: ExecutionId = shown.execution.parse()?;
-    let journal = Journal::recover(id, journal_reader::read_journal_events(&*onward, id, 0, 0).await?).context("its journal is not valid")?;
+    let journal = Journal::recover(
+        id,
+        journal_reader::read_journal_events(&*onward, id, 0, 0).await?,
+    )
+    .context("its journal is not valid")?;
     let code = match &args.component {
-        Some(file) => std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?,
+        Some(file) => {
+            std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?
+        }
         None => onward.get_execution_component(&shown.execution).await?,
     };
     let row = build_execution_row(&shown, &code)?;
     let wasm = load_workflow(&code, &row).await?;
-    let entry = GuestEntry::from_journal(&row, &journal).context("its journal does not begin with its start")?;
+    let entry = GuestEntry::from_journal(&row, &journal)
+        .context("its journal does not begin with its start")?;
     let mut guest = wasm.create_guest(&entry)?;
     let begun = Instant::now();
     let verdict = replay_journal(&journal, &mut *guest)?;
@@ -80,7 +87,10 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
     } else {
         print_replay_report(&report, &journal);
     }
-    Ok(ExitCode::from(u8::from(matches!(report.verdict, ReplayOutcome::Diverges { .. }))))
+    Ok(ExitCode::from(u8::from(matches!(
+        report.verdict,
+        ReplayOutcome::Diverges { .. }
+    ))))
 }
 
 /// As much of its row as whoever runs it looks at.
@@ -105,9 +115,15 @@ fn build_execution_row(shown: &Shown, code: &[u8]) -> anyhow::Result<ExecutionRo
 /// A runtime that has the component, if that has the workflow.
 async fn load_workflow(code: &[u8], row: &ExecutionRow) -> anyhow::Result<WasmComponentRuntime> {
     let wasm = WasmComponentRuntime::with_defaults()?;
-    let functions = wasm.load_component(code).await.map_err(|reason| anyhow::anyhow!("the component cannot be run: {reason}"))?;
+    let functions = wasm
+        .load_component(code)
+        .await
+        .map_err(|reason| anyhow::anyhow!("the component cannot be run: {reason}"))?;
     let is_it = |name: &str, kind| name == &*row.function && kind == FunctionKind::Workflow;
-    if !functions.iter().any(|function| is_it(&function.name, function.kind)) {
+    if !functions
+        .iter()
+        .any(|function| is_it(&function.name, function.kind))
+    {
         bail!("the component has no workflow {}", row.function);
     }
     Ok(wasm)
@@ -124,10 +140,20 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
                 ReplayEnd::Beyond { asked } => format!("goes on beyond the journal with {asked}"),
             };
             let word = console::style_success("repeats");
-            console::print_message(format_args!("{word}: {events} in {} ms, {end}", report.elapsed_ms));
+            console::print_message(format_args!(
+                "{word}: {events} in {} ms, {end}",
+                report.elapsed_ms
+            ));
         }
-        ReplayOutcome::Diverges { sequence, recorded, asked } => {
-            console::print_message(format_args!("{}: at event {sequence} of {events}", console::style_error("diverges")));
+        ReplayOutcome::Diverges {
+            sequence,
+            recorded,
+            asked,
+        } => {
+            console::print_message(format_args!(
+                "{}: at event {sequence} of {events}",
+                console::style_error("diverges")
+            ));
             console::print_message(format_args!("  recorded: {recorded}"));
             console::print_message(format_args!("  asked:    {asked}"));
         }
@@ -136,7 +162,18 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
 
 /// At what it stands, as of its last event.
 fn format_waits(waits: &ExecutionWaits, journal: &Journal) -> String {
-    let names: Vec<String> = waits.waits_for.iter().take(4).map(ExecutionWait::target_name).collect();
-    let state = journal.execution_state().map(|state| console::apply_style(console::state_style(state), state).to_string());
-    format!("{}, waits for {}", state.unwrap_or_default(), names.join(" and "))
+    let names: Vec<String> = waits
+        .waits_for
+        .iter()
+        .take(4)
+        .map(ExecutionWait::target_name)
+        .collect();
+    let state = journal
+        .execution_state()
+        .map(|state| console::apply_style(console::state_style(state), state).to_string());
+    format!(
+        "{}, waits for {}",
+        state.unwrap_or_default(),
+        names.join(" and ")
+    )
 }

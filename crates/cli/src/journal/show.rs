@@ -24,7 +24,9 @@ pub(crate) struct JournalShowArgs {
 
 pub(crate) async fn show_journal(args: &JournalShowArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let lines = onward.get_execution_journal(&args.execution.id, 0, 0).await?;
+    let lines = onward
+        .get_execution_journal(&args.execution.id, 0, 0)
+        .await?;
     io::stdout().lock().write_all(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

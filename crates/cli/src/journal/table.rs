@@ -3,7 +3,7 @@
 use std::io::{self, BufWriter, StdoutLock, Write as _};
 
 use anstyle::{AnsiColor, Style};
-use onward_journal::{ExecutionId, JournalEvent, Rule, ExecutionState};
+use onward_journal::{ExecutionId, ExecutionState, JournalEvent, Rule};
 
 use crate::console;
 
@@ -19,16 +19,35 @@ pub(crate) struct JournalTable {
 impl JournalTable {
     pub(crate) fn new() -> Self {
         let is_colored = console::is_color_enabled(&io::stdout());
-        Self { out: BufWriter::with_capacity(1 << 16, io::stdout().lock()), is_colored, has_header: false }
+        Self {
+            out: BufWriter::with_capacity(1 << 16, io::stdout().lock()),
+            is_colored,
+            has_header: false,
+        }
     }
 
-    pub(crate) fn write_event_row(&mut self, event: &JournalEvent, own: ExecutionId, state: ExecutionState) -> io::Result<()> {
+    pub(crate) fn write_event_row(
+        &mut self,
+        event: &JournalEvent,
+        own: ExecutionId,
+        state: ExecutionState,
+    ) -> io::Result<()> {
         self.write_row(event, own, &state.to_string(), console::state_style(state))
     }
 
     /// The row of an event that was refused, with the rule in the place of the state.
-    pub(crate) fn write_refused_row(&mut self, event: &JournalEvent, own: ExecutionId, rule: Rule) -> io::Result<()> {
-        self.write_row(event, own, &format!("✗ {rule}"), AnsiColor::Red.on_default().bold())
+    pub(crate) fn write_refused_row(
+        &mut self,
+        event: &JournalEvent,
+        own: ExecutionId,
+        rule: Rule,
+    ) -> io::Result<()> {
+        self.write_row(
+            event,
+            own,
+            &format!("✗ {rule}"),
+            AnsiColor::Red.on_default().bold(),
+        )
     }
 
     /// Lets what was written so far be seen.
@@ -40,7 +59,13 @@ impl JournalTable {
         self.out.flush()
     }
 
-    fn write_row(&mut self, event: &JournalEvent, own: ExecutionId, state: &str, style: Style) -> io::Result<()> {
+    fn write_row(
+        &mut self,
+        event: &JournalEvent,
+        own: ExecutionId,
+        state: &str,
+        style: Style,
+    ) -> io::Result<()> {
         if !self.has_header {
             self.has_header = true;
             writeln!(self.out, "seq  {:<EVENT_WIDTH$}  state", "event")?;
@@ -48,6 +73,10 @@ impl JournalTable {
         }
         let text = event.event.describe(own).to_string();
         write!(self.out, "{:>3}  {text:<EVENT_WIDTH$}  ", event.sequence)?;
-        if self.is_colored { writeln!(self.out, "{style}{state}{style:#}") } else { writeln!(self.out, "{state}") }
+        if self.is_colored {
+            writeln!(self.out, "{style}{state}{style:#}")
+        } else {
+            writeln!(self.out, "{state}")
+        }
     }
 }

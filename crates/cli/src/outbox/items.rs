@@ -2,12 +2,14 @@
 
 use std::process::ExitCode;
 
-use onward_api::outbox::{ListInDoubtItemsQuery, OutboxItemState, OutboxItemView, ListOutboxItemsQuery};
+use onward_api::outbox::{
+    ListInDoubtItemsQuery, ListOutboxItemsQuery, OutboxItemState, OutboxItemView,
+};
 
-use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::campaign::CampaignRunArg;
-use crate::paging::{ListOutputArgs, ListPage};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
+use crate::paging::{ListOutputArgs, ListPage};
 
 /// Characters of a key.
 const KEY_WIDTH: usize = 64;
@@ -48,8 +50,11 @@ pub(crate) struct OutboxInDoubtArgs {
 
 pub(crate) async fn list_outbox_items(args: &OutboxListArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let standing: Option<OutboxItemState> =
-        args.standing.as_ref().map(|standing| serde_json::from_value(standing.as_str().into())).transpose()?;
+    let standing: Option<OutboxItemState> = args
+        .standing
+        .as_ref()
+        .map(|standing| serde_json::from_value(standing.as_str().into()))
+        .transpose()?;
     let asked = ListOutboxItemsQuery {
         run: args.run.run.clone(),
         standing,
@@ -57,41 +62,103 @@ pub(crate) async fn list_outbox_items(args: &OutboxListArgs) -> anyhow::Result<E
         ..ListOutboxItemsQuery::default()
     };
     let page = async |limit, after| {
-        let page = onward.list_outbox_items(ListOutboxItemsQuery { limit: Some(limit), after, ..asked.clone() }).await?;
-        Ok(ListPage { items: page.items, next: page.next })
+        let page = onward
+            .list_outbox_items(ListOutboxItemsQuery {
+                limit: Some(limit),
+                after,
+                ..asked.clone()
+            })
+            .await?;
+        Ok(ListPage {
+            items: page.items,
+            next: page.next,
+        })
     };
-    args.list.print_pages(&format_heading(), format_item_row, page).await?;
+    args.list
+        .print_pages(&format_heading(), format_item_row, page)
+        .await?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) async fn list_in_doubt_items(args: &OutboxInDoubtArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
     let page = async |limit, after| {
-        let page = onward.list_in_doubt_items(ListInDoubtItemsQuery { limit: Some(limit), after }).await?;
-        Ok(ListPage { items: page.items, next: page.next })
+        let page = onward
+            .list_in_doubt_items(ListInDoubtItemsQuery {
+                limit: Some(limit),
+                after,
+            })
+            .await?;
+        Ok(ListPage {
+            items: page.items,
+            next: page.next,
+        })
     };
-    let heading = format!("{:<48}  {:<KEY_WIDTH$}  {:<28}  {:<27}  what", "item", "key", "to", "since");
-    args.list.print_pages(&heading, format_in_doubt_row, page).await?;
+    let heading = format!(
+        "{:<48}  {:<KEY_WIDTH$}  {:<28}  {:<27}  what",
+        "item", "key", "to", "since"
+    );
+    args.list
+        .print_pages(&heading, format_in_doubt_row, page)
+        .await?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn format_heading() -> String {
-    format!("{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  what", "item", "recipient", "to", "standing", "since")
+    format!(
+        "{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  what",
+        "item", "recipient", "to", "standing", "since"
+    )
 }
 
 /// An item in doubt, with what its provider knows it by.
 fn format_in_doubt_row(item: &OutboxItemView) -> String {
-    let OutboxItemView { item: id, key, to, doubt_since, created_at, .. } = item;
-    let (since, to) = (doubt_since.as_ref().unwrap_or(created_at), console::escape_control_chars(to));
+    let OutboxItemView {
+        item: id,
+        key,
+        to,
+        doubt_since,
+        created_at,
+        ..
+    } = item;
+    let (since, to) = (
+        doubt_since.as_ref().unwrap_or(created_at),
+        console::escape_control_chars(to),
+    );
     let what = console::escape_control_chars(item.error.as_deref().unwrap_or_default());
     format!("{id:<48}  {key:<KEY_WIDTH$}  {to:<28}  {since:<27}  {what}")
 }
 
 fn format_item_row(item: &OutboxItemView) -> String {
-    let OutboxItemView { item: id, recipient, to, standing, settled_at, doubt_since, created_at, .. } = item;
-    let since = settled_at.as_ref().or(doubt_since.as_ref()).unwrap_or(created_at);
-    let words = [item.reason.as_deref(), item.error.as_deref(), item.message_id.as_deref()];
-    let what = words.into_iter().flatten().map(console::escape_control_chars).collect::<Vec<_>>().join(": ");
-    let (recipient, to, standing) = (console::escape_control_chars(recipient), console::escape_control_chars(to), standing.as_str());
+    let OutboxItemView {
+        item: id,
+        recipient,
+        to,
+        standing,
+        settled_at,
+        doubt_since,
+        created_at,
+        ..
+    } = item;
+    let since = settled_at
+        .as_ref()
+        .or(doubt_since.as_ref())
+        .unwrap_or(created_at);
+    let words = [
+        item.reason.as_deref(),
+        item.error.as_deref(),
+        item.message_id.as_deref(),
+    ];
+    let what = words
+        .into_iter()
+        .flatten()
+        .map(console::escape_control_chars)
+        .collect::<Vec<_>>()
+        .join(": ");
+    let (recipient, to, standing) = (
+        console::escape_control_chars(recipient),
+        console::escape_control_chars(to),
+        standing.as_str(),
+    );
     format!("{id:<48}  {recipient:<20}  {to:<28}  {standing:<8}  {since:<27}  {what}")
 }

@@ -4,12 +4,12 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_api::campaign::CampaignTally;
-use onward_api::outbox::{CampaignJob, ListJobsQuery, CampaignJobStatus};
+use onward_api::outbox::{CampaignJob, CampaignJobStatus, ListJobsQuery};
 
-use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::campaign::ActorArg;
-use crate::paging::{ListOutputArgs, ListPage};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
+use crate::paging::{ListOutputArgs, ListPage};
 
 /// List jobs of campaign runs: those that are not completed, or all of a run
 ///
@@ -62,33 +62,85 @@ pub(crate) struct JobRedriveArgs {
 }
 
 pub(crate) async fn list_jobs(args: &JobListArgs) -> anyhow::Result<ExitCode> {
-    let status = args.status.as_ref().map(|status| serde_json::from_value(status.as_str().into())).transpose()?;
-    print_jobs(&args.connection, &args.list, ListJobsQuery { run: args.run.clone(), status, ..ListJobsQuery::default() }).await
+    let status = args
+        .status
+        .as_ref()
+        .map(|status| serde_json::from_value(status.as_str().into()))
+        .transpose()?;
+    print_jobs(
+        &args.connection,
+        &args.list,
+        ListJobsQuery {
+            run: args.run.clone(),
+            status,
+            ..ListJobsQuery::default()
+        },
+    )
+    .await
 }
 
 pub(crate) async fn list_dead_jobs(args: &DeadJobListArgs) -> anyhow::Result<ExitCode> {
     let status = Some(CampaignJobStatus::Dead);
-    print_jobs(&args.connection, &args.list, ListJobsQuery { run: args.run.clone(), status, ..ListJobsQuery::default() }).await
+    print_jobs(
+        &args.connection,
+        &args.list,
+        ListJobsQuery {
+            run: args.run.clone(),
+            status,
+            ..ListJobsQuery::default()
+        },
+    )
+    .await
 }
 
-async fn print_jobs(work: &ScopedConnectionArgs, list: &ListOutputArgs, asked: ListJobsQuery) -> anyhow::Result<ExitCode> {
+async fn print_jobs(
+    work: &ScopedConnectionArgs,
+    list: &ListOutputArgs,
+    asked: ListJobsQuery,
+) -> anyhow::Result<ExitCode> {
     let onward = work.open_connection(AccessMode::Read).await?;
     let heading = format!(
         "{:<43}  {:<9}  {:>5}  {:>6}  {:>6}  {:>7}  {:>8}  {:>5}  error",
         "job", "status", "items", "served", "failed", "skipped", "in doubt", "tries"
     );
     let page = async |limit, after| {
-        let page = onward.list_jobs(ListJobsQuery { limit: Some(limit), after, ..asked.clone() }).await?;
-        Ok(ListPage { items: page.jobs, next: page.next })
+        let page = onward
+            .list_jobs(ListJobsQuery {
+                limit: Some(limit),
+                after,
+                ..asked.clone()
+            })
+            .await?;
+        Ok(ListPage {
+            items: page.jobs,
+            next: page.next,
+        })
     };
     list.print_pages(&heading, format_job_row, page).await?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn format_job_row(job: &CampaignJob) -> String {
-    let CampaignJob { job: id, status, attempts, items, tally, error, .. } = job;
-    let CampaignTally { served, failed, skipped, in_doubt, .. } = tally;
-    let (status, error) = (status.as_str(), console::escape_control_chars(error.as_deref().unwrap_or_default()));
+    let CampaignJob {
+        job: id,
+        status,
+        attempts,
+        items,
+        tally,
+        error,
+        ..
+    } = job;
+    let CampaignTally {
+        served,
+        failed,
+        skipped,
+        in_doubt,
+        ..
+    } = tally;
+    let (status, error) = (
+        status.as_str(),
+        console::escape_control_chars(error.as_deref().unwrap_or_default()),
+    );
     format!(
         "{id:<43}  {status:<9}  {items:>5}  {served:>6}  {failed:>6}  {skipped:>7}  {in_doubt:>8}  {attempts:>5}  {error}"
     )
@@ -108,5 +160,9 @@ pub(crate) async fn redrive_jobs(args: &JobRedriveArgs) -> anyhow::Result<ExitCo
             }
         }
     }
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) })
+    Ok(if is_whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(2)
+    })
 }

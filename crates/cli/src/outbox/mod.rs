@@ -43,6 +43,14 @@ pub(crate) fn run_jobs_command(command: &JobsSubcommand) -> anyhow::Result<ExitC
 
 /// Says why something was refused, and of what, once.
 fn print_refusal(what: &str, why: &str) {
-    let words = if why.contains(what) { why.to_owned() } else { format!("{what}: {why}") };
-    console::print_message(format_args!("{}: {}", console::style_error("error"), console::escape_control_chars(&words)));
+    let words = if why.contains(what) {
+        why.to_owned()
+    } else {
+        format!("{what}: {why}")
+    };
+    console::print_message(format_args!(
+        "{}: {}",
+        console::style_error("error"),
+        console::escape_control_chars(&words)
+    ));
 }

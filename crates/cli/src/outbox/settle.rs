@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use onward_api::OnwardApi;
-use onward_api::outbox::{OutboxItemState, ItemResolution, ListOutboxItemsQuery, SettleItemRequest, SettleItemsRequest, SettleItemsResponse, UnsettledItem};
+use onward_api::outbox::{
+    ItemResolution, ListOutboxItemsQuery, OutboxItemState, SettleItemRequest, SettleItemsRequest,
+    SettleItemsResponse, UnsettledItem,
+};
 use onward_api::problem::Problem;
 
-use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::campaign::ActorArg;
-use crate::{names_file, console};
+use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::{console, names_file};
 
 /// Items that are settled by one call, at most.
 const SETTLE_BATCH_MAX: usize = 1_000;
@@ -69,10 +72,22 @@ pub(crate) async fn settle_items(args: &OutboxSettleArgs) -> anyhow::Result<Exit
     if let (Some(message_id), [items]) = (&args.message_id, chunks.as_slice())
         && let [item] = items.as_slice()
     {
-        let settle = SettleItemRequest { verdict, why, message_id: Some(message_id.clone()), by };
+        let settle = SettleItemRequest {
+            verdict,
+            why,
+            message_id: Some(message_id.clone()),
+            by,
+        };
         let (settled, refused) = match onward.settle_item(item, settle).await {
             Ok(settled) => (vec![settled], Vec::new()),
-            Err(Problem { code, detail, .. }) => (Vec::new(), vec![UnsettledItem { item: item.clone(), code, detail }]),
+            Err(Problem { code, detail, .. }) => (
+                Vec::new(),
+                vec![UnsettledItem {
+                    item: item.clone(),
+                    code,
+                    detail,
+                }],
+            ),
         };
         let settlement = SettleItemsResponse { settled, refused };
         print_settlement(args, &settlement)?;
@@ -84,7 +99,12 @@ pub(crate) async fn settle_items(args: &OutboxSettleArgs) -> anyhow::Result<Exit
     }
     let mut is_whole = true;
     for items in chunks {
-        let settle = SettleItemsRequest { items, verdict, why: why.clone(), by: by.clone() };
+        let settle = SettleItemsRequest {
+            items,
+            verdict,
+            why: why.clone(),
+            by: by.clone(),
+        };
         let settlement = onward.settle_items(settle).await?;
         is_whole &= settlement.refused.is_empty();
         print_settlement(args, &settlement)?;
@@ -101,10 +121,17 @@ fn parse_one_line(text: &str) -> Result<String, String> {
 }
 
 fn exit_code_for(is_whole: bool) -> ExitCode {
-    if is_whole { ExitCode::SUCCESS } else { ExitCode::from(2) }
+    if is_whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(2)
+    }
 }
 
-fn print_settlement(args: &OutboxSettleArgs, settlement: &SettleItemsResponse) -> anyhow::Result<()> {
+fn print_settlement(
+    args: &OutboxSettleArgs,
+    settlement: &SettleItemsResponse,
+) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     for item in &settlement.settled {
         match args.json {
@@ -122,11 +149,24 @@ fn print_settlement(args: &OutboxSettleArgs, settlement: &SettleItemsResponse) -
 }
 
 /// All items in doubt of a campaign run, those of one job together.
-async fn read_in_doubt_batches(onward: &dyn OnwardApi, run: &str) -> anyhow::Result<Vec<Vec<String>>> {
+async fn read_in_doubt_batches(
+    onward: &dyn OnwardApi,
+    run: &str,
+) -> anyhow::Result<Vec<Vec<String>>> {
     let (mut jobs, mut after): (BTreeMap<String, Vec<String>>, _) = (BTreeMap::new(), None);
     loop {
-        let asked = ListOutboxItemsQuery { run: run.to_owned(), standing: Some(OutboxItemState::InDoubt), ..Default::default() };
-        let page = onward.list_outbox_items(ListOutboxItemsQuery { limit: Some(1_000), after, ..asked }).await?;
+        let asked = ListOutboxItemsQuery {
+            run: run.to_owned(),
+            standing: Some(OutboxItemState::InDoubt),
+            ..Default::default()
+        };
+        let page = onward
+            .list_outbox_items(ListOutboxItemsQuery {
+                limit: Some(1_000),
+                after,
+                ..asked
+            })
+            .await?;
         for item in page.items {
             jobs.entry(item.job).or_default().push(item.item);
         }
@@ -146,5 +186,8 @@ async fn read_in_doubt_batches(onward: &dyn OnwardApi, run: &str) -> anyhow::Res
 }
 
 fn split_into_batches(items: &[String]) -> Vec<Vec<String>> {
-    items.chunks(SETTLE_BATCH_MAX).map(<[String]>::to_vec).collect()
+    items
+        .chunks(SETTLE_BATCH_MAX)
+        .map(<[String]>::to_vec)
+        .collect()
 }

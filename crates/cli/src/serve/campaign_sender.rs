@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use onward_dispatcher::{Dispatcher, Options, DeliveryResolver};
+use onward_dispatcher::{DeliveryResolver, Dispatcher, Options};
 use onward_journal::SharedText;
 use onward_outlets::ProviderRegistry;
 use onward_providers::{EnvironmentSecrets, ProviderSpec};
@@ -61,9 +61,18 @@ pub(crate) struct CampaignSettings {
 
 impl CampaignSettingsArgs {
     /// The settings that hold.
-    pub(super) fn resolve_settings(self, file: &CampaignSettingsTable) -> anyhow::Result<CampaignSettings> {
+    pub(super) fn resolve_settings(
+        self,
+        file: &CampaignSettingsTable,
+    ) -> anyhow::Result<CampaignSettings> {
         Ok(CampaignSettings {
-            lanes: resolve_setting(self.campaign_lanes, "ONWARD_CAMPAIGN_LANES", file.lanes, || DEFAULT_LANES, |text| Ok(text.parse()?))?,
+            lanes: resolve_setting(
+                self.campaign_lanes,
+                "ONWARD_CAMPAIGN_LANES",
+                file.lanes,
+                || DEFAULT_LANES,
+                |text| Ok(text.parse()?),
+            )?,
             tenant_max: resolve_setting(
                 self.campaign_tenant_max.map(Some),
                 "ONWARD_CAMPAIGN_TENANT_MAX",
@@ -100,14 +109,23 @@ pub(super) struct CampaignSender {
 fn warn_unusable_providers(providers: &BTreeMap<String, ProviderSpec>) {
     for (name, spec) in providers {
         if let Err(words) = spec.build_provider(name, &EnvironmentSecrets) {
-            console::print_message(format_args!("{}: {}", console::style_error("warning"), console::escape_control_chars(&words)));
+            console::print_message(format_args!(
+                "{}: {}",
+                console::style_error("warning"),
+                console::escape_control_chars(&words)
+            ));
         }
     }
 }
 
 impl CampaignSender {
     /// Begins, in the background.
-    pub(super) fn start_sending(settings: &ServerSettings, store: &Arc<dyn Store>, node: &SharedText, house: &Arc<ProviderRegistry>) -> Self {
+    pub(super) fn start_sending(
+        settings: &ServerSettings,
+        store: &Arc<dyn Store>,
+        node: &SharedText,
+        house: &Arc<ProviderRegistry>,
+    ) -> Self {
         warn_unusable_providers(&settings.providers.value);
         let options = Options {
             worker_name: settings.node_name.value.as_str().into(),
@@ -116,11 +134,19 @@ impl CampaignSender {
             lease: Duration::from_millis(settings.campaigns.lease_ms.value.get()),
             ..Options::default()
         };
-        let dispatcher = Dispatcher::new(Arc::clone(store), Arc::clone(house) as Arc<dyn DeliveryResolver>, options);
+        let dispatcher = Dispatcher::new(
+            Arc::clone(store),
+            Arc::clone(house) as Arc<dyn DeliveryResolver>,
+            options,
+        );
         let (stop, stopped) = watch::channel(false);
         let (house, store, node) = (Arc::clone(house), Arc::clone(store), node.clone());
         let sharing = tokio::spawn(async move { house.track_live_nodes(&*store, &node).await });
-        Self { stop, dispatching: tokio::spawn(dispatcher.run(stopped)), limit_sharing: sharing }
+        Self {
+            stop,
+            dispatching: tokio::spawn(dispatcher.run(stopped)),
+            limit_sharing: sharing,
+        }
     }
 
     /// Waits until it no longer works, which is when its store has failed.
@@ -142,7 +168,9 @@ impl CampaignSender {
         self.limit_sharing.abort();
         match tokio::time::timeout(SEND_DRAIN_TIMEOUT, &mut self.dispatching).await {
             Ok(ended) => ended??,
-            Err(_) => tracing::warn!("some calls of providers did not end in time; they are in doubt"),
+            Err(_) => {
+                tracing::warn!("some calls of providers did not end in time; they are in doubt")
+            }
         }
         Ok(())
     }

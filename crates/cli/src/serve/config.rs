@@ -27,35 +27,109 @@ pub(crate) struct ConfigShowArgs {
     json: bool,
 }
 
-pub(crate) fn show_config(ConfigSubcommand::Show(args): &ConfigSubcommand) -> anyhow::Result<ExitCode> {
+pub(crate) fn show_config(
+    ConfigSubcommand::Show(args): &ConfigSubcommand,
+) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
     let hosts = |hosts: &ResolvedSetting<Vec<onward_embed::HostPattern>>| {
-        json!(hosts.value.iter().map(ToString::to_string).collect::<Vec<_>>())
+        json!(
+            hosts
+                .value
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+        )
     };
     let campaigns = &settings.campaigns;
     let rows: [(&str, Value, SettingSource); 16] = [
-        ("store", json!(settings.store.value.as_deref().map(redact_url)), settings.store.source),
-        ("listen", json!(settings.listen.value.to_string()), settings.listen.source),
-        ("tls-in-front", json!(settings.tls_in_front.value), settings.tls_in_front.source),
-        ("node-name", json!(settings.node_name.value), settings.node_name.source),
-        ("lease-ms", json!(settings.lease_ms.value), settings.lease_ms.source),
-        ("drain-ms", json!(settings.drain_ms.value), settings.drain_ms.source),
-        ("otlp-endpoint", json!(settings.otlp_endpoint.value.as_deref().map(redact_url)), settings.otlp_endpoint.source),
-        ("requests-per-second", json!(settings.requests_per_second.value), settings.requests_per_second.source),
-        ("idle-ms", json!(settings.idle_ms.value), settings.idle_ms.source),
-        ("allow-hosts", hosts(&settings.allow_hosts), settings.allow_hosts.source),
-        ("allow-private-hosts", hosts(&settings.allow_private_hosts), settings.allow_private_hosts.source),
-        ("campaigns.lanes", json!(campaigns.lanes.value), campaigns.lanes.source),
-        ("campaigns.tenant-max", json!(campaigns.tenant_max.value), campaigns.tenant_max.source),
-        ("campaigns.lease-ms", json!(campaigns.lease_ms.value), campaigns.lease_ms.source),
-        ("campaigns.inline-providers", json!(campaigns.inline_providers.value), campaigns.inline_providers.source),
-        ("providers", json!(settings.providers.value), settings.providers.source),
+        (
+            "store",
+            json!(settings.store.value.as_deref().map(redact_url)),
+            settings.store.source,
+        ),
+        (
+            "listen",
+            json!(settings.listen.value.to_string()),
+            settings.listen.source,
+        ),
+        (
+            "tls-in-front",
+            json!(settings.tls_in_front.value),
+            settings.tls_in_front.source,
+        ),
+        (
+            "node-name",
+            json!(settings.node_name.value),
+            settings.node_name.source,
+        ),
+        (
+            "lease-ms",
+            json!(settings.lease_ms.value),
+            settings.lease_ms.source,
+        ),
+        (
+            "drain-ms",
+            json!(settings.drain_ms.value),
+            settings.drain_ms.source,
+        ),
+        (
+            "otlp-endpoint",
+            json!(settings.otlp_endpoint.value.as_deref().map(redact_url)),
+            settings.otlp_endpoint.source,
+        ),
+        (
+            "requests-per-second",
+            json!(settings.requests_per_second.value),
+            settings.requests_per_second.source,
+        ),
+        (
+            "idle-ms",
+            json!(settings.idle_ms.value),
+            settings.idle_ms.source,
+        ),
+        (
+            "allow-hosts",
+            hosts(&settings.allow_hosts),
+            settings.allow_hosts.source,
+        ),
+        (
+            "allow-private-hosts",
+            hosts(&settings.allow_private_hosts),
+            settings.allow_private_hosts.source,
+        ),
+        (
+            "campaigns.lanes",
+            json!(campaigns.lanes.value),
+            campaigns.lanes.source,
+        ),
+        (
+            "campaigns.tenant-max",
+            json!(campaigns.tenant_max.value),
+            campaigns.tenant_max.source,
+        ),
+        (
+            "campaigns.lease-ms",
+            json!(campaigns.lease_ms.value),
+            campaigns.lease_ms.source,
+        ),
+        (
+            "campaigns.inline-providers",
+            json!(campaigns.inline_providers.value),
+            campaigns.inline_providers.source,
+        ),
+        (
+            "providers",
+            json!(settings.providers.value),
+            settings.providers.source,
+        ),
     ];
     let mut out = io::stdout().lock();
     if args.json {
         let all: Map<String, Value> = rows
             .into_iter()
-            .map(|(name, value, source)| (name.to_owned(), json!({ "value": value, "from": source })))
+            .map(|(name, value, source)| {
+                (name.to_owned(), json!({ "value": value, "from": source }))
+            })
             .collect();
         writeln!(out, "{}", Value::Object(all))?;
         return Ok(ExitCode::SUCCESS);
@@ -66,7 +140,10 @@ pub(crate) fn show_config(ConfigSubcommand::Show(args): &ConfigSubcommand) -> an
             Value::Null => format!("# {name} is not set"),
             // A table of its own, which would have to come last.
             Value::Object(table) if table.is_empty() => format!("# there are no {name}"),
-            Value::Object(table) => format!("# {name}: {}", table.keys().cloned().collect::<Vec<_>>().join(", ")),
+            Value::Object(table) => format!(
+                "# {name}: {}",
+                table.keys().cloned().collect::<Vec<_>>().join(", ")
+            ),
             value => format!("{name} = {value}"),
         };
         writeln!(out, "{text:<48} # {source}")?;

@@ -13,10 +13,10 @@ use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
 use onward_outlets::ProviderRegistry;
 use onward_providers::{EnvironmentSecrets, ProviderSpec};
-use onward_server::{AuthMode, ApiService};
-use onward_store::{StorePolicy, Store};
+use onward_server::{ApiService, AuthMode};
+use onward_store::{Store, StorePolicy};
 
-use super::server::{serve_until_stopped, default_scope};
+use super::server::{default_scope, serve_until_stopped};
 use super::settings::{ServerSettingsArgs, SettingSource};
 use crate::console;
 
@@ -41,11 +41,19 @@ pub(crate) struct DevServerArgs {
 
 pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitCode> {
     if !args.listen.ip().is_loopback() {
-        bail!("{} is beyond loopback: onward serve is for that", args.listen);
+        bail!(
+            "{} is beyond loopback: onward serve is for that",
+            args.listen
+        );
     }
-    std::fs::create_dir_all(&args.folder).with_context(|| format!("cannot create {}", args.folder.display()))?;
+    std::fs::create_dir_all(&args.folder)
+        .with_context(|| format!("cannot create {}", args.folder.display()))?;
     let path = args.folder.join("onward.db");
-    let store = onward_embed::store::open_store(&format!("sqlite:{}", path.display()), StorePolicy::default()).await?;
+    let store = onward_embed::store::open_store(
+        &format!("sqlite:{}", path.display()),
+        StorePolicy::default(),
+    )
+    .await?;
     deploy_examples(&store).await?;
     let mut settings = ServerSettingsArgs::default().resolve_settings()?;
     settings.listen.value = args.listen;
@@ -79,9 +87,12 @@ fn folder_provider_specs(outbox: &Path) -> anyhow::Result<BTreeMap<String, Provi
 
 /// The examples, unless something of that name is there.
 async fn deploy_examples(store: &Arc<dyn Store>) -> anyhow::Result<()> {
-    let service = ApiService::new(EngineClient::new(Arc::clone(store), default_scope()?)).with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
+    let service = ApiService::new(EngineClient::new(Arc::clone(store), default_scope()?))
+        .with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
     if service.list_functions().await?.is_empty() {
-        service.deploy_component(ORDERS_COMPONENT.to_vec(), Vec::new()).await?;
+        service
+            .deploy_component(ORDERS_COMPONENT.to_vec(), Vec::new())
+            .await?;
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 mod campaign_sender;
 mod config;
 mod dev;
+mod otlp;
 pub(crate) mod prometheus;
 mod server;
 mod settings;
 mod token;
-mod otlp;
 
 use std::process::ExitCode;
 

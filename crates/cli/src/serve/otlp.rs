@@ -9,7 +9,9 @@ use onward_engine::node::TraceExporter;
 use onward_engine::shard::AttemptId;
 use onward_engine::shard::trace_span::{TraceSpan, TraceSpanKind};
 use onward_journal::{ExecutionId, InvokePerformer, Timestamp};
-use opentelemetry::trace::{Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState};
+use opentelemetry::trace::{
+    Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
+};
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
@@ -39,22 +41,41 @@ impl TraceExporter for OtlpSpanSender {
 }
 
 /// Begins to send spans to a collector, such as `http://127.0.0.1:4318`. The second goes on until the first is dropped.
-pub(super) fn start_otlp_export(endpoint: &str, node: &str) -> anyhow::Result<(Arc<OtlpSpanSender>, impl Future<Output = ()> + use<>)> {
+pub(super) fn start_otlp_export(
+    endpoint: &str,
+    node: &str,
+) -> anyhow::Result<(Arc<OtlpSpanSender>, impl Future<Output = ()> + use<>)> {
     onward_api::client::install_crypto_provider();
-    let exporter = SpanExporter::builder().with_http().with_protocol(Protocol::HttpBinary);
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_protocol(Protocol::HttpBinary);
     let exporter = exporter.with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')));
-    let mut exporter = exporter.build().with_context(|| format!("cannot send traces to {endpoint}"))?;
+    let mut exporter = exporter
+        .build()
+        .with_context(|| format!("cannot send traces to {endpoint}"))?;
     let instance = KeyValue::new("service.instance.id", node.to_owned());
-    exporter.set_resource(&Resource::builder_empty().with_service_name("onward").with_attribute(instance).build());
+    exporter.set_resource(
+        &Resource::builder_empty()
+            .with_service_name("onward")
+            .with_attribute(instance)
+            .build(),
+    );
     let (sender, mut waiting) = mpsc::channel(QUEUED_SPANS_MAX);
     let sending = async move {
         let mut batch = Vec::new();
         while waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {
             // Others are likely to follow.
-            let more = async { while batch.len() < BATCH_SPANS_MAX && waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {} };
+            let more = async {
+                while batch.len() < BATCH_SPANS_MAX
+                    && waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0
+                {}
+            };
             drop(tokio::time::timeout(BATCH_DELAY, more).await);
             let count = batch.len() as u64;
-            if let Err(error) = exporter.export(batch.drain(..).map(to_span_data).collect()).await {
+            if let Err(error) = exporter
+                .export(batch.drain(..).map(to_span_data).collect())
+                .await
+            {
                 tracing::warn!(%error, spans = count, "traces could not be sent");
                 metrics::counter!("onward_spans_dropped_total").increment(count);
             }
@@ -74,7 +95,13 @@ fn root_span_id(execution: ExecutionId) -> SpanId {
 }
 
 /// The span of an operation, or of one attempt of it.
-fn operation_span_id(AttemptId { execution, number, attempt }: AttemptId) -> SpanId {
+fn operation_span_id(
+    AttemptId {
+        execution,
+        number,
+        attempt,
+    }: AttemptId,
+) -> SpanId {
     let place = (u64::from(number) << 32 | u64::from(attempt)).wrapping_add(1);
     // No two places of an execution come to the same number: the factor is odd.
     let spread = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -94,32 +121,72 @@ fn to_system_time(at: Timestamp) -> SystemTime {
 }
 
 fn to_span_data(span: TraceSpan) -> SpanData {
-    let TraceSpan { execution, kind: what, started_at: begun, ended_at: ended, error } = span;
-    let part = |number, attempt| operation_span_id(AttemptId { execution, number, attempt });
+    let TraceSpan {
+        execution,
+        kind: what,
+        started_at: begun,
+        ended_at: ended,
+        error,
+    } = span;
+    let part = |number, attempt| {
+        operation_span_id(AttemptId {
+            execution,
+            number,
+            attempt,
+        })
+    };
     let mut attributes = vec![KeyValue::new("onward.execution", execution.to_string())];
     let mut links = SpanLinks::default();
     let (id, parent, name): (SpanId, SpanId, Cow<'static, str>) = match what {
         TraceSpanKind::Execution { function, parent } => {
             attributes.push(KeyValue::new("onward.function", function.to_string()));
-            links
-                .links
-                .extend(parent.map(|parent| Link::with_context(span_context(trace_id(parent.execution), self::operation_span_id(parent)))));
-            (root_span_id(execution), SpanId::INVALID, function.to_string().into())
+            links.links.extend(parent.map(|parent| {
+                Link::with_context(span_context(
+                    trace_id(parent.execution),
+                    self::operation_span_id(parent),
+                ))
+            }));
+            (
+                root_span_id(execution),
+                SpanId::INVALID,
+                function.to_string().into(),
+            )
         }
-        TraceSpanKind::Attempt { function, number, attempt, performer } => {
+        TraceSpanKind::Attempt {
+            function,
+            number,
+            attempt,
+            performer,
+        } => {
             attributes.push(KeyValue::new("onward.promise", i64::from(number)));
             attributes.push(KeyValue::new("onward.attempt", i64::from(attempt)));
             let (by, link) = match performer {
                 InvokePerformer::Owner => ("owner", None),
                 InvokePerformer::Worker => ("worker", None),
-                InvokePerformer::Child(child) => ("child", Some(Link::with_context(span_context(trace_id(child), root_span_id(child))))),
+                InvokePerformer::Child(child) => (
+                    "child",
+                    Some(Link::with_context(span_context(
+                        trace_id(child),
+                        root_span_id(child),
+                    ))),
+                ),
             };
             attributes.push(KeyValue::new("onward.performer", by));
             links.links.extend(link);
-            (part(number, attempt), root_span_id(execution), function.to_string().into())
+            (
+                part(number, attempt),
+                root_span_id(execution),
+                function.to_string().into(),
+            )
         }
-        TraceSpanKind::Timer { number } => (part(number, 0), root_span_id(execution), "timer".into()),
-        TraceSpanKind::Signal { number, name } => (part(number, 0), root_span_id(execution), format!("signal {name}").into()),
+        TraceSpanKind::Timer { number } => {
+            (part(number, 0), root_span_id(execution), "timer".into())
+        }
+        TraceSpanKind::Signal { number, name } => (
+            part(number, 0),
+            root_span_id(execution),
+            format!("signal {name}").into(),
+        ),
     };
     SpanData {
         span_context: span_context(trace_id(execution), id),

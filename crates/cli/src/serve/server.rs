@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use onward_embed::{EngineBuilder, Engine, HostRule};
+use onward_embed::{Engine, EngineBuilder, HostRule};
 use onward_engine::client::{EngineClient, Scope};
 use onward_engine::projector::{self, Projector};
 use onward_outlets::ProviderRegistry;
 use onward_providers::EnvironmentSecrets;
-use onward_server::{AuthMode, Options, ApiService, ServerStage, token};
-use onward_store::{StorePolicy, Store};
+use onward_server::{ApiService, AuthMode, Options, ServerStage, token};
+use onward_store::{Store, StorePolicy};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::campaign_sender::CampaignSender;
-use super::settings::{ServerSettingsArgs, ServerSettings};
-use super::{prometheus, otlp};
+use super::settings::{ServerSettings, ServerSettingsArgs};
+use super::{otlp, prometheus};
 use crate::shutdown::ShutdownSignals;
-use crate::{fd_limit, console};
+use crate::{console, fd_limit};
 
 /// Serve a store: run its executions, and answer over HTTP
 ///
@@ -40,12 +40,17 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
-    let Some(url) = settings.store.value.clone() else { bail!("which store to serve is not said: --store URL") };
+    let Some(url) = settings.store.value.clone() else {
+        bail!("which store to serve is not said: --store URL")
+    };
     let store = onward_embed::store::open_store(&url, StorePolicy::default()).await?;
     let is_open = !settings.listen.value.ip().is_loopback();
     let has_tokens = token::has_any_token(&*store).await?;
     if is_open && !has_tokens {
-        bail!("{} is beyond loopback, and nobody has a token: onward token create", settings.listen.value);
+        bail!(
+            "{} is beyond loopback, and nobody has a token: onward token create",
+            settings.listen.value
+        );
     }
     if is_open && !settings.tls_in_front.value {
         bail!(
@@ -54,14 +59,30 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
         );
     }
     if !has_tokens {
-        console::print_message("nobody has a token yet: onward token create --store … --role admin NAME");
+        console::print_message(
+            "nobody has a token yet: onward token create --store … --role admin NAME",
+        );
     }
     let limit = Some(settings.requests_per_second.value);
-    let house = ProviderRegistry::new(settings.providers.value.clone(), settings.campaigns.inline_providers.value, EnvironmentSecrets);
-    serve_until_stopped(&settings, store, house, AuthMode::Tokens, limit, |address| {
-        console::print_message(format_args!("{} on http://{address}", console::style_success("serving")));
-        Ok(())
-    })
+    let house = ProviderRegistry::new(
+        settings.providers.value.clone(),
+        settings.campaigns.inline_providers.value,
+        EnvironmentSecrets,
+    );
+    serve_until_stopped(
+        &settings,
+        store,
+        house,
+        AuthMode::Tokens,
+        limit,
+        |address| {
+            console::print_message(format_args!(
+                "{} on http://{address}",
+                console::style_success("serving")
+            ));
+            Ok(())
+        },
+    )
     .await
 }
 
@@ -80,7 +101,8 @@ pub(super) async fn serve_until_stopped(
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
     let address = listener.local_addr()?;
-    let mut builder = engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
+    let mut builder =
+        engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
     let mut sending = None;
     if let Some(endpoint) = &settings.otlp_endpoint.value {
         let (otlp, send) = otlp::start_otlp_export(endpoint, &settings.node_name.value)?;
@@ -88,15 +110,26 @@ pub(super) async fn serve_until_stopped(
         sending = Some(tokio::spawn(send));
     }
     let mut engine = builder.open().await?;
-    let projecting = tokio::spawn(Projector::new(Arc::clone(&store), projector::ProjectorOptions::default()).run());
+    let projecting = tokio::spawn(
+        Projector::new(Arc::clone(&store), projector::ProjectorOptions::default()).run(),
+    );
     let house = Arc::new(house);
     let mut campaigns = CampaignSender::start_sending(settings, &store, engine.node().id(), &house);
-    let service = ApiService::new(EngineClient::new(store, default_scope()?)).with_component_runtime(engine.component_runtime()).with_local_node(engine.node());
+    let service = ApiService::new(EngineClient::new(store, default_scope()?))
+        .with_component_runtime(engine.component_runtime())
+        .with_local_node(engine.node());
     let service = service.with_providers(house);
     let (stage, staged) = watch::channel(ServerStage::Serving);
     let silence = Duration::from_millis(settings.idle_ms.value.get());
-    let options = Options { auth_mode: admission, requests_per_second, header_timeout: silence, metrics: Some(metrics) };
-    let mut serving = tokio::spawn(onward_server::serve_http(listener, service, options, staged));
+    let options = Options {
+        auth_mode: admission,
+        requests_per_second,
+        header_timeout: silence,
+        metrics: Some(metrics),
+    };
+    let mut serving = tokio::spawn(onward_server::serve_http(
+        listener, service, options, staged,
+    ));
     let mut signals = ShutdownSignals::install_handlers()?;
     ready(address)?;
     tokio::select! {
@@ -117,12 +150,17 @@ pub(super) async fn serve_until_stopped(
     let sent = campaigns.drain_sends().await;
     projecting.abort();
     stage.send_replace(ServerStage::Stopping);
-    if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut serving).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, &mut serving)
+        .await
+        .is_err()
+    {
         serving.abort();
     }
     // What is left of the traces is sent: nobody can add to it.
     if let Some(sending) = sending
-        && tokio::time::timeout(SHUTDOWN_TIMEOUT, sending).await.is_err()
+        && tokio::time::timeout(SHUTDOWN_TIMEOUT, sending)
+            .await
+            .is_err()
     {
         tracing::warn!("some traces could not be sent in time");
     }
@@ -132,19 +170,35 @@ pub(super) async fn serve_until_stopped(
     Ok(ExitCode::SUCCESS)
 }
 
-fn engine_builder(settings: &ServerSettings, store: Arc<dyn Store>) -> anyhow::Result<EngineBuilder> {
+fn engine_builder(
+    settings: &ServerSettings,
+    store: Arc<dyn Store>,
+) -> anyhow::Result<EngineBuilder> {
     let rule = |private_networks| {
-        move |pattern: &onward_embed::HostPattern| HostRule { pattern: pattern.clone(), private_networks }
+        move |pattern: &onward_embed::HostPattern| HostRule {
+            pattern: pattern.clone(),
+            private_networks,
+        }
     };
     let public = settings.allow_hosts.value.iter().map(rule(false));
     let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
     let lease = Duration::from_millis(settings.lease_ms.value.get());
     let drain = Duration::from_millis(settings.drain_ms.value);
-    let engine = Engine::on_store(store).with_scope(default_scope()?).with_name(&settings.node_name.value);
-    Ok(engine.with_lease(lease).with_drain_timeout(drain).allow_hosts(hosts).with_workers())
+    let engine = Engine::on_store(store)
+        .with_scope(default_scope()?)
+        .with_name(&settings.node_name.value);
+    Ok(engine
+        .with_lease(lease)
+        .with_drain_timeout(drain)
+        .allow_hosts(hosts)
+        .with_workers())
 }
 
 /// Whose things are meant where nothing is said.
 pub(super) fn default_scope() -> anyhow::Result<Scope> {
-    Ok(Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? })
+    Ok(Scope {
+        tenant: "default".parse()?,
+        project: "default".parse()?,
+        environment: "default".parse()?,
+    })
 }

@@ -11,7 +11,7 @@ use onward_embed::HostPattern;
 use onward_providers::ProviderSpec;
 use serde::{Deserialize, Serialize};
 
-use super::campaign_sender::{CampaignSettingsArgs, CampaignSettingsTable, CampaignSettings};
+use super::campaign_sender::{CampaignSettings, CampaignSettingsArgs, CampaignSettingsTable};
 
 /// What the command line says.
 #[derive(clap::Args, Clone, Default)]
@@ -50,7 +50,11 @@ pub(crate) struct ServerSettingsArgs {
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
     allow_hosts: Option<Vec<HostPattern>>,
     /// The same for a host inside a network [env: ONWARD_ALLOW_PRIVATE_HOSTS]
-    #[arg(long = "allow-private-host", value_name = "HOST", value_delimiter = ',')]
+    #[arg(
+        long = "allow-private-host",
+        value_name = "HOST",
+        value_delimiter = ','
+    )]
     allow_private_hosts: Option<Vec<HostPattern>>,
     #[command(flatten)]
     campaigns: CampaignSettingsArgs,
@@ -121,7 +125,8 @@ pub(crate) struct ServerSettings {
 }
 
 /// Where to listen unless told.
-const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
+const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
 const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
 const DEFAULT_DRAIN_MS: u64 = 10_000;
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
@@ -131,8 +136,15 @@ const DEFAULT_IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 impl ServerSettingsArgs {
     /// The settings that hold.
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
-        let path = self.config.clone().or_else(|| env_variable("ONWARD_CONFIG").map(PathBuf::from));
-        let file = path.as_deref().map(read_settings_file).transpose()?.unwrap_or_default();
+        let path = self
+            .config
+            .clone()
+            .or_else(|| env_variable("ONWARD_CONFIG").map(PathBuf::from));
+        let file = path
+            .as_deref()
+            .map(read_settings_file)
+            .transpose()?
+            .unwrap_or_default();
         let args = self.clone();
         let name = || format!("pid {}", std::process::id());
         Ok(ServerSettings {
@@ -143,7 +155,13 @@ impl ServerSettingsArgs {
                 || None,
                 |text| Ok(Some(text.to_owned())),
             )?,
-            listen: resolve_setting(args.listen, "ONWARD_LISTEN", file.listen, || DEFAULT_LISTEN, |text| Ok(text.parse()?))?,
+            listen: resolve_setting(
+                args.listen,
+                "ONWARD_LISTEN",
+                file.listen,
+                || DEFAULT_LISTEN,
+                |text| Ok(text.parse()?),
+            )?,
             tls_in_front: resolve_setting(
                 args.tls_in_front,
                 "ONWARD_TLS_IN_FRONT",
@@ -151,9 +169,27 @@ impl ServerSettingsArgs {
                 || false,
                 |text| Ok(text.parse()?),
             )?,
-            node_name: resolve_setting(args.node_name, "ONWARD_NODE_NAME", file.node_name, name, |text| Ok(text.to_owned()))?,
-            lease_ms: resolve_setting(args.lease_ms, "ONWARD_LEASE_MS", file.lease_ms, || DEFAULT_LEASE_MS, |text| Ok(text.parse()?))?,
-            drain_ms: resolve_setting(args.drain_ms, "ONWARD_DRAIN_MS", file.drain_ms, || DEFAULT_DRAIN_MS, |text| Ok(text.parse()?))?,
+            node_name: resolve_setting(
+                args.node_name,
+                "ONWARD_NODE_NAME",
+                file.node_name,
+                name,
+                |text| Ok(text.to_owned()),
+            )?,
+            lease_ms: resolve_setting(
+                args.lease_ms,
+                "ONWARD_LEASE_MS",
+                file.lease_ms,
+                || DEFAULT_LEASE_MS,
+                |text| Ok(text.parse()?),
+            )?,
+            drain_ms: resolve_setting(
+                args.drain_ms,
+                "ONWARD_DRAIN_MS",
+                file.drain_ms,
+                || DEFAULT_DRAIN_MS,
+                |text| Ok(text.parse()?),
+            )?,
             otlp_endpoint: resolve_setting(
                 args.otlp_endpoint.map(Some),
                 "ONWARD_OTLP_ENDPOINT",
@@ -168,25 +204,45 @@ impl ServerSettingsArgs {
                 || DEFAULT_REQUESTS_PER_SECOND,
                 |text| Ok(text.parse()?),
             )?,
-            idle_ms: resolve_setting(args.idle_ms, "ONWARD_IDLE_MS", file.idle_ms, || DEFAULT_IDLE_MS, |text| Ok(text.parse()?))?,
+            idle_ms: resolve_setting(
+                args.idle_ms,
+                "ONWARD_IDLE_MS",
+                file.idle_ms,
+                || DEFAULT_IDLE_MS,
+                |text| Ok(text.parse()?),
+            )?,
             allow_hosts: resolve_setting(
                 args.allow_hosts,
                 "ONWARD_ALLOW_HOSTS",
-                file.allow_hosts.as_deref().map(parse_host_patterns).transpose()?,
+                file.allow_hosts
+                    .as_deref()
+                    .map(parse_host_patterns)
+                    .transpose()?,
                 Vec::new,
                 |text| parse_host_patterns(&split_list(text)),
             )?,
             allow_private_hosts: resolve_setting(
                 args.allow_private_hosts,
                 "ONWARD_ALLOW_PRIVATE_HOSTS",
-                file.allow_private_hosts.as_deref().map(parse_host_patterns).transpose()?,
+                file.allow_private_hosts
+                    .as_deref()
+                    .map(parse_host_patterns)
+                    .transpose()?,
                 Vec::new,
                 |text| parse_host_patterns(&split_list(text)),
             )?,
-            campaigns: args.campaigns.resolve_settings(&file.campaigns.unwrap_or_default())?,
+            campaigns: args
+                .campaigns
+                .resolve_settings(&file.campaigns.unwrap_or_default())?,
             providers: match file.providers {
-                Some(value) => ResolvedSetting { value, source: SettingSource::File },
-                None => ResolvedSetting { value: BTreeMap::new(), source: SettingSource::Usual },
+                Some(value) => ResolvedSetting {
+                    value,
+                    source: SettingSource::File,
+                },
+                None => ResolvedSetting {
+                    value: BTreeMap::new(),
+                    source: SettingSource::Usual,
+                },
             },
         })
     }
@@ -200,33 +256,56 @@ pub(super) fn resolve_setting<T>(
     parse: impl FnOnce(&str) -> anyhow::Result<T>,
 ) -> anyhow::Result<ResolvedSetting<T>> {
     if let Some(value) = said {
-        return Ok(ResolvedSetting { value, source: SettingSource::CommandLine });
+        return Ok(ResolvedSetting {
+            value,
+            source: SettingSource::CommandLine,
+        });
     }
     if let Some(text) = env_variable(variable_name) {
         let value = parse(&text).with_context(|| format!("{variable_name} makes no sense"))?;
-        return Ok(ResolvedSetting { value, source: SettingSource::Environment });
+        return Ok(ResolvedSetting {
+            value,
+            source: SettingSource::Environment,
+        });
     }
     Ok(match in_file {
-        Some(value) => ResolvedSetting { value, source: SettingSource::File },
-        None => ResolvedSetting { value: usual(), source: SettingSource::Usual },
+        Some(value) => ResolvedSetting {
+            value,
+            source: SettingSource::File,
+        },
+        None => ResolvedSetting {
+            value: usual(),
+            source: SettingSource::Usual,
+        },
     })
 }
 
 fn read_settings_file(path: &Path) -> anyhow::Result<ServerSettingsFile> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     toml::from_str(&text).map_err(|error: toml::de::Error| {
         // The line itself may have a password in it.
-        let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
-        anyhow::anyhow!("line {line}: {}", error.message()).context(format!("{} makes no sense", path.display()))
+        let line = error
+            .span()
+            .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+        anyhow::anyhow!("line {line}: {}", error.message())
+            .context(format!("{} makes no sense", path.display()))
     })
 }
 
 fn split_list(text: &str) -> Vec<String> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
+    text.split(',')
+        .map(str::trim)
+        .filter(|part| !part.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn parse_host_patterns(hosts: &[String]) -> anyhow::Result<Vec<HostPattern>> {
-    let parse = |host: &String| host.parse().with_context(|| format!("{host} is not a host"));
+    let parse = |host: &String| {
+        host.parse()
+            .with_context(|| format!("{host} is not a host"))
+    };
     hosts.iter().map(parse).collect()
 }
 
@@ -236,22 +315,33 @@ fn env_variable(name: &str) -> Option<String> {
 
 /// A URL without its password.
 pub(crate) fn redact_url(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.to_owned();
+    };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
-    let Some((user, host)) = authority.rsplit_once('@') else { return redact_query(url) };
-    let user = user.split_once(':').map_or_else(|| user.to_owned(), |(name, _)| format!("{name}:***"));
+    let Some((user, host)) = authority.rsplit_once('@') else {
+        return redact_query(url);
+    };
+    let user = user
+        .split_once(':')
+        .map_or_else(|| user.to_owned(), |(name, _)| format!("{name}:***"));
     redact_query(&format!("{scheme}://{user}@{host}{path}"))
 }
 
 /// Postgres takes a password behind the question mark as well.
 fn redact_query(url: &str) -> String {
-    let Some((front, query)) = url.split_once('?') else { return url.to_owned() };
+    let Some((front, query)) = url.split_once('?') else {
+        return url.to_owned();
+    };
     let hide = |part: &str| match part.split_once('=') {
         Some((name, _)) if name.eq_ignore_ascii_case("password") => format!("{name}=***"),
         _ => part.to_owned(),
     };
-    format!("{front}?{}", query.split('&').map(hide).collect::<Vec<_>>().join("&"))
+    format!(
+        "{front}?{}",
+        query.split('&').map(hide).collect::<Vec<_>>().join("&")
+    )
 }
 
 #[cfg(test)]
@@ -261,12 +351,18 @@ mod tests {
     #[test]
     fn passwords_are_not_shown() {
         for (url, shown) in [
-            ("postgres://me:secret@db/onward", "postgres://me:***@db/onward"),
+            (
+                "postgres://me:secret@db/onward",
+                "postgres://me:***@db/onward",
+            ),
             (
                 "postgres://me@db/onward?password=secret&sslmode=require",
                 "postgres://me@db/onward?password=***&sslmode=require",
             ),
-            ("postgres://me:s@c:r@db/onward", "postgres://me:***@db/onward"),
+            (
+                "postgres://me:s@c:r@db/onward",
+                "postgres://me:***@db/onward",
+            ),
             ("sqlite:/tmp/a.db", "sqlite:/tmp/a.db"),
         ] {
             assert_eq!(redact_url(url), shown);

@@ -9,7 +9,7 @@ use onward_api::token::{CreateTokenResponse, TokenRole, TokenSummary};
 use onward_journal::Timestamp;
 use onward_server::token;
 
-use crate::connection::{TargetConnection, AccessMode, ScopedConnectionArgs};
+use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;
 
 #[derive(Subcommand)]
@@ -70,27 +70,52 @@ pub(crate) async fn run_token_command(command: &TokenSubcommand) -> anyhow::Resu
         TokenSubcommand::Ls(args) => list_tokens(args).await?,
         TokenSubcommand::Revoke(args) => {
             match args.connection.open_connection(AccessMode::Write).await? {
-                TargetConnection { store_client: Some(client), .. } => {
+                TargetConnection {
+                    store_client: Some(client),
+                    ..
+                } => {
                     token::revoke_token(&**client.store(), client.scope(), &args.name).await?;
                 }
                 access => access.require_server()?.revoke_token(&args.name).await?,
             }
-            console::print_message(format_args!("{} is no longer good", console::escape_control_chars(&args.name)));
+            console::print_message(format_args!(
+                "{} is no longer good",
+                console::escape_control_chars(&args.name)
+            ));
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 async fn create_token(args: &TokenCreateArgs) -> anyhow::Result<()> {
-    let Some(role) = TokenRole::parse(&args.role) else { bail!("{} is not a role", args.role) };
+    let Some(role) = TokenRole::parse(&args.role) else {
+        bail!("{} is not a role", args.role)
+    };
     let made = match args.connection.open_connection(AccessMode::Create).await? {
-        TargetConnection { store_client: Some(client), .. } => {
-            let token = token::create_token(&**client.store(), client.scope(), &args.name, role, args.expires).await?;
-            CreateTokenResponse { name: args.name.clone(), token }
+        TargetConnection {
+            store_client: Some(client),
+            ..
+        } => {
+            let token = token::create_token(
+                &**client.store(),
+                client.scope(),
+                &args.name,
+                role,
+                args.expires,
+            )
+            .await?;
+            CreateTokenResponse {
+                name: args.name.clone(),
+                token,
+            }
         }
         access => {
             let expires_at = args.expires.map(|at| at.to_string());
-            let new = onward_api::token::CreateTokenRequest { name: args.name.clone(), role, expires_at };
+            let new = onward_api::token::CreateTokenRequest {
+                name: args.name.clone(),
+                role,
+                expires_at,
+            };
             access.require_server()?.create_token(&new).await?
         }
     };
@@ -109,20 +134,37 @@ async fn create_token(args: &TokenCreateArgs) -> anyhow::Result<()> {
 
 async fn list_tokens(args: &TokenListArgs) -> anyhow::Result<()> {
     let tokens = match args.connection.open_connection(AccessMode::Read).await? {
-        TargetConnection { store_client: Some(client), .. } => token::list_tokens(&**client.store(), client.scope()).await?,
+        TargetConnection {
+            store_client: Some(client),
+            ..
+        } => token::list_tokens(&**client.store(), client.scope()).await?,
         access => access.require_server()?.list_tokens().await?,
     };
     let mut out = io::stdout().lock();
     if !args.json {
-        writeln!(out, "{:<24}  {:<9}  {:<27}  expires", "token", "role", "since")?;
+        writeln!(
+            out,
+            "{:<24}  {:<9}  {:<27}  expires",
+            "token", "role", "since"
+        )?;
     }
     for info in &tokens {
         if args.json {
             writeln!(out, "{}", serde_json::to_string(info)?)?;
         } else {
-            let TokenSummary { name, role, created_at, expires_at } = info;
+            let TokenSummary {
+                name,
+                role,
+                created_at,
+                expires_at,
+            } = info;
             let expires = expires_at.as_deref().unwrap_or("never");
-            writeln!(out, "{:<24}  {:<9}  {created_at:<27}  {expires}", console::escape_control_chars(name), role.as_str())?;
+            writeln!(
+                out,
+                "{:<24}  {:<9}  {created_at:<27}  {expires}",
+                console::escape_control_chars(name),
+                role.as_str()
+            )?;
         }
     }
     Ok(())

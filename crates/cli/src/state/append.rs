@@ -8,12 +8,12 @@ use std::sync::Arc;
 use anyhow::bail;
 use clap::ValueEnum;
 use onward_engine::projector::{self, Projector};
-use onward_store::{IdempotencyKeyCheck, StorePolicy, Store};
+use onward_store::{IdempotencyKeyCheck, Store, StorePolicy};
 
-use super::ingest::{self, AcceptedEvent, RefusedLine, AppendTarget};
-use crate::connection::{ConnectionArgs, AccessMode};
-use crate::line_reader::LineReader;
+use super::ingest::{self, AcceptedEvent, AppendTarget, RefusedLine};
+use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console;
+use crate::line_reader::LineReader;
 
 /// Append run events: JSON Lines of RunEventWrite in, one AppendResult a line out
 ///
@@ -57,21 +57,34 @@ impl StateAppendArgs {
             KeyCheckArg::Warn => IdempotencyKeyCheck::Warn,
             KeyCheckArg::Off => IdempotencyKeyCheck::Off,
         };
-        StorePolicy { key_check: keys, accept_v1_keys: self.accept_v1_keys, ..StorePolicy::default() }
+        StorePolicy {
+            key_check: keys,
+            accept_v1_keys: self.accept_v1_keys,
+            ..StorePolicy::default()
+        }
     }
 
     /// What a server accepts, it says itself.
     async fn connect_server(&self) -> anyhow::Result<AppendTarget> {
         if self.accept_v1_keys || !matches!(self.keys, KeyCheckArg::Reject) {
-            bail!("--keys and --accept-v1-keys are for a store; a server takes events by its own rules");
+            bail!(
+                "--keys and --accept-v1-keys are for a store; a server takes events by its own rules"
+            );
         }
-        Ok(AppendTarget::Server(Box::new(self.connection.open_connection(AccessMode::Write).await?), StorePolicy::default()))
+        Ok(AppendTarget::Server(
+            Box::new(self.connection.open_connection(AccessMode::Write).await?),
+            StorePolicy::default(),
+        ))
     }
 }
 
 pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<ExitCode> {
     let lines = LineReader::open_path(&args.file)?;
-    let mut answers = AppendOutput { out: io::BufWriter::new(io::stdout()), json: args.json, refused_count: 0 };
+    let mut answers = AppendOutput {
+        out: io::BufWriter::new(io::stdout()),
+        json: args.json,
+        refused_count: 0,
+    };
     let Some(url) = args.connection.store_url()? else {
         ingest::ingest_lines(&args.connect_server().await?, lines, &mut answers).await?;
         return Ok(ExitCode::from(u8::from(answers.refused_count > 0)));
@@ -79,7 +92,12 @@ pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<
     let store = onward_embed::store::open_store(&url, args.store_policy()).await?;
     let projector = Projector::new(Arc::clone(&store), projector::ProjectorOptions::default());
     let projecting = tokio::spawn(projector.run());
-    let outcome = ingest::ingest_lines(&AppendTarget::Store(Arc::clone(&store)), lines, &mut answers).await;
+    let outcome = ingest::ingest_lines(
+        &AppendTarget::Store(Arc::clone(&store)),
+        lines,
+        &mut answers,
+    )
+    .await;
     projecting.abort();
     outcome?;
     catch_up_snapshots(&store).await?;
@@ -108,7 +126,8 @@ impl ingest::IngestSink for AppendOutput {
             writeln!(self.out, "{}", appended.result.to_json())?;
             if appended.differs {
                 let kept = appended.result.event_id;
-                let message = format!("repeats event {kept} but says something else; the first one is kept");
+                let message =
+                    format!("repeats event {kept} but says something else; the first one is kept");
                 self.print_line_verdict(*line, "warning", &message);
             }
         }
@@ -124,9 +143,14 @@ impl ingest::IngestSink for AppendOutput {
 impl AppendOutput {
     fn print_line_verdict(&self, line: u64, verdict: &str, message: &str) {
         if self.json {
-            console::print_message(serde_json::json!({ "line": line, "verdict": verdict, "message": message }));
+            console::print_message(
+                serde_json::json!({ "line": line, "verdict": verdict, "message": message }),
+            );
         } else {
-            console::print_message(format_args!("{}: line {line}: {message}", console::style_error(verdict)));
+            console::print_message(format_args!(
+                "{}: line {line}: {message}",
+                console::style_error(verdict)
+            ));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use onward_api::problem::Code;
 use onward_runs::RunId;
 
-use crate::connection::{ConnectionArgs, AccessMode};
+use crate::connection::{AccessMode, ConnectionArgs};
 
 /// Events that are asked for at a time.
 const EVENT_PAGE_SIZE: u32 = 1_000;
@@ -33,7 +33,9 @@ pub(crate) async fn print_run_events(args: &StateEventsArgs) -> anyhow::Result<E
     let mut out = io::BufWriter::new(io::stdout().lock());
     let (mut after, mut left) = (args.after, args.limit);
     while left > 0 {
-        let limit = u32::try_from(left).unwrap_or(EVENT_PAGE_SIZE).min(EVENT_PAGE_SIZE);
+        let limit = u32::try_from(left)
+            .unwrap_or(EVENT_PAGE_SIZE)
+            .min(EVENT_PAGE_SIZE);
         let page = match onward.get_run_events(&args.run, after, limit, 0).await {
             Err(problem) if problem.code == Code::NoRun => break,
             page => page?,

@@ -7,11 +7,13 @@ use std::thread;
 use onward_api::problem::Code;
 use onward_api::run::AppendRunEventsRequest;
 use onward_runs::{AppendResult, RunEventWrite};
-use onward_store::{EventReceipt, IdempotencyKeyCheck, StoreErrorKind, StorePolicy, RunStateStore as _, Store};
+use onward_store::{
+    EventReceipt, IdempotencyKeyCheck, RunStateStore as _, Store, StoreErrorKind, StorePolicy,
+};
 use tokio::sync::mpsc;
 
 use crate::connection::TargetConnection;
-use crate::line_reader::{BUFFER_BYTES, LineReader, LineReadError};
+use crate::line_reader::{BUFFER_BYTES, LineReadError, LineReader};
 
 /// Events in one append.
 const BATCH_EVENTS_MAX: usize = 10_000;
@@ -76,47 +78,84 @@ impl AppendTarget {
         }
     }
 
-    async fn append_batch(&self, batch: &[ParsedEventLine]) -> Result<Vec<EventReceipt>, AppendFailure> {
+    async fn append_batch(
+        &self,
+        batch: &[ParsedEventLine],
+    ) -> Result<Vec<EventReceipt>, AppendFailure> {
         match self {
             Self::Store(store) => {
                 let events = batch.iter().map(|line| line.event.clone()).collect();
                 let taken = store.append_events(events).await;
-                taken.map_err(|error| AppendFailure { kind: error.kind(), error: error.into() })
+                taken.map_err(|error| AppendFailure {
+                    kind: error.kind(),
+                    error: error.into(),
+                })
             }
             Self::Server(access, _) => append_over_http(access, batch).await,
         }
     }
 }
 
-async fn append_over_http(access: &TargetConnection, batch: &[ParsedEventLine]) -> Result<Vec<EventReceipt>, AppendFailure> {
-    let fatal = |error: anyhow::Error| AppendFailure { kind: StoreErrorKind::Fatal, error };
-    let documents = batch.iter().map(|line| onward_api::parse_json(&line.event.to_json()));
-    let events = documents.collect::<Result<_, _>>().map_err(|problem| fatal(problem.into()))?;
-    let taken = access.append_run_events(AppendRunEventsRequest { events }).await.map_err(|problem| {
-        let kind = match problem.code {
-            Code::Unavailable | Code::RateLimited | Code::TimedOut => StoreErrorKind::Retry,
-            Code::OutcomeUnknown => StoreErrorKind::Unknown,
-            Code::Conflict => StoreErrorKind::Conflict,
-            Code::Unprocessable | Code::InvalidRequest | Code::TooLarge | Code::Forbidden => StoreErrorKind::Invalid,
-            _ => StoreErrorKind::Fatal,
-        };
-        AppendFailure { kind, error: problem.into() }
-    })?;
+async fn append_over_http(
+    access: &TargetConnection,
+    batch: &[ParsedEventLine],
+) -> Result<Vec<EventReceipt>, AppendFailure> {
+    let fatal = |error: anyhow::Error| AppendFailure {
+        kind: StoreErrorKind::Fatal,
+        error,
+    };
+    let documents = batch
+        .iter()
+        .map(|line| onward_api::parse_json(&line.event.to_json()));
+    let events = documents
+        .collect::<Result<_, _>>()
+        .map_err(|problem| fatal(problem.into()))?;
+    let taken = access
+        .append_run_events(AppendRunEventsRequest { events })
+        .await
+        .map_err(|problem| {
+            let kind = match problem.code {
+                Code::Unavailable | Code::RateLimited | Code::TimedOut => StoreErrorKind::Retry,
+                Code::OutcomeUnknown => StoreErrorKind::Unknown,
+                Code::Conflict => StoreErrorKind::Conflict,
+                Code::Unprocessable | Code::InvalidRequest | Code::TooLarge | Code::Forbidden => {
+                    StoreErrorKind::Invalid
+                }
+                _ => StoreErrorKind::Fatal,
+            };
+            AppendFailure {
+                kind,
+                error: problem.into(),
+            }
+        })?;
     let appended = taken.iter().map(|it| {
         let result = AppendResult::from_json(&serde_json::to_string(it)?)?;
-        Ok(EventReceipt { result, differs: it.differs })
+        Ok(EventReceipt {
+            result,
+            differs: it.differs,
+        })
     });
     appended.collect::<anyhow::Result<_>>().map_err(fatal)
 }
 
 /// Appends all of `lines`.
-pub(crate) async fn ingest_lines(taker: &AppendTarget, lines: LineReader, sink: &mut impl IngestSink) -> anyhow::Result<()> {
+pub(crate) async fn ingest_lines(
+    taker: &AppendTarget,
+    lines: LineReader,
+    sink: &mut impl IngestSink,
+) -> anyhow::Result<()> {
     let (sender, mut portions) = mpsc::channel(QUEUED_PORTIONS_MAX);
     // The store looks at keys again, and warns where it is to warn: once is enough.
     let mut policy = taker.check_policy();
-    policy.key_check = if policy.key_check == IdempotencyKeyCheck::Reject { IdempotencyKeyCheck::Reject } else { IdempotencyKeyCheck::Off };
+    policy.key_check = if policy.key_check == IdempotencyKeyCheck::Reject {
+        IdempotencyKeyCheck::Reject
+    } else {
+        IdempotencyKeyCheck::Off
+    };
     // Not joined: it may wait for a line that never comes, and the process does not have to.
-    thread::Builder::new().name("onward-lines".to_owned()).spawn(move || read_lines(lines, &policy, &sender))?;
+    thread::Builder::new()
+        .name("onward-lines".to_owned())
+        .spawn(move || read_lines(lines, &policy, &sender))?;
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while let Some(first) = portions.recv().await {
         let mut next = Some(first);
@@ -135,7 +174,11 @@ pub(crate) async fn ingest_lines(taker: &AppendTarget, lines: LineReader, sink: 
                 }
             }
             let is_full = batch.len() >= BATCH_EVENTS_MAX || bytes >= BATCH_BYTES;
-            next = if is_full { None } else { portions.try_recv().ok() };
+            next = if is_full {
+                None
+            } else {
+                portions.try_recv().ok()
+            };
         }
         bytes = 0;
         append_halving(taker, std::mem::take(&mut batch), sink).await?;
@@ -144,7 +187,11 @@ pub(crate) async fn ingest_lines(taker: &AppendTarget, lines: LineReader, sink: 
 }
 
 /// Hands on what is at hand before it waits for more, and before it becomes too much.
-fn read_lines(mut lines: LineReader, policy: &StorePolicy, sender: &mpsc::Sender<Vec<IngestInput>>) {
+fn read_lines(
+    mut lines: LineReader,
+    policy: &StorePolicy,
+    sender: &mpsc::Sender<Vec<IngestInput>>,
+) {
     let (mut portion, mut bytes) = (Vec::new(), 0);
     while let Some(next) = lines.next_line() {
         portion.push(match next {
@@ -152,7 +199,10 @@ fn read_lines(mut lines: LineReader, policy: &StorePolicy, sender: &mpsc::Sender
                 bytes += text.len();
                 parse_line(number, text, policy).unwrap_or_else(IngestInput::Refused)
             }
-            Err(LineReadError::Line { number, reason }) => IngestInput::Refused(RefusedLine { line: number, reason }),
+            Err(LineReadError::Line { number, reason }) => IngestInput::Refused(RefusedLine {
+                line: number,
+                reason,
+            }),
             Err(LineReadError::Input(error)) => IngestInput::Failed(error),
         });
         if bytes < BUFFER_BYTES && lines.has_buffered_input() {
@@ -168,14 +218,27 @@ fn read_lines(mut lines: LineReader, policy: &StorePolicy, sender: &mpsc::Sender
 }
 
 fn parse_line(number: u64, text: &str, policy: &StorePolicy) -> Result<IngestInput, RefusedLine> {
-    let refuse = |reason: String| RefusedLine { line: number, reason };
+    let refuse = |reason: String| RefusedLine {
+        line: number,
+        reason,
+    };
     let event = RunEventWrite::from_json(text).map_err(|error| refuse(error.to_string()))?;
-    policy.check_event(0, &event).map_err(|invalid| refuse(invalid.to_string()))?;
-    Ok(IngestInput::Line(Box::new(ParsedEventLine { number, bytes: text.len(), event })))
+    policy
+        .check_event(0, &event)
+        .map_err(|invalid| refuse(invalid.to_string()))?;
+    Ok(IngestInput::Line(Box::new(ParsedEventLine {
+        number,
+        bytes: text.len(),
+        event,
+    })))
 }
 
 /// Appends a batch; one that is refused because of a single event is halved until that event stands alone.
-async fn append_halving(taker: &AppendTarget, batch: Vec<ParsedEventLine>, sink: &mut impl IngestSink) -> anyhow::Result<()> {
+async fn append_halving(
+    taker: &AppendTarget,
+    batch: Vec<ParsedEventLine>,
+    sink: &mut impl IngestSink,
+) -> anyhow::Result<()> {
     let mut waiting = vec![batch];
     while let Some(mut batch) = waiting.pop() {
         let Some(first) = batch.first() else { continue };
@@ -183,15 +246,22 @@ async fn append_halving(taker: &AppendTarget, batch: Vec<ParsedEventLine>, sink:
         match append_with_retry(taker, &batch).await {
             Ok(appended) => {
                 let lines = batch.iter().map(|line| line.number);
-                let accepted: Vec<AcceptedEvent> =
-                    lines.zip(appended).map(|(line, appended)| AcceptedEvent { line, appended }).collect();
+                let accepted: Vec<AcceptedEvent> = lines
+                    .zip(appended)
+                    .map(|(line, appended)| AcceptedEvent { line, appended })
+                    .collect();
                 sink.on_accepted(&accepted)?;
             }
-            Err(AppendFailure { kind, error }) if !matches!(kind, StoreErrorKind::Conflict | StoreErrorKind::Invalid) => {
+            Err(AppendFailure { kind, error })
+                if !matches!(kind, StoreErrorKind::Conflict | StoreErrorKind::Invalid) =>
+            {
                 return Err(error.context(format!("nothing was acknowledged from line {first} on")));
             }
             Err(AppendFailure { error, .. }) if batch.len() == 1 => {
-                sink.on_refused(&RefusedLine { line: first, reason: error.to_string() });
+                sink.on_refused(&RefusedLine {
+                    line: first,
+                    reason: error.to_string(),
+                });
             }
             Err(_) => {
                 let second = batch.split_off(batch.len() / 2);
@@ -204,11 +274,19 @@ async fn append_halving(taker: &AppendTarget, batch: Vec<ParsedEventLine>, sink:
 }
 
 /// Tries again when the store is away for a moment. That is safe: an event that was stored after all is a repetition.
-async fn append_with_retry(taker: &AppendTarget, batch: &[ParsedEventLine]) -> Result<Vec<EventReceipt>, AppendFailure> {
+async fn append_with_retry(
+    taker: &AppendTarget,
+    batch: &[ParsedEventLine],
+) -> Result<Vec<EventReceipt>, AppendFailure> {
     let mut tries = 0;
     loop {
         match taker.append_batch(batch).await {
-            Err(refusal) if matches!(refusal.kind, StoreErrorKind::Retry | StoreErrorKind::Unknown) && tries < APPEND_RETRIES_MAX => {
+            Err(refusal)
+                if matches!(
+                    refusal.kind,
+                    StoreErrorKind::Retry | StoreErrorKind::Unknown
+                ) && tries < APPEND_RETRIES_MAX =>
+            {
                 tries += 1;
                 tokio::time::sleep(std::time::Duration::from_millis(100 << tries)).await;
             }

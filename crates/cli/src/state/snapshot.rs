@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use onward_api::problem::Code;
 use onward_runs::RunId;
 
-use crate::connection::{ConnectionArgs, AccessMode};
+use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console;
 
 /// Print the snapshot of a run as JSON
@@ -35,8 +35,12 @@ pub(crate) async fn print_snapshot(args: &StateSnapshotArgs) -> anyhow::Result<E
         found => found?,
     };
     match &*found.condition {
-        "STALE" => console::print_message("stale: events are missing from the log behind this snapshot"),
-        "INCONSISTENT" => console::print_message("inconsistent: the log holds events that were not allowed; they are ignored"),
+        "STALE" => {
+            console::print_message("stale: events are missing from the log behind this snapshot")
+        }
+        "INCONSISTENT" => console::print_message(
+            "inconsistent: the log holds events that were not allowed; they are ignored",
+        ),
         _ => {}
     }
     let stdout = io::stdout();

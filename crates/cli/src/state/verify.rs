@@ -3,10 +3,10 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::run::{VerifyProgress, VerifyReport, VerifyFinding};
+use onward_api::run::{VerifyFinding, VerifyProgress, VerifyReport};
 use onward_runs::RunId;
 
-use crate::connection::{ConnectionArgs, AccessMode};
+use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console::{self, format_count};
 use crate::progress::ProgressLine;
 
@@ -36,18 +36,34 @@ pub(crate) async fn verify_state(args: &StateVerifyArgs) -> anyhow::Result<ExitC
     let mut hear = |heard| match heard {
         VerifyProgress::Finding(wrong) if written.is_ok() => written = print_finding(args, &wrong),
         VerifyProgress::Finding(_) => {}
-        VerifyProgress::Examined { runs, events } => progress.update_count(runs, || format!("{runs} runs, {events} events")),
+        VerifyProgress::Examined { runs, events } => {
+            progress.update_count(runs, || format!("{runs} runs, {events} events"))
+        }
     };
-    let verified = onward.verify_runs(args.run.as_deref(), args.accept_v1_keys, &mut hear).await?;
+    let verified = onward
+        .verify_runs(args.run.as_deref(), args.accept_v1_keys, &mut hear)
+        .await?;
     drop(progress);
     written?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&verified)?)?;
     } else {
-        let VerifyReport { ok, runs, events, findings } = verified;
-        let word = if ok { console::style_success("valid").to_string() } else { console::style_error("wrong").to_string() };
+        let VerifyReport {
+            ok,
+            runs,
+            events,
+            findings,
+        } = verified;
+        let word = if ok {
+            console::style_success("valid").to_string()
+        } else {
+            console::style_error("wrong").to_string()
+        };
         let (events, runs) = (format_count(events, "event"), format_count(runs, "run"));
-        console::print_message(format_args!("{word}: {events} of {runs}, {}", format_count(findings, "finding")));
+        console::print_message(format_args!(
+            "{word}: {events} of {runs}, {}",
+            format_count(findings, "finding")
+        ));
     }
     Ok(ExitCode::from(u8::from(!verified.ok)))
 }

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use onward_api::OnwardApi as _;
-use onward_api::campaign::{CampaignTally, CampaignApi as _, CampaignStatus};
+use onward_api::campaign::{CampaignApi as _, CampaignStatus, CampaignTally};
 use onward_api::client::ApiClient;
-use onward_api::finding::{FindingCode, DoctorProgress};
-use onward_api::outbox::{OutboxItemState, ItemResolution, CampaignJobStatus, OutboxItemView, SettleItemsRequest};
+use onward_api::finding::{DoctorProgress, FindingCode};
+use onward_api::outbox::{
+    CampaignJobStatus, ItemResolution, OutboxItemState, OutboxItemView, SettleItemsRequest,
+};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -44,7 +46,10 @@ const MISSED: &str = "its log has nothing of it";
 const BY_HAND: usize = 3;
 
 fn kills() -> usize {
-    std::env::var("ONWARD_CAMPAIGN_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(KILLS)
+    std::env::var("ONWARD_CAMPAIGN_KILLS")
+        .ok()
+        .and_then(|kills| kills.parse().ok())
+        .unwrap_or(KILLS)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +71,10 @@ struct Draw(u64);
 
 impl Draw {
     fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound
     }
 }
@@ -75,14 +83,21 @@ async fn survive(world: World, processes: usize) {
     let (kills, since) = (kills(), Instant::now());
     let people = people(kills * PEOPLE);
     // The provider keeps the pace of the kills. Some connections it closes just when they may be used again.
-    world.provider.reply(|request| match request.calls[0].key.as_bytes()[0] {
-        b'0' => Reply::TakenAndClosed,
-        _ => Reply::Held,
-    });
+    world
+        .provider
+        .reply(|request| match request.calls[0].key.as_bytes()[0] {
+            b'0' => Reply::TakenAndClosed,
+            _ => Reply::Held,
+        });
     // However often the same job is hit, it is not to be given up.
-    let file = world.campaign("spring", &people, "job_items: 100\nretries: { attempts: 1000 }");
+    let file = world.campaign(
+        "spring",
+        &people,
+        "job_items: 100\nretries: { attempts: 1000 }",
+    );
     let lanes = LANES.to_string();
-    let begin = |lease_ms| world.node(&["--campaign-lanes", &lanes, "--campaign-lease-ms", lease_ms]);
+    let begin =
+        |lease_ms| world.node(&["--campaign-lanes", &lanes, "--campaign-lease-ms", lease_ms]);
     let mut nodes: Vec<Node> = (0..processes).map(|_| begin(BRIEF_MS)).collect();
     let id = nodes[0].deploy(&file, &[]);
     let mut draw = Draw(7);
@@ -96,7 +111,10 @@ async fn survive(world: World, processes: usize) {
         nodes.push(begin(BRIEF_MS));
     }
     let called = world.provider.count();
-    assert!(called < people.len(), "the kills came while it was sent: {called} calls");
+    assert!(
+        called < people.len(),
+        "the kills came while it was sent: {called} calls"
+    );
     world.provider.let_go(people.len());
     until_done(&nodes[0].client(), &id).await;
     // What a process sent before it was killed is heard before anybody says what became of it.
@@ -104,11 +122,20 @@ async fn survive(world: World, processes: usize) {
     world.provider.until_alone().await;
     // However slow the machine, what it takes up now is its own: nobody is in doubt again.
     let node = begin("60000");
-    let proof = Proof { world: &world, node: &node, client: node.client(), run: id, people: &people };
+    let proof = Proof {
+        world: &world,
+        node: &node,
+        client: node.client(),
+        run: id,
+        people: &people,
+    };
     let doubts = proof.expect_nothing_lost(kills).await;
     world.provider.reply(|_| Reply::Taken);
     let missed = doubts.iter().filter(|item| !proof.was_called(item)).count();
-    assert!(missed > 0 && missed < doubts.len(), "some were killed before they called, and some after: {missed}");
+    assert!(
+        missed > 0 && missed < doubts.len(),
+        "some were killed before they called, and some after: {missed}"
+    );
     proof.settle(&doubts).await;
     proof.expect_whole(&doubts).await;
     println!(
@@ -142,7 +169,10 @@ impl Proof<'_> {
             }
         };
         let verdict = self.client.run_doctor(&mut hear).await.unwrap();
-        assert_eq!((verdict.campaign_runs, verdict.items), (1, self.people.len() as u64));
+        assert_eq!(
+            (verdict.campaign_runs, verdict.items),
+            (1, self.people.len() as u64)
+        );
         found
     }
 
@@ -151,11 +181,18 @@ impl Proof<'_> {
         self.world.provider.expect_once();
         let items = outbox(&self.client, &self.run).await;
         let names: BTreeSet<&str> = items.iter().map(|item| item.recipient.as_str()).collect();
-        assert_eq!((names.len(), items.len()), (self.people.len(), self.people.len()), "everybody has one row");
+        assert_eq!(
+            (names.len(), items.len()),
+            (self.people.len(), self.people.len()),
+            "everybody has one row"
+        );
         assert!(self.people.iter().all(|who| names.contains(who.as_str())));
         let times = self.world.provider.times();
         let known: BTreeSet<&str> = items.iter().map(|item| item.key.as_str()).collect();
-        assert!(times.keys().all(|key| known.contains(key.as_str())), "nobody else was called");
+        assert!(
+            times.keys().all(|key| known.contains(key.as_str())),
+            "nobody else was called"
+        );
         let mut doubts = Vec::new();
         for item in items {
             match item.standing {
@@ -166,44 +203,90 @@ impl Proof<'_> {
         }
         let in_doubt = doubts.len() as u64;
         let served = self.people.len() as u64 - in_doubt;
-        let expected = CampaignTally { served, in_doubt, ..CampaignTally::default() };
-        assert_eq!(tally(&self.client, &self.run).await, expected, "the counts add up");
-        assert!(!doubts.is_empty(), "the kills came while somebody was called");
-        assert_eq!(self.found().await, [FindingCode::CampaignInDoubt], "whatever was killed, nothing is stuck");
-        assert!(doubts.len() <= kills * LANES * WINDOW, "a kill leaves no more than a window of each lane in doubt");
+        let expected = CampaignTally {
+            served,
+            in_doubt,
+            ..CampaignTally::default()
+        };
+        assert_eq!(
+            tally(&self.client, &self.run).await,
+            expected,
+            "the counts add up"
+        );
+        assert!(
+            !doubts.is_empty(),
+            "the kills came while somebody was called"
+        );
+        assert_eq!(
+            self.found().await,
+            [FindingCode::CampaignInDoubt],
+            "whatever was killed, nothing is stuck"
+        );
+        assert!(
+            doubts.len() <= kills * LANES * WINDOW,
+            "a kill leaves no more than a window of each lane in doubt"
+        );
         doubts
     }
 
     /// Says of each item in doubt what the provider's own record says: first of those that it has, then of all that are left.
     async fn settle(&self, doubts: &[OutboxItemView]) {
-        let (called, missed): (Vec<&OutboxItemView>, Vec<_>) = doubts.iter().partition(|item| self.was_called(item));
+        let (called, missed): (Vec<&OutboxItemView>, Vec<_>) =
+            doubts.iter().partition(|item| self.was_called(item));
         for item in called.iter().take(BY_HAND) {
-            let settled = self.node.told(&["outbox", "settle", &item.item, "sent", "--why", TAKEN, "--by", "ada"]);
+            let settled = self.node.told(&[
+                "outbox", "settle", &item.item, "sent", "--why", TAKEN, "--by", "ada",
+            ]);
             assert_eq!(settled["standing"], "served");
         }
-        let rest: Vec<String> = called.iter().skip(BY_HAND).map(|item| item.item.clone()).collect();
+        let rest: Vec<String> = called
+            .iter()
+            .skip(BY_HAND)
+            .map(|item| item.item.clone())
+            .collect();
         for items in rest.chunks(1_000).map(<[String]>::to_vec) {
             let (why, by) = (TAKEN.to_owned(), Some("ada".to_owned()));
-            let settle = SettleItemsRequest { items, verdict: ItemResolution::Sent, why, by };
+            let settle = SettleItemsRequest {
+                items,
+                verdict: ItemResolution::Sent,
+                why,
+                by,
+            };
             let settlement = self.client.settle_items(settle).await.unwrap();
             assert!(settlement.refused.is_empty(), "{:?}", settlement.refused);
         }
-        let told = self.node.say(&["outbox", "settle", "--run", &self.run, "again", "--why", MISSED, "--by", "ada"]);
+        let told = self.node.say(&[
+            "outbox", "settle", "--run", &self.run, "again", "--why", MISSED, "--by", "ada",
+        ]);
         assert_eq!(told.lines().count(), missed.len(), "{told}");
     }
 
     /// Everybody was called once and served, and the audit trail says how that came about.
     async fn expect_whole(&self, doubts: &[OutboxItemView]) {
-        assert_eq!(until_over(&self.client, &self.run).await, CampaignStatus::Completed);
+        assert_eq!(
+            until_over(&self.client, &self.run).await,
+            CampaignStatus::Completed
+        );
         self.world.provider.expect_once();
         let times = self.world.provider.times();
         assert_eq!(times.len(), self.people.len(), "everybody was called");
         let items = outbox(&self.client, &self.run).await;
-        assert!(items.iter().all(|item| item.standing == OutboxItemState::Served && times.contains_key(&item.key)));
-        assert_eq!(run(&self.client, &self.run).await.tally.served, self.people.len() as u64);
+        assert!(
+            items
+                .iter()
+                .all(|item| item.standing == OutboxItemState::Served
+                    && times.contains_key(&item.key))
+        );
+        assert_eq!(
+            run(&self.client, &self.run).await.tally.served,
+            self.people.len() as u64
+        );
         let jobs = jobs(&self.client, &self.run).await;
         assert_eq!(jobs.len(), self.people.len().div_ceil(100));
-        assert!(jobs.iter().all(|job| job.status == CampaignJobStatus::Completed));
+        assert!(
+            jobs.iter()
+                .all(|job| job.status == CampaignJobStatus::Completed)
+        );
         assert_eq!(self.found().await, []);
         self.expect_audit(doubts, jobs.len()).await;
     }
@@ -216,20 +299,47 @@ impl Proof<'_> {
             events.entry(&entry.event).or_default().push(detail);
         }
         let count = |event: &str| events.get(event).map_or(0, Vec::len);
-        assert_eq!((count("run.deployed"), count("run.began"), count("run.ended")), (1, 1, 1));
+        assert_eq!(
+            (
+                count("run.deployed"),
+                count("run.began"),
+                count("run.ended")
+            ),
+            (1, 1, 1)
+        );
         assert_eq!(entries.first().unwrap().event, "run.deployed");
         assert_eq!(entries.last().unwrap().event, "run.ended");
         assert_eq!(events["run.deployed"][0]["by"], "ada (token admin)");
-        let ended: BTreeSet<&str> = events["job.completed"].iter().map(|it| it["job"].as_str().unwrap()).collect();
-        assert_eq!((count("job.completed"), ended.len()), (jobs, jobs), "every job ends once");
+        let ended: BTreeSet<&str> = events["job.completed"]
+            .iter()
+            .map(|it| it["job"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            (count("job.completed"), ended.len()),
+            (jobs, jobs),
+            "every job ends once"
+        );
         assert!(count("job.recovered") > 0, "some were taken over");
-        let settled: BTreeSet<&str> = events["item.settled"].iter().map(|it| it["item"].as_str().unwrap()).collect();
-        assert_eq!((count("item.settled"), settled.len()), (doubts.len(), doubts.len()), "every verdict is there once");
+        let settled: BTreeSet<&str> = events["item.settled"]
+            .iter()
+            .map(|it| it["item"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            (count("item.settled"), settled.len()),
+            (doubts.len(), doubts.len()),
+            "every verdict is there once"
+        );
         for item in doubts {
-            let it = events["item.settled"].iter().find(|it| it["item"] == item.item.as_str()).unwrap();
+            let it = events["item.settled"]
+                .iter()
+                .find(|it| it["item"] == item.item.as_str())
+                .unwrap();
             assert_eq!(it["by"], "ada (token admin)");
             let (verdict, why) = (it["verdict"].as_str().unwrap(), it["why"].as_str().unwrap());
-            assert!(matches!((verdict, why), ("sent", TAKEN) | ("again", MISSED)));
+            assert!(matches!(
+                (verdict, why),
+                ("sent", TAKEN) | ("again", MISSED)
+            ));
         }
     }
 }

@@ -1,7 +1,11 @@
 //! Campaigns of real processes, against a provider outside of them that counts: whatever happens to the processes, nobody is
 //! called twice, and nobody is forgotten.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod answers;
 mod clocks;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 
-use onward_api::client::{ClientConfig, ApiClient};
+use onward_api::client::{ApiClient, ClientConfig};
 use serde_json::Value;
 
 use crate::text;
@@ -35,7 +35,11 @@ pub(crate) struct Node {
 impl Node {
     /// Starts a node. Whoever asks it something waits until it listens.
     pub(crate) fn begun(command: &mut Command, token: &str) -> Self {
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (tell, told) = mpsc::channel();
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -49,29 +53,54 @@ impl Node {
                 kept.lock().unwrap().push(line);
             }
         });
-        Self { child, address: OnceLock::new(), told: Mutex::new(told), token: token.to_owned(), log }
+        Self {
+            child,
+            address: OnceLock::new(),
+            told: Mutex::new(told),
+            token: token.to_owned(),
+            log,
+        }
     }
 
     pub(crate) fn url(&self) -> String {
-        let address = self.address.get_or_init(|| self.told.lock().unwrap().recv().expect("it says where it listens"));
+        let address = self.address.get_or_init(|| {
+            self.told
+                .lock()
+                .unwrap()
+                .recv()
+                .expect("it says where it listens")
+        });
         format!("http://{address}")
     }
 
     pub(crate) fn client(&self) -> ApiClient {
-        ApiClient::new(&ClientConfig { url: self.url(), token: Some(self.token.clone()), scope: None }).unwrap()
+        ApiClient::new(&ClientConfig {
+            url: self.url(),
+            token: Some(self.token.clone()),
+            scope: None,
+        })
+        .unwrap()
     }
 
     /// Asks this node by the command line.
     pub(crate) fn run(&self, args: &[&str]) -> Output {
         let mut command = onward(args);
-        command.env("ONWARD_SERVER", self.url()).env("ONWARD_TOKEN", &self.token);
+        command
+            .env("ONWARD_SERVER", self.url())
+            .env("ONWARD_TOKEN", &self.token);
         command.output().unwrap()
     }
 
     /// The same, where it has to succeed. Returns what it says.
     pub(crate) fn say(&self, args: &[&str]) -> String {
         let output = self.run(args);
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{args:?}: {}{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         text(&output.stdout).to_owned()
     }
 
@@ -82,19 +111,32 @@ impl Node {
 
     /// Deploys a campaign; returns its run.
     pub(crate) fn deploy(&self, file: &Path, args: &[&str]) -> String {
-        let deployed = self.told(&[&["campaign", "deploy", file.to_str().unwrap(), "--by", "ada"], args].concat());
+        let deployed = self.told(
+            &[
+                &["campaign", "deploy", file.to_str().unwrap(), "--by", "ada"],
+                args,
+            ]
+            .concat(),
+        );
         deployed["run"].as_str().unwrap().to_owned()
     }
 
     pub(crate) fn signal(&self, name: &str) {
-        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status().unwrap();
+        let sent = Command::new("kill")
+            .args(["-s", name, &self.child.id().to_string()])
+            .status()
+            .unwrap();
         assert!(sent.success());
     }
 
     /// kill -9, with nothing said before.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), None, "it was there to be killed");
+        assert_eq!(
+            self.child.wait().unwrap().code(),
+            None,
+            "it was there to be killed"
+        );
     }
 
     /// Lets it end in order.

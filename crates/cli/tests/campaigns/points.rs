@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use futures_util::future::join_all;
 use onward_api::campaign::{CampaignApi as _, CampaignStatus};
 use onward_api::client::ApiClient;
-use onward_api::outbox::{OutboxItemState, ItemResolution, OutboxItemView, SettleItemRequest};
+use onward_api::outbox::{ItemResolution, OutboxItemState, OutboxItemView, SettleItemRequest};
 use onward_testing::DiskFault;
 
 use crate::node::Node;
@@ -49,14 +49,22 @@ impl Doomed {
         world.provider.reply(move |_| reply.clone());
         let port = world.cluster.as_ref().unwrap().port();
         let valve = Valve::to(port);
-        let mut command = world.command(&valve.url(&world.url, port), &[&["--campaign-lanes", "1"], args].concat());
+        let mut command = world.command(
+            &valve.url(&world.url, port),
+            &[&["--campaign-lanes", "1"], args].concat(),
+        );
         let node = world.node_by(&mut command);
         node.client();
         if let Some(side) = stop {
             valve.stop_at(words(side), side);
         }
         let run = node.deploy(&world.campaign("spring", &people(count), ""), &[]);
-        Self { world, valve, node, run }
+        Self {
+            world,
+            valve,
+            node,
+            run,
+        }
     }
 
     /// Kills the process; what it had not said by then is not said any more.
@@ -72,21 +80,36 @@ impl Doomed {
 async fn expect_whole(world: &World, client: &ApiClient, run: &str, doubts: &[OutboxItemView]) {
     for item in doubts {
         let was_called = world.provider.times().contains_key(&item.key);
-        let verdict = if was_called { ItemResolution::Sent } else { ItemResolution::Again };
-        let settle = SettleItemRequest { verdict, why: "its log".to_owned(), message_id: None, by: None };
+        let verdict = if was_called {
+            ItemResolution::Sent
+        } else {
+            ItemResolution::Again
+        };
+        let settle = SettleItemRequest {
+            verdict,
+            why: "its log".to_owned(),
+            message_id: None,
+            by: None,
+        };
         client.settle_item(&item.item, settle).await.unwrap();
     }
     assert_eq!(until_over(client, run).await, CampaignStatus::Completed);
     world.provider.expect_once();
     let items = outbox(client, run).await;
     assert_eq!(world.provider.count(), items.len());
-    assert!(items.iter().all(|item| item.standing == OutboxItemState::Served));
+    assert!(
+        items
+            .iter()
+            .all(|item| item.standing == OutboxItemState::Served)
+    );
 }
 
 async fn doubts(client: &ApiClient, run: &str) -> Vec<OutboxItemView> {
     until_done(client, run).await;
     let items = outbox(client, run).await.into_iter();
-    items.filter(|item| item.standing == OutboxItemState::InDoubt).collect()
+    items
+        .filter(|item| item.standing == OutboxItemState::InDoubt)
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -94,7 +117,11 @@ async fn a_process_killed_before_it_reserves_leaves_nothing_in_doubt() {
     let doomed = Doomed::begun(3, Reply::Taken, Some(Side::Before)).await;
     doomed.valve.until_stopped().await;
     let (world, run) = doomed.kill();
-    assert_eq!(world.provider.count(), 0, "nobody is called before it is reserved");
+    assert_eq!(
+        world.provider.count(),
+        0,
+        "nobody is called before it is reserved"
+    );
     let node = world.node(&[]);
     assert_eq!(doubts(&node.client(), &run).await, []);
     expect_whole(&world, &node.client(), &run, &[]).await;
@@ -106,12 +133,26 @@ async fn a_process_killed_after_it_reserved_leaves_in_doubt_whom_it_has_not_call
     doomed.valve.until_stopped().await;
     let node = doomed.world.node(&[]);
     let client = node.client();
-    until("it is not reserved", async || !outbox(&client, &doomed.run).await.is_empty()).await;
+    until("it is not reserved", async || {
+        !outbox(&client, &doomed.run).await.is_empty()
+    })
+    .await;
     let (world, run) = doomed.kill();
-    assert_eq!(world.provider.times().get(&outbox(&client, &run).await[0].key), None, "it was not called yet");
+    assert_eq!(
+        world
+            .provider
+            .times()
+            .get(&outbox(&client, &run).await[0].key),
+        None,
+        "it was not called yet"
+    );
     let doubts = doubts(&client, &run).await;
     assert_eq!(doubts.len(), 1);
-    assert_eq!(world.provider.times().get(&doubts[0].key), None, "nobody calls for what is in doubt");
+    assert_eq!(
+        world.provider.times().get(&doubts[0].key),
+        None,
+        "nobody calls for what is in doubt"
+    );
     expect_whole(&world, &client, &run, &doubts).await;
 }
 
@@ -134,7 +175,13 @@ async fn a_process_killed_before_it_stores_an_answer_leaves_that_in_doubt() {
     doomed.valve.stop_at(ASKED, Side::Before);
     doomed.world.provider.let_go(1);
     doomed.valve.until_stopped().await;
-    assert_eq!((doomed.world.provider.answered(), doomed.world.provider.count()), (1, 1));
+    assert_eq!(
+        (
+            doomed.world.provider.answered(),
+            doomed.world.provider.count()
+        ),
+        (1, 1)
+    );
     let (world, run) = doomed.kill();
     let node = world.node(&[]);
     let doubts = doubts(&node.client(), &run).await;
@@ -152,7 +199,8 @@ async fn a_process_killed_after_it_stored_an_answer_leaves_nothing_in_doubt() {
     doomed.valve.until_stopped().await;
     let node = doomed.world.node(&[]);
     let client = node.client();
-    let is_stored = async || outbox(&client, &doomed.run).await[0].standing == OutboxItemState::Served;
+    let is_stored =
+        async || outbox(&client, &doomed.run).await[0].standing == OutboxItemState::Served;
     until("the answer is not stored", is_stored).await;
     let (world, run) = doomed.kill();
     // The run was not ended by whoever should have.
@@ -171,8 +219,17 @@ const TOGETHER: usize = 4;
 /// became of that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_was_cut_off_from_its_database_calls_everybody_once_and_is_sure_of_it() {
-    for (side, is_answer) in [(Side::Before, false), (Side::After, false), (Side::Before, true), (Side::After, true)] {
-        let (reply, stop) = if is_answer { (Reply::Held, None) } else { (Reply::Taken, Some(side)) };
+    for (side, is_answer) in [
+        (Side::Before, false),
+        (Side::After, false),
+        (Side::Before, true),
+        (Side::After, true),
+    ] {
+        let (reply, stop) = if is_answer {
+            (Reply::Held, None)
+        } else {
+            (Reply::Taken, Some(side))
+        };
         let cut_off = Doomed::begun_with(3, reply, stop, &["--campaign-lease-ms", "60000"]).await;
         if is_answer {
             cut_off.world.provider.until_called(1).await;
@@ -184,7 +241,11 @@ async fn a_process_that_was_cut_off_from_its_database_calls_everybody_once_and_i
         cut_off.valve.go_on();
         cut_off.world.provider.reply(|_| Reply::Taken);
         let client = cut_off.node.client();
-        assert_eq!(until_over(&client, &cut_off.run).await, CampaignStatus::Completed, "{side:?} {is_answer}");
+        assert_eq!(
+            until_over(&client, &cut_off.run).await,
+            CampaignStatus::Completed,
+            "{side:?} {is_answer}"
+        );
         cut_off.world.provider.expect_once();
         assert_eq!(cut_off.world.provider.count(), 3);
     }
@@ -213,9 +274,18 @@ async fn die_at_step(step: usize) -> Option<usize> {
     let short = ["--campaign-lanes", "1", "--campaign-lease-ms", "300"];
     let mut command = world.command(&world.url, &short);
     DiskFault::Kill.inject_at(step, &mut command);
-    let doomed = Mutex::new(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let doomed = Mutex::new(
+        command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
     let is_over = || world.look_into_store(&run)["status"] == "completed";
-    until("nothing happens", async || doomed.lock().unwrap().try_wait().unwrap().is_some() || is_over()).await;
+    until("nothing happens", async || {
+        doomed.lock().unwrap().try_wait().unwrap().is_some() || is_over()
+    })
+    .await;
     if is_over() {
         let mut doomed = doomed.into_inner().unwrap();
         drop(doomed.kill());

@@ -140,7 +140,10 @@ impl Provider {
 
     /// Waits until it was called so often.
     pub(crate) async fn until_called(&self, count: usize) {
-        Self::until(&self.shared.called, "it is not called", |called| *called >= count).await;
+        Self::until(&self.shared.called, "it is not called", |called| {
+            *called >= count
+        })
+        .await;
     }
 
     pub(crate) fn answered(&self) -> usize {
@@ -149,15 +152,27 @@ impl Provider {
 
     /// Waits until it has answered so often.
     pub(crate) async fn until_answered(&self, count: usize) {
-        Self::until(&self.shared.answered, "it does not answer", |answered| *answered >= count).await;
+        Self::until(&self.shared.answered, "it does not answer", |answered| {
+            *answered >= count
+        })
+        .await;
     }
 
     /// Waits until nobody is connected: all that was sent to it has been heard.
     pub(crate) async fn until_alone(&self) {
-        Self::until(&self.shared.connections, "somebody stays connected", |count| *count == 0).await;
+        Self::until(
+            &self.shared.connections,
+            "somebody stays connected",
+            |count| *count == 0,
+        )
+        .await;
     }
 
-    async fn until(told: &watch::Sender<usize>, otherwise: &str, is_so: impl FnMut(&usize) -> bool) {
+    async fn until(
+        told: &watch::Sender<usize>,
+        otherwise: &str,
+        is_so: impl FnMut(&usize) -> bool,
+    ) {
         let mut told = told.subscribe();
         let waited = timeout(HANGS, told.wait_for(is_so)).await.map(drop);
         assert!(waited.is_ok(), "{otherwise}: {}", *told.borrow());
@@ -165,9 +180,17 @@ impl Provider {
 
     /// Nobody was called twice, by whichever name.
     pub(crate) fn expect_once(&self) {
-        let twice: Vec<_> = self.times().into_iter().filter(|(_, times)| *times > 1).collect();
+        let twice: Vec<_> = self
+            .times()
+            .into_iter()
+            .filter(|(_, times)| *times > 1)
+            .collect();
         assert!(twice.is_empty(), "called more than once: {twice:?}");
-        let twice: Vec<_> = self.reached().into_iter().filter(|(_, times)| *times > 1).collect();
+        let twice: Vec<_> = self
+            .reached()
+            .into_iter()
+            .filter(|(_, times)| *times > 1)
+            .collect();
         assert!(twice.is_empty(), "reached more than once: {twice:?}");
     }
 }
@@ -185,11 +208,15 @@ impl Shared {
             let script = Arc::clone(&*self.script.lock().unwrap());
             let reply = script(&request);
             let is_last = matches!(reply, Reply::TakenAndClosed);
-            let Some(answer) = self.answer(reply, &mut stream).await else { return };
+            let Some(answer) = self.answer(reply, &mut stream).await else {
+                return;
+            };
             // Whoever hears it can be told apart from whoever was answered: it is counted before.
             let count = request.calls.len();
             let now = Instant::now();
-            self.book().calls[first..first + count].iter_mut().for_each(|call| call.answered = Some(now));
+            self.book().calls[first..first + count]
+                .iter_mut()
+                .for_each(|call| call.answered = Some(now));
             if stream.write_all(answer.as_bytes()).await.is_err() {
                 return;
             }
@@ -203,8 +230,14 @@ impl Shared {
     /// Writes a request into the book; tells where in it.
     fn take_down(&self, head: &str, body: &[u8]) -> (Request, usize) {
         let body: Value = serde_json::from_slice(body).unwrap();
-        let header = head.lines().find_map(|line| line.strip_prefix("idempotency-key: ")).map(str::to_owned);
-        let entries = body["items"].as_array().cloned().unwrap_or_else(|| vec![body.clone()]);
+        let header = head
+            .lines()
+            .find_map(|line| line.strip_prefix("idempotency-key: "))
+            .map(str::to_owned);
+        let entries = body["items"]
+            .as_array()
+            .cloned()
+            .unwrap_or_else(|| vec![body.clone()]);
         let word = |entry: &Value, name: &str| entry[name].as_str().unwrap_or_default().to_owned();
         let at = Instant::now();
         let call = |entry: &Value| Call {
@@ -247,7 +280,9 @@ impl Shared {
                 gone(stream).await;
                 return None;
             }
-            Reply::Busy { after_s } => (429, format!("retry-after: {after_s}\r\n"), "{}".to_owned()),
+            Reply::Busy { after_s } => {
+                (429, format!("retry-after: {after_s}\r\n"), "{}".to_owned())
+            }
             Reply::Status(status) => (status, String::new(), "{}".to_owned()),
             Reply::Said(body) => (200, String::new(), body.to_string()),
         };
@@ -263,11 +298,16 @@ async fn read_request(stream: &mut TcpStream, heard: &mut Vec<u8>) -> Option<(St
     let head = loop {
         if let Some(end) = heard.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
             let rest = heard.split_off(end + 4);
-            break String::from_utf8(std::mem::replace(heard, rest)).unwrap().to_ascii_lowercase();
+            break String::from_utf8(std::mem::replace(heard, rest))
+                .unwrap()
+                .to_ascii_lowercase();
         }
         hear(stream, heard).await?;
     };
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap();
     let length: usize = length.trim().parse().unwrap();
     while heard.len() < length {
         hear(stream, heard).await?;
@@ -277,7 +317,12 @@ async fn read_request(stream: &mut TcpStream, heard: &mut Vec<u8>) -> Option<(St
 }
 
 async fn hear(stream: &mut TcpStream, heard: &mut Vec<u8>) -> Option<()> {
-    stream.read_buf(heard).await.ok().filter(|count| *count > 0).map(drop)
+    stream
+        .read_buf(heard)
+        .await
+        .ok()
+        .filter(|count| *count > 0)
+        .map(drop)
 }
 
 /// Waits until whoever called is gone.

@@ -2,7 +2,8 @@
 
 use futures_util::future::join_all;
 use onward_api::campaign::{
-    PutAudiencePartRequest, CampaignApi as _, DeployCampaignRequest, DeployCampaignResponse, RepeatContactPolicy, RecipientInput, CampaignStatus,
+    CampaignApi as _, CampaignStatus, DeployCampaignRequest, DeployCampaignResponse,
+    PutAudiencePartRequest, RecipientInput, RepeatContactPolicy,
 };
 use onward_api::parse_json;
 use onward_api::problem::{Code, Problem};
@@ -18,15 +19,28 @@ async fn the_same_campaign_deployed_twice_is_one_run_unless_again_is_said() {
         let file = world.campaign("spring", &people(20), "job_items: 5");
         let first = node.deploy(&file, &[]);
         assert_eq!(node.deploy(&file, &[]), first);
-        assert_eq!(until_over(&node.client(), &first).await, CampaignStatus::Completed);
+        assert_eq!(
+            until_over(&node.client(), &first).await,
+            CampaignStatus::Completed
+        );
         assert_eq!(node.deploy(&file, &[]), first, "also when it is over");
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 20);
         let again = node.deploy(&file, &["--again"]);
         assert_ne!(again, first);
-        assert_eq!(until_over(&node.client(), &again).await, CampaignStatus::Completed);
-        assert!(world.provider.reached().values().all(|times| *times == 2), "{:?}", world.provider.reached());
-        assert!(world.provider.times().values().all(|times| *times == 1), "by keys of its own");
+        assert_eq!(
+            until_over(&node.client(), &again).await,
+            CampaignStatus::Completed
+        );
+        assert!(
+            world.provider.reached().values().all(|times| *times == 2),
+            "{:?}",
+            world.provider.reached()
+        );
+        assert!(
+            world.provider.times().values().all(|times| *times == 1),
+            "by keys of its own"
+        );
     }
 }
 
@@ -36,35 +50,64 @@ async fn a_campaign_that_was_changed_reaches_nobody_again_unless_that_is_said() 
     for world in [World::sqlite("").await, World::postgres("").await] {
         let node = world.node(&[]);
         let first = node.deploy(&world.campaign("spring", &people(10), ""), &[]);
-        assert_eq!(until_over(&node.client(), &first).await, CampaignStatus::Completed);
+        assert_eq!(
+            until_over(&node.client(), &first).await,
+            CampaignStatus::Completed
+        );
         let (more, mut reversed) = (people(11), people(10));
         reversed.reverse();
         for (people, about, reached) in [
             (&more, "", "10 of 11 were reached"),
             (&reversed, "", "10 of 10 were reached"),
             (&people(10), "job_items: 3", "10 of 10 were reached"),
-            (&people(10), "unsubscribe: \"https://example.com/u\"", "10 of 10 were reached"),
+            (
+                &people(10),
+                "unsubscribe: \"https://example.com/u\"",
+                "10 of 10 were reached",
+            ),
         ] {
             let file = world.campaign("spring", people, about);
             let refused = node.run(&["campaign", "deploy", file.to_str().unwrap()]);
             let said = crate::text(&refused.stderr);
             assert_eq!(refused.status.code(), Some(1), "{said}");
-            assert!(said.contains(reached) && said.contains(&first) && said.contains("--new-only"), "{said}");
+            assert!(
+                said.contains(reached) && said.contains(&first) && said.contains("--new-only"),
+                "{said}"
+            );
         }
         let file = world.campaign("spring", &reversed, "");
-        let nobody = node.run(&["campaign", "deploy", file.to_str().unwrap(), "--new-only", "--json"]);
+        let nobody = node.run(&[
+            "campaign",
+            "deploy",
+            file.to_str().unwrap(),
+            "--new-only",
+            "--json",
+        ]);
         assert_eq!(nobody.status.code(), Some(1));
         assert!(crate::text(&nobody.stdout).contains("\"code\":\"reached_before\""));
         let file = world.campaign("spring", &more, "");
         let second = node.told(&["campaign", "deploy", file.to_str().unwrap(), "--new-only"]);
-        assert_eq!((&second["items"], &second["leftOut"]), (&json!(1), &json!(10)));
+        assert_eq!(
+            (&second["items"], &second["leftOut"]),
+            (&json!(1), &json!(10))
+        );
         let second = second["run"].as_str().unwrap();
-        assert_eq!(until_over(&node.client(), second).await, CampaignStatus::Completed);
-        assert_eq!(node.deploy(&file, &["--new-only"]), second, "the same once more");
+        assert_eq!(
+            until_over(&node.client(), second).await,
+            CampaignStatus::Completed
+        );
+        assert_eq!(
+            node.deploy(&file, &["--new-only"]),
+            second,
+            "the same once more"
+        );
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 11);
         let again = node.deploy(&world.campaign("spring", &reversed, ""), &["--again"]);
-        assert_eq!(until_over(&node.client(), &again).await, CampaignStatus::Completed);
+        assert_eq!(
+            until_over(&node.client(), &again).await,
+            CampaignStatus::Completed
+        );
         assert_eq!(world.provider.reached().values().sum::<usize>(), 21);
     }
 }
@@ -74,15 +117,25 @@ async fn the_same_key_for_other_people_is_refused() {
     let world = World::sqlite("").await;
     let node = world.node(&[]);
     let everybody = people(4);
-    node.deploy(&world.campaign("spring", &everybody[..2], ""), &["--key", "kk"]);
+    node.deploy(
+        &world.campaign("spring", &everybody[..2], ""),
+        &["--key", "kk"],
+    );
     let file = world.campaign("spring", &everybody[2..], "");
     let refused = node.run(&["campaign", "deploy", file.to_str().unwrap(), "--key", "kk"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(crate::text(&refused.stderr).contains("for other people"), "{}", crate::text(&refused.stderr));
+    assert!(
+        crate::text(&refused.stderr).contains("for other people"),
+        "{}",
+        crate::text(&refused.stderr)
+    );
 }
 
 /// Ten deployments of one campaign for the same people, at once and through two nodes.
-async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Result<DeployCampaignResponse, Problem>> {
+async fn ten_at_once(
+    nodes: &[Node],
+    key: impl Fn(usize) -> String,
+) -> Vec<Result<DeployCampaignResponse, Problem>> {
     let campaign = json!({
         "campaign": "spring", "channel": "email", "provider": "counting", "audience": { "file": "people.csv" },
         "template": { "from": "news@example.com", "subject": "Hello", "text": "News." },
@@ -91,11 +144,25 @@ async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Resul
         let client = nodes[number % nodes.len()].client();
         let audience = format!("audience-{number}");
         for (number, people) in (0..).zip(people(20).chunks(10)) {
-            let part = PutAudiencePartRequest { recipients: people.iter().map(|who| recipient(who)).collect() };
-            client.put_audience_part(&audience, number, part).await.unwrap();
+            let part = PutAudiencePartRequest {
+                recipients: people.iter().map(|who| recipient(who)).collect(),
+            };
+            client
+                .put_audience_part(&audience, number, part)
+                .await
+                .unwrap();
         }
-        let (campaign, key) = (parse_json(&campaign.to_string()).unwrap(), Some(key(number)));
-        let deploy = DeployCampaignRequest { campaign, audience, key, reached: RepeatContactPolicy::Refuse, by: None };
+        let (campaign, key) = (
+            parse_json(&campaign.to_string()).unwrap(),
+            Some(key(number)),
+        );
+        let deploy = DeployCampaignRequest {
+            campaign,
+            audience,
+            key,
+            reached: RepeatContactPolicy::Refuse,
+            by: None,
+        };
         client.deploy_campaign(deploy).await
     });
     join_all(deployments).await
@@ -105,11 +172,21 @@ async fn ten_at_once(nodes: &[Node], key: impl Fn(usize) -> String) -> Vec<Resul
 async fn ten_deployments_at_once_with_one_key_are_one_run() {
     for world in [World::sqlite("").await, World::postgres("").await] {
         let nodes = [world.node(&[]), world.node(&[])];
-        let deployed: Vec<DeployCampaignResponse> =
-            ten_at_once(&nodes, |_| "once".to_owned()).await.into_iter().map(Result::unwrap).collect();
-        assert_eq!(deployed.iter().filter(|it| !it.existed).count(), 1, "{deployed:?}");
+        let deployed: Vec<DeployCampaignResponse> = ten_at_once(&nodes, |_| "once".to_owned())
+            .await
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(
+            deployed.iter().filter(|it| !it.existed).count(),
+            1,
+            "{deployed:?}"
+        );
         assert!(deployed.iter().all(|it| it.run == deployed[0].run));
-        assert_eq!(until_over(&nodes[0].client(), &deployed[0].run).await, CampaignStatus::Completed);
+        assert_eq!(
+            until_over(&nodes[0].client(), &deployed[0].run).await,
+            CampaignStatus::Completed
+        );
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 20);
     }
@@ -121,9 +198,19 @@ async fn of_ten_deployments_at_once_with_keys_of_their_own_one_reaches_people() 
         let nodes = [world.node(&[]), world.node(&[])];
         let deployed = ten_at_once(&nodes, |number| format!("key {number}")).await;
         let (made, refused): (Vec<_>, Vec<_>) = deployed.into_iter().partition(Result::is_ok);
-        assert!(made.len() == 1 && refused.iter().flat_map(|it| it.as_ref().err()).all(was_reached), "{refused:?}");
+        assert!(
+            made.len() == 1
+                && refused
+                    .iter()
+                    .flat_map(|it| it.as_ref().err())
+                    .all(was_reached),
+            "{refused:?}"
+        );
         let run = made[0].as_ref().unwrap().run.clone();
-        assert_eq!(until_over(&nodes[0].client(), &run).await, CampaignStatus::Completed);
+        assert_eq!(
+            until_over(&nodes[0].client(), &run).await,
+            CampaignStatus::Completed
+        );
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 20);
     }
@@ -134,7 +221,11 @@ fn was_reached(problem: &Problem) -> bool {
 }
 
 fn recipient(who: &str) -> RecipientInput {
-    RecipientInput { id: who.to_owned(), to: format!("{who}@example.com"), data: serde_json::Map::default() }
+    RecipientInput {
+        id: who.to_owned(),
+        to: format!("{who}@example.com"),
+        data: serde_json::Map::default(),
+    }
 }
 
 /// Some are named twice in a job, some in several jobs, which several processes send at once.
@@ -153,7 +244,10 @@ async fn whoever_is_named_twice_is_called_once() {
         world.provider.expect_once();
         assert_eq!(world.provider.count(), 100);
         let tally = run(&client, &id).await.tally;
-        assert_eq!((tally.served, tally.skipped, tally.failed + tally.in_doubt), (100, 111, 0));
+        assert_eq!(
+            (tally.served, tally.skipped, tally.failed + tally.in_doubt),
+            (100, 111, 0)
+        );
         assert_eq!(outbox(&client, &id).await.len(), 100, "one row each");
     }
 }

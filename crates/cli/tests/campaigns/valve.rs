@@ -66,7 +66,10 @@ impl Valve {
     }
 
     pub(crate) async fn until_stopped(&self) {
-        until("the words are not said", async || self.shared.state.lock().unwrap().stopped.is_some()).await;
+        until("the words are not said", async || {
+            self.shared.state.lock().unwrap().stopped.is_some()
+        })
+        .await;
     }
 
     /// Goes on as if nothing had been.
@@ -87,7 +90,11 @@ fn connect(client: &TcpStream, server: u16, shared: &Arc<Shared>) {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).unwrap();
     for (from, to, is_asking) in [(client, &server, true), (&server, client, false)] {
         to.set_nodelay(true).unwrap();
-        let (from, to, shared) = (from.try_clone().unwrap(), to.try_clone().unwrap(), Arc::clone(shared));
+        let (from, to, shared) = (
+            from.try_clone().unwrap(),
+            to.try_clone().unwrap(),
+            Arc::clone(shared),
+        );
         thread::spawn(move || pass(from, to, is_asking, &shared));
     }
     let ends = [client.try_clone().unwrap(), server];
@@ -116,7 +123,10 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_asking: bool, shared: &Shared
             None => true,
             Some(side) => is_asking && side == Side::After,
         };
-        let _open = shared.changed.wait_while(state, |state| !is_open(state.stopped)).unwrap();
+        let _open = shared
+            .changed
+            .wait_while(state, |state| !is_open(state.stopped))
+            .unwrap();
         if to.write_all(&chunk[..count]).is_err() {
             break;
         }
@@ -127,7 +137,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, is_asking: bool, shared: &Shared
 fn are_said(said: &[u8], words: &[&str]) -> bool {
     let mut rest = said;
     words.iter().all(|word| {
-        let found = rest.windows(word.len()).position(|part| part == word.as_bytes());
+        let found = rest
+            .windows(word.len())
+            .position(|part| part == word.as_bytes());
         found.is_some_and(|place| {
             rest = &rest[place + word.len()..];
             true

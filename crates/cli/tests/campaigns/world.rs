@@ -6,9 +6,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_api::campaign::{CampaignAuditEntry, ListAuditEntriesQuery, CampaignRunView, CampaignTally, CampaignApi as _, CampaignStatus};
+use onward_api::campaign::{
+    CampaignApi as _, CampaignAuditEntry, CampaignRunView, CampaignStatus, CampaignTally,
+    ListAuditEntriesQuery,
+};
 use onward_api::client::ApiClient;
-use onward_api::outbox::{CampaignJob, ListJobsQuery, OutboxItemView, ListOutboxItemsQuery};
+use onward_api::outbox::{CampaignJob, ListJobsQuery, ListOutboxItemsQuery, OutboxItemView};
 use onward_testing::PostgresCluster;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -50,7 +53,12 @@ impl World {
         Self::of(tempfile::tempdir().unwrap(), url, Some(cluster), more).await
     }
 
-    async fn of(folder: TempDir, url: String, cluster: Option<Arc<PostgresCluster>>, more: &str) -> Self {
+    async fn of(
+        folder: TempDir,
+        url: String,
+        cluster: Option<Arc<PostgresCluster>>,
+        more: &str,
+    ) -> Self {
         let provider = Provider::start().await;
         // Where many go together, the keys are beside them.
         let body = match more.contains("[providers.counting.http.batch]") {
@@ -63,12 +71,25 @@ impl World {
                 format!("body = '{{\"items\": [{}]}}'", each.replace("ENTRY", entry))
             }
         };
-        let config = format!("[providers.counting.http]\nurl = \"{}\"\n{body}\n{more}\n", provider.url());
+        let config = format!(
+            "[providers.counting.http]\nurl = \"{}\"\n{body}\n{more}\n",
+            provider.url()
+        );
         std::fs::write(folder.path().join("onward.toml"), config).unwrap();
-        let created = onward(&["token", "create", "admin", "--role", "admin", "--store", &url]).output().unwrap();
+        let created = onward(&[
+            "token", "create", "admin", "--role", "admin", "--store", &url,
+        ])
+        .output()
+        .unwrap();
         assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
         let token = text(&created.stdout).trim().to_owned();
-        Self { folder, url, provider, cluster, token }
+        Self {
+            folder,
+            url,
+            provider,
+            cluster,
+            token,
+        }
     }
 
     /// Deploys a campaign without anybody who sends it; returns its run.
@@ -83,19 +104,36 @@ impl World {
     }
 
     fn told(&self, args: &[&str]) -> Value {
-        let output = onward(&[args, &["--json", "--store", &self.url]].concat()).output().unwrap();
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {}", text(&output.stderr));
+        let output = onward(&[args, &["--json", "--store", &self.url]].concat())
+            .output()
+            .unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
     /// A process that serves the store at `url`.
     pub(crate) fn command(&self, url: &str, args: &[&str]) -> Command {
         let config = self.folder.path().join("onward.toml");
-        let usual = ["serve", "--store", url, "--listen", "127.0.0.1:0", "--config", config.to_str().unwrap()];
+        let usual = [
+            "serve",
+            "--store",
+            url,
+            "--listen",
+            "127.0.0.1:0",
+            "--config",
+            config.to_str().unwrap(),
+        ];
         let mut command = onward(&[&usual[..], args].concat());
         // What is said in `args` counts more.
         let lease = LEASE.as_millis().to_string();
-        command.env("ONWARD_LEASE_MS", &lease).env("ONWARD_CAMPAIGN_LEASE_MS", &lease);
+        command
+            .env("ONWARD_LEASE_MS", &lease)
+            .env("ONWARD_CAMPAIGN_LEASE_MS", &lease);
         command
     }
 
@@ -160,22 +198,39 @@ pub(crate) async fn until_over(client: &ApiClient, id: &str) -> CampaignStatus {
         if run.summary.status.is_terminal() {
             return run.summary.status;
         }
-        assert!(since.elapsed() < HANGS, "the run does not end: {run:?} {:?}", jobs(client, id).await);
+        assert!(
+            since.elapsed() < HANGS,
+            "the run does not end: {run:?} {:?}",
+            jobs(client, id).await
+        );
         sleep(LOOK).await;
     }
 }
 
 /// Waits until there is nothing left to do that a process could do.
 pub(crate) async fn until_done(client: &ApiClient, id: &str) {
-    until("some are left waiting", async || tally(client, id).await.waiting == 0).await;
-    let is_free = async || jobs(client, id).await.iter().all(|job| job.locked_until.is_none());
+    until("some are left waiting", async || {
+        tally(client, id).await.waiting == 0
+    })
+    .await;
+    let is_free = async || {
+        jobs(client, id)
+            .await
+            .iter()
+            .all(|job| job.locked_until.is_none())
+    };
     until("somebody keeps a job", is_free).await;
 }
 
 pub(crate) async fn outbox(client: &ApiClient, run: &str) -> Vec<OutboxItemView> {
     let (mut items, mut after) = (Vec::new(), None);
     loop {
-        let listing = ListOutboxItemsQuery { run: run.to_owned(), limit: Some(1_000), after, ..ListOutboxItemsQuery::default() };
+        let listing = ListOutboxItemsQuery {
+            run: run.to_owned(),
+            limit: Some(1_000),
+            after,
+            ..ListOutboxItemsQuery::default()
+        };
         let page = client.list_outbox_items(listing).await.unwrap();
         items.extend(page.items);
         after = page.next;
@@ -188,7 +243,12 @@ pub(crate) async fn outbox(client: &ApiClient, run: &str) -> Vec<OutboxItemView>
 pub(crate) async fn jobs(client: &ApiClient, run: &str) -> Vec<CampaignJob> {
     let (mut jobs, mut after) = (Vec::new(), None);
     loop {
-        let listing = ListJobsQuery { run: Some(run.to_owned()), limit: Some(1_000), after, ..ListJobsQuery::default() };
+        let listing = ListJobsQuery {
+            run: Some(run.to_owned()),
+            limit: Some(1_000),
+            after,
+            ..ListJobsQuery::default()
+        };
         let page = client.list_jobs(listing).await.unwrap();
         jobs.extend(page.jobs);
         after = page.next;
@@ -201,7 +261,16 @@ pub(crate) async fn jobs(client: &ApiClient, run: &str) -> Vec<CampaignJob> {
 pub(crate) async fn audit(client: &ApiClient, run: &str) -> Vec<CampaignAuditEntry> {
     let (mut entries, mut after) = (Vec::new(), None);
     loop {
-        let page = client.list_audit_entries(run, ListAuditEntriesQuery { after, limit: Some(1_000) }).await.unwrap();
+        let page = client
+            .list_audit_entries(
+                run,
+                ListAuditEntriesQuery {
+                    after,
+                    limit: Some(1_000),
+                },
+            )
+            .await
+            .unwrap();
         entries.extend(page.entries);
         after = page.next;
         if after.is_none() {

@@ -10,7 +10,7 @@ use onward_engine::client::{EngineClient, ExecutionOrder, SHARD_COUNT, Scope, is
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload};
 use onward_store::tables::{InboxMessageRow, ShardLeaseRow};
-use onward_store::{StorePolicy, RecordReader as _, TableScan};
+use onward_store::{RecordReader as _, StorePolicy, TableScan};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::kills::kills;
@@ -59,7 +59,12 @@ pub(crate) enum Act {
 impl Kind {
     /// Whether it may end so.
     pub(crate) fn expect(&self, found: Result<&str, &str>) {
-        assert!(self.results.contains(&found), "{} {}: {found:?}", self.function, self.input);
+        assert!(
+            self.results.contains(&found),
+            "{} {}: {found:?}",
+            self.function,
+            self.input
+        );
     }
 }
 
@@ -69,7 +74,12 @@ const fn kind(
     act: Act,
     results: &'static [Result<&'static str, &'static str>],
 ) -> Kind {
-    Kind { function, input, act, results }
+    Kind {
+        function,
+        input,
+        act,
+        results,
+    }
 }
 
 pub(crate) const APPROVED: &str = r#"{"approved":true}"#;
@@ -77,18 +87,48 @@ pub(crate) const APPROVED: &str = r#"{"approved":true}"#;
 const ONCE: &str = r#"{"function":"step","input":"work","at_most_once":true}"#;
 
 pub(crate) const KINDS: [Kind; 11] = [
-    kind("chain", r#"{"steps":25,"work":10}"#, Act::Nothing, &[Ok("25")]),
-    kind("fan_out", r#"{"steps":12,"work":10}"#, Act::Nothing, &[Ok("12")]),
+    kind(
+        "chain",
+        r#"{"steps":25,"work":10}"#,
+        Act::Nothing,
+        &[Ok("25")],
+    ),
+    kind(
+        "fan_out",
+        r#"{"steps":12,"work":10}"#,
+        Act::Nothing,
+        &[Ok("12")],
+    ),
     kind("parent", "5", Act::Nothing, &[Ok("7")]),
     kind("counter", "6", Act::Nothing, &[Ok("0")]),
     kind("persistent", r#"{"count":2}"#, Act::Nothing, &[Ok("3")]),
-    kind("persistent", r#"{"count":9}"#, Act::Nothing, &[Err("flaky")]),
+    kind(
+        "persistent",
+        r#"{"count":9}"#,
+        Act::Nothing,
+        &[Err("flaky")],
+    ),
     kind("saga", r#""seat""#, Act::Cancel, &[Err("cancelled")]),
-    kind("blocking_signal", r#"{"order":7}"#, Act::Late, &[Ok(APPROVED)]),
-    kind("buffered_signal", r#"{"order":7}"#, Act::Early, &[Ok(APPROVED)]),
+    kind(
+        "blocking_signal",
+        r#"{"order":7}"#,
+        Act::Late,
+        &[Ok(APPROVED)],
+    ),
+    kind(
+        "buffered_signal",
+        r#"{"order":7}"#,
+        Act::Early,
+        &[Ok(APPROVED)],
+    ),
     kind("sleeper", "20", Act::Nothing, &[Ok("null")]),
     // A kill may leave it unknown whether this was done.
-    kind("call_native", ONCE, Act::Nothing, &[Ok("4"), Err("in_doubt")]),
+    kind(
+        "call_native",
+        ONCE,
+        Act::Nothing,
+        &[Ok("4"), Err("in_doubt")],
+    ),
 ];
 
 /// An execution that was started.
@@ -110,7 +150,10 @@ struct Load {
 /// Kills a process when there was progress, and starts another in its place.
 #[tokio::main]
 async fn survive(place: &Place, workers: usize, kills: usize) {
-    let mut load = Load { client: client(place).await, started: Vec::new() };
+    let mut load = Load {
+        client: client(place).await,
+        started: Vec::new(),
+    };
     load.top_up().await;
     let mut running: Vec<Worker> = (0..workers).map(|_| Worker::start(place)).collect();
     for round in 0..kills {
@@ -130,7 +173,9 @@ async fn survive(place: &Place, workers: usize, kills: usize) {
     load.finish().await;
     drop(running);
     let (executions, takeovers) = load.check().await;
-    println!("{workers} at once, {kills} kills: {executions} executions, shards changed hands {takeovers} times");
+    println!(
+        "{workers} at once, {kills} kills: {executions} executions, shards changed hands {takeovers} times"
+    );
     expect_healthy(place);
 }
 
@@ -141,7 +186,12 @@ pub(crate) async fn client(place: &Place) -> EngineClient {
         project: part().parse().unwrap(),
         environment: part().parse().unwrap(),
     };
-    EngineClient::new(store::open_store(&place.url, StorePolicy::default()).await.unwrap(), scope)
+    EngineClient::new(
+        store::open_store(&place.url, StorePolicy::default())
+            .await
+            .unwrap(),
+        scope,
+    )
 }
 
 /// A process that runs workflows, and is gone when the test is.
@@ -151,7 +201,13 @@ impl Worker {
     fn start(place: &Place) -> Self {
         let mut command = place.command(&["node", "--store", &place.url, "--lease-ms", "200"]);
         command.env("ONWARD_CACHE", own_cache(place));
-        Self(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Self(
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 
     /// Tells whether it worked until now.
@@ -162,10 +218,17 @@ impl Worker {
 
 /// What is killed leaves something behind in its cache, and that is not for others. Compiled code is taken from theirs.
 fn own_cache(place: &Place) -> PathBuf {
-    let (shared, own) = (std::env::temp_dir().join("onward-test-cache"), place.folder.path().join("cache"));
+    let (shared, own) = (
+        std::env::temp_dir().join("onward-test-cache"),
+        place.folder.path().join("cache"),
+    );
     if !own.exists() {
         std::fs::create_dir(&own).unwrap();
-        for entry in std::fs::read_dir(shared).unwrap().flatten().filter(|entry| entry.path().is_file()) {
+        for entry in std::fs::read_dir(shared)
+            .unwrap()
+            .flatten()
+            .filter(|entry| entry.path().is_file())
+        {
             // What is gone was not compiled code.
             let _ = std::fs::copy(entry.path(), own.join(entry.file_name()));
         }
@@ -187,8 +250,19 @@ impl Load {
             let kind = &KINDS[self.started.len() % KINDS.len()];
             let key = format!("load {}", self.started.len());
             let input = Payload::parse(kind.input).unwrap();
-            let id = self.client.start_execution(kind.function, input, Some(&key)).await.unwrap().execution;
-            let mut started = Started { id, kind, events: 1, is_over: false, has_acted: false };
+            let id = self
+                .client
+                .start_execution(kind.function, input, Some(&key))
+                .await
+                .unwrap()
+                .execution;
+            let mut started = Started {
+                id,
+                kind,
+                events: 1,
+                is_over: false,
+                has_acted: false,
+            };
             if kind.act == Act::Early {
                 act(&self.client, &mut started).await;
             }
@@ -204,7 +278,10 @@ impl Load {
             new += events.len() - it.events;
             it.events = events.len();
             it.is_over = self.client.execution_result(it.id).await.unwrap().is_some();
-            if !it.has_acted && matches!(it.kind.act, Act::Late | Act::Cancel) && waits_for_signal(&events) {
+            if !it.has_acted
+                && matches!(it.kind.act, Act::Late | Act::Cancel)
+                && waits_for_signal(&events)
+            {
                 act(&self.client, it).await;
             }
         }
@@ -233,14 +310,28 @@ impl Load {
 
     /// Whose turn it is to be killed: whoever owns a shard, and another one each time.
     async fn victim(&self, running: &[Worker], round: usize) -> usize {
-        let leases: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
-        let owner = leases.get(round % leases.len().max(1)).map(|(lease, _)| &*lease.node);
-        let place = running.iter().position(|worker| owner == Some(&*format!("pid {}", worker.0.id())));
+        let leases: Vec<(ShardLeaseRow, u64)> = self
+            .client
+            .store()
+            .list_records(TableScan::all_rows::<ShardLeaseRow>())
+            .await
+            .unwrap();
+        let owner = leases
+            .get(round % leases.len().max(1))
+            .map(|(lease, _)| &*lease.node);
+        let place = running
+            .iter()
+            .position(|worker| owner == Some(&*format!("pid {}", worker.0.id())));
         place.unwrap_or(round % running.len())
     }
 
     async fn epochs(&self) -> u64 {
-        let leases: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self
+            .client
+            .store()
+            .list_records(TableScan::all_rows::<ShardLeaseRow>())
+            .await
+            .unwrap();
         leases.iter().map(|(lease, _)| lease.epoch.0).sum()
     }
 
@@ -261,18 +352,41 @@ impl Load {
         for it in self.started.iter().filter(|it| !it.is_over) {
             let row = self.client.find_execution(it.id).await.unwrap().unwrap();
             let events = self.client.read_journal(it.id).await.unwrap();
-            println!("{} on {} {} until {}", it.kind.function, row.shard, row.state, row.wake_at);
-            events.iter().rev().take(4).for_each(|event| println!("    {}", JournalLine::new(event, it.id)));
+            println!(
+                "{} on {} {} until {}",
+                it.kind.function, row.shard, row.state, row.wake_at
+            );
+            events
+                .iter()
+                .rev()
+                .take(4)
+                .for_each(|event| println!("    {}", JournalLine::new(event, it.id)));
         }
-        let leases: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self
+            .client
+            .store()
+            .list_records(TableScan::all_rows::<ShardLeaseRow>())
+            .await
+            .unwrap();
         let now = self.client.store().now().await.unwrap();
-        panic!("nothing goes on; at {now}: {:?} {leases:?}", self.messages().await);
+        panic!(
+            "nothing goes on; at {now}: {:?} {leases:?}",
+            self.messages().await
+        );
     }
 
     /// Messages that nobody has taken. Of signals that were taken the key stays behind, where no shard looks.
     async fn messages(&self) -> Vec<InboxMessageRow> {
-        let rows: Vec<(InboxMessageRow, u64)> = self.client.store().list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
-        rows.into_iter().map(|(message, _)| message).filter(|message| message.shard.0 < SHARD_COUNT).collect()
+        let rows: Vec<(InboxMessageRow, u64)> = self
+            .client
+            .store()
+            .list_records(TableScan::all_rows::<InboxMessageRow>())
+            .await
+            .unwrap();
+        rows.into_iter()
+            .map(|(message, _)| message)
+            .filter(|message| message.shard.0 < SHARD_COUNT)
+            .collect()
     }
 
     /// All executions, those that others started included: how many there are, and how often a shard changed hands.
@@ -283,13 +397,20 @@ impl Load {
         }
         let (mut after, mut count) = (None, 0);
         loop {
-            let rows = self.client.list_executions(ExecutionOrder::Oldest, after, 500).await.unwrap();
+            let rows = self
+                .client
+                .list_executions(ExecutionOrder::Oldest, after, 500)
+                .await
+                .unwrap();
             let Some(last) = rows.last() else { break };
             after = Some((last.created_at, last.execution_id));
             count += rows.len();
             for row in rows {
                 assert!(is_execution_over(&row), "{row:?}");
-                expect_sound(row.execution_id, &self.client.read_journal(row.execution_id).await.unwrap());
+                expect_sound(
+                    row.execution_id,
+                    &self.client.read_journal(row.execution_id).await.unwrap(),
+                );
             }
         }
         assert!(count > self.started.len(), "some have started others");
@@ -307,7 +428,10 @@ impl Looks {
     fn new() -> Self {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { ticks, since: Instant::now() }
+        Self {
+            ticks,
+            since: Instant::now(),
+        }
     }
 
     /// Waits for the next; tells whether there is one.
@@ -319,7 +443,13 @@ impl Looks {
 
 fn waits_for_signal(events: &[JournalEvent]) -> bool {
     let last = events.last().map(|it| &it.event);
-    matches!(last, Some(Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. }))
+    matches!(
+        last,
+        Some(Event::ExecutionAwaiting {
+            kind: AwaitKind::Signal(_),
+            ..
+        })
+    )
 }
 
 async fn act(client: &EngineClient, it: &mut Started) {
@@ -327,8 +457,14 @@ async fn act(client: &EngineClient, it: &mut Started) {
     match it.kind.act {
         Act::Nothing => {}
         Act::Early | Act::Late => {
-            let (name, payload) = ("user_approval".parse().unwrap(), Payload::parse(APPROVED).unwrap());
-            client.send_signal(it.id, name, payload, Some("once")).await.unwrap();
+            let (name, payload) = (
+                "user_approval".parse().unwrap(),
+                Payload::parse(APPROVED).unwrap(),
+            );
+            client
+                .send_signal(it.id, name, payload, Some("once"))
+                .await
+                .unwrap();
         }
         Act::Cancel => client.request_cancel(it.id, "enough").await.unwrap(),
     }
@@ -345,7 +481,14 @@ fn expect_result(kind: &Kind, result: &InvokeResult) {
 pub(crate) fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
     Journal::recover(id, events.to_vec()).unwrap();
     let mut reader = JournalLineReader::new();
-    let read = events.iter().map(|event| reader.read_line(&JournalLine::new(event, id).to_string()).unwrap()).collect();
+    let read = events
+        .iter()
+        .map(|event| {
+            reader
+                .read_line(&JournalLine::new(event, id).to_string())
+                .unwrap()
+        })
+        .collect();
     Journal::recover(reader.execution_id(), read).unwrap();
     let mut ends = BTreeMap::new();
     for event in events {
@@ -356,12 +499,21 @@ pub(crate) fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
         }
     }
     // Cancellation leaves behind what is under way, unless the guest has something to clean up.
-    let is_cut_off = matches!(events.last().map(|it| &it.event), Some(Event::ExecutionCancelled { .. }));
+    let is_cut_off = matches!(
+        events.last().map(|it| &it.event),
+        Some(Event::ExecutionCancelled { .. })
+    );
     let is_ended = |count: &i32| *count == 1 || is_cut_off && *count == 0;
     assert!(ends.values().all(is_ended), "{id}: {ends:?}");
 }
 
 pub(crate) fn expect_healthy(place: &Place) {
     let doctor = place.run(&["doctor"]);
-    assert_eq!(doctor.status.code(), Some(0), "{}{}", text(&doctor.stdout), text(&doctor.stderr));
+    assert_eq!(
+        doctor.status.code(),
+        Some(0),
+        "{}{}",
+        text(&doctor.stdout),
+        text(&doctor.stderr)
+    );
 }

@@ -6,12 +6,17 @@ use std::process::{Output, Stdio};
 use crate::{fed, onward, text};
 
 fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/journals").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/journals")
+        .join(name)
 }
 
 /// Checks a journal that comes through standard input.
 fn check(args: &[&str], journal: &[u8]) -> Output {
-    fed(onward(&[&["journal", "check", "-"], args].concat()), journal)
+    fed(
+        onward(&[&["journal", "check", "-"], args].concat()),
+        journal,
+    )
 }
 
 const STARTED: &str = r#"{"sequence":0,"timestamp":"2026-03-01T12:00:00Z","event":"ExecutionStarted","component_digest":"sha256:0707070707070707070707070707070707070707070707070707070707070707","input":null}"#;
@@ -25,21 +30,39 @@ fn the_examples_are_valid_and_shown_as_tables() {
         ("signal-timeout.jsonl", 10, "Completed"),
         ("cancelled-with-refund.jsonl", 15, "Cancelled"),
     ] {
-        let output = onward(&["journal", "check", example(name).to_str().unwrap()]).output().unwrap();
+        let output = onward(&["journal", "check", example(name).to_str().unwrap()])
+            .output()
+            .unwrap();
         assert_eq!(output.status.code(), Some(0), "{name}");
         let table: Vec<&str> = text(&output.stdout).lines().collect();
         assert_eq!(table.len(), rows + 2);
         assert!(table[0].starts_with("seq  event") && table[0].ends_with("state"));
         assert!(table[rows + 1].ends_with(state));
-        assert!(!text(&output.stdout).contains('\x1b'), "no colours where there is no terminal");
-        assert_eq!(text(&output.stderr), format!("valid: {rows} events, {state}\n"));
+        assert!(
+            !text(&output.stdout).contains('\x1b'),
+            "no colours where there is no terminal"
+        );
+        assert_eq!(
+            text(&output.stderr),
+            format!("valid: {rows} events, {state}\n")
+        );
     }
 }
 
 #[test]
 fn json_prints_one_object_in_the_public_form() {
-    let output = onward(&["journal", "check", "--json", example("order.jsonl").to_str().unwrap()]).output().unwrap();
-    assert_eq!(text(&output.stdout), "{\"ok\":true,\"events\":25,\"state\":\"Completed\"}\n");
+    let output = onward(&[
+        "journal",
+        "check",
+        "--json",
+        example("order.jsonl").to_str().unwrap(),
+    ])
+    .output()
+    .unwrap();
+    assert_eq!(
+        text(&output.stdout),
+        "{\"ok\":true,\"events\":25,\"state\":\"Completed\"}\n"
+    );
     assert_eq!((text(&output.stderr), output.status.code()), ("", Some(0)));
 }
 
@@ -56,7 +79,10 @@ fn a_violation_names_rule_and_event_and_exits_with_1() {
     let output = check(&[], journal.as_bytes());
     assert!(text(&output.stdout).ends_with("✗ CF-1\n"));
     let words = text(&output.stderr);
-    assert!(words.contains("CF-1 (timer_fired_requires_scheduled)") && words.contains("line 3"), "{words}");
+    assert!(
+        words.contains("CF-1 (timer_fired_requires_scheduled)") && words.contains("line 3"),
+        "{words}"
+    );
     assert_eq!(output.status.code(), Some(1));
 }
 
@@ -64,7 +90,9 @@ fn a_violation_names_rule_and_event_and_exits_with_1() {
 fn an_empty_journal_is_a_violation() {
     for nothing in ["", "\n \n"] {
         let output = check(&["--json"], nothing.as_bytes());
-        assert!(text(&output.stdout).starts_with("{\"ok\":false,\"violation\":\"S-2\",\"sequence\":0,"));
+        assert!(
+            text(&output.stdout).starts_with("{\"ok\":false,\"violation\":\"S-2\",\"sequence\":0,")
+        );
         assert_eq!(output.status.code(), Some(1));
     }
 }
@@ -85,7 +113,9 @@ fn unreadable_input_is_told_with_its_line_and_exits_with_2() {
 
 #[test]
 fn a_file_that_is_not_there_is_named() {
-    let output = onward(&["journal", "check", "no/such/journal"]).output().unwrap();
+    let output = onward(&["journal", "check", "no/such/journal"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(text(&output.stderr).starts_with("error: cannot open no/such/journal: "));
 }
@@ -93,48 +123,85 @@ fn a_file_that_is_not_there_is_named() {
 #[test]
 fn what_cannot_be_read_is_an_answer_in_json_too() {
     let folder = example("");
-    for (path, reason) in
-        [("no/such/journal", "cannot open no/such/journal"), (folder.to_str().unwrap(), "cannot read ")]
-    {
-        let output = onward(&["journal", "check", "--json", path]).output().unwrap();
+    for (path, reason) in [
+        ("no/such/journal", "cannot open no/such/journal"),
+        (folder.to_str().unwrap(), "cannot read "),
+    ] {
+        let output = onward(&["journal", "check", "--json", path])
+            .output()
+            .unwrap();
         let answer = text(&output.stdout);
-        assert!(answer.starts_with(&format!("{{\"ok\":false,\"message\":\"{reason}")), "{answer}");
+        assert!(
+            answer.starts_with(&format!("{{\"ok\":false,\"message\":\"{reason}")),
+            "{answer}"
+        );
         assert_eq!((output.status.code(), text(&output.stderr)), (Some(2), ""));
     }
 }
 
 #[test]
 fn a_byte_order_mark_is_passed_over() {
-    assert_eq!(check(&["-q"], format!("\u{feff}{STARTED}\n").as_bytes()).status.code(), Some(0));
+    assert_eq!(
+        check(&["-q"], format!("\u{feff}{STARTED}\n").as_bytes())
+            .status
+            .code(),
+        Some(0)
+    );
 }
 
 #[test]
 fn a_full_disk_behind_standard_error_is_no_crash() {
-    for (path, code) in [("order.jsonl", 0), ("broken/refunded-twice.jsonl", 1), ("no-such-journal", 2)] {
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let mut command = onward(&["journal", "check", "--quiet", example(path).to_str().unwrap()]);
-        assert_eq!(command.stderr(full).status().unwrap().code(), Some(code), "{path}");
+    for (path, code) in [
+        ("order.jsonl", 0),
+        ("broken/refunded-twice.jsonl", 1),
+        ("no-such-journal", 2),
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let mut command = onward(&[
+            "journal",
+            "check",
+            "--quiet",
+            example(path).to_str().unwrap(),
+        ]);
+        assert_eq!(
+            command.stderr(full).status().unwrap().code(),
+            Some(code),
+            "{path}"
+        );
     }
 }
 
 #[test]
 fn the_example_of_a_second_refund_is_refused() {
     let path = example("broken/refunded-twice.jsonl");
-    let output = onward(&["journal", "check", "--json", path.to_str().unwrap()]).output().unwrap();
-    assert!(text(&output.stdout).starts_with("{\"ok\":false,\"violation\":\"SE-4\",\"sequence\":13,"));
+    let output = onward(&["journal", "check", "--json", path.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(
+        text(&output.stdout).starts_with("{\"ok\":false,\"violation\":\"SE-4\",\"sequence\":13,")
+    );
 }
 
 #[test]
 fn a_line_without_end_does_not_fill_the_memory() {
     let output = check(&["--quiet"], &vec![b'1'; (16 << 20) + 2]);
-    assert_eq!(text(&output.stderr), "unreadable: line 1: longer than 16 MiB\n");
+    assert_eq!(
+        text(&output.stderr),
+        "unreadable: line 1: longer than 16 MiB\n"
+    );
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
 fn quiet_prints_only_the_verdict() {
     let output = check(&["-q"], STARTED.as_bytes());
-    assert_eq!((text(&output.stdout), text(&output.stderr)), ("", "valid: 1 events, Running\n"));
+    assert_eq!(
+        (text(&output.stdout), text(&output.stderr)),
+        ("", "valid: 1 events, Running\n")
+    );
 }
 
 #[test]
@@ -149,10 +216,17 @@ fn a_closed_pipe_is_not_a_crash() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), journal).unwrap();
     let mut command = onward(&["journal", "check", file.path().to_str().unwrap()]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
-    assert_eq!((text(&output.stderr), output.status.code()), ("", Some(141)));
+    assert_eq!(
+        (text(&output.stderr), output.status.code()),
+        ("", Some(141))
+    );
 }
 
 #[test]
@@ -160,7 +234,11 @@ fn control_characters_of_a_journal_do_not_reach_the_terminal() {
     let hostile = STARTED.replace("\"input\":null", r#""input":"\u001b[2J""#);
     let cancel = "{\"sequence\":1,\"timestamp\":\"2026-03-01T12:00:00Z\",\"event\":\"CancelRequested\",\"reason\":\"\\u001b[2J\"}";
     let output = check(&[], format!("{hostile}\n{cancel}\n").as_bytes());
-    assert!(!text(&output.stdout).contains('\x1b'), "{}", text(&output.stdout));
+    assert!(
+        !text(&output.stdout).contains('\x1b'),
+        "{}",
+        text(&output.stdout)
+    );
     assert_eq!(output.status.code(), Some(0));
 
     // Colours are asked for, so that nothing between the program and the terminal takes escapes away.
@@ -170,7 +248,10 @@ fn control_characters_of_a_journal_do_not_reach_the_terminal() {
     let mut command = onward(&["journal", "check", file.path().to_str().unwrap()]);
     let output = command.env("CLICOLOR_FORCE", "1").output().unwrap();
     let words = text(&output.stderr);
-    assert!(words.contains("is not an id") && !words.contains("\x1b]") && !words.contains('\x07'), "{words}");
+    assert!(
+        words.contains("is not an id") && !words.contains("\x1b]") && !words.contains('\x07'),
+        "{words}"
+    );
 }
 
 #[test]
@@ -184,5 +265,8 @@ fn colours_come_when_asked_for() {
 fn help_says_what_the_exit_codes_mean() {
     let output = onward(&["journal", "check", "--help"]).output().unwrap();
     let help = text(&output.stdout);
-    assert!(help.contains("0 the journal is valid, 1 it breaks a rule, 2 it cannot be read"), "{help}");
+    assert!(
+        help.contains("0 the journal is valid, 1 it breaks a rule, 2 it cannot be read"),
+        "{help}"
+    );
 }

@@ -14,7 +14,10 @@ use crate::{onward, text};
 
 /// Kills a test makes unless told otherwise; `ONWARD_KILLS` multiplies them.
 pub(crate) fn kills(usual: usize) -> usize {
-    let times: usize = std::env::var("ONWARD_KILLS").ok().and_then(|times| times.parse().ok()).unwrap_or(1);
+    let times: usize = std::env::var("ONWARD_KILLS")
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(1);
     usual * times
 }
 
@@ -50,8 +53,14 @@ fn survive(place: &Place, kills: usize) {
         ledger.round(place, answers);
         lost_answers += ledger.unanswered.len();
     }
-    assert!(ledger.acknowledged.len() > kills, "every round made progress");
-    assert!(lost_answers > kills, "the kills came while events were under way");
+    assert!(
+        ledger.acknowledged.len() > kills,
+        "every round made progress"
+    );
+    assert!(
+        lost_answers > kills,
+        "the kills came while events were under way"
+    );
     ledger.check(place);
 }
 
@@ -83,11 +92,20 @@ impl Ledger {
 
     /// A killed process may have written half a line; whole ones are promises.
     fn take_down(&mut self, heard: &[String]) {
-        let read: Vec<_> = heard.iter().map(|line| AppendResult::from_json(line)).collect();
-        assert!(read.iter().rev().skip(1).all(Result::is_ok), "only the last line can be half a line");
+        let read: Vec<_> = heard
+            .iter()
+            .map(|line| AppendResult::from_json(line))
+            .collect();
+        assert!(
+            read.iter().rev().skip(1).all(Result::is_ok),
+            "only the last line can be half a line"
+        );
         let whole: Vec<AppendResult> = read.into_iter().filter_map(Result::ok).collect();
         for (answer, event) in whole.iter().zip(&self.unanswered) {
-            assert_eq!(answer.event_id, event.event_id, "answers come in the order of the lines");
+            assert_eq!(
+                answer.event_id, event.event_id,
+                "answers come in the order of the lines"
+            );
             self.acknowledged.insert(answer.event_id, answer.run_seq);
         }
         self.unanswered.drain(..whole.len());
@@ -95,7 +113,13 @@ impl Ledger {
 
     fn check(&self, place: &Place) {
         let verified = place.state(&["verify"]);
-        assert_eq!(verified.status.code(), Some(0), "{}{}", text(&verified.stdout), text(&verified.stderr));
+        assert_eq!(
+            verified.status.code(),
+            Some(0),
+            "{}{}",
+            text(&verified.stdout),
+            text(&verified.stderr)
+        );
         let mut stored: BTreeMap<RunEventId, RunSeq> = BTreeMap::new();
         let mut runs: Vec<&str> = self.sent.iter().map(|event| &*event.run_id).collect();
         runs.dedup();
@@ -103,19 +127,36 @@ impl Ledger {
             let output = place.state(&["events", run, "--limit", "10000"]);
             for (line, expected) in text(&output.stdout).lines().zip(1_u64..) {
                 let record = RunEventRecord::from_json(line).unwrap();
-                assert_eq!(record.run_seq.as_u64(), expected, "sequences are contiguous");
-                assert_eq!(stored.insert(record.event.event_id, record.run_seq), None, "nothing is there twice");
+                assert_eq!(
+                    record.run_seq.as_u64(),
+                    expected,
+                    "sequences are contiguous"
+                );
+                assert_eq!(
+                    stored.insert(record.event.event_id, record.run_seq),
+                    None,
+                    "nothing is there twice"
+                );
             }
         }
         for (event_id, run_seq) in &self.acknowledged {
-            assert_eq!(stored.get(event_id), Some(run_seq), "acknowledged event {event_id}");
+            assert_eq!(
+                stored.get(event_id),
+                Some(run_seq),
+                "acknowledged event {event_id}"
+            );
         }
     }
 }
 
 fn spawn(place: &Place) -> Child {
     let mut command = onward(&["state", "append", "--store", &place.url, "-"]);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 #[test]
@@ -131,9 +172,19 @@ fn two_processes_append_to_the_same_runs_in_sqlite() {
 /// Half of what each process sends is sent by the other as well.
 fn two_processes(place: &Place) {
     let events = RunEventGenerator::new("shared").next_events(3_000);
-    let first: Vec<RunEventWrite> = events.iter().step_by(2).chain(events.iter().take(1_000)).cloned().collect();
-    let second: Vec<RunEventWrite> =
-        events.iter().skip(1).step_by(2).chain(events.iter().take(1_000)).cloned().collect();
+    let first: Vec<RunEventWrite> = events
+        .iter()
+        .step_by(2)
+        .chain(events.iter().take(1_000))
+        .cloned()
+        .collect();
+    let second: Vec<RunEventWrite> = events
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .chain(events.iter().take(1_000))
+        .cloned()
+        .collect();
     thread::scope(|scope| {
         for events in [&first, &second] {
             scope.spawn(move || {
@@ -146,5 +197,8 @@ fn two_processes(place: &Place) {
         }
     });
     let verified = place.state(&["verify", "--json"]);
-    assert_eq!(text(&verified.stdout), "{\"ok\":true,\"runs\":3,\"events\":3000,\"findings\":0}\n");
+    assert_eq!(
+        text(&verified.stdout),
+        "{\"ok\":true,\"runs\":3,\"events\":3000,\"findings\":0}\n"
+    );
 }

@@ -1,6 +1,10 @@
 //! The binary as its users meet it: what it prints where, with which exit code, and what is left after it was killed.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod apart;
 mod bench;
@@ -37,7 +41,12 @@ fn onward(args: &[&str]) -> Command {
 
 /// Runs a command with `input` on its standard input, which it need not read to the end.
 fn fed(mut command: Command, input: &[u8]) -> Output {
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let writer = std::thread::spawn({
         let input = input.to_vec();

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
-use onward_api::client::{ClientConfig, ApiClient as Http};
-use onward_api::execution::{CancelExecutionRequest, ExecutionResult, SignalExecutionRequest, StartExecutionRequest};
+use onward_api::client::{ApiClient as Http, ClientConfig};
+use onward_api::execution::{
+    CancelExecutionRequest, ExecutionResult, SignalExecutionRequest, StartExecutionRequest,
+};
 use onward_api::problem::{Code, Problem};
 use onward_api::{OnwardApi as _, parse_json};
 use onward_engine::client::{EngineClient, ExecutionOrder, is_execution_over};
@@ -37,7 +39,9 @@ const ROUNDS_MAX: usize = 5 * ROUNDS;
 
 /// Ten seconds unless `ONWARD_NODES_SECONDS` says otherwise.
 fn length() -> Duration {
-    let seconds = std::env::var("ONWARD_NODES_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let seconds = std::env::var("ONWARD_NODES_SECONDS")
+        .ok()
+        .and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(seconds.unwrap_or(10))
 }
 
@@ -49,10 +53,13 @@ fn three_nodes_on_one_postgres_lose_nothing_whatever_happens_to_them() {
 #[tokio::main]
 async fn survive() {
     let mut world = World::new().await;
-    let loads: Vec<_> = (0..LOADS).map(|number| tokio::spawn(load(Arc::clone(&world.shared), number))).collect();
+    let loads: Vec<_> = (0..LOADS)
+        .map(|number| tokio::spawn(load(Arc::clone(&world.shared), number)))
+        .collect();
     let since = Instant::now();
     let mut round = 0;
-    let is_wanted = |round: usize, times: &Times| round < ROUNDS || round < ROUNDS_MAX && !times.is_kept();
+    let is_wanted =
+        |round: usize, times: &Times| round < ROUNDS || round < ROUNDS_MAX && !times.is_kept();
     while since.elapsed() < length() || is_wanted(round, &world.times) {
         world.kill(round % 3).await;
         match round % ROUNDS {
@@ -69,7 +76,11 @@ async fn survive() {
         acknowledged.extend(load.await.unwrap());
     }
     world.expect_balance().await;
-    println!("{round} rounds, {} executions; {}", acknowledged.len(), world.times);
+    println!(
+        "{round} rounds, {} executions; {}",
+        acknowledged.len(),
+        world.times
+    );
     world.times.expect_promise();
     world.check(&acknowledged).await;
 }
@@ -104,8 +115,16 @@ struct Times {
 impl Times {
     /// A machine that is busy with other things makes some of them late, and not all.
     fn expect_promise(&self) {
-        assert!(self.is_kept_for_killed(), "within the lease: {:?}", self.killed);
-        assert!(self.is_kept_for_stopped(), "sooner than that: {:?}", self.stopped);
+        assert!(
+            self.is_kept_for_killed(),
+            "within the lease: {:?}",
+            self.killed
+        );
+        assert!(
+            self.is_kept_for_stopped(),
+            "sooner than that: {:?}",
+            self.stopped
+        );
     }
 
     fn is_kept(&self) -> bool {
@@ -113,7 +132,9 @@ impl Times {
     }
 
     fn is_kept_for_killed(&self) -> bool {
-        self.killed.iter().any(|took| *took <= LEASE + Duration::from_millis(100))
+        self.killed
+            .iter()
+            .any(|took| *took <= LEASE + Duration::from_millis(100))
     }
 
     fn is_kept_for_stopped(&self) -> bool {
@@ -127,7 +148,10 @@ impl std::fmt::Display for Times {
         let least = |times: &[Duration]| times.iter().min().copied().unwrap_or_default();
         let range = |times: &[Duration]| format!("{:?} to {:?}", least(times), most(times));
         let (killed, stopped) = (range(&self.killed), range(&self.stopped));
-        write!(f, "shards of killed nodes were taken over after {killed}, of stopped ones after {stopped}")
+        write!(
+            f,
+            "shards of killed nodes were taken over after {killed}, of stopped ones after {stopped}"
+        )
     }
 }
 
@@ -136,7 +160,10 @@ impl World {
         let cluster = Arc::new(PostgresCluster::start().unwrap());
         let place = Place::on(Arc::clone(&cluster));
         let token = token(&place, "admin", &[]);
-        let shared = Arc::new(Shared { nodes: RwLock::default(), is_over: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            nodes: RwLock::default(),
+            is_over: AtomicBool::new(false),
+        });
         let mut world = Self {
             client: client(&place).await,
             wire: TcpProxy::forward_to(cluster.port()).unwrap(),
@@ -162,13 +189,29 @@ impl World {
         let name = format!("node {}", self.started);
         let port = |port: u16| format!(":{port}/");
         let url = match slot {
-            0 => self.place.url.replace(&port(self.cluster.port()), &port(self.wire.port())),
+            0 => self
+                .place
+                .url
+                .replace(&port(self.cluster.port()), &port(self.wire.port())),
             _ => self.place.url.clone(),
         };
         let lease = LEASE.as_millis().to_string();
-        let args = ["--store", &url, "--node-name", &name, "--lease-ms", &lease, "--drain-ms", "5000"];
+        let args = [
+            "--store",
+            &url,
+            "--node-name",
+            &name,
+            "--lease-ms",
+            &lease,
+            "--drain-ms",
+            "5000",
+        ];
         let node = Server::of(&self.place, &args);
-        let access = ClientConfig { url: node.url(), token: Some(self.token.clone()), scope: None };
+        let access = ClientConfig {
+            url: node.url(),
+            token: Some(self.token.clone()),
+            scope: None,
+        };
         let http = Http::new(&access).unwrap();
         let mut nodes = self.shared.nodes.write().unwrap();
         if slot < nodes.len() {
@@ -182,7 +225,12 @@ impl World {
     }
 
     async fn leases(&self) -> Vec<ShardLeaseRow> {
-        let rows: Vec<(ShardLeaseRow, u64)> = self.client.store().list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
+        let rows: Vec<(ShardLeaseRow, u64)> = self
+            .client
+            .store()
+            .list_records(TableScan::all_rows::<ShardLeaseRow>())
+            .await
+            .unwrap();
         rows.into_iter().map(|(lease, _)| lease).collect()
     }
 
@@ -190,8 +238,17 @@ impl World {
     async fn until_replaced(&self, slot: usize) -> Duration {
         let since = Instant::now();
         let mut looks = interval(LOOK);
-        while self.leases().await.iter().any(|lease| *lease.node == *self.names[slot]) {
-            assert!(since.elapsed() < HANGS, "nobody takes over: {:?}", self.leases().await);
+        while self
+            .leases()
+            .await
+            .iter()
+            .any(|lease| *lease.node == *self.names[slot])
+        {
+            assert!(
+                since.elapsed() < HANGS,
+                "nobody takes over: {:?}",
+                self.leases().await
+            );
             looks.tick().await;
         }
         since.elapsed()
@@ -209,7 +266,11 @@ impl World {
         self.nodes[slot].signal("TERM");
         let took = self.until_replaced(slot).await;
         self.times.stopped.push(took);
-        assert_eq!(self.nodes[slot].child.wait().unwrap().code(), Some(0), "it stops in order");
+        assert_eq!(
+            self.nodes[slot].child.wait().unwrap().code(),
+            Some(0),
+            "it stops in order"
+        );
         self.nodes[slot] = self.begin(slot);
     }
 
@@ -233,7 +294,9 @@ impl World {
                 looks.tick().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(60), cut).await.expect("it is in use");
+        tokio::time::timeout(Duration::from_secs(60), cut)
+            .await
+            .expect("it is in use");
     }
 
     /// Waits until each has its share, as they say themselves.
@@ -242,8 +305,14 @@ impl World {
         let mut looks = interval(LOOK * 10);
         loop {
             let counts: Vec<usize> = self.nodes.iter().map(shards).collect();
-            let is_even = counts.iter().sum::<usize>() == 8 && counts.iter().all(|count| *count >= 2);
-            if is_even && self.nodes.iter().all(|node| metrics(node).contains("onward_nodes_alive 3\n")) {
+            let is_even =
+                counts.iter().sum::<usize>() == 8 && counts.iter().all(|count| *count >= 2);
+            if is_even
+                && self
+                    .nodes
+                    .iter()
+                    .all(|node| metrics(node).contains("onward_nodes_alive 3\n"))
+            {
                 return;
             }
             assert!(since.elapsed() < HANGS, "{counts:?}");
@@ -258,15 +327,28 @@ impl World {
             assert_eq!(node.child.wait().unwrap().code(), Some(0));
         }
         let now = self.client.store().now().await.unwrap();
-        assert!(self.leases().await.iter().all(|lease| lease.lease_until <= now), "all of them were released");
+        assert!(
+            self.leases()
+                .await
+                .iter()
+                .all(|lease| lease.lease_until <= now),
+            "all of them were released"
+        );
         let (mut after, mut found) = (None, BTreeSet::new());
         loop {
-            let rows = self.client.list_executions(ExecutionOrder::Oldest, after, 500).await.unwrap();
+            let rows = self
+                .client
+                .list_executions(ExecutionOrder::Oldest, after, 500)
+                .await
+                .unwrap();
             let Some(last) = rows.last() else { break };
             after = Some((last.created_at, last.execution_id));
             for row in rows {
                 assert!(is_execution_over(&row), "{row:?}");
-                expect_sound(row.execution_id, &self.client.read_journal(row.execution_id).await.unwrap());
+                expect_sound(
+                    row.execution_id,
+                    &self.client.read_journal(row.execution_id).await.unwrap(),
+                );
                 found.extend(row.start_key.map(|_| row.execution_id.to_string()));
             }
         }
@@ -287,7 +369,10 @@ fn shards(node: &Server) -> usize {
 
 /// Starts one execution after the other, each through another node, and sees it to its end. Returns which.
 async fn load(shared: Arc<Shared>, number: usize) -> Vec<String> {
-    let mut asked = Asked { shared, draw: number as u64 };
+    let mut asked = Asked {
+        shared,
+        draw: number as u64,
+    };
     let mut acknowledged = Vec::new();
     while !asked.shared.is_over.load(Ordering::SeqCst) {
         let kind = &KINDS[(number * 5 + acknowledged.len()) % KINDS.len()];
@@ -311,7 +396,10 @@ impl Asked {
         let since = Instant::now();
         let mut looks = interval(LOOK * 5);
         loop {
-            self.draw = self.draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            self.draw = self
+                .draw
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let node = self.shared.nodes.read().unwrap()[(self.draw >> 33) as usize % 3].clone();
             match timeout(PATIENCE, ask(node)).await {
                 Ok(Err(problem)) if is_passing(&problem) => {}
@@ -331,13 +419,21 @@ impl Asked {
             wait_ms: None,
         };
         let start = &start;
-        let started = self.insist(|node| async move { node.start_execution(start.clone()).await }).await.unwrap();
+        let started = self
+            .insist(|node| async move { node.start_execution(start.clone()).await })
+            .await
+            .unwrap();
         let id = &*started.execution;
-        let seen = self.insist(|node| async move { node.get_execution(id).await }).await;
+        let seen = self
+            .insist(|node| async move { node.get_execution(id).await })
+            .await;
         assert!(seen.is_ok(), "what was acknowledged is there: {seen:?}");
         self.act(kind, id).await;
         loop {
-            let outcome = self.insist(|node| async move { node.get_execution_result(id, 1_000).await }).await.unwrap();
+            let outcome = self
+                .insist(|node| async move { node.get_execution_result(id, 1_000).await })
+                .await
+                .unwrap();
             if outcome.has_ended() {
                 let ExecutionResult { result, error } = &outcome;
                 kind.expect(match error {
@@ -354,18 +450,29 @@ impl Asked {
             Act::Nothing => return,
             Act::Early | Act::Late => {
                 let (name, payload) = ("user_approval".to_owned(), parse_json(APPROVED).unwrap());
-                let signal = SignalExecutionRequest { name, payload, key: Some("once".to_owned()) };
+                let signal = SignalExecutionRequest {
+                    name,
+                    payload,
+                    key: Some("once".to_owned()),
+                };
                 let signal = &signal;
-                self.insist(|node| async move { node.signal_execution(id, signal.clone()).await }).await
+                self.insist(|node| async move { node.signal_execution(id, signal.clone()).await })
+                    .await
             }
             Act::Cancel => {
-                let cancel = CancelExecutionRequest { reason: "enough".to_owned() };
+                let cancel = CancelExecutionRequest {
+                    reason: "enough".to_owned(),
+                };
                 let cancel = &cancel;
-                self.insist(|node| async move { node.cancel_execution(id, cancel.clone()).await }).await
+                self.insist(|node| async move { node.cancel_execution(id, cancel.clone()).await })
+                    .await
             }
         };
         // Whoever was not told that it arrived finds that it did.
-        assert!(!matches!(&done, Err(problem) if problem.code != Code::ExecutionOver), "{done:?}");
+        assert!(
+            !matches!(&done, Err(problem) if problem.code != Code::ExecutionOver),
+            "{done:?}"
+        );
     }
 }
 

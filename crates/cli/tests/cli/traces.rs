@@ -39,8 +39,11 @@ impl Collector {
     /// The spans of a trace, by their ids.
     fn trace(&self, execution: &str) -> BTreeMap<String, Span> {
         let spans = self.spans.lock().unwrap();
-        let its = spans.iter().filter(|span| execution.starts_with(&hex::encode_hex(&span.trace_id)));
-        its.map(|span| (hex::encode_hex(&span.span_id), span.clone())).collect()
+        let its = spans
+            .iter()
+            .filter(|span| execution.starts_with(&hex::encode_hex(&span.trace_id)));
+        its.map(|span| (hex::encode_hex(&span.span_id), span.clone()))
+            .collect()
     }
 }
 
@@ -62,9 +65,18 @@ fn take(connection: TcpStream, spans: &Mutex<Vec<Span>>) {
         let mut body = vec![0; length];
         reader.read_exact(&mut body).unwrap();
         let request = ExportTraceServiceRequest::decode(&*body).unwrap();
-        let all = request.resource_spans.into_iter().flat_map(|resource| resource.scope_spans);
-        spans.lock().unwrap().extend(all.flat_map(|scope| scope.spans));
-        reader.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        let all = request
+            .resource_spans
+            .into_iter()
+            .flat_map(|resource| resource.scope_spans);
+        spans
+            .lock()
+            .unwrap()
+            .extend(all.flat_map(|scope| scope.spans));
+        reader
+            .get_mut()
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .unwrap();
     }
 }
 
@@ -80,27 +92,68 @@ fn an_execution_is_a_trace_with_a_span_for_each_step() {
         answer["execution"].as_str().unwrap().to_owned()
     };
     let chain = start("chain", json!({"steps": 3}));
-    let waiting = server.ask("POST /v1/executions", &admin, r#"{"function":"blocking_signal","input":{"order":7}}"#);
+    let waiting = server.ask(
+        "POST /v1/executions",
+        &admin,
+        r#"{"function":"blocking_signal","input":{"order":7}}"#,
+    );
     let waiting = waiting.json()["execution"].as_str().unwrap().to_owned();
     let why = format!("GET /v1/executions/{waiting}/why");
     while !server.ask(&why, &admin, "").body.contains("user_approval") {}
     let signal = format!("POST /v1/executions/{waiting}/signals");
-    server.ask(&signal, &admin, r#"{"name":"user_approval","payload":{"approved":true}}"#);
-    assert_eq!(server.ask(&format!("GET /v1/executions/{waiting}/result?waitMs=30000"), &admin, "").status, 200);
+    server.ask(
+        &signal,
+        &admin,
+        r#"{"name":"user_approval","payload":{"approved":true}}"#,
+    );
+    assert_eq!(
+        server
+            .ask(
+                &format!("GET /v1/executions/{waiting}/result?waitMs=30000"),
+                &admin,
+                ""
+            )
+            .status,
+        200
+    );
     server.signal("TERM");
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
 
     let spans = collector.trace(&chain);
-    let roots: Vec<&Span> = spans.values().filter(|span| span.parent_span_id.is_empty()).collect();
-    assert_eq!(roots.iter().map(|span| &*span.name).collect::<Vec<_>>(), ["chain"]);
-    let steps: Vec<&Span> = spans.values().filter(|span| span.parent_span_id == roots[0].span_id).collect();
+    let roots: Vec<&Span> = spans
+        .values()
+        .filter(|span| span.parent_span_id.is_empty())
+        .collect();
+    assert_eq!(
+        roots.iter().map(|span| &*span.name).collect::<Vec<_>>(),
+        ["chain"]
+    );
+    let steps: Vec<&Span> = spans
+        .values()
+        .filter(|span| span.parent_span_id == roots[0].span_id)
+        .collect();
     assert_eq!((steps.len(), spans.len()), (3, 4), "{spans:?}");
-    assert!(steps.iter().all(|span| span.name == "step" && span.status.as_ref().unwrap().code() == StatusCode::Ok));
+    assert!(
+        steps
+            .iter()
+            .all(|span| span.name == "step"
+                && span.status.as_ref().unwrap().code() == StatusCode::Ok)
+    );
     for span in steps {
-        assert!(span.start_time_unix_nano >= roots[0].start_time_unix_nano && span.start_time_unix_nano > 0);
+        assert!(
+            span.start_time_unix_nano >= roots[0].start_time_unix_nano
+                && span.start_time_unix_nano > 0
+        );
         assert!(span.end_time_unix_nano >= span.start_time_unix_nano);
         assert!(span.end_time_unix_nano <= roots[0].end_time_unix_nano);
     }
-    let names: Vec<String> = collector.trace(&waiting).into_values().map(|span| span.name).collect();
-    assert!(names.contains(&"signal user_approval".to_owned()), "{names:?}");
+    let names: Vec<String> = collector
+        .trace(&waiting)
+        .into_values()
+        .map(|span| span.name)
+        .collect();
+    assert!(
+        names.contains(&"signal user_approval".to_owned()),
+        "{names:?}"
+    );
 }

@@ -38,7 +38,10 @@ impl Told {
             let event = reader.read_line(line).unwrap();
             let journal = journal.get_or_insert_with(|| Journal::new(reader.execution_id()));
             journal.append(event).unwrap();
-            (serde_json::from_str(line).unwrap(), format!("{:?}", journal.execution_state().unwrap()))
+            (
+                serde_json::from_str(line).unwrap(),
+                format!("{:?}", journal.execution_state().unwrap()),
+            )
         });
         Self(told.collect())
     }
@@ -58,12 +61,19 @@ impl Told {
     }
 
     fn kinds(&self) -> Vec<&str> {
-        self.0.iter().map(|(event, _)| event["event"].as_str().unwrap()).collect()
+        self.0
+            .iter()
+            .map(|(event, _)| event["event"].as_str().unwrap())
+            .collect()
     }
 
     fn project(&self) -> Projection {
-        let mut projection =
-            Projection { own: Vec::new(), attempts: BTreeMap::new(), outside: Vec::new(), taken: Vec::new() };
+        let mut projection = Projection {
+            own: Vec::new(),
+            attempts: BTreeMap::new(),
+            outside: Vec::new(),
+            taken: Vec::new(),
+        };
         let mut before = "";
         for (event, state) in &self.0 {
             projection.take_in(event, state, before);
@@ -77,25 +87,46 @@ impl Told {
 impl Projection {
     fn take_in(&mut self, event: &Value, state: &str, before: &str) {
         let kind = event["event"].as_str().unwrap();
-        let with = |fields: &[&str]| fields.iter().map(|field| format!(" {}", event[field])).collect::<String>();
-        let ended = || if event["result"].get("ok").is_some() { "well" } else { "badly" };
+        let with = |fields: &[&str]| {
+            fields
+                .iter()
+                .map(|field| format!(" {}", event[field]))
+                .collect::<String>()
+        };
+        let ended = || {
+            if event["result"].get("ok").is_some() {
+                "well"
+            } else {
+                "badly"
+            }
+        };
         let own = match kind {
             "InvokeStarted" | "InvokeRetrying" | "InvokeCompleted" => {
                 assert_eq!(state, before, "attempts do not change the state");
                 let said = match kind {
                     "InvokeStarted" => with(&["attempt"]),
-                    "InvokeRetrying" => with(&["failed_attempt"]) + " " + event["error"]["kind"].as_str().unwrap(),
+                    "InvokeRetrying" => {
+                        with(&["failed_attempt"]) + " " + event["error"]["kind"].as_str().unwrap()
+                    }
                     _ => with(&["attempt"]) + " " + ended(),
                 };
                 let promise = event["promise_id"].to_string();
-                return self.attempts.entry(promise).or_default().push(format!("{kind}{said}"));
+                return self
+                    .attempts
+                    .entry(promise)
+                    .or_default()
+                    .push(format!("{kind}{said}"));
             }
             "SignalDelivered" => {
                 assert_eq!(state, before, "a delivery does not change the state");
-                return self.outside.push(format!("{kind}{}", with(&["signal_name", "payload", "delivery_id"])));
+                return self.outside.push(format!(
+                    "{kind}{}",
+                    with(&["signal_name", "payload", "delivery_id"])
+                ));
             }
             "JoinSetAwaited" => {
-                self.taken.push(format!("{}{}", with(&["promise_id"]), ended()));
+                self.taken
+                    .push(format!("{}{}", with(&["promise_id"]), ended()));
                 with(&["join_set_id"])
             }
             // The specification says what the first function is called with.
@@ -105,10 +136,18 @@ impl Projection {
             "InvokeScheduled" => with(&["promise_id", "kind", "function_name"]),
             // Who is left depends on who was taken.
             "ExecutionAwaiting" if event["kind"] == "any" => {
-                format!("{} of {}", with(&["kind"]), event["waiting_on"].as_array().unwrap().len())
+                format!(
+                    "{} of {}",
+                    with(&["kind"]),
+                    event["waiting_on"].as_array().unwrap().len()
+                )
             }
             "ExecutionAwaiting" => with(&["kind", "signal_name", "waiting_on"]),
-            "RandomGenerated" => format!("{} {}", with(&["promise_id"]), event["value"].as_str().unwrap().len()),
+            "RandomGenerated" => format!(
+                "{} {}",
+                with(&["promise_id"]),
+                event["value"].as_str().unwrap().len()
+            ),
             "SignalReceived" => with(&["promise_id", "signal_name", "payload", "delivery_id"]),
             "JoinSetCreated" => with(&["join_set_id"]),
             "JoinSetSubmitted" => with(&["join_set_id", "promise_id"]),
@@ -125,7 +164,11 @@ fn the_full_example_is_what_a_guest_leaves_behind() {
         let done = place.result("full_example", r#"{"id":42}"#);
         let told = Told::shown(&place, done["execution"].as_str().unwrap());
         assert_eq!(told.project(), worked.project());
-        assert_eq!(told.kinds()[..13], worked.kinds()[..13], "so far nothing can come in another order");
+        assert_eq!(
+            told.kinds()[..13],
+            worked.kinds()[..13],
+            "so far nothing can come in another order"
+        );
     }
 }
 
@@ -134,10 +177,23 @@ fn the_full_example_is_what_a_guest_leaves_behind() {
 fn a_signal_that_comes_early_is_consumed_without_waiting() {
     let worked = Told::example("signal-buffered.jsonl");
     for place in [Place::sqlite(), Place::postgres()] {
-        let start = ["start", "buffered_signal", r#"{"order":7}"#, "--key", "approval-7"];
+        let start = [
+            "start",
+            "buffered_signal",
+            r#"{"order":7}"#,
+            "--key",
+            "approval-7",
+        ];
         let started = place.run(&start);
         let execution = text(&started.stdout).trim();
-        let sent = place.run(&["signal", execution, "user_approval", APPROVED, "--key", "one"]);
+        let sent = place.run(&[
+            "signal",
+            execution,
+            "user_approval",
+            APPROVED,
+            "--key",
+            "one",
+        ]);
         assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
         let ended = place.run(&[&start[..], &["--wait"]].concat());
         assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
@@ -152,13 +208,34 @@ fn a_signal_that_comes_early_is_consumed_without_waiting() {
 fn a_signal_that_comes_late_is_waited_for() {
     let worked = Told::example("signal-blocking.jsonl");
     for place in [Place::sqlite(), Place::postgres()] {
-        let start = ["start", "blocking_signal", r#"{"order":7}"#, "--key", "approval-7"];
+        let start = [
+            "start",
+            "blocking_signal",
+            r#"{"order":7}"#,
+            "--key",
+            "approval-7",
+        ];
         let started = place.run(&start);
         let execution = text(&started.stdout).trim();
         let mut waiting = place.command(&[&start[..], &["--wait"]].concat());
-        let waiting = waiting.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        while !place.events(execution).last().is_some_and(|event| event["kind"] == "signal") {}
-        let sent = place.run(&["signal", execution, "user_approval", APPROVED, "--key", "one"]);
+        let waiting = waiting
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while !place
+            .events(execution)
+            .last()
+            .is_some_and(|event| event["kind"] == "signal")
+        {}
+        let sent = place.run(&[
+            "signal",
+            execution,
+            "user_approval",
+            APPROVED,
+            "--key",
+            "one",
+        ]);
         assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
         let ended = waiting.wait_with_output().unwrap();
         assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));

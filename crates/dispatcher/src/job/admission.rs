@@ -9,7 +9,7 @@ use onward_store::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{LEASE_RENEW_DIVISOR, JobRunner};
+use super::{JobRunner, LEASE_RENEW_DIVISOR};
 use crate::audience::AudienceRecipient;
 use crate::delivery::SendAdmission;
 
@@ -31,7 +31,9 @@ impl JobRunner<'_> {
         loop {
             let (wait, is_over) = match self.try_admit(positions, at_most).await {
                 SendAdmission::Admitted(admitted) => return Ok(SendAdmission::Admitted(admitted)),
-                SendAdmission::Delayed(wait) => (wait, waited.elapsed() + wait > ADMISSION_WAIT_MAX),
+                SendAdmission::Delayed(wait) => {
+                    (wait, waited.elapsed() + wait > ADMISSION_WAIT_MAX)
+                }
             };
             self.send_permits = None;
             if is_over || order() != AttemptDirective::Continue {
@@ -48,19 +50,37 @@ impl JobRunner<'_> {
         self.send_permits = None;
         let at_most = match self.delivery.provider.send_permits() {
             None => at_most,
-            Some(room) => match acquire_permits(room, at_most, ADMISSION_WAIT_MAX.min(self.context.lease / LEASE_RENEW_DIVISOR)).await {
+            Some(room) => match acquire_permits(
+                room,
+                at_most,
+                ADMISSION_WAIT_MAX.min(self.context.lease / LEASE_RENEW_DIVISOR),
+            )
+            .await
+            {
                 Some(taken) => self.send_permits.insert(taken).num_permits(),
                 None => return SendAdmission::Delayed(PERMIT_RETRY_DELAY),
             },
         };
-        let recipients: Vec<&AudienceRecipient> = positions.iter().map(|&position| &self.recipients[position]).collect();
-        match self.delivery.gate.admit_recipients(&recipients, at_most, self.context.clock.now()) {
+        let recipients: Vec<&AudienceRecipient> = positions
+            .iter()
+            .map(|&position| &self.recipients[position])
+            .collect();
+        match self
+            .delivery
+            .gate
+            .admit_recipients(&recipients, at_most, self.context.clock.now())
+        {
             SendAdmission::Admitted(places) => {
                 if let Some(taken) = &mut self.send_permits {
                     // What is not used is for others.
                     drop(taken.split(taken.num_permits().saturating_sub(places.len())));
                 }
-                SendAdmission::Admitted(places.into_iter().filter_map(|place| positions.get(place).copied()).collect())
+                SendAdmission::Admitted(
+                    places
+                        .into_iter()
+                        .filter_map(|place| positions.get(place).copied())
+                        .collect(),
+                )
             }
             nobody @ SendAdmission::Delayed(_) => nobody,
         }
@@ -68,8 +88,15 @@ impl JobRunner<'_> {
 }
 
 /// Takes room for somebody, waiting for so long, and for up to so many if there is.
-async fn acquire_permits(room: Arc<Semaphore>, at_most: usize, patience: Duration) -> Option<OwnedSemaphorePermit> {
-    let mut taken = timeout(patience, Arc::clone(&room).acquire_owned()).await.ok()?.ok()?;
+async fn acquire_permits(
+    room: Arc<Semaphore>,
+    at_most: usize,
+    patience: Duration,
+) -> Option<OwnedSemaphorePermit> {
+    let mut taken = timeout(patience, Arc::clone(&room).acquire_owned())
+        .await
+        .ok()?
+        .ok()?;
     while taken.num_permits() < at_most
         && let Ok(more) = Arc::clone(&room).try_acquire_owned()
     {

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use onward_dispatch::{SendOutcome, LookupOutcome};
+use onward_dispatch::{LookupOutcome, SendOutcome};
 use onward_journal::SharedText;
 use onward_store::tables::JobRow;
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _};
+use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, StoreErrorKind};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{STORE_RETRY_DELAY, LEASE_RENEW_DIVISOR, JobRunner};
+use super::{JobRunner, LEASE_RENEW_DIVISOR, STORE_RETRY_DELAY};
 use crate::audience::AudienceRecipient;
 use crate::delivery::RenderedMessage;
 use crate::row_mapping;
@@ -23,12 +23,22 @@ const LEASE_MARGIN_DIVISOR: u32 = 10;
 
 impl JobRunner<'_> {
     /// Calls the provider, and keeps the lease meanwhile. Nothing if the lease may not last.
-    pub(super) async fn send_items(&mut self, positions: &[usize]) -> Result<Option<Vec<(usize, SendOutcome)>>, Error> {
-        let Some(durable) = self.durable_commit.take() else { return Ok(None) };
+    pub(super) async fn send_items(
+        &mut self,
+        positions: &[usize],
+    ) -> Result<Option<Vec<(usize, SendOutcome)>>, Error> {
+        let Some(durable) = self.durable_commit.take() else {
+            return Ok(None);
+        };
         let (mut answers, mut reservations) = (Vec::new(), Vec::new());
-        let compose = |&position: &usize| (position, self.compose_message(&self.recipients[position]));
-        for (position, composed) in run_blocking(|| positions.iter().map(compose).collect::<Vec<_>>()) {
-            let Some((row, _)) = &self.rows[position] else { continue };
+        let compose =
+            |&position: &usize| (position, self.compose_message(&self.recipients[position]));
+        for (position, composed) in
+            run_blocking(|| positions.iter().map(compose).collect::<Vec<_>>())
+        {
+            let Some((row, _)) = &self.rows[position] else {
+                continue;
+            };
             match composed {
                 Ok(message) => reservations.extend(durable.reserve_item(row, message)),
                 Err(words) => answers.push((position, SendOutcome::InvalidMessage(words.into()))),
@@ -36,7 +46,9 @@ impl JobRunner<'_> {
         }
         // A worker that stood still does not call for what others have in doubt by now. If nobody has taken the job meanwhile,
         // it is still its own.
-        let is_late = |work: &Self| Instant::now() + work.context.lease / LEASE_MARGIN_DIVISOR >= work.lease_until;
+        let is_late = |work: &Self| {
+            Instant::now() + work.context.lease / LEASE_MARGIN_DIVISOR >= work.lease_until
+        };
         if is_late(self) && (!self.renew_lease().await? || is_late(self)) {
             return Ok(None);
         }
@@ -47,9 +59,17 @@ impl JobRunner<'_> {
             let reserved = std::mem::replace(&mut reservations, rest);
             let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
             calls.push(async move {
-                let items: Vec<SharedText> = reserved.iter().map(|it| it.item_id().clone()).collect();
-                let called = AssertUnwindSafe(timeout(patience, provider.deliver_batch(reserved))).catch_unwind().await;
-                let lost = |why: &str| items.iter().map(|item| (item.clone(), SendOutcome::Unknown(why.into()))).collect();
+                let items: Vec<SharedText> =
+                    reserved.iter().map(|it| it.item_id().clone()).collect();
+                let called = AssertUnwindSafe(timeout(patience, provider.deliver_batch(reserved)))
+                    .catch_unwind()
+                    .await;
+                let lost = |why: &str| {
+                    items
+                        .iter()
+                        .map(|item| (item.clone(), SendOutcome::Unknown(why.into())))
+                        .collect()
+                };
                 match called {
                     Ok(Ok(answers)) => answers,
                     Ok(Err(_)) => lost("the provider did not answer in time"),
@@ -59,7 +79,8 @@ impl JobRunner<'_> {
         }
         let mut calling = std::pin::pin!(join_all(calls));
         let answered = loop {
-            let renew = self.lease_until - (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR);
+            let renew =
+                self.lease_until - (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR);
             tokio::select! {
                 biased;
                 answered = &mut calling => break answered,
@@ -71,19 +92,35 @@ impl JobRunner<'_> {
                 }
             }
         };
-        let is_its = |item: &SharedText| row_mapping::job_id_of_item(item).as_ref() == Some(&self.job.id);
-        let place = |(item, answer): (SharedText, SendOutcome)| Some((row_mapping::item_position(&item).filter(|_| is_its(&item))?, answer));
+        let is_its =
+            |item: &SharedText| row_mapping::job_id_of_item(item).as_ref() == Some(&self.job.id);
+        let place = |(item, answer): (SharedText, SendOutcome)| {
+            Some((
+                row_mapping::item_position(&item).filter(|_| is_its(&item))?,
+                answer,
+            ))
+        };
         answers.extend(answered.into_iter().flatten().filter_map(place));
         self.send_permits = None;
-        let busy = answers.iter().filter_map(|(_, answer)| if let SendOutcome::Throttled(_, ms) = answer { *ms } else { None });
+        let busy = answers.iter().filter_map(|(_, answer)| {
+            if let SendOutcome::Throttled(_, ms) = answer {
+                *ms
+            } else {
+                None
+            }
+        });
         if let Some(ms) = busy.max() {
-            self.delivery.gate.pause_sends(Duration::from_millis(ms), self.context.clock.now());
+            self.delivery
+                .gate
+                .pause_sends(Duration::from_millis(ms), self.context.clock.now());
         }
         Ok(Some(answers))
     }
 
     fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
-        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| self.delivery.composer.compose_message(recipient)));
+        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            self.delivery.composer.compose_message(recipient)
+        }));
         composed.unwrap_or_else(|_| Err("the template panicked".to_owned()))
     }
 
@@ -93,9 +130,15 @@ impl JobRunner<'_> {
         let asked = Instant::now();
         let mut job = self.job.clone();
         self.apply_outcome(&mut job, None, self.context.clock.now());
-        match self.context.store.commit(Commit::new().update_columns(&self.job, &job, self.version)).await {
+        match self
+            .context
+            .store
+            .commit(Commit::new().update_columns(&self.job, &job, self.version))
+            .await
+        {
             Ok(_) => {
-                (self.job, self.version, self.lease_until) = (job, self.version + 1, asked + self.context.lease);
+                (self.job, self.version, self.lease_until) =
+                    (job, self.version + 1, asked + self.context.lease);
                 Ok(true)
             }
             Err(error) => match error.kind() {
@@ -106,30 +149,50 @@ impl JobRunner<'_> {
                     sleep(STORE_RETRY_DELAY).await;
                     Ok(Instant::now() < self.lease_until)
                 }
-                StoreErrorKind::Invalid | StoreErrorKind::Corrupt | StoreErrorKind::Fatal => Err(error),
+                StoreErrorKind::Invalid | StoreErrorKind::Corrupt | StoreErrorKind::Fatal => {
+                    Err(error)
+                }
             },
         }
     }
 
     /// Takes the version of a renewal that was not heard of.
     async fn reload_job(&mut self) {
-        let stored: Result<Option<(JobRow, u64)>, Error> = self.context.store.read_record(RowKey(vec![self.job.id.to_value()])).await;
+        let stored: Result<Option<(JobRow, u64)>, Error> = self
+            .context
+            .store
+            .read_record(RowKey(vec![self.job.id.to_value()]))
+            .await;
         if let Ok(Some((job, version))) = stored
-            && job.lock_token.as_ref().is_some_and(|mark| mark.starts_with(&*self.lock_token))
+            && job
+                .lock_token
+                .as_ref()
+                .is_some_and(|mark| mark.starts_with(&*self.lock_token))
         {
             (self.job, self.version) = (job, version);
         }
     }
 
     /// Asks the provider about these, and keeps the lease meanwhile.
-    pub(super) async fn look_up_items(&mut self, positions: &[usize]) -> Result<Vec<(usize, LookupOutcome)>, Error> {
+    pub(super) async fn look_up_items(
+        &mut self,
+        positions: &[usize],
+    ) -> Result<Vec<(usize, LookupOutcome)>, Error> {
         let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
         let looks = positions.iter().filter_map(|&position| {
             let key = self.rows[position].as_ref()?.0.idempotency_key.clone();
             let provider = Arc::clone(&provider);
             Some(async move {
-                let found = AssertUnwindSafe(timeout(patience, provider.lookup_status(&key))).catch_unwind().await;
-                (position, found.ok().and_then(Result::ok).unwrap_or(LookupOutcome::Unknown))
+                let found = AssertUnwindSafe(timeout(patience, provider.lookup_status(&key)))
+                    .catch_unwind()
+                    .await;
+                (
+                    position,
+                    found
+                        .ok()
+                        .and_then(Result::ok)
+                        .unwrap_or(LookupOutcome::Unknown),
+                )
             })
         });
         let found = join_all(looks).await;
@@ -140,7 +203,10 @@ impl JobRunner<'_> {
     /// Keeps the job if it is this worker's and a part of the lease has gone by. Whoever lost it finds that out with the next
     /// step.
     pub(super) async fn renew_lease_if_due(&mut self) -> Result<(), Error> {
-        if self.is_held && Instant::now() + (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR) >= self.lease_until {
+        if self.is_held
+            && Instant::now() + (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR)
+                >= self.lease_until
+        {
             self.renew_lease().await?;
         }
         Ok(())

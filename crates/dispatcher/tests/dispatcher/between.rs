@@ -6,13 +6,18 @@ use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    AdmittedCommit, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan, Store, StoredRow, TableSchema,
+    AdmittedCommit, CommitReceipt, Error, JournalChunk, PurgeTarget, RowKey, RunEventQuery,
+    RunEventReader, RunHead, Store, StorePolicy, StoredRow, TableScan, TableSchema,
 };
 
 /// What is done to commits and to what is read of rows: nothing, unless told.
 #[async_trait]
 pub(crate) trait Meddle: Send + Sync + 'static {
-    async fn apply(&self, store: &dyn Store, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
+    async fn apply(
+        &self,
+        store: &dyn Store,
+        commit: AdmittedCommit,
+    ) -> Result<CommitReceipt, Error> {
         store.apply_commit(commit).await
     }
 
@@ -35,7 +40,11 @@ impl<M: Meddle> Store for Between<M> {
         self.1.apply(&*self.0, commit).await
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.1.read(table).await?;
         self.0.read_row(table, key).await
     }
@@ -49,11 +58,20 @@ impl<M: Meddle> Store for Between<M> {
         self.0.count_rows(scan).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
         self.0.read_journal(execution, from, limit).await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.0.read_run_events(run, page).await
     }
 
@@ -61,7 +79,12 @@ impl<M: Meddle> Store for Between<M> {
         self.0.read_run_head(run).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         self.0.list_run_heads(behind, after, limit).await
     }
 

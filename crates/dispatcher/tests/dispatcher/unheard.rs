@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, DispatchPolicy};
-use onward_dispatcher::{Dispatcher, UnrestrictedGate, Options};
+use onward_dispatch::{DispatchPolicy, SendOutcome};
+use onward_dispatcher::{Dispatcher, Options, UnrestrictedGate};
 use onward_store::tables::JobRow;
-use onward_store::{AdmittedCommit, Error, CommitReceipt, TableRecord as _, Store, TableSchema};
+use onward_store::{AdmittedCommit, CommitReceipt, Error, Store, TableRecord as _, TableSchema};
 use tokio::sync::watch;
 
 use crate::between::{Between, Meddle};
@@ -24,7 +24,11 @@ struct Cut {
 
 #[async_trait]
 impl Meddle for Cut {
-    async fn apply(&self, store: &dyn Store, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
+    async fn apply(
+        &self,
+        store: &dyn Store,
+        commit: AdmittedCommit,
+    ) -> Result<CommitReceipt, Error> {
         match 1 + self.commits.fetch_add(1, Ordering::SeqCst) {
             2 => {
                 store.apply_commit(commit).await?;
@@ -37,20 +41,41 @@ impl Meddle for Cut {
     }
 
     async fn read(&self, table: &TableSchema) -> Result<(), Error> {
-        let is_unreadable = table.name == JobRow::TABLE.name && self.is_unreadable.swap(false, Ordering::SeqCst);
-        if is_unreadable { Err(Error::Unavailable("not now".to_owned())) } else { Ok(()) }
+        let is_unreadable =
+            table.name == JobRow::TABLE.name && self.is_unreadable.swap(false, Ordering::SeqCst);
+        if is_unreadable {
+            Err(Error::Unavailable("not now".to_owned()))
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Works for an hour on a store that is cut off, by a provider that takes half a minute for each.
 async fn live_through(world: &World) -> Vec<String> {
     let (slow, is_unreadable) = (Arc::new(Slow::default()), AtomicBool::new(false));
-    let store = Between(Arc::clone(&world.store), Cut { commits: AtomicU32::new(0), is_unreadable });
-    let terms = DispatchPolicy { window: 1, max_sends: 9, max_attempts: 9, ..TERMS };
+    let store = Between(
+        Arc::clone(&world.store),
+        Cut {
+            commits: AtomicU32::new(0),
+            is_unreadable,
+        },
+    );
+    let terms = DispatchPolicy {
+        window: 1,
+        max_sends: 9,
+        max_attempts: 9,
+        ..TERMS
+    };
     let outlet = outlet(Arc::clone(&slow) as _, UnrestrictedGate, terms);
-    let options = Options { concurrency: 1, lease: Duration::from_secs(60), ..Options::default() };
+    let options = Options {
+        concurrency: 1,
+        lease: Duration::from_secs(60),
+        ..Options::default()
+    };
     let (stop, stopped) = watch::channel(false);
-    let working = tokio::spawn(Dispatcher::new(Arc::new(store), Arc::new(outlet), options).run(stopped));
+    let working =
+        tokio::spawn(Dispatcher::new(Arc::new(store), Arc::new(outlet), options).run(stopped));
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     stop.send_replace(true);
     working.await.unwrap().unwrap();
@@ -64,8 +89,18 @@ async fn a_step_after_a_renewal_that_was_not_heard_of_is_not_taken_for_stored() 
     let world = World::new(Counting::new(|_, _| accepted()), TERMS);
     world.deploy(&["a", "b", "c"]).await.unwrap();
     assert_eq!(live_through(&world).await, ["a", "b", "c"]);
-    assert_eq!(world.statuses().await["a"], "in doubt", "what was heard of it is not stored");
-    assert!(world.items().await.iter().all(|item| item.held_since.is_none()));
+    assert_eq!(
+        world.statuses().await["a"],
+        "in doubt",
+        "what was heard of it is not stored"
+    );
+    assert!(
+        world
+            .items()
+            .await
+            .iter()
+            .all(|item| item.held_since.is_none())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,6 +109,8 @@ async fn nobody_is_called_on_a_reservation_that_is_not_stored() {
     let put_off = |_: &str, _| SendOutcome::Deferred("not now".into());
     let world = World::new(Counting::new(put_off), TERMS);
     world.deploy(&["a", "b", "c"]).await.unwrap();
-    world.work_until(async |world| &*world.jobs().await[0].status == "failed").await;
+    world
+        .work_until(async |world| &*world.jobs().await[0].status == "failed")
+        .await;
     assert_eq!(live_through(&world).await, ["a", "b", "c"], "each once");
 }

@@ -5,15 +5,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, ExponentialBackoff, DeliveryChannel, LookupOutcome, DispatchPolicy};
+use onward_dispatch::{
+    DeliveryChannel, DispatchPolicy, ExponentialBackoff, LookupOutcome, SendOutcome,
+};
 use onward_dispatcher::{
-    CampaignFindingKind, ScopedCampaigns, ComposeMessage, DeploymentResult, CampaignDeployment, Dispatcher, EntropySource, CampaignFinding, AdmissionGate, RenderedMessage, ProviderCapabilities, UnrestrictedGate, Options,
-    CampaignDelivery, Provider, RepeatSendPolicy, AudienceRecipient, CampaignError, Reservation, CampaignScope, examine_runs,
+    AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError,
+    CampaignFinding, CampaignFindingKind, CampaignScope, ComposeMessage, DeploymentResult,
+    Dispatcher, EntropySource, Options, Provider, ProviderCapabilities, RenderedMessage,
+    RepeatSendPolicy, Reservation, ScopedCampaigns, UnrestrictedGate, examine_runs,
 };
 use onward_journal::{SharedText, Timestamp};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{JobRow, OutboxItemRow};
-use onward_store::{StoreClock, StorePolicy, RecordReader as _, TableScan, Store};
+use onward_store::{RecordReader as _, Store, StoreClock, StorePolicy, TableScan};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -33,7 +37,10 @@ impl Counting {
     pub(crate) fn new(script: impl Fn(&str, u32) -> SendOutcome + Send + Sync + 'static) -> Self {
         Self {
             calls: Mutex::default(),
-            nature: ProviderCapabilities { max_batch: 10, ..ProviderCapabilities::default() },
+            nature: ProviderCapabilities {
+                max_batch: 10,
+                ..ProviderCapabilities::default()
+            },
             script: Box::new(script),
             known: Mutex::default(),
             hangs: None,
@@ -65,20 +72,30 @@ impl Provider for Counting {
         for reservation in batch {
             let count = {
                 let mut calls = self.calls.lock().unwrap();
-                let count = calls.entry(reservation.recipient_id().to_string()).or_insert(0);
+                let count = calls
+                    .entry(reservation.recipient_id().to_string())
+                    .or_insert(0);
                 *count += 1;
                 *count
             };
             if self.hangs.as_ref().is_some_and(|hangs| hangs()) {
                 std::future::pending::<()>().await;
             }
-            answers.push((reservation.item_id().clone(), (self.script)(reservation.recipient_id(), count)));
+            answers.push((
+                reservation.item_id().clone(),
+                (self.script)(reservation.recipient_id(), count),
+            ));
         }
         answers
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
-        self.known.lock().unwrap().get(key).cloned().unwrap_or(LookupOutcome::NotFound)
+        self.known
+            .lock()
+            .unwrap()
+            .get(key)
+            .cloned()
+            .unwrap_or(LookupOutcome::NotFound)
     }
 }
 
@@ -89,7 +106,9 @@ impl ComposeMessage for Plain {
         if recipient.id == "unfit" {
             return Err("there is no name".to_owned());
         }
-        Ok(RenderedMessage { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
+        Ok(RenderedMessage {
+            parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))],
+        })
     }
 }
 
@@ -107,7 +126,10 @@ pub(crate) const TERMS: DispatchPolicy = DispatchPolicy {
     window: 10,
     max_sends: 3,
     max_attempts: 3,
-    backoff: ExponentialBackoff { initial_ms: 1_000, max_ms: 8_000 },
+    backoff: ExponentialBackoff {
+        initial_ms: 1_000,
+        max_ms: 8_000,
+    },
     resend_in_doubt: false,
     lookup_after_ms: None,
 };
@@ -124,8 +146,15 @@ impl World {
         Self::gated(provider, terms, UnrestrictedGate)
     }
 
-    pub(crate) fn gated(provider: Counting, terms: DispatchPolicy, gate: impl AdmissionGate) -> Self {
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StorePolicy::default(), Arc::new(Virtual(Instant::now()))));
+    pub(crate) fn gated(
+        provider: Counting,
+        terms: DispatchPolicy,
+        gate: impl AdmissionGate,
+    ) -> Self {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(
+            StorePolicy::default(),
+            Arc::new(Virtual(Instant::now())),
+        ));
         let provider = Arc::new(provider);
         let outlet = CampaignDelivery {
             provider: Arc::clone(&provider) as Arc<dyn Provider>,
@@ -135,20 +164,34 @@ impl World {
             timeout: Duration::from_secs(30),
         };
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope());
-        Self { store, provider, outlet: Arc::new(outlet), campaigns }
+        Self {
+            store,
+            provider,
+            outlet: Arc::new(outlet),
+            campaigns,
+        }
     }
 
-    pub(crate) async fn deploy(&self, recipients: &[&str]) -> Result<DeploymentResult, CampaignError> {
+    pub(crate) async fn deploy(
+        &self,
+        recipients: &[&str],
+    ) -> Result<DeploymentResult, CampaignError> {
         self.deploy_as(deployment(None), recipients).await
     }
 
-    pub(crate) async fn deploy_as(&self, deployment: CampaignDeployment, recipients: &[&str]) -> Result<DeploymentResult, CampaignError> {
+    pub(crate) async fn deploy_as(
+        &self,
+        deployment: CampaignDeployment,
+        recipients: &[&str],
+    ) -> Result<DeploymentResult, CampaignError> {
         let entropy = EntropySource::default();
         let mut gathering = self.campaigns.begin_audience(4, &entropy);
         for id in recipients {
             gathering.add_recipient(recipient(id)).await?;
         }
-        self.campaigns.deploy_campaign(&deployment, &gathering.finish().await?, &entropy).await
+        self.campaigns
+            .deploy_campaign(&deployment, &gathering.finish().await?, &entropy)
+            .await
     }
 
     pub(crate) fn dispatcher(&self) -> Dispatcher {
@@ -156,11 +199,19 @@ impl World {
     }
 
     pub(crate) fn dispatcher_with(&self, options: Options) -> Dispatcher {
-        Dispatcher::new(Arc::clone(&self.store), Arc::new(Arc::clone(&self.outlet)), options)
+        Dispatcher::new(
+            Arc::clone(&self.store),
+            Arc::new(Arc::clone(&self.outlet)),
+            options,
+        )
     }
 
     pub(crate) fn dispatcher_on(&self, store: Arc<dyn Store>) -> Dispatcher {
-        let options = Options { concurrency: 2, poll_interval: Duration::from_millis(10), ..Options::default() };
+        let options = Options {
+            concurrency: 2,
+            poll_interval: Duration::from_millis(10),
+            ..Options::default()
+        };
         Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options)
     }
 
@@ -175,22 +226,38 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert!(is_met(self).await, "{:?} {:?}", self.jobs().await, self.items().await);
+        assert!(
+            is_met(self).await,
+            "{:?} {:?}",
+            self.jobs().await,
+            self.items().await
+        );
         stop.send_replace(true);
         working.await.unwrap().unwrap();
-        let wrong: Vec<CampaignFinding> = self.found().await.into_iter().filter(|it| it.kind != CampaignFindingKind::InDoubt).collect();
+        let wrong: Vec<CampaignFinding> = self
+            .found()
+            .await
+            .into_iter()
+            .filter(|it| it.kind != CampaignFindingKind::InDoubt)
+            .collect();
         assert_eq!(wrong, [], "whatever dispatchers do, nothing is stuck");
     }
 
     /// What a doctor finds.
     pub(crate) async fn found(&self) -> Vec<CampaignFinding> {
         let mut found = Vec::new();
-        examine_runs(&*self.store, None, &mut |flaw| found.push(flaw)).await.unwrap();
+        examine_runs(&*self.store, None, &mut |flaw| found.push(flaw))
+            .await
+            .unwrap();
         found
     }
 
     pub(crate) async fn ailments(&self) -> Vec<CampaignFindingKind> {
-        self.found().await.into_iter().map(|flaw| flaw.kind).collect()
+        self.found()
+            .await
+            .into_iter()
+            .map(|flaw| flaw.kind)
+            .collect()
     }
 
     /// Works for so long.
@@ -200,16 +267,33 @@ impl World {
     }
 
     pub(crate) async fn work_until_over(&self, run: &str) {
-        self.work_until(async |world| world.campaigns.read_run(run).await.unwrap().ended_at.is_some()).await;
+        self.work_until(async |world| {
+            world
+                .campaigns
+                .read_run(run)
+                .await
+                .unwrap()
+                .ended_at
+                .is_some()
+        })
+        .await;
     }
 
     pub(crate) async fn items(&self) -> Vec<OutboxItemRow> {
-        let rows: Vec<(OutboxItemRow, u64)> = self.store.list_records(TableScan::all_rows::<OutboxItemRow>()).await.unwrap();
+        let rows: Vec<(OutboxItemRow, u64)> = self
+            .store
+            .list_records(TableScan::all_rows::<OutboxItemRow>())
+            .await
+            .unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
     pub(crate) async fn jobs(&self) -> Vec<JobRow> {
-        let rows: Vec<(JobRow, u64)> = self.store.list_records(TableScan::all_rows::<JobRow>()).await.unwrap();
+        let rows: Vec<(JobRow, u64)> = self
+            .store
+            .list_records(TableScan::all_rows::<JobRow>())
+            .await
+            .unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
@@ -220,16 +304,29 @@ impl World {
             None if row.doubt_since.is_some() => "in doubt".to_owned(),
             None => row.status.to_string(),
         };
-        self.items().await.iter().map(|row| (row.recipient_id.to_string(), status(row))).collect()
+        self.items()
+            .await
+            .iter()
+            .map(|row| (row.recipient_id.to_string(), status(row)))
+            .collect()
     }
 
     pub(crate) async fn events(&self, run: &str) -> Vec<String> {
-        self.campaigns.list_audit_entries(run, 0, 1_000).await.unwrap().into_iter().map(|entry| entry.event.to_string()).collect()
+        self.campaigns
+            .list_audit_entries(run, 0, 1_000)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|entry| entry.event.to_string())
+            .collect()
     }
 }
 
 pub(crate) fn scope() -> CampaignScope {
-    CampaignScope { tenant: "acme".into(), workspace: "shop".into() }
+    CampaignScope {
+        tenant: "acme".into(),
+        workspace: "shop".into(),
+    }
 }
 
 pub(crate) fn deployment(key: Option<&str>) -> CampaignDeployment {
@@ -246,9 +343,16 @@ pub(crate) fn deployment(key: Option<&str>) -> CampaignDeployment {
 }
 
 pub(crate) fn recipient(id: &str) -> AudienceRecipient {
-    AudienceRecipient { id: id.to_owned(), address: format!("{id}@example.org"), data: serde_json::Map::new() }
+    AudienceRecipient {
+        id: id.to_owned(),
+        address: format!("{id}@example.org"),
+        data: serde_json::Map::new(),
+    }
 }
 
 pub(crate) fn expect(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(id, status)| ((*id).to_owned(), (*status).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(id, status)| ((*id).to_owned(), (*status).to_owned()))
+        .collect()
 }

@@ -14,7 +14,9 @@ use std::fmt::Write as _;
 
 use onward_embed::EngineClient;
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
-use onward_journal::{Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, InvokePerformer};
+use onward_journal::{
+    Event, ExecutionId, InvokePerformer, InvokeResult, Journal, JournalEvent, Payload,
+};
 use serde_json::Value;
 
 /// What an execution and all that it started amount to.
@@ -32,8 +34,11 @@ impl Account {
     pub(crate) async fn read(client: &EngineClient, id: ExecutionId) -> Self {
         let result = client.execution_result(id).await.unwrap().unwrap();
         let number = number(&result);
-        let mut account =
-            Self { result: shown(&result, number.as_deref()), effects: BTreeMap::new(), attempts: Vec::new() };
+        let mut account = Self {
+            result: shown(&result, number.as_deref()),
+            effects: BTreeMap::new(),
+            attempts: Vec::new(),
+        };
         let mut open = vec![("root".to_owned(), id)];
         while let Some((place, id)) = open.pop() {
             let events = client.read_journal(id).await.unwrap();
@@ -41,14 +46,28 @@ impl Account {
             for event in &events {
                 account.take_in(&place, id, &event.event, number.as_deref());
                 match &event.event {
-                    Event::InvokeStarted { promise_id, attempt, performer: InvokePerformer::Child(child) } => {
-                        open.push((format!("{place}/{}#{attempt}", promise_id.relative_to(id)), *child));
+                    Event::InvokeStarted {
+                        promise_id,
+                        attempt,
+                        performer: InvokePerformer::Child(child),
+                    } => {
+                        open.push((
+                            format!("{place}/{}#{attempt}", promise_id.relative_to(id)),
+                            *child,
+                        ));
                     }
-                    Event::InvokeStarted { promise_id, attempt, performer: InvokePerformer::Owner | InvokePerformer::Worker } => {
+                    Event::InvokeStarted {
+                        promise_id,
+                        attempt,
+                        performer: InvokePerformer::Owner | InvokePerformer::Worker,
+                    } => {
                         // The same attempt may not be recorded as started twice; the rules of the journal see to it.
                         account.attempts.push((promise_id.to_string(), *attempt));
                     }
-                    Event::ExecutionCompleted { continued_as: Some(next), .. } => {
+                    Event::ExecutionCompleted {
+                        continued_as: Some(next),
+                        ..
+                    } => {
                         open.push((format!("{place}~"), *next));
                     }
                     _ => {}
@@ -60,48 +79,104 @@ impl Account {
 
     fn take_in(&mut self, place: &str, id: ExecutionId, event: &Event, number: Option<&str>) {
         let (what, said) = match event {
-            Event::InvokeScheduled { promise_id, kind, function_name, input, retry_policy, delivery } => {
+            Event::InvokeScheduled {
+                promise_id,
+                kind,
+                function_name,
+                input,
+                retry_policy,
+                delivery,
+            } => {
                 let input = text(input, number);
-                let said = format!("{} {function_name} {input} {retry_policy:?} {delivery:?}", kind.as_str());
+                let said = format!(
+                    "{} {function_name} {input} {retry_policy:?} {delivery:?}",
+                    kind.as_str()
+                );
                 (promise_id.relative_to(id).to_string(), said)
             }
-            Event::InvokeCompleted { promise_id, result, attempt } => (
+            Event::InvokeCompleted {
+                promise_id,
+                result,
+                attempt,
+            } => (
                 promise_id.relative_to(id).to_string(),
                 format!("ended at attempt {attempt}: {}", shown(result, number)),
             ),
-            Event::InvokeRetrying { promise_id, failed_attempt, error, .. } => {
-                (format!("{}#{failed_attempt}", promise_id.relative_to(id)), format!("failed: {error}"))
+            Event::InvokeRetrying {
+                promise_id,
+                failed_attempt,
+                error,
+                ..
+            } => (
+                format!("{}#{failed_attempt}", promise_id.relative_to(id)),
+                format!("failed: {error}"),
+            ),
+            Event::RandomGenerated { promise_id, value } => (
+                promise_id.relative_to(id).to_string(),
+                format!("{} random bytes", value.len()),
+            ),
+            Event::TimeRecorded { promise_id, .. } => (
+                promise_id.relative_to(id).to_string(),
+                "the time".to_owned(),
+            ),
+            Event::TimerScheduled {
+                promise_id,
+                duration_ms,
+                ..
+            } => (
+                promise_id.relative_to(id).to_string(),
+                format!("timer of {duration_ms} ms"),
+            ),
+            Event::TimerFired { promise_id } => {
+                (promise_id.relative_to(id).to_string(), "fired".to_owned())
             }
-            Event::RandomGenerated { promise_id, value } => {
-                (promise_id.relative_to(id).to_string(), format!("{} random bytes", value.len()))
-            }
-            Event::TimeRecorded { promise_id, .. } => (promise_id.relative_to(id).to_string(), "the time".to_owned()),
-            Event::TimerScheduled { promise_id, duration_ms, .. } => {
-                (promise_id.relative_to(id).to_string(), format!("timer of {duration_ms} ms"))
-            }
-            Event::TimerFired { promise_id } => (promise_id.relative_to(id).to_string(), "fired".to_owned()),
-            Event::SignalDelivered { signal_name, payload, delivery_id } => {
-                (format!("{signal_name} {delivery_id}"), format!("delivered {}", payload.as_str()))
-            }
-            Event::SignalReceived { promise_id, signal_name, payload, delivery_id } => {
+            Event::SignalDelivered {
+                signal_name,
+                payload,
+                delivery_id,
+            } => (
+                format!("{signal_name} {delivery_id}"),
+                format!("delivered {}", payload.as_str()),
+            ),
+            Event::SignalReceived {
+                promise_id,
+                signal_name,
+                payload,
+                delivery_id,
+            } => {
                 let said = format!("received {signal_name} {delivery_id} {}", payload.as_str());
                 (promise_id.relative_to(id).to_string(), said)
             }
-            Event::JoinSetCreated { join_set_id } => (join_set_id.0.relative_to(id).to_string(), "join set".to_owned()),
-            Event::JoinSetSubmitted { join_set_id, promise_id } => {
-                (promise_id.relative_to(id).to_string(), format!("in {}", join_set_id.0.relative_to(id)))
-            }
-            Event::JoinSetAwaited { promise_id, result, .. } => {
-                (promise_id.relative_to(id).to_string(), format!("taken: {}", shown(result, number)))
-            }
+            Event::JoinSetCreated { join_set_id } => (
+                join_set_id.0.relative_to(id).to_string(),
+                "join set".to_owned(),
+            ),
+            Event::JoinSetSubmitted {
+                join_set_id,
+                promise_id,
+            } => (
+                promise_id.relative_to(id).to_string(),
+                format!("in {}", join_set_id.0.relative_to(id)),
+            ),
+            Event::JoinSetAwaited {
+                promise_id, result, ..
+            } => (
+                promise_id.relative_to(id).to_string(),
+                format!("taken: {}", shown(result, number)),
+            ),
             Event::CancelRequested { reason } => ("cancel".to_owned(), reason.to_string()),
             Event::ExecutionStarted { input, .. } => ("start".to_owned(), text(input, number)),
-            Event::ExecutionCompleted { result, .. } => {
-                ("end".to_owned(), format!("completed {}", text(result, number)))
-            }
+            Event::ExecutionCompleted { result, .. } => (
+                "end".to_owned(),
+                format!("completed {}", text(result, number)),
+            ),
             Event::ExecutionFailed { error } => ("end".to_owned(), format!("failed {error}")),
-            Event::ExecutionCancelled { reason } => ("end".to_owned(), format!("cancelled {reason}")),
-            Event::InvokeStarted { .. } | Event::ExecutionAwaiting { .. } | Event::ExecutionResumed => return,
+            Event::ExecutionCancelled { reason } => {
+                ("end".to_owned(), format!("cancelled {reason}"))
+            }
+            Event::InvokeStarted { .. }
+            | Event::ExecutionAwaiting { .. }
+            | Event::ExecutionResumed => return,
         };
         let effect = self.effects.entry(format!("{place} {what}")).or_default();
         let _ = writeln!(effect, "{said}");
@@ -110,22 +185,38 @@ impl Account {
 
 /// The rules of the journal, and the form for people, hold for what is stored.
 fn expect_valid(id: ExecutionId, events: &[JournalEvent]) {
-    Journal::recover(id, events.to_vec()).unwrap_or_else(|violation| panic!("{violation}: {events:#?}"));
+    Journal::recover(id, events.to_vec())
+        .unwrap_or_else(|violation| panic!("{violation}: {events:#?}"));
     let mut reader = JournalLineReader::new();
-    let lines: Vec<String> = events.iter().map(|event| JournalLine::new(event, id).to_string()).collect();
-    let read: Vec<JournalEvent> = lines.iter().map(|line| reader.read_line(line).unwrap()).collect();
-    let again = read.iter().map(|event| JournalLine::new(event, reader.execution_id()).to_string());
+    let lines: Vec<String> = events
+        .iter()
+        .map(|event| JournalLine::new(event, id).to_string())
+        .collect();
+    let read: Vec<JournalEvent> = lines
+        .iter()
+        .map(|line| reader.read_line(line).unwrap())
+        .collect();
+    let again = read
+        .iter()
+        .map(|event| JournalLine::new(event, reader.execution_id()).to_string());
     assert!(again.eq(lines.iter().cloned()), "{lines:#?}");
     Journal::recover(reader.execution_id(), read).unwrap();
     let mut completed = BTreeMap::new();
     for event in events {
         match &event.event {
-            Event::InvokeScheduled { promise_id, .. } => *completed.entry(promise_id).or_insert(0) += 0,
-            Event::InvokeCompleted { promise_id, .. } => *completed.entry(promise_id).or_insert(0) += 1,
+            Event::InvokeScheduled { promise_id, .. } => {
+                *completed.entry(promise_id).or_insert(0) += 0
+            }
+            Event::InvokeCompleted { promise_id, .. } => {
+                *completed.entry(promise_id).or_insert(0) += 1
+            }
             _ => {}
         }
     }
-    assert!(completed.values().all(|count| *count == 1), "each invocation ends once: {completed:?}");
+    assert!(
+        completed.values().all(|count| *count == 1),
+        "each invocation ends once: {completed:?}"
+    );
 }
 
 fn number(result: &InvokeResult) -> Option<String> {

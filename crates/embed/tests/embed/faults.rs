@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use onward_embed::{FunctionInfo, WasmComponentRuntime};
 use onward_engine::node::{ComponentRuntime, NativeTask};
-use onward_engine::shard::{TaskAttempt, GuestEntry, GuestUnavailable};
+use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, ExecutionId, InvokeResult, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    AdmittedCommit, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan, Store, StoredRow, TableSchema,
+    AdmittedCommit, CommitReceipt, Error, JournalChunk, PurgeTarget, RowKey, RunEventQuery,
+    RunEventReader, RunHead, Store, StorePolicy, StoredRow, TableScan, TableSchema,
 };
 use tokio::sync::watch;
 
@@ -121,7 +122,11 @@ impl Faults {
         self.progress.send_modify(|count| *count += 1);
     }
 
-    async fn perform(&self, attempt: &TaskAttempt, work: impl Future<Output = InvokeResult> + Send) -> InvokeResult {
+    async fn perform(
+        &self,
+        attempt: &TaskAttempt,
+        work: impl Future<Output = InvokeResult> + Send,
+    ) -> InvokeResult {
         self.alive().await;
         let nth = self.tasks.fetch_add(1, Ordering::SeqCst) + 1;
         self.pass(Moment::BeforeTask, nth).await;
@@ -171,7 +176,11 @@ impl Store for Faulty {
         outcome
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.answer(self.inner.read_row(table, key)).await
     }
 
@@ -183,11 +192,21 @@ impl Store for Faulty {
         self.answer(self.inner.scan_rows(scan)).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.answer(self.inner.read_journal(execution, from, limit)).await
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
+        self.answer(self.inner.read_journal(execution, from, limit))
+            .await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.answer(self.inner.read_run_events(run, page)).await
     }
 
@@ -195,8 +214,14 @@ impl Store for Faulty {
         self.answer(self.inner.read_run_head(run)).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        self.answer(self.inner.list_run_heads(behind, after, limit)).await
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
+        self.answer(self.inner.list_run_heads(behind, after, limit))
+            .await
     }
 
     async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
@@ -219,12 +244,17 @@ impl ComponentRuntime for Performing {
     /// What was loaded once is in memory: hundreds of processes need not compute its digest again.
     async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         static LOADED: Mutex<Vec<(Vec<u8>, Vec<FunctionInfo>)>> = Mutex::new(Vec::new());
-        let known = |(loaded, functions): &(Vec<u8>, Vec<FunctionInfo>)| (loaded == code).then(|| functions.clone());
+        let known = |(loaded, functions): &(Vec<u8>, Vec<FunctionInfo>)| {
+            (loaded == code).then(|| functions.clone())
+        };
         if let Some(functions) = LOADED.lock().unwrap().iter().find_map(known) {
             return Ok(functions);
         }
         let functions = self.inner.load_component(code).await?;
-        LOADED.lock().unwrap().push((code.to_vec(), functions.clone()));
+        LOADED
+            .lock()
+            .unwrap()
+            .push((code.to_vec(), functions.clone()));
         Ok(functions)
     }
 
@@ -240,13 +270,24 @@ impl ComponentRuntime for Performing {
         self.inner.guest_capacity()
     }
 
-    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult> {
-        let work = async { self.inner.perform_task(component, attempt).await.expect("the component is in memory") };
+    async fn perform_task(
+        &self,
+        component: ComponentDigest,
+        attempt: &TaskAttempt,
+    ) -> Option<InvokeResult> {
+        let work = async {
+            self.inner
+                .perform_task(component, attempt)
+                .await
+                .expect("the component is in memory")
+        };
         Some(self.faults.perform(attempt, work).await)
     }
 
     async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult {
-        self.faults.perform(attempt, self.inner.send_http_request(attempt)).await
+        self.faults
+            .perform(attempt, self.inner.send_http_request(attempt))
+            .await
     }
 }
 
@@ -256,6 +297,8 @@ pub(crate) struct Echo(pub(crate) Arc<Faults>);
 #[async_trait]
 impl NativeTask for Echo {
     async fn perform_attempt(&self, attempt: &TaskAttempt) -> InvokeResult {
-        self.0.perform(attempt, async { Ok(attempt.input.clone()) }).await
+        self.0
+            .perform(attempt, async { Ok(attempt.input.clone()) })
+            .await
     }
 }

@@ -56,16 +56,27 @@ async fn answer(mut stream: TcpStream, keys: &Mutex<Vec<Option<String>>>) {
     let request = String::from_utf8(request).unwrap();
     let key = request.lines().find_map(|line| {
         let (name, value) = line.split_once(": ")?;
-        name.eq_ignore_ascii_case("idempotency-key").then(|| value.to_owned())
+        name.eq_ignore_ascii_case("idempotency-key")
+            .then(|| value.to_owned())
     });
-    let path: Vec<&str> = request.split_whitespace().nth(1).unwrap().split('/').collect();
+    let path: Vec<&str> = request
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .split('/')
+        .collect();
     let seen = {
         let mut keys = keys.lock().unwrap();
         keys.push(key);
         keys.len()
     };
-    let status = if seen <= path[1].parse().unwrap() { "503" } else { path[2] };
-    let response = format!("HTTP/1.1 {status} So\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody");
+    let status = if seen <= path[1].parse().unwrap() {
+        "503"
+    } else {
+        path[2]
+    };
+    let response =
+        format!("HTTP/1.1 {status} So\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbody");
     stream.write_all(response.as_bytes()).await.unwrap();
 }
 
@@ -79,10 +90,21 @@ impl Place {
     async fn new(rules: Vec<HostRule>, hosts: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("sqlite:{}", folder.path().join("store.db").display());
-        let engine = Engine::builder(&url).with_cache_folder(Some(cache())).allow_hosts(rules).open().await.unwrap();
+        let engine = Engine::builder(&url)
+            .with_cache_folder(Some(cache()))
+            .allow_hosts(rules)
+            .open()
+            .await
+            .unwrap();
         let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
-        engine.deploy_component(&built("journals.wasm"), &hosts).await.unwrap();
-        Self { engine, _folder: folder }
+        engine
+            .deploy_component(&built("journals.wasm"), &hosts)
+            .await
+            .unwrap();
+        Self {
+            engine,
+            _folder: folder,
+        }
     }
 
     /// Where everybody allows requests to `server`.
@@ -91,12 +113,24 @@ impl Place {
     }
 
     async fn run(&self, function: &str, url: &str) -> (ExecutionId, Result<Value, ExecutionError>) {
-        let id = self.engine.start_execution(function, &url, None).await.unwrap().execution;
+        let id = self
+            .engine
+            .start_execution(function, &url, None)
+            .await
+            .unwrap()
+            .execution;
         (id, self.engine.wait_for_output(id).await.unwrap())
     }
 
     async fn events(&self, id: ExecutionId) -> Vec<Event> {
-        self.engine.client().read_journal(id).await.unwrap().into_iter().map(|it| it.event).collect()
+        self.engine
+            .client()
+            .read_journal(id)
+            .await
+            .unwrap()
+            .into_iter()
+            .map(|it| it.event)
+            .collect()
     }
 
     /// The kinds of failures that the journal has: of attempts that were followed by another, of the request, of the whole.
@@ -105,7 +139,9 @@ impl Place {
         for event in self.events(id).await {
             match event {
                 Event::InvokeRetrying { error, .. } => retried.push(error.kind.to_string()),
-                Event::InvokeCompleted { result: Err(error), .. } => request = Some(error.kind.to_string()),
+                Event::InvokeCompleted {
+                    result: Err(error), ..
+                } => request = Some(error.kind.to_string()),
                 Event::ExecutionFailed { error } => whole = Some(error.kind.to_string()),
                 _ => {}
             }
@@ -115,7 +151,10 @@ impl Place {
 }
 
 fn rule(pattern: &str, private_networks: bool) -> HostRule {
-    HostRule { pattern: pattern.parse().unwrap(), private_networks }
+    HostRule {
+        pattern: pattern.parse().unwrap(),
+        private_networks,
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,16 +166,28 @@ async fn a_request_needs_the_leave_of_both_sides_and_more_within_a_network() {
         (vec![], &[][..], "neither"),
         (vec![rule(address, true)], &[], "the process alone"),
         (vec![], &[address], "the component alone"),
-        (vec![rule(address, false)], &[address], "both, but not within a network"),
+        (
+            vec![rule(address, false)],
+            &[address],
+            "both, but not within a network",
+        ),
         (vec![rule("127.0.0.1:1", true)], &[address], "another port"),
     ] {
         let place = Place::new(rules, hosts).await;
         for function in BOTH {
             let (id, result) = place.run(function, &server.url(0, 200)).await;
             let error = result.unwrap_err();
-            assert_eq!(error.kind, "http_denied".parse::<ErrorKind>().unwrap(), "{function}, {who}: {error}");
+            assert_eq!(
+                error.kind,
+                "http_denied".parse::<ErrorKind>().unwrap(),
+                "{function}, {who}: {error}"
+            );
             let expected = (Vec::new(), denied.clone(), denied.clone());
-            assert_eq!(place.failures(id).await, expected, "{function}, {who}: refused once and for all");
+            assert_eq!(
+                place.failures(id).await,
+                expected,
+                "{function}, {who}: refused once and for all"
+            );
         }
         place.engine.stop().await.unwrap();
     }
@@ -145,7 +196,11 @@ async fn a_request_needs_the_leave_of_both_sides_and_more_within_a_network() {
     for function in BOTH {
         let (_, result) = place.run(function, &server.url(0, 200)).await;
         let answer = result.unwrap();
-        assert_eq!((&answer["status"], &answer["body"]), (&json!(200), &json!("body")), "{function}");
+        assert_eq!(
+            (&answer["status"], &answer["body"]),
+            (&json!(200), &json!("body")),
+            "{function}"
+        );
     }
     assert_eq!(server.keys().len(), BOTH.len());
 }
@@ -160,7 +215,11 @@ async fn every_attempt_has_the_same_key() {
         let key = Some(id.child_promise(0).to_string());
         assert_eq!(server.keys(), [key.clone(), key.clone(), key], "{function}");
         let (retried, request, whole) = place.failures(id).await;
-        assert_eq!((retried, request, whole), (vec![kind.to_owned(); 2], None, None), "{function}");
+        assert_eq!(
+            (retried, request, whole),
+            (vec![kind.to_owned(); 2], None, None),
+            "{function}"
+        );
     }
 }
 
@@ -173,7 +232,11 @@ async fn a_service_that_stays_broken_fails_the_workflow_after_all_attempts() {
         assert_eq!(result.unwrap_err().kind.as_str(), kind, "{function}");
         let kind = kind.to_owned();
         let expected = (vec![kind.clone(); 2], Some(kind.clone()), Some(kind));
-        assert_eq!((place.failures(id).await, server.keys().len()), (expected, 3), "{function}");
+        assert_eq!(
+            (place.failures(id).await, server.keys().len()),
+            (expected, 3),
+            "{function}"
+        );
     }
 }
 
@@ -185,8 +248,16 @@ async fn an_error_of_the_client_is_an_answer() {
         for (more, status) in [400, 404, 418].into_iter().enumerate() {
             let (id, result) = place.run(function, &server.url(0, status)).await;
             assert_eq!(result.unwrap()["status"], status, "{function}");
-            assert_eq!(server.keys().len(), 3 * sent + more + 1, "{function}: it is not sent again");
-            assert_eq!(place.failures(id).await, (Vec::new(), None, None), "{function}");
+            assert_eq!(
+                server.keys().len(),
+                3 * sent + more + 1,
+                "{function}: it is not sent again"
+            );
+            assert_eq!(
+                place.failures(id).await,
+                (Vec::new(), None, None),
+                "{function}"
+            );
         }
     }
 }
@@ -202,7 +273,11 @@ async fn nobody_there_may_be_better_next_time() {
     for function in BOTH {
         let (id, result) = place.run(function, &format!("http://{address}/")).await;
         assert_eq!(result.unwrap_err().kind.as_str(), failed, "{function}");
-        let expected = (vec![failed.clone(); 2], Some(failed.clone()), Some(failed.clone()));
+        let expected = (
+            vec![failed.clone(); 2],
+            Some(failed.clone()),
+            Some(failed.clone()),
+        );
         assert_eq!(place.failures(id).await, expected, "{function}");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use onward_testing::{PostgresCluster, ClusterDurability};
+use onward_testing::{ClusterDurability, PostgresCluster};
 
 use crate::account::Account;
 use crate::faults::{Moment, Point};
@@ -42,9 +42,22 @@ struct Usual {
 
 impl Usual {
     fn of(world: &World, scenario: &Scenario) -> Self {
-        let Outcome { account, ledger, last: (steps, tasks), .. } = world.run(scenario, &[]);
-        assert!(ledger.performed().values().all(|times| *times == 1), "{}: nothing is done twice", scenario.name);
-        Self { account, steps, tasks }
+        let Outcome {
+            account,
+            ledger,
+            last: (steps, tasks),
+            ..
+        } = world.run(scenario, &[]);
+        assert!(
+            ledger.performed().values().all(|times| *times == 1),
+            "{}: nothing is done twice",
+            scenario.name
+        );
+        Self {
+            account,
+            steps,
+            tasks,
+        }
     }
 }
 
@@ -60,16 +73,39 @@ struct Matrix {
 }
 
 fn jobs() -> Vec<Job> {
-    let moments = [Moment::BeforeStep, Moment::AfterStep, Moment::BeforeTask, Moment::AfterTask];
-    let once =
-        SCENARIOS.into_iter().flat_map(move |scenario| moments.map(|moment| Job { scenario, moment, again: None }));
-    let twice =
-        SCENARIOS.into_iter().flat_map(|scenario| {
-            [(Moment::AfterStep, Moment::BeforeStep), (Moment::BeforeStep, Moment::AfterStep)]
-                .map(|(moment, again)| Job { scenario, moment, again: Some(again) })
-        });
-    let chain = *SCENARIOS.iter().find(|scenario| scenario.name == "chain").unwrap();
-    let leases = [Moment::BeforeLease, Moment::AfterLease].map(|moment| Job { scenario: chain, moment, again: None });
+    let moments = [
+        Moment::BeforeStep,
+        Moment::AfterStep,
+        Moment::BeforeTask,
+        Moment::AfterTask,
+    ];
+    let once = SCENARIOS.into_iter().flat_map(move |scenario| {
+        moments.map(|moment| Job {
+            scenario,
+            moment,
+            again: None,
+        })
+    });
+    let twice = SCENARIOS.into_iter().flat_map(|scenario| {
+        [
+            (Moment::AfterStep, Moment::BeforeStep),
+            (Moment::BeforeStep, Moment::AfterStep),
+        ]
+        .map(|(moment, again)| Job {
+            scenario,
+            moment,
+            again: Some(again),
+        })
+    });
+    let chain = *SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == "chain")
+        .unwrap();
+    let leases = [Moment::BeforeLease, Moment::AfterLease].map(|moment| Job {
+        scenario: chain,
+        moment,
+        again: None,
+    });
     once.chain(twice).chain(leases).collect()
 }
 
@@ -80,7 +116,14 @@ impl Matrix {
         let stride = if is_full { 1 } else { stride };
         let usual = SCENARIOS.iter().map(|_| OnceLock::new()).collect();
         let count = || AtomicUsize::new(0);
-        Self { stride, usual, jobs: jobs(), next: count(), points: count(), double: count() }
+        Self {
+            stride,
+            usual,
+            jobs: jobs(),
+            next: count(),
+            points: count(),
+            double: count(),
+        }
     }
 
     /// Does what is left to do, one job after the other.
@@ -91,7 +134,10 @@ impl Matrix {
     }
 
     fn usual(&self, world: &World, scenario: &Scenario) -> &Usual {
-        let place = SCENARIOS.iter().position(|it| it.name == scenario.name).unwrap();
+        let place = SCENARIOS
+            .iter()
+            .position(|it| it.name == scenario.name)
+            .unwrap();
         self.usual[place].get_or_init(|| Usual::of(world, scenario))
     }
 
@@ -104,15 +150,24 @@ impl Matrix {
         };
         let stride = if job.again.is_some() { self.stride } else { 1 };
         for nth in (1..FAR).step_by(stride) {
-            let first = Point { moment: job.moment, nth };
-            let crashes: Vec<Point> =
-                [first].into_iter().chain(job.again.map(|moment| Point { moment, nth: 1 })).collect();
+            let first = Point {
+                moment: job.moment,
+                nth,
+            };
+            let crashes: Vec<Point> = [first]
+                .into_iter()
+                .chain(job.again.map(|moment| Point { moment, nth: 1 }))
+                .collect();
             let outcome = world.run(&job.scenario, &crashes);
             compare(&job.scenario, &crashes, usual, &outcome);
             if outcome.crashes == 0 && nth >= expected {
                 return;
             }
-            let count = if outcome.crashes > 1 { &self.double } else { &self.points };
+            let count = if outcome.crashes > 1 {
+                &self.double
+            } else {
+                &self.points
+            };
             count.fetch_add(outcome.crashes.min(1), Ordering::SeqCst);
         }
         panic!("{} has no end at {:?}", job.scenario.name, job.moment);
@@ -135,9 +190,15 @@ fn compare(scenario: &Scenario, crashes: &[Point], usual: &Usual, outcome: &Outc
 fn expect_performed(context: &str, outcome: &Outcome) {
     let performed = outcome.ledger.performed();
     let started: BTreeSet<_> = outcome.account.attempts.iter().cloned().collect();
-    assert!(performed.keys().eq(&started), "{context}: {performed:?} {started:?}");
+    assert!(
+        performed.keys().eq(&started),
+        "{context}: {performed:?} {started:?}"
+    );
     let most = 1 + u32::try_from(outcome.crashes).unwrap();
-    assert!(performed.values().all(|times| (1..=most).contains(times)), "{context}: {performed:?}");
+    assert!(
+        performed.values().all(|times| (1..=most).contains(times)),
+        "{context}: {performed:?}"
+    );
 }
 
 fn crash_all(store: &str, stride: usize, place: impl Fn() -> Place + Sync) {
@@ -148,8 +209,14 @@ fn crash_all(store: &str, stride: usize, place: impl Fn() -> Place + Sync) {
         }
     });
     let (points, double) = (matrix.points.into_inner(), matrix.double.into_inner());
-    println!("{store}: {} workflows, {points} crash points, {double} double crashes", SCENARIOS.len());
-    assert!(points > 10 * SCENARIOS.len() && double >= SCENARIOS.len(), "{points} {double}");
+    println!(
+        "{store}: {} workflows, {points} crash points, {double} double crashes",
+        SCENARIOS.len()
+    );
+    assert!(
+        points > 10 * SCENARIOS.len() && double >= SCENARIOS.len(),
+        "{points} {double}"
+    );
 }
 
 #[test]

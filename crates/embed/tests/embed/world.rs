@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use onward_embed::{EngineClient, ClientError, Scope, WasmComponentRuntime};
+use onward_embed::{ClientError, EngineClient, Scope, WasmComponentRuntime};
 use onward_engine::client::SHARD_COUNT;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_journal::{Event, ExecutionId, Payload, Timestamp};
 use onward_store::tables::InboxMessageRow;
-use onward_store::{StoreClock, RecordReader as _, TableScan, Store, SystemClock};
+use onward_store::{RecordReader as _, Store, StoreClock, SystemClock, TableScan};
 use onward_store_postgres::PostgresStore;
 use onward_store_sqlite::SqliteStore;
 use onward_testing::PostgresCluster;
@@ -65,12 +65,22 @@ impl Place {
     async fn open(&self, clock: Arc<Moved>) -> Arc<dyn Store> {
         match self {
             Self::Sqlite(folder) => {
-                let options = onward_store_sqlite::Options { clock, ..Default::default() };
+                let options = onward_store_sqlite::Options {
+                    clock,
+                    ..Default::default()
+                };
                 Arc::new(SqliteStore::open(&folder.path().join("store.db"), options).unwrap())
             }
             Self::Postgres(url) => {
-                let few = onward_store_postgres::Options { readers: 2, bulk_writers: 1, ..Default::default() };
-                let options = onward_store_postgres::Options { clock: Some(clock), ..few };
+                let few = onward_store_postgres::Options {
+                    readers: 2,
+                    bulk_writers: 1,
+                    ..Default::default()
+                };
+                let options = onward_store_postgres::Options {
+                    clock: Some(clock),
+                    ..few
+                };
                 Arc::new(PostgresStore::open(url, options).await.unwrap())
             }
         }
@@ -100,7 +110,16 @@ pub(crate) fn scope() -> Scope {
 fn shared_wasm() -> Arc<WasmComponentRuntime> {
     static WASM: OnceLock<Arc<WasmComponentRuntime>> = OnceLock::new();
     let make = || {
-        Arc::new(WasmComponentRuntime::new(Config { cache_folder: Some(cache()), ..Config::default() }, HttpConfig::default()).unwrap())
+        Arc::new(
+            WasmComponentRuntime::new(
+                Config {
+                    cache_folder: Some(cache()),
+                    ..Config::default()
+                },
+                HttpConfig::default(),
+            )
+            .unwrap(),
+        )
     };
     Arc::clone(WASM.get_or_init(make))
 }
@@ -114,22 +133,44 @@ struct Process {
 
 impl Process {
     fn start(place: Place, clock: Arc<Moved>, faults: Faults) -> Self {
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
         let faults = Arc::new(faults);
         let (stop, stopped) = watch::channel(false);
         runtime.spawn({
             let faults = Arc::clone(&faults);
             async move {
                 let inner = place.open(clock).await;
-                let store = Arc::new(Faulty { inner, faults: Arc::clone(&faults) });
-                let code = Performing { inner: shared_wasm(), faults: Arc::clone(&faults) };
+                let store = Arc::new(Faulty {
+                    inner,
+                    faults: Arc::clone(&faults),
+                });
+                let code = Performing {
+                    inner: shared_wasm(),
+                    faults: Arc::clone(&faults),
+                };
                 let native = NativeTaskRegistry::default().with_task("native_echo", Echo(faults));
-                let options = NodeOptions { lease_duration: LEASE, poll_interval: POLL, ..NodeOptions::default() };
-                let node = Node::new(store, FunctionRegistry::new(Arc::new(code), native), options);
+                let options = NodeOptions {
+                    lease_duration: LEASE,
+                    poll_interval: POLL,
+                    ..NodeOptions::default()
+                };
+                let node = Node::new(
+                    store,
+                    FunctionRegistry::new(Arc::new(code), native),
+                    options,
+                );
                 Arc::new(node).run(stopped).await.unwrap();
             }
         });
-        Self { runtime, faults, _stop: stop }
+        Self {
+            runtime,
+            faults,
+            _stop: stop,
+        }
     }
 
     /// Its threads are let go wherever they are.
@@ -165,11 +206,24 @@ impl World {
             let client = EngineClient::new(place.open(Arc::clone(&clock)).await, scope());
             for name in ["journals.wasm", "orders.wasm"] {
                 let code = built(name);
-                client.deploy_component(&code, &shared_wasm().read_functions(&code, &[]).unwrap(), &[]).await.unwrap();
+                client
+                    .deploy_component(
+                        &code,
+                        &shared_wasm().read_functions(&code, &[]).unwrap(),
+                        &[],
+                    )
+                    .await
+                    .unwrap();
             }
             client
         });
-        Self { place, clock, runtime, client, runs: AtomicU64::new(0) }
+        Self {
+            place,
+            clock,
+            runtime,
+            client,
+            runs: AtomicU64::new(0),
+        }
     }
 
     /// Runs a scenario to its end. Each of the crashes ends a process, and the next takes over.
@@ -179,7 +233,10 @@ impl World {
         let case = self.runtime.block_on(self.start(scenario, &key));
         let (mut happened, mut last) = (0, (0, 0));
         for point in crashes.iter().map(Some).chain([None]) {
-            self.clock.0.fetch_add(2 * u64::try_from(LEASE.as_millis()).unwrap(), Ordering::SeqCst);
+            self.clock.0.fetch_add(
+                2 * u64::try_from(LEASE.as_millis()).unwrap(),
+                Ordering::SeqCst,
+            );
             let faults = Faults::new(point.copied(), Arc::clone(&ledger));
             let process = Process::start(self.place.clone(), Arc::clone(&self.clock), faults);
             if happened > 0 {
@@ -191,8 +248,14 @@ impl World {
             let is_dead = process.faults.is_dead();
             process.kill();
             if ended.is_err() {
-                let events = self.runtime.block_on(self.client.read_journal(case.id)).unwrap();
-                panic!("{} hangs after {crashes:?}, at {point:?}: {events:#?}", scenario.name);
+                let events = self
+                    .runtime
+                    .block_on(self.client.read_journal(case.id))
+                    .unwrap();
+                panic!(
+                    "{} hangs after {crashes:?}, at {point:?}: {events:#?}",
+                    scenario.name
+                );
             }
             if !is_dead {
                 break;
@@ -200,15 +263,37 @@ impl World {
             happened += 1;
         }
         let account = self.runtime.block_on(Account::read(&self.client, case.id));
-        Outcome { account, ledger, crashes: happened, last }
+        Outcome {
+            account,
+            ledger,
+            crashes: happened,
+            last,
+        }
     }
 
     async fn start<'a>(&'a self, scenario: &'a Scenario, key: &str) -> Case<'a> {
         let input = Payload::parse(scenario.input).unwrap();
-        let started = self.client.start_execution(scenario.function, input.clone(), Some(key)).await.unwrap();
-        let again = self.client.start_execution(scenario.function, input, Some(key)).await.unwrap();
-        assert!(!started.already_existed && again.already_existed && started.execution == again.execution);
-        let case = Case { client: &self.client, scenario, id: started.execution, has_acted: Cell::new(false) };
+        let started = self
+            .client
+            .start_execution(scenario.function, input.clone(), Some(key))
+            .await
+            .unwrap();
+        let again = self
+            .client
+            .start_execution(scenario.function, input, Some(key))
+            .await
+            .unwrap();
+        assert!(
+            !started.already_existed
+                && again.already_existed
+                && started.execution == again.execution
+        );
+        let case = Case {
+            client: &self.client,
+            scenario,
+            id: started.execution,
+            has_acted: Cell::new(false),
+        };
         if let Act::SignalFirst(..) = scenario.act {
             case.act().await;
         }
@@ -233,7 +318,9 @@ impl Case<'_> {
             if faults.is_dead() || self.is_settled().await {
                 return;
             }
-            if matches!(self.scenario.act, Act::Signal(..) | Act::Cancel) && self.waits_for_signal().await {
+            if matches!(self.scenario.act, Act::Signal(..) | Act::Cancel)
+                && self.waits_for_signal().await
+            {
                 self.act().await;
             }
             // What the process before had under way may arrive late, and nobody tells of that.
@@ -243,16 +330,35 @@ impl Case<'_> {
 
     /// Over, and nothing is on its way to anybody.
     async fn is_settled(&self) -> bool {
-        let messages: Vec<(InboxMessageRow, u64)> = self.client.store().list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
+        let messages: Vec<(InboxMessageRow, u64)> = self
+            .client
+            .store()
+            .list_records(TableScan::all_rows::<InboxMessageRow>())
+            .await
+            .unwrap();
         // Of signals that were taken the key stays behind, where no shard looks.
-        let is_left = messages.iter().any(|(message, _)| message.shard.0 < SHARD_COUNT);
-        !is_left && self.client.execution_result(self.id).await.unwrap().is_some()
+        let is_left = messages
+            .iter()
+            .any(|(message, _)| message.shard.0 < SHARD_COUNT);
+        !is_left
+            && self
+                .client
+                .execution_result(self.id)
+                .await
+                .unwrap()
+                .is_some()
     }
 
     async fn waits_for_signal(&self) -> bool {
         let events = self.client.read_journal(self.id).await.unwrap();
         let is_wait = |event: &Event| {
-            matches!(event, Event::ExecutionAwaiting { kind: onward_journal::AwaitKind::Signal(_), .. })
+            matches!(
+                event,
+                Event::ExecutionAwaiting {
+                    kind: onward_journal::AwaitKind::Signal(_),
+                    ..
+                }
+            )
         };
         events.last().is_some_and(|last| is_wait(&last.event))
     }
@@ -262,11 +368,16 @@ impl Case<'_> {
             Act::Nothing => Ok(()),
             Act::SignalFirst(name, payload) | Act::Signal(name, payload) => {
                 let payload = Payload::parse(payload).unwrap();
-                self.client.send_signal(self.id, name.parse().unwrap(), payload, Some("once")).await
+                self.client
+                    .send_signal(self.id, name.parse().unwrap(), payload, Some("once"))
+                    .await
             }
             Act::Cancel => self.client.request_cancel(self.id, "enough").await,
         };
-        assert!(matches!(done, Ok(()) | Err(ClientError::ExecutionEnded(_))), "{done:?}");
+        assert!(
+            matches!(done, Ok(()) | Err(ClientError::ExecutionEnded(_))),
+            "{done:?}"
+        );
         self.has_acted.set(true);
     }
 

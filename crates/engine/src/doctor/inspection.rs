@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use onward_execution::{Execution, AttemptInFlight, ExecutionLimits};
-use onward_journal::{ComponentDigest, Event, ExecutionId, Journal, InvokePerformer, Timestamp};
+use onward_execution::{AttemptInFlight, Execution, ExecutionLimits};
+use onward_journal::{ComponentDigest, Event, ExecutionId, InvokePerformer, Journal, Timestamp};
 use onward_store::tables::{ComponentRow, ExecutionRow as Row, TaskRow};
-use onward_store::{Error, ColumnCodec as _, RowKey, RecordReader as _, ShardId, Store};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, ShardId, Store};
 
 use super::checks::DoctorIssue;
 use super::{FindingCode, read_execution_row};
@@ -71,80 +71,156 @@ pub(super) struct ExecutionInspector<'a> {
 
 impl<'a> ExecutionInspector<'a> {
     pub(super) const fn new(store: &'a dyn Store) -> Self {
-        Self { store, components: Mutex::new(BTreeSet::new()) }
+        Self {
+            store,
+            components: Mutex::new(BTreeSet::new()),
+        }
     }
 
     /// Reads an execution whose row was read already.
-    pub(super) async fn inspect_row(&self, row: Row, version: u64) -> Result<InspectedExecution, Error> {
+    pub(super) async fn inspect_row(
+        &self,
+        row: Row,
+        version: u64,
+    ) -> Result<InspectedExecution, Error> {
         let id = row.execution_id;
         let unusable = |code, message| DoctorIssue { code, message };
         let events = match read_journal(self.store, id).await {
             Ok(events) => events,
             Err(Error::Corrupt(what)) => {
-                let execution = Err(unusable(FindingCode::JournalUnreadable, format!("its journal cannot be read: {what}")));
-                return Ok(InspectedExecution { row, version, events: 0, last_event_at: None, execution, references: ExecutionReferences::default() });
+                let execution = Err(unusable(
+                    FindingCode::JournalUnreadable,
+                    format!("its journal cannot be read: {what}"),
+                ));
+                return Ok(InspectedExecution {
+                    row,
+                    version,
+                    events: 0,
+                    last_event_at: None,
+                    execution,
+                    references: ExecutionReferences::default(),
+                });
             }
             Err(error) => return Err(error),
         };
-        let (count, last) = (events.len() as u64, events.last().map(|last| last.timestamp));
+        let (count, last) = (
+            events.len() as u64,
+            events.last().map(|last| last.timestamp),
+        );
         let execution = Journal::recover(id, events)
             .map(|journal| Execution::recover(journal, ExecutionLimits::default()))
-            .map_err(|violation| unusable(FindingCode::JournalInvalid, format!("its journal is not valid: {violation}")));
+            .map_err(|violation| {
+                unusable(
+                    FindingCode::JournalInvalid,
+                    format!("its journal is not valid: {violation}"),
+                )
+            });
         let around = match &execution {
             Ok(execution) => self.read_references(&row, execution).await?,
             Err(_) => ExecutionReferences::default(),
         };
-        Ok(InspectedExecution { row, version, events: count, last_event_at: last, execution, references: around })
+        Ok(InspectedExecution {
+            row,
+            version,
+            events: count,
+            last_event_at: last,
+            execution,
+            references: around,
+        })
     }
 
-    async fn read_references(&self, row: &Row, execution: &Execution) -> Result<ExecutionReferences, Error> {
+    async fn read_references(
+        &self,
+        row: &Row,
+        execution: &Execution,
+    ) -> Result<ExecutionReferences, Error> {
         let mut children = BTreeMap::new();
         let mut tasks = BTreeMap::new();
-        for flight in execution.attempts_in_flight().filter(|_| !execution.is_terminal()) {
+        for flight in execution
+            .attempts_in_flight()
+            .filter(|_| !execution.is_terminal())
+        {
             match flight.performer {
                 InvokePerformer::Child(child) => {
-                    let fate = self.child_status(row, flight.number, flight.attempt, child).await?;
+                    let fate = self
+                        .child_status(row, flight.number, flight.attempt, child)
+                        .await?;
                     children.insert(child, fate);
                 }
-                InvokePerformer::Worker => drop(tasks.insert(flight.number, self.has_task_or_result(row, flight).await?)),
+                InvokePerformer::Worker => {
+                    drop(tasks.insert(flight.number, self.has_task_or_result(row, flight).await?))
+                }
                 InvokePerformer::Owner => {}
             }
         }
         let successor = match successor_execution(execution.journal()) {
-            Some(next) => Some((next, self::read_execution_row(self.store, next).await?.is_some())),
+            Some(next) => Some((
+                next,
+                self::read_execution_row(self.store, next).await?.is_some(),
+            )),
             None => None,
         };
         let shard = self.expected_shard(row, execution.journal()).await?;
         let has_component = self.has_component(row.component_digest).await?;
-        Ok(ExecutionReferences { has_component, expected_shard: shard, children, tasks, successor })
+        Ok(ExecutionReferences {
+            has_component,
+            expected_shard: shard,
+            children,
+            tasks,
+            successor,
+        })
     }
 
     async fn has_component(&self, digest: ComponentDigest) -> Result<bool, Error> {
-        if self.components.lock().unwrap_or_else(PoisonError::into_inner).contains(&digest) {
+        if self
+            .components
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&digest)
+        {
             return Ok(true);
         }
-        let stored: Option<(ComponentRow, u64)> = self.store.read_record(RowKey(vec![digest.to_value()])).await?;
+        let stored: Option<(ComponentRow, u64)> = self
+            .store
+            .read_record(RowKey(vec![digest.to_value()]))
+            .await?;
         if stored.is_some() {
-            self.components.lock().unwrap_or_else(PoisonError::into_inner).insert(digest);
+            self.components
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(digest);
         }
         Ok(stored.is_some())
     }
 
     /// A child is where its parent is, a successor where its predecessor was; everybody else where the id says.
     async fn expected_shard(&self, row: &Row, journal: &Journal) -> Result<Option<ShardId>, Error> {
-        let before = match (parent_execution(journal), predecessor_execution(row, journal)) {
+        let before = match (
+            parent_execution(journal),
+            predecessor_execution(row, journal),
+        ) {
             (Some(parent), _) => parent,
             (None, Some(predecessor)) => predecessor,
             (None, None) => return Ok(Some(shard_of(&row.execution_id))),
         };
-        Ok(self::read_execution_row(self.store, before).await?.map(|before| before.shard))
+        Ok(self::read_execution_row(self.store, before)
+            .await?
+            .map(|before| before.shard))
     }
 
     /// What became of the child that performs attempt `attempt` of an operation.
-    async fn child_status(&self, parent: &Row, number: u32, attempt: u32, child: ExecutionId) -> Result<ChildStatus, Error> {
+    async fn child_status(
+        &self,
+        parent: &Row,
+        number: u32,
+        attempt: u32,
+        child: ExecutionId,
+    ) -> Result<ChildStatus, Error> {
         let mut child = child;
         for _ in 0..SUCCESSORS_MAX {
-            let Some(row) = read_execution_row(self.store, child).await? else { return Ok(ChildStatus::Missing(child)) };
+            let Some(row) = read_execution_row(self.store, child).await? else {
+                return Ok(ChildStatus::Missing(child));
+            };
             if !is_execution_over(&row) {
                 return Ok(ChildStatus::Running);
             }
@@ -152,7 +228,11 @@ impl<'a> ExecutionInspector<'a> {
                 Some(next) => child = next,
                 None => {
                     let is_sent = self.is_result_sent(parent, number, attempt).await?;
-                    return Ok(if is_sent { ChildStatus::ResultSent } else { ChildStatus::ResultLost(child) });
+                    return Ok(if is_sent {
+                        ChildStatus::ResultSent
+                    } else {
+                        ChildStatus::ResultLost(child)
+                    });
                 }
             }
         }
@@ -169,7 +249,10 @@ impl<'a> ExecutionInspector<'a> {
     }
 
     /// An execution, for whoever has a task of it; nothing if its journal is a finding of its own.
-    pub(super) async fn recover_execution(&self, id: ExecutionId) -> Result<Option<Execution>, Error> {
+    pub(super) async fn recover_execution(
+        &self,
+        id: ExecutionId,
+    ) -> Result<Option<Execution>, Error> {
         let events = match read_journal(self.store, id).await {
             Ok(events) => events,
             Err(Error::Corrupt(_)) => return Ok(None),
@@ -180,8 +263,14 @@ impl<'a> ExecutionInspector<'a> {
     }
 
     async fn has_task_or_result(&self, row: &Row, flight: AttemptInFlight) -> Result<bool, Error> {
-        let AttemptInFlight { number, attempt, .. } = flight;
-        let id = AttemptId { execution: row.execution_id, number, attempt };
+        let AttemptInFlight {
+            number, attempt, ..
+        } = flight;
+        let id = AttemptId {
+            execution: row.execution_id,
+            number,
+            attempt,
+        };
         let stored: Option<(TaskRow, u64)> = self.store.read_record(task_row::task_key(id)).await?;
         Ok(stored.is_some() || self.is_result_sent(row, number, attempt).await?)
     }
@@ -189,19 +278,27 @@ impl<'a> ExecutionInspector<'a> {
     async fn is_result_sent(&self, parent: &Row, number: u32, attempt: u32) -> Result<bool, Error> {
         let id = parent.execution_id;
         let messages = inbox::messages_to(self.store, parent.shard, id).await?;
-        Ok(messages.iter().filter_map(|message| message_event(message).ok()).any(|event| match event {
-            Event::InvokeCompleted { promise_id, attempt: of, .. } => {
-                promise_id.child_number_in(id) == Some(number) && of == attempt
-            }
-            _ => false,
-        }))
+        Ok(messages
+            .iter()
+            .filter_map(|message| message_event(message).ok())
+            .any(|event| match event {
+                Event::InvokeCompleted {
+                    promise_id,
+                    attempt: of,
+                    ..
+                } => promise_id.child_number_in(id) == Some(number) && of == attempt,
+                _ => false,
+            }))
     }
 }
 
 /// The execution whose place this one took: nobody else starts without a key in the row and with one in the journal.
 fn predecessor_execution(row: &Row, journal: &Journal) -> Option<ExecutionId> {
     match &journal.events().first()?.event {
-        Event::ExecutionStarted { idempotency_key: Some(key), .. } if row.start_key.is_none() => key.parse().ok(),
+        Event::ExecutionStarted {
+            idempotency_key: Some(key),
+            ..
+        } if row.start_key.is_none() => key.parse().ok(),
         _ => None,
     }
 }

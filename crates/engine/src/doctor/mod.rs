@@ -5,21 +5,21 @@
 //! looks wrong is read again, and only what stays wrong while nothing changes is told.
 
 mod checks;
-mod overdue;
 mod inspection;
+mod overdue;
 
 use std::io;
 use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
-use onward_api::finding::{FindingCode, DoctorFinding};
+use onward_api::finding::{DoctorFinding, FindingCode};
 use onward_journal::{ExecutionId, Timestamp};
 use onward_store::tables::{AlertRow, ExecutionRow as Row, InboxMessageRow, TaskRow};
-use onward_store::{Error, ColumnCodec as _, RowKey, RecordReader as _, TableScan, Store};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
 use self::checks::DoctorIssue;
-use self::overdue::OverdueByShard;
 use self::inspection::{ExecutionInspector, InspectedExecution};
+use self::overdue::OverdueByShard;
 use crate::client::{Scope, is_execution_over};
 use crate::shard::{is_consumed, message_event, task_row};
 use crate::verify::StoreCheckError;
@@ -88,37 +88,62 @@ impl DoctorPass<'_> {
     ) -> Result<(), StoreCheckError> {
         let mut scan = match self.scope {
             None => TableScan::all_rows::<Row>(),
-            Some(Scope { tenant, project, environment }) => {
-                TableScan::by_index::<Row>(Row::BY_AGE).where_equal(tenant).where_equal(project).where_equal(environment)
-            }
+            Some(Scope {
+                tenant,
+                project,
+                environment,
+            }) => TableScan::by_index::<Row>(Row::BY_AGE)
+                .where_equal(tenant)
+                .where_equal(project)
+                .where_equal(environment),
         };
         loop {
             let page: Vec<(Row, u64)> = self.inspector.store.list_records(scan.clone()).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             scan = scan.starting_after(last);
             self.now = self.inspector.store.now().await?;
             let (looker, now) = (&self.inspector, self.now);
-            let looks = page.into_iter().map(|(row, version)| examine_execution(looker, row, version, now));
+            let looks = page
+                .into_iter()
+                .map(|(row, version)| examine_execution(looker, row, version, now));
             let mut looks = stream::iter(looks).buffered(CONCURRENT_READS);
             while let Some(look) = looks.next().await {
-                let ExecutionReport { id, issues: flaws, events, overdue: late } = look?;
+                let ExecutionReport {
+                    id,
+                    issues: flaws,
+                    events,
+                    overdue: late,
+                } = look?;
                 for DoctorIssue { code, message } in flaws {
-                    report(&DoctorFinding::new(Some(id), code, message)).map_err(StoreCheckError::Report)?;
+                    report(&DoctorFinding::new(Some(id), code, message))
+                        .map_err(StoreCheckError::Report)?;
                 }
                 self.overdue.add_execution(late.as_ref(), id);
-                (self.tally.executions, self.tally.events) = (self.tally.executions + 1, self.tally.events + events);
+                (self.tally.executions, self.tally.events) =
+                    (self.tally.executions + 1, self.tally.events + events);
                 progress(self.tally);
             }
         }
     }
 
-    async fn check_messages(&mut self, report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>) -> Result<(), StoreCheckError> {
+    async fn check_messages(
+        &mut self,
+        report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>,
+    ) -> Result<(), StoreCheckError> {
         let mut scan = TableScan::all_rows::<InboxMessageRow>();
         loop {
-            let page: Vec<(InboxMessageRow, u64)> = self.inspector.store.list_records(scan.clone()).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let page: Vec<(InboxMessageRow, u64)> =
+                self.inspector.store.list_records(scan.clone()).await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             scan = scan.starting_after(last);
-            for (message, _) in page.into_iter().filter(|(message, _)| !is_consumed(message)) {
+            for (message, _) in page
+                .into_iter()
+                .filter(|(message, _)| !is_consumed(message))
+            {
                 if !self.is_execution_in_scope(message.execution_id).await? {
                     continue;
                 }
@@ -126,39 +151,68 @@ impl DoctorPass<'_> {
                 if message.sent_at.plus_ms(OVERDUE_AFTER_MS) <= self.now {
                     self.overdue.add_message(&message);
                 }
-                for DoctorIssue { code, message: words } in self.check_message(&message).await? {
-                    report(&DoctorFinding::new(Some(message.execution_id), code, words)).map_err(StoreCheckError::Report)?;
+                for DoctorIssue {
+                    code,
+                    message: words,
+                } in self.check_message(&message).await?
+                {
+                    report(&DoctorFinding::new(Some(message.execution_id), code, words))
+                        .map_err(StoreCheckError::Report)?;
                 }
             }
         }
     }
 
     /// Tasks that nobody waits for, as long as they are there.
-    async fn check_tasks(&self, report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>) -> Result<(), StoreCheckError> {
+    async fn check_tasks(
+        &self,
+        report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>,
+    ) -> Result<(), StoreCheckError> {
         let mut scan = TableScan::all_rows::<TaskRow>();
         let mut seen: Option<(ExecutionId, Option<onward_execution::Execution>)> = None;
         loop {
             let page: Vec<(TaskRow, u64)> = self.inspector.store.list_records(scan.clone()).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             scan = scan.starting_after(last);
             for (task, _) in page {
-                let is_ours = |scope: &Scope| scope.matches_ids(&task.tenant_id, &task.project_id, &task.environment_id);
+                let is_ours = |scope: &Scope| {
+                    scope.matches_ids(&task.tenant_id, &task.project_id, &task.environment_id)
+                };
                 if !self.scope.is_none_or(is_ours) {
                     continue;
                 }
                 // Those of an execution follow each other.
                 if seen.as_ref().is_none_or(|(id, _)| *id != task.execution_id) {
-                    seen = Some((task.execution_id, self.inspector.recover_execution(task.execution_id).await?));
+                    seen = Some((
+                        task.execution_id,
+                        self.inspector.recover_execution(task.execution_id).await?,
+                    ));
                 }
-                let mut flaw = checks::check_task(&task, seen.as_ref().and_then(|(_, execution)| execution.as_ref()));
+                let mut flaw = checks::check_task(
+                    &task,
+                    seen.as_ref().and_then(|(_, execution)| execution.as_ref()),
+                );
                 if flaw.is_some() {
                     tokio::time::sleep(RECHECK_DELAY).await;
-                    flaw = checks::check_task(&task, self.inspector.recover_execution(task.execution_id).await?.as_ref());
-                    let still: Option<(TaskRow, u64)> = self.inspector.store.read_record(task_row::task_key(task_row::attempt_id(&task))).await?;
+                    flaw = checks::check_task(
+                        &task,
+                        self.inspector
+                            .recover_execution(task.execution_id)
+                            .await?
+                            .as_ref(),
+                    );
+                    let still: Option<(TaskRow, u64)> = self
+                        .inspector
+                        .store
+                        .read_record(task_row::task_key(task_row::attempt_id(&task)))
+                        .await?;
                     flaw = flaw.filter(|_| still.is_some());
                 }
                 if let Some(DoctorIssue { code, message }) = flaw {
-                    report(&DoctorFinding::new(Some(task.execution_id), code, message)).map_err(StoreCheckError::Report)?;
+                    report(&DoctorFinding::new(Some(task.execution_id), code, message))
+                        .map_err(StoreCheckError::Report)?;
                 }
             }
         }
@@ -169,42 +223,69 @@ impl DoctorPass<'_> {
         if self.scope.is_none() {
             return Ok(true);
         }
-        Ok(read_execution_row(self.inspector.store, id).await?.is_some_and(|row| self.is_row_in_scope(&row)))
+        Ok(read_execution_row(self.inspector.store, id)
+            .await?
+            .is_some_and(|row| self.is_row_in_scope(&row)))
     }
 
     fn is_row_in_scope(&self, row: &Row) -> bool {
-        self.scope.is_none_or(|scope| scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id))
+        self.scope.is_none_or(|scope| {
+            scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
+        })
     }
 
     /// What is wrong with a message, and stays so as long as it is there.
     async fn check_message(&self, message: &InboxMessageRow) -> Result<Vec<DoctorIssue>, Error> {
         let store = self.inspector.store;
-        let flaws = |row: Option<Row>| checks::check_message(message, message_event(message).err(), row.as_ref());
+        let flaws = |row: Option<Row>| {
+            checks::check_message(message, message_event(message).err(), row.as_ref())
+        };
         let first = flaws(read_execution_row(store, message.execution_id).await?);
         if first.is_empty() {
             return Ok(first);
         }
         tokio::time::sleep(RECHECK_DELAY).await;
         let again = flaws(read_execution_row(store, message.execution_id).await?);
-        let still: Option<(InboxMessageRow, u64)> = store.read_record(RowKey(vec![message.message_id.to_value()])).await?;
+        let still: Option<(InboxMessageRow, u64)> = store
+            .read_record(RowKey(vec![message.message_id.to_value()]))
+            .await?;
         Ok(if still.is_some() { again } else { Vec::new() })
     }
 
     /// Alerts about executions that have not gone on since.
-    async fn check_alerts(&mut self, report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>) -> Result<(), StoreCheckError> {
+    async fn check_alerts(
+        &mut self,
+        report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>,
+    ) -> Result<(), StoreCheckError> {
         let mut scan = TableScan::all_rows::<AlertRow>();
         loop {
-            let page: Vec<(AlertRow, u64)> = self.inspector.store.list_records(scan.clone()).await?;
-            let Some((last, _)) = page.last() else { return Ok(()) };
+            let page: Vec<(AlertRow, u64)> =
+                self.inspector.store.list_records(scan.clone()).await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
             scan = scan.starting_after(last);
             for (alert, _) in page {
-                let Ok(id) = alert.subject.parse::<ExecutionId>() else { continue };
+                let Ok(id) = alert.subject.parse::<ExecutionId>() else {
+                    continue;
+                };
                 let row = read_execution_row(self.inspector.store, id).await?;
-                let Some(row) = row.filter(|row| self.is_row_in_scope(row) && !is_execution_over(row)) else { continue };
+                let Some(row) =
+                    row.filter(|row| self.is_row_in_scope(row) && !is_execution_over(row))
+                else {
+                    continue;
+                };
                 let seen = self.inspector.inspect_row(row, 0).await?;
-                if seen.last_event_at.is_none_or(|last| last <= alert.raised_at) {
-                    let message = format!("{} since {}: {}", alert.code, alert.raised_at, alert.message);
-                    report(&DoctorFinding::new(Some(id), FindingCode::Alert, message)).map_err(StoreCheckError::Report)?;
+                if seen
+                    .last_event_at
+                    .is_none_or(|last| last <= alert.raised_at)
+                {
+                    let message = format!(
+                        "{} since {}: {}",
+                        alert.code, alert.raised_at, alert.message
+                    );
+                    report(&DoctorFinding::new(Some(id), FindingCode::Alert, message))
+                        .map_err(StoreCheckError::Report)?;
                 }
             }
         }
@@ -225,11 +306,21 @@ struct ExecutionReport {
 }
 
 /// Looks at an execution for as long as what is wrong with it changes.
-async fn examine_execution(looker: &ExecutionInspector<'_>, row: Row, version: u64, now: Timestamp) -> Result<ExecutionReport, Error> {
+async fn examine_execution(
+    looker: &ExecutionInspector<'_>,
+    row: Row,
+    version: u64,
+    now: Timestamp,
+) -> Result<ExecutionReport, Error> {
     let id = row.execution_id;
     let mut seen = looker.inspect_row(row, version).await?;
     let mut flaws = checks::check_execution(&seen, now);
-    let looked = |seen: &InspectedExecution, flaws| ExecutionReport { id, issues: flaws, events: seen.events, overdue: overdue::find_overdue(seen, now) };
+    let looked = |seen: &InspectedExecution, flaws| ExecutionReport {
+        id,
+        issues: flaws,
+        events: seen.events,
+        overdue: overdue::find_overdue(seen, now),
+    };
     for round in 0..RECHECKS_MAX {
         if flaws.is_empty() {
             return Ok(looked(&seen, flaws));
@@ -238,8 +329,13 @@ async fn examine_execution(looker: &ExecutionInspector<'_>, row: Row, version: u
         if round > 0 {
             tokio::time::sleep(RECHECK_DELAY).await;
         }
-        let stored: Option<(Row, u64)> = looker.store.read_record(RowKey(vec![id.to_value()])).await?;
-        let Some((row, version)) = stored else { return Ok(looked(&seen, Vec::new())) };
+        let stored: Option<(Row, u64)> = looker
+            .store
+            .read_record(RowKey(vec![id.to_value()]))
+            .await?;
+        let Some((row, version)) = stored else {
+            return Ok(looked(&seen, Vec::new()));
+        };
         let again = looker.inspect_row(row, version).await?;
         let still = checks::check_execution(&again, looker.store.now().await?);
         if round > 0 && again.is_unchanged_since(&seen) {

@@ -8,7 +8,7 @@ use onward_store::tables::{InboxMessageRow, ShardLeaseRow};
 use onward_store::{Error, ShardId, Store};
 
 use super::inspection::InspectedExecution;
-use super::{FindingCode, DoctorFinding, OVERDUE_AFTER_MS};
+use super::{DoctorFinding, FindingCode, OVERDUE_AFTER_MS};
 use crate::explain::list_leases;
 use crate::row_state::{WAKE_NOW, derive_row_state};
 use onward_api::format_relative_time;
@@ -26,11 +26,19 @@ pub(super) struct OverdueExecution {
 
 /// Whether an execution should have gone on long ago.
 pub(super) fn find_overdue(seen: &InspectedExecution, now: Timestamp) -> Option<OverdueExecution> {
-    let execution = seen.execution.as_ref().ok().filter(|execution| !execution.is_terminal())?;
+    let execution = seen
+        .execution
+        .as_ref()
+        .ok()
+        .filter(|execution| !execution.is_terminal())?;
     let (_, at) = derive_row_state(execution);
     let since = at.max(seen.last_event_at.unwrap_or(seen.row.created_at));
     let is_overdue = at != WAKE_NOW || execution.is_runnable() || execution.has_scheduled_invokes();
-    (since.plus_ms(OVERDUE_AFTER_MS) <= now).then_some(OverdueExecution { shard: seen.row.shard, since, is_owner_late: is_overdue })
+    (since.plus_ms(OVERDUE_AFTER_MS) <= now).then_some(OverdueExecution {
+        shard: seen.row.shard,
+        since,
+        is_owner_late: is_overdue,
+    })
 }
 
 /// What is late in each shard.
@@ -54,7 +62,10 @@ struct OverdueCount {
 
 impl OverdueCount {
     fn track_oldest(&mut self, since: Timestamp, id: ExecutionId) {
-        self.oldest = Some(self.oldest.map_or((since, id), |oldest| oldest.min((since, id))));
+        self.oldest = Some(
+            self.oldest
+                .map_or((since, id), |oldest| oldest.min((since, id))),
+        );
     }
 
     fn merge_count(&mut self, other: &Self) {
@@ -76,15 +87,31 @@ impl OverdueCount {
             1 => "1 message waits".to_owned(),
             many => format!("{many} messages wait"),
         };
-        format!("{executions} and {messages}, the oldest since {since} ({})", format_relative_time(since, now))
+        format!(
+            "{executions} and {messages}, the oldest since {since} ({})",
+            format_relative_time(since, now)
+        )
     }
 }
 
 impl OverdueByShard {
     pub(super) fn add_execution(&mut self, due: Option<&OverdueExecution>, id: ExecutionId) {
-        let Some(OverdueExecution { shard, since, is_owner_late: is_overdue }) = due else { return };
+        let Some(OverdueExecution {
+            shard,
+            since,
+            is_owner_late: is_overdue,
+        }) = due
+        else {
+            return;
+        };
         let late = self.0.entry(*shard).or_default();
-        for count in [Some(&mut late.unowned), is_overdue.then_some(&mut late.owned)].into_iter().flatten() {
+        for count in [
+            Some(&mut late.unowned),
+            is_overdue.then_some(&mut late.owned),
+        ]
+        .into_iter()
+        .flatten()
+        {
             count.executions += 1;
             count.track_oldest(*since, id);
         }
@@ -100,7 +127,10 @@ impl OverdueByShard {
 }
 
 /// Whose fault it is that work is late.
-pub(super) async fn overdue_findings(store: &dyn Store, late: &OverdueByShard) -> Result<Vec<DoctorFinding>, Error> {
+pub(super) async fn overdue_findings(
+    store: &dyn Store,
+    late: &OverdueByShard,
+) -> Result<Vec<DoctorFinding>, Error> {
     if late.0.is_empty() {
         return Ok(Vec::new());
     }
@@ -117,7 +147,9 @@ pub(super) async fn overdue_findings(store: &dyn Store, late: &OverdueByShard) -
     let mut findings = Vec::new();
     let mut without_anybody = OverdueCount::default();
     for (shard, late) in &late.0 {
-        let owner = held.iter().find(|lease| lease.shard == *shard && is_current(lease, now));
+        let owner = held
+            .iter()
+            .find(|lease| lease.shard == *shard && is_current(lease, now));
         let finding = |count: &OverdueCount, code, words: String| {
             let id = count.oldest.map(|(_, id)| id);
             DoctorFinding::new(id, code, format!("{words}: {}", count.describe_count(now)))
@@ -136,7 +168,10 @@ pub(super) async fn overdue_findings(store: &dyn Store, late: &OverdueByShard) -
         }
     }
     if without_anybody.oldest.is_some() {
-        let words = format!("no process works on this store: {}", without_anybody.describe_count(now));
+        let words = format!(
+            "no process works on this store: {}",
+            without_anybody.describe_count(now)
+        );
         findings.push(DoctorFinding::new(None, FindingCode::NobodyWorks, words));
     }
     Ok(findings)

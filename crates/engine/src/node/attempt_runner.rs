@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
-use onward_journal::{ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeKind, InvokeResult};
+use onward_journal::{
+    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeKind, InvokeResult,
+};
 use onward_store::Error;
 
 use super::shard_loop::RETRY_DELAY;
 use super::{Node, node_metrics};
-use crate::shard::{TaskAttempt, IN_DOUBT_KIND, ResolvedFunction, in_doubt_error};
+use crate::shard::{IN_DOUBT_KIND, ResolvedFunction, TaskAttempt, in_doubt_error};
 
 /// The kind of failure of a task that panicked.
 const PANIC_KIND: &str = "panic";
@@ -56,7 +58,9 @@ impl NativeTaskRegistry {
 
 /// Performs an attempt. Whatever panics in it takes nobody along.
 pub(super) async fn run_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
-    let done = AssertUnwindSafe(dispatch_attempt(node, attempt)).catch_unwind().await;
+    let done = AssertUnwindSafe(dispatch_attempt(node, attempt))
+        .catch_unwind()
+        .await;
     let result = done.unwrap_or_else(|panic| Err(panic_error(&*panic)));
     match attempt.delivery {
         DeliveryGuarantee::AtLeastOnce => result,
@@ -82,19 +86,35 @@ async fn dispatch_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
     let library = &node.functions;
     match (attempt.kind, attempt.resolved) {
         (InvokeKind::Http, _) => library.runtime.send_http_request(attempt).await,
-        (InvokeKind::Function, ResolvedFunction::Task(component)) => run_component_task(node, component, attempt).await,
-        (InvokeKind::Function, ResolvedFunction::Native) => match library.native_task(&attempt.function) {
-            Some(task) => run_native_task(&*task, attempt).await,
-            None => Err(unknown_function_error(attempt)),
-        },
-        (InvokeKind::Function, ResolvedFunction::Workflow(_) | ResolvedFunction::Worker | ResolvedFunction::Unknown) => Err(unknown_function_error(attempt)),
+        (InvokeKind::Function, ResolvedFunction::Task(component)) => {
+            run_component_task(node, component, attempt).await
+        }
+        (InvokeKind::Function, ResolvedFunction::Native) => {
+            match library.native_task(&attempt.function) {
+                Some(task) => run_native_task(&*task, attempt).await,
+                None => Err(unknown_function_error(attempt)),
+            }
+        }
+        (
+            InvokeKind::Function,
+            ResolvedFunction::Workflow(_) | ResolvedFunction::Worker | ResolvedFunction::Unknown,
+        ) => Err(unknown_function_error(attempt)),
     }
 }
 
 /// The code may have left memory for others. That it cannot be read now is not the task's fault, and costs no attempt.
-async fn run_component_task(node: &Node, component: ComponentDigest, attempt: &TaskAttempt) -> InvokeResult {
+async fn run_component_task(
+    node: &Node,
+    component: ComponentDigest,
+    attempt: &TaskAttempt,
+) -> InvokeResult {
     loop {
-        if let Some(result) = node.functions.runtime.perform_task(component, attempt).await {
+        if let Some(result) = node
+            .functions
+            .runtime
+            .perform_task(component, attempt)
+            .await
+        {
             return result;
         }
         match node.functions.ensure_loaded(&*node.store, component).await {
@@ -115,21 +135,38 @@ async fn run_native_task(task: &dyn NativeTask, attempt: &TaskAttempt) -> Invoke
         None => work.await,
         Some(ms) => match tokio::time::timeout(Duration::from_millis(ms), work).await {
             Ok(done) => done,
-            Err(_) => Err(ExecutionError::new(ErrorKind::Timeout, format!("no result in {ms} ms"))),
+            Err(_) => Err(ExecutionError::new(
+                ErrorKind::Timeout,
+                format!("no result in {ms} ms"),
+            )),
         },
     }
 }
 
 fn panic_error(panic: &(dyn Any + Send)) -> ExecutionError {
-    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    let words = panic
+        .downcast_ref::<&str>()
+        .map(|words| (*words).to_owned());
     let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
-    ExecutionError::from_kind_name(PANIC_KIND, format!("the task panicked: {}", words.as_deref().unwrap_or("without a word")))
+    ExecutionError::from_kind_name(
+        PANIC_KIND,
+        format!(
+            "the task panicked: {}",
+            words.as_deref().unwrap_or("without a word")
+        ),
+    )
 }
 
 fn not_loaded_error(reason: impl Display) -> ExecutionError {
-    ExecutionError::from_kind_name("not_loaded", format!("its component cannot be loaded: {reason}"))
+    ExecutionError::from_kind_name(
+        "not_loaded",
+        format!("its component cannot be loaded: {reason}"),
+    )
 }
 
 fn unknown_function_error(attempt: &TaskAttempt) -> ExecutionError {
-    ExecutionError::from_kind_name("unknown_function", format!("there is no task {}", attempt.function))
+    ExecutionError::from_kind_name(
+        "unknown_function",
+        format!("there is no task {}", attempt.function),
+    )
 }

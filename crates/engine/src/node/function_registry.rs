@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, SharedText};
 use onward_store::tables::{ComponentRow, FunctionRow};
-use onward_store::{Error, ColumnCodec as _, RowKey, RecordReader as _, TableScan, Store};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
 use super::attempt_runner::NativeTaskRegistry;
 use super::{ComponentRuntime, NativeTask};
 use crate::client::{FunctionInfo, FunctionKind};
-use crate::shard::{FunctionCaller, GuestEntry, FunctionResolver, AllowedHosts, ResolvedFunction, GuestUnavailable, owner_key};
+use crate::shard::{
+    AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
+    owner_key,
+};
 
 /// Bytes of a name that tasks for workers can be found by.
 const NAME_MAX: usize = 512;
@@ -49,23 +52,45 @@ struct FunctionBinding {
 impl FunctionRegistry {
     /// A library that knows the tasks of this process, and runs components on `code`.
     pub fn new(code: Arc<dyn ComponentRuntime>, native: NativeTaskRegistry) -> Self {
-        Self { runtime: code, native_tasks: native, index: RwLock::default(), broken_components: Mutex::default(), has_workers: false }
+        Self {
+            runtime: code,
+            native_tasks: native,
+            index: RwLock::default(),
+            broken_components: Mutex::default(),
+            has_workers: false,
+        }
     }
 
     /// The same, where workers may perform what nobody here knows: such a task waits for one that asks for it.
     #[must_use]
     pub fn with_workers(self) -> Self {
-        Self { has_workers: true, ..self }
+        Self {
+            has_workers: true,
+            ..self
+        }
     }
 
     /// Makes sure that a component can be run. Tells whether there is such a component.
-    pub async fn ensure_loaded(&self, store: &dyn Store, digest: ComponentDigest) -> Result<bool, Error> {
-        if self.runtime.is_loaded(digest) && self.with_index(|known| known.components.contains_key(&digest)) {
+    pub async fn ensure_loaded(
+        &self,
+        store: &dyn Store,
+        digest: ComponentDigest,
+    ) -> Result<bool, Error> {
+        if self.runtime.is_loaded(digest)
+            && self.with_index(|known| known.components.contains_key(&digest))
+        {
             return Ok(true);
         }
-        let stored: Option<(ComponentRow, u64)> = store.read_record(RowKey(vec![digest.to_value()])).await?;
-        let Some((component, _)) = stored else { return Ok(false) };
-        let functions = self.runtime.load_component(&component.code).await.map_err(Error::Corrupt)?;
+        let stored: Option<(ComponentRow, u64)> =
+            store.read_record(RowKey(vec![digest.to_value()])).await?;
+        let Some((component, _)) = stored else {
+            return Ok(false);
+        };
+        let functions = self
+            .runtime
+            .load_component(&component.code)
+            .await
+            .map_err(Error::Corrupt)?;
         self.update_index(|known| known.components.insert(digest, functions));
         Ok(true)
     }
@@ -73,33 +98,52 @@ impl FunctionRegistry {
     /// Learns which names stand for what now, and makes their components ready. Returns those that stood for nothing before.
     pub async fn refresh_bindings(&self, store: &dyn Store) -> Result<Vec<FunctionRow>, Error> {
         let mut named = Vec::new();
-        let mut names: BTreeMap<SharedText, BTreeMap<SharedText, FunctionBinding>> = BTreeMap::new();
+        let mut names: BTreeMap<SharedText, BTreeMap<SharedText, FunctionBinding>> =
+            BTreeMap::new();
         let scan = TableScan::all_rows::<FunctionRow>();
         let page = scan.limit.min(store.policy().limits.page_max);
         let mut next = Some(scan);
         while let Some(scan) = next.take() {
             let rows: Vec<(FunctionRow, u64)> = store.list_records(scan.clone()).await?;
-            next = rows.last().filter(|_| rows.len() >= page).map(|(last, _)| scan.starting_after(last));
+            next = rows
+                .last()
+                .filter(|_| rows.len() >= page)
+                .map(|(last, _)| scan.starting_after(last));
             for (row, _) in rows {
                 let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
                 let hosts: Vec<&str> = serde_json::from_str(&row.hosts).map_err(Error::corrupt)?;
                 let hosts = hosts.into_iter().map(SharedText::from).collect();
                 let owner = owner_key(&row.tenant_id, &row.project_id, &row.environment_id);
-                let stands_for = FunctionBinding { component: row.component_digest, is_workflow, hosts };
-                names.entry(owner).or_default().insert(row.name.clone(), stands_for);
+                let stands_for = FunctionBinding {
+                    component: row.component_digest,
+                    is_workflow,
+                    hosts,
+                };
+                names
+                    .entry(owner)
+                    .or_default()
+                    .insert(row.name.clone(), stands_for);
                 named.push(row);
             }
         }
-        let mut new: BTreeSet<ComponentDigest> =
-            names.values().flat_map(BTreeMap::values).map(|named| named.component).collect();
+        let mut new: BTreeSet<ComponentDigest> = names
+            .values()
+            .flat_map(BTreeMap::values)
+            .map(|named| named.component)
+            .collect();
         // Those that are known may have left memory for others, and are loaded when they are needed.
-        self.with_index(|known| new.retain(|digest| !known.components.contains_key(digest) && !self.is_broken(*digest)));
+        self.with_index(|known| {
+            new.retain(|digest| !known.components.contains_key(digest) && !self.is_broken(*digest))
+        });
         for digest in new {
             match self.ensure_loaded(store, digest).await {
                 Ok(_) => {}
                 // Only those who use it are concerned; the others go on.
                 Err(error @ Error::Corrupt(_)) => {
-                    self.broken_components.lock().unwrap_or_else(PoisonError::into_inner).insert(digest);
+                    self.broken_components
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(digest);
                     tracing::error!(%digest, %error, "a component cannot be run");
                 }
                 Err(error) => return Err(error),
@@ -115,7 +159,10 @@ impl FunctionRegistry {
     }
 
     fn is_broken(&self, digest: ComponentDigest) -> bool {
-        self.broken_components.lock().unwrap_or_else(PoisonError::into_inner).contains(&digest)
+        self.broken_components
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(&digest)
     }
 
     fn with_index<T>(&self, read: impl FnOnce(&FunctionIndex) -> T) -> T {
@@ -123,7 +170,9 @@ impl FunctionRegistry {
     }
 
     fn update_index<T>(&self, write: impl FnOnce(&mut FunctionIndex) -> T) {
-        drop(write(&mut self.index.write().unwrap_or_else(PoisonError::into_inner)));
+        drop(write(
+            &mut self.index.write().unwrap_or_else(PoisonError::into_inner),
+        ));
     }
 
     /// The task of this process with that name.
@@ -145,10 +194,20 @@ impl FunctionResolver for FunctionRegistry {
     /// the name stands for in the caller's environment, then whatever workers may ask for.
     fn resolve_function(&self, caller: FunctionCaller<'_>, function: &str) -> ResolvedFunction {
         let digest = caller.component;
-        let own =
-            |known: &FunctionIndex| known.components.get(&digest)?.iter().find(|it| it.name == function).map(|it| it.kind);
+        let own = |known: &FunctionIndex| {
+            known
+                .components
+                .get(&digest)?
+                .iter()
+                .find(|it| it.name == function)
+                .map(|it| it.kind)
+        };
         if let Some(kind) = self.with_index(own) {
-            return if kind == FunctionKind::Workflow { ResolvedFunction::Workflow(digest) } else { ResolvedFunction::Task(digest) };
+            return if kind == FunctionKind::Workflow {
+                ResolvedFunction::Workflow(digest)
+            } else {
+                ResolvedFunction::Task(digest)
+            };
         }
         if self.native_tasks.get(function).is_some() {
             return ResolvedFunction::Native;
@@ -163,6 +222,11 @@ impl FunctionResolver for FunctionRegistry {
 
     /// What was deployed last decides, also for executions that keep older code: a host can be taken back.
     fn allowed_hosts(&self, caller: FunctionCaller<'_>, function: &str) -> AllowedHosts {
-        self.with_index(|known| known.find_binding(caller.owner, function).map(|named| Arc::clone(&named.hosts))).unwrap_or_default()
+        self.with_index(|known| {
+            known
+                .find_binding(caller.owner, function)
+                .map(|named| Arc::clone(&named.hosts))
+        })
+        .unwrap_or_default()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_store::{Error, StoreErrorKind};
 use tokio::sync::watch;
 
-use super::{Node, ShardHint, Notification, node_metrics};
+use super::{Node, Notification, ShardHint, node_metrics};
 use crate::task_queue;
 
 /// How often it looks for workers that are lost.
@@ -16,7 +16,10 @@ const REAP_INTERVAL: Duration = Duration::from_secs(1);
 const REAPS_PER_QUEUE_COUNT: u32 = 10;
 
 /// Takes tasks from lost workers until told to stop. Several nodes may do so: each task is taken once.
-pub(super) async fn run_lease_reaper(node: Arc<Node>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+pub(super) async fn run_lease_reaper(
+    node: Arc<Node>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
     for look in (0..REAPS_PER_QUEUE_COUNT).cycle() {
         let looked = tokio::select! {
             looked = self::reap_expired_leases(&node, look == 0) => looked,
@@ -39,7 +42,8 @@ async fn reap_expired_leases(node: &Node, counts: bool) -> Result<(), Error> {
     let now = node.store_time().now();
     for shard in task_queue::expire_leases(&*node.store, now).await? {
         if !node.hub.send_hint(shard, ShardHint::MessageArrived) {
-            node.store.notify(Notification::ShardWork(shard).to_string());
+            node.store
+                .notify(Notification::ShardWork(shard).to_string());
         }
     }
     if counts && node_metrics::measure_queue_depths(&*node.store, now).await? > 0 {

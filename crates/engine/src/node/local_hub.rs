@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_execution::{ExecutionOutcome, Execution as InMemory};
+use onward_execution::{Execution as InMemory, ExecutionOutcome};
 use onward_journal::{ExecutionId, InvokeResult, JournalEvent, SharedText};
 use onward_store::tables::{ExecutionRow, TaskRow};
 use onward_store::{Error, ShardId};
@@ -13,13 +13,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Notification;
-use crate::task_matcher::TaskMatcher;
 use crate::shard::{AttemptId, task_row};
+use crate::task_matcher::TaskMatcher;
 
 /// Something that a shard of this process may want to know.
 pub(crate) enum ShardHint {
     /// An execution is to be started; tell whether it is.
-    StartRequested(Box<ExecutionRow>, Box<InMemory>, oneshot::Sender<Option<Result<(), Error>>>),
+    StartRequested(
+        Box<ExecutionRow>,
+        Box<InMemory>,
+        oneshot::Sender<Option<Result<(), Error>>>,
+    ),
     /// An execution was started just now, and its first version reads so.
     ExecutionStarted(Box<ExecutionRow>, Vec<JournalEvent>),
     /// There is a message in the inbox.
@@ -34,7 +38,8 @@ pub(crate) enum ShardHint {
 #[derive(Default)]
 pub struct LocalHub {
     shards: Mutex<BTreeMap<ShardId, mpsc::UnboundedSender<ShardHint>>>,
-    ending_subscribers: Mutex<BTreeMap<ExecutionId, Vec<mpsc::UnboundedSender<Option<ExecutionOutcome>>>>>,
+    ending_subscribers:
+        Mutex<BTreeMap<ExecutionId, Vec<mpsc::UnboundedSender<Option<ExecutionOutcome>>>>>,
     /// Executions whose end another process waits for, the last one to say so at the end.
     remotely_awaited: Mutex<VecDeque<ExecutionId>>,
     /// Those that were started here last and are not known to be over, the newest at the end.
@@ -59,8 +64,15 @@ impl LocalHub {
     /// Tells how an execution ends, if it ends here. It may have ended before.
     pub(crate) fn subscribe_ending(&self, execution: ExecutionId) -> EndingSubscription<'_> {
         let (sender, told) = mpsc::unbounded_channel();
-        lock_unpoisoned(&self.ending_subscribers).entry(execution).or_default().push(sender);
-        EndingSubscription { hub: self, execution, receiver: told }
+        lock_unpoisoned(&self.ending_subscribers)
+            .entry(execution)
+            .or_default()
+            .push(sender);
+        EndingSubscription {
+            hub: self,
+            execution,
+            receiver: told,
+        }
     }
 
     /// Whether an execution was started here just now and is not over: there is no use in asking the store.
@@ -71,7 +83,10 @@ impl LocalHub {
     /// Who starts to wait after this finds that it is no longer fresh. Tells whether others wait elsewhere.
     pub(super) fn notify_ending(&self, execution: ExecutionId, ending: &ExecutionOutcome) -> bool {
         self.forget_start(execution);
-        for sender in lock_unpoisoned(&self.ending_subscribers).remove(&execution).unwrap_or_default() {
+        for sender in lock_unpoisoned(&self.ending_subscribers)
+            .remove(&execution)
+            .unwrap_or_default()
+        {
             drop(sender.send(Some(ending.clone())));
         }
         let mut awaited = lock_unpoisoned(&self.remotely_awaited);
@@ -89,12 +104,16 @@ impl LocalHub {
 
     /// Tells the owner of a shard, if it is in this process. Tells whether it is.
     pub(crate) fn send_hint(&self, shard: ShardId, note: ShardHint) -> bool {
-        lock_unpoisoned(&self.shards).get(&shard).is_some_and(|owner| owner.send(note).is_ok())
+        lock_unpoisoned(&self.shards)
+            .get(&shard)
+            .is_some_and(|owner| owner.send(note).is_ok())
     }
 
     /// Whether the owner of a shard is in this process.
     pub(crate) fn owns_shard(&self, shard: ShardId) -> bool {
-        lock_unpoisoned(&self.shards).get(&shard).is_some_and(|owner| !owner.is_closed())
+        lock_unpoisoned(&self.shards)
+            .get(&shard)
+            .is_some_and(|owner| !owner.is_closed())
     }
 
     /// Takes in what another process has said.
@@ -114,7 +133,11 @@ impl LocalHub {
                 awaited.push_back(execution);
             }
             Notification::ExecutionOver(execution) => {
-                for sender in lock_unpoisoned(&self.ending_subscribers).get(&execution).into_iter().flatten() {
+                for sender in lock_unpoisoned(&self.ending_subscribers)
+                    .get(&execution)
+                    .into_iter()
+                    .flatten()
+                {
                     drop(sender.send(None));
                 }
             }
@@ -122,11 +145,22 @@ impl LocalHub {
     }
 
     /// Has the owner of its shard start an execution. Nothing if that one is elsewhere, or cannot now.
-    pub(crate) async fn request_start(&self, row: &ExecutionRow, execution: &InMemory) -> Option<Result<(), Error>> {
+    pub(crate) async fn request_start(
+        &self,
+        row: &ExecutionRow,
+        execution: &InMemory,
+    ) -> Option<Result<(), Error>> {
         let (told, outcome) = oneshot::channel();
-        let mut remembered = RecentStartGuard { hub: self, execution: row.execution_id, is_started: false };
+        let mut remembered = RecentStartGuard {
+            hub: self,
+            execution: row.execution_id,
+            is_started: false,
+        };
         self.remember_start(row.execution_id);
-        self.send_hint(row.shard, ShardHint::StartRequested(Box::new(row.clone()), Box::new(execution.clone()), told));
+        self.send_hint(
+            row.shard,
+            ShardHint::StartRequested(Box::new(row.clone()), Box::new(execution.clone()), told),
+        );
         let begun = outcome.await.ok().flatten();
         remembered.is_started = matches!(begun, Some(Ok(())));
         begun
@@ -134,10 +168,18 @@ impl LocalHub {
 
     /// Has the owner of its shard record the end of a task. Tells whether it was under way; nothing if the owner is elsewhere,
     /// or cannot now.
-    pub(crate) async fn report_completion(&self, task: &TaskRow, result: InvokeResult) -> Option<bool> {
+    pub(crate) async fn report_completion(
+        &self,
+        task: &TaskRow,
+        result: InvokeResult,
+    ) -> Option<bool> {
         let (told, outcome) = oneshot::channel();
-        self.send_hint(task.shard, ShardHint::TaskCompleted(task_row::attempt_id(task), result, told));
-        let patience = REPORT_TIMEOUT.min(Duration::from_millis(task.lease_ms.into()) / REPORT_LEASE_FRACTION);
+        self.send_hint(
+            task.shard,
+            ShardHint::TaskCompleted(task_row::attempt_id(task), result, told),
+        );
+        let patience =
+            REPORT_TIMEOUT.min(Duration::from_millis(task.lease_ms.into()) / REPORT_LEASE_FRACTION);
         tokio::time::timeout(patience, outcome).await.ok()?.ok()
     }
 

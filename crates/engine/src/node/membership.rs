@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use onward_journal::Timestamp;
 use onward_store::tables::NodeRow as Row;
-use onward_store::{Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind,
+};
 use tokio::time::Instant;
 
 use super::store_time::StoreTime;
@@ -32,7 +34,11 @@ impl NodeMembership {
             started_at: Timestamp::MIN,
             seen_until: Timestamp::MIN,
         };
-        Self { row, version: None, next_heartbeat_at: Instant::now() }
+        Self {
+            row,
+            version: None,
+            next_heartbeat_at: Instant::now(),
+        }
     }
 
     /// Says that it is there, if it is time to, and asks the store for the time.
@@ -49,7 +55,9 @@ impl NodeMembership {
         if self.row.started_at == Timestamp::MIN {
             self.row.started_at = time.now();
         }
-        self.row.seen_until = time.now().plus_ms(duration_millis(node.options.lease_duration));
+        self.row.seen_until = time
+            .now()
+            .plus_ms(duration_millis(node.options.lease_duration));
         let commit = match self.version {
             Some(version) => Commit::new().update(&self.row, version),
             None => Commit::new().insert(&self.row),
@@ -61,20 +69,26 @@ impl NodeMembership {
                 Ok(())
             }
             // It was taken for gone, or stored by a commit that did not tell.
-            Err(error) if error.kind() == StoreErrorKind::Conflict => self.reload_version(&*node.store).await,
+            Err(error) if error.kind() == StoreErrorKind::Conflict => {
+                self.reload_version(&*node.store).await
+            }
             Err(error) => Err(error),
         }
     }
 
     async fn reload_version(&mut self, store: &dyn Store) -> Result<(), Error> {
-        let stored: Option<(Row, u64)> = store.read_record(RowKey(vec![self.row.node_id.to_value()])).await?;
+        let stored: Option<(Row, u64)> = store
+            .read_record(RowKey(vec![self.row.node_id.to_value()]))
+            .await?;
         self.version = stored.map(|(_, version)| version);
         Ok(())
     }
 
     /// Says that it is no longer there: others share its shards out as it gives them up.
     pub(super) async fn deregister_node(&mut self, store: &dyn Store) -> Result<(), Error> {
-        let Some(version) = self.version.take() else { return Ok(()) };
+        let Some(version) = self.version.take() else {
+            return Ok(());
+        };
         remove_node_row(store, &self.row, version).await
     }
 }
@@ -85,8 +99,15 @@ pub(super) fn is_live_node(row: &Row, now: Timestamp) -> bool {
 }
 
 /// Removes what is left of those that are long gone.
-pub(super) async fn remove_dead_nodes(store: &dyn Store, rows: &[(Row, u64)], now: Timestamp) -> Result<(), Error> {
-    for (row, version) in rows.iter().filter(|(row, _)| row.seen_until.plus_ms(DEAD_NODE_RETENTION_MS) <= now) {
+pub(super) async fn remove_dead_nodes(
+    store: &dyn Store,
+    rows: &[(Row, u64)],
+    now: Timestamp,
+) -> Result<(), Error> {
+    for (row, version) in rows
+        .iter()
+        .filter(|(row, _)| row.seen_until.plus_ms(DEAD_NODE_RETENTION_MS) <= now)
+    {
         remove_node_row(store, row, *version).await?;
     }
     Ok(())

@@ -1,17 +1,17 @@
 //! A node: it takes its share of the shards, runs their cores, and performs what they want done.
 
-mod shard_assignment;
-mod guest_log;
-mod function_registry;
-mod lease_reaper;
-pub(crate) mod node_metrics;
-mod membership;
-mod local_hub;
-mod shard_loop;
-mod shard_coordinator;
 mod attempt_runner;
-mod store_time;
+mod function_registry;
+mod guest_log;
+mod lease_reaper;
+mod local_hub;
+mod membership;
+pub(crate) mod node_metrics;
 mod notification;
+mod shard_assignment;
+mod shard_coordinator;
+mod shard_loop;
+mod store_time;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,21 +21,21 @@ use async_trait::async_trait;
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, InvokeResult, SharedText};
 use onward_store::shard_lease::LeaseHolder;
-use onward_store::{Error, StoreErrorKind, Store};
+use onward_store::{Error, Store, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-pub use guest_log::log_guest_line;
+pub use attempt_runner::{NativeTask, NativeTaskRegistry};
 pub use function_registry::FunctionRegistry;
+pub use guest_log::log_guest_line;
 pub use local_hub::LocalHub;
 pub(crate) use local_hub::ShardHint;
-pub use attempt_runner::{NativeTaskRegistry, NativeTask};
 pub(crate) use notification::Notification;
 
 use self::store_time::StoreTime;
 use crate::client::{self, FunctionInfo};
 use crate::shard::trace_span::TraceSpan;
-use crate::shard::{self, TaskAttempt, GuestEntry, GuestUnavailable};
+use crate::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
 use crate::task_queue;
 
 /// A runtime for the code of components.
@@ -45,7 +45,11 @@ pub trait ComponentRuntime: Send + Sync {
     async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
 
     /// The functions of a component that is to be deployed, if it is one, and if the patterns of `hosts` are some.
-    async fn deployable_functions(&self, code: &[u8], _hosts: &[String]) -> Result<Vec<FunctionInfo>, String> {
+    async fn deployable_functions(
+        &self,
+        code: &[u8],
+        _hosts: &[String],
+    ) -> Result<Vec<FunctionInfo>, String> {
         self.load_component(code).await
     }
 
@@ -61,7 +65,11 @@ pub trait ComponentRuntime: Send + Sync {
     }
 
     /// Performs a task of a component. Nothing if the component is not in memory.
-    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult>;
+    async fn perform_task(
+        &self,
+        component: ComponentDigest,
+        attempt: &TaskAttempt,
+    ) -> Option<InvokeResult>;
 
     /// Sends an HTTP request.
     async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult;
@@ -140,7 +148,10 @@ impl Node {
         Self {
             store,
             functions: Arc::new(library),
-            holder: LeaseHolder { name: options.name.clone(), id: client::random_key().into() },
+            holder: LeaseHolder {
+                name: options.name.clone(),
+                id: client::random_key().into(),
+            },
             options,
             hub: Arc::default(),
             in_memory: AtomicUsize::new(0),
@@ -211,7 +222,10 @@ impl Node {
         }
     }
 
-    async fn run_function_refresh(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+    async fn run_function_refresh(
+        self: Arc<Self>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Result<(), Error> {
         while self.wait_for_poll(&mut stop).await {
             self.try_refresh_functions().await?;
         }
@@ -243,11 +257,16 @@ impl Node {
         }));
         let mut loops = JoinSet::new();
         loops.spawn(Arc::clone(&self).run_function_refresh(stop.clone()));
-        loops.spawn(lease_reaper::run_lease_reaper(Arc::clone(&self), stop.clone()));
+        loops.spawn(lease_reaper::run_lease_reaper(
+            Arc::clone(&self),
+            stop.clone(),
+        ));
         loops.spawn(shard_coordinator::run_coordinator(Arc::clone(&self), stop));
         let mut outcome = Ok(());
         while let Some(ended) = loops.join_next().await {
-            let ended = ended.unwrap_or_else(|panic| Err(Error::Unavailable(format!("the node has stopped: {panic}"))));
+            let ended = ended.unwrap_or_else(|panic| {
+                Err(Error::Unavailable(format!("the node has stopped: {panic}")))
+            });
             if ended.is_err() && outcome.is_ok() {
                 outcome = ended;
                 loops.abort_all();

@@ -2,7 +2,7 @@
 
 use onward_journal::Timestamp;
 use onward_store::tables::{ExecutionRow, InboxMessageRow, TaskRow};
-use onward_store::{Error, TableScan, ShardId, Store};
+use onward_store::{Error, ShardId, Store, TableScan};
 
 use crate::client::SHARD_COUNT;
 use crate::shard::AttemptId;
@@ -27,13 +27,34 @@ pub(crate) fn count_in_doubt(attempt: AttemptId) {
 pub(super) async fn measure_queue_depths(store: &dyn Store, now: Timestamp) -> Result<u64, Error> {
     let mut due = 0;
     for number in 0..SHARD_COUNT {
-        due += count_rows(store, TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&ShardId(number)).where_at_most(&now)).await?;
+        due += count_rows(
+            store,
+            TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
+                .where_equal(&ShardId(number))
+                .where_at_most(&now),
+        )
+        .await?;
     }
-    let messages = count_rows(store, TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_at_most(&ShardId(SHARD_COUNT - 1))).await?;
-    let claimed = count_rows(store, TableScan::by_index::<TaskRow>(TaskRow::BY_LEASE).where_at_most(&now.plus_ms(u64::from(u32::MAX)))).await?;
+    let messages = count_rows(
+        store,
+        TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
+            .where_at_most(&ShardId(SHARD_COUNT - 1)),
+    )
+    .await?;
+    let claimed = count_rows(
+        store,
+        TableScan::by_index::<TaskRow>(TaskRow::BY_LEASE)
+            .where_at_most(&now.plus_ms(u64::from(u32::MAX))),
+    )
+    .await?;
     let tasks = count_rows(store, TableScan::all_rows::<TaskRow>()).await?;
     let queued = tasks.saturating_sub(claimed);
-    let depths = [("executions", due), ("messages", messages), ("tasks_claimed", claimed), ("tasks_queued", queued)];
+    let depths = [
+        ("executions", due),
+        ("messages", messages),
+        ("tasks_claimed", claimed),
+        ("tasks_queued", queued),
+    ];
     for (queue, depth) in depths {
         let depth = u32::try_from(depth).unwrap_or(u32::MAX);
         metrics::gauge!("onward_queue_depth", "queue" => queue).set(f64::from(depth));

@@ -23,8 +23,13 @@ impl Notification {
     pub(crate) fn parse(said: &str) -> Option<Self> {
         let (kind, about) = said.split_once(' ')?;
         match kind {
-            "shard" => about.parse().ok().map(|number| Self::ShardWork(ShardId(number))),
-            "task" => about.split_once('\t').map(|(owner, function)| Self::TaskQueued(owner.into(), function.into())),
+            "shard" => about
+                .parse()
+                .ok()
+                .map(|number| Self::ShardWork(ShardId(number))),
+            "task" => about
+                .split_once('\t')
+                .map(|(owner, function)| Self::TaskQueued(owner.into(), function.into())),
             "awaited" => about.parse().ok().map(Self::EndingAwaited),
             "over" => about.parse().ok().map(Self::ExecutionOver),
             _ => None,

@@ -8,8 +8,12 @@ use onward_store::ShardId;
 
 /// Who should own each shard, given who is there and who holds what now. No two have more than one shard between them, and only
 /// what has to change hands for that does.
-pub(super) fn assign_shards(members: &BTreeSet<SharedText>, held: &BTreeMap<ShardId, Option<SharedText>>) -> BTreeMap<ShardId, SharedText> {
-    let mut shares: BTreeMap<&SharedText, Vec<ShardId>> = members.iter().map(|member| (member, Vec::new())).collect();
+pub(super) fn assign_shards(
+    members: &BTreeSet<SharedText>,
+    held: &BTreeMap<ShardId, Option<SharedText>>,
+) -> BTreeMap<ShardId, SharedText> {
+    let mut shares: BTreeMap<&SharedText, Vec<ShardId>> =
+        members.iter().map(|member| (member, Vec::new())).collect();
     let mut free = BTreeSet::new();
     for (shard, holder) in held {
         match holder.as_ref().and_then(|holder| shares.get_mut(holder)) {
@@ -29,7 +33,10 @@ pub(super) fn assign_shards(members: &BTreeSet<SharedText>, held: &BTreeMap<Shar
         let wanted = size - share.len();
         share.extend((0..wanted).filter_map(|_| free.pop_first()));
     }
-    shares.into_iter().flat_map(|(member, share)| share.into_iter().map(|shard| (shard, member.clone()))).collect()
+    shares
+        .into_iter()
+        .flat_map(|(member, share)| share.into_iter().map(|shard| (shard, member.clone())))
+        .collect()
 }
 
 /// How many shards each of so many members has, the largest first.
@@ -46,32 +53,50 @@ mod tests {
     }
 
     /// Every way in which so many shards can be held by so many members, by somebody who is gone, or by nobody.
-    fn ways(shards: u32, members: usize) -> impl Iterator<Item = BTreeMap<ShardId, Option<SharedText>>> {
+    fn ways(
+        shards: u32,
+        members: usize,
+    ) -> impl Iterator<Item = BTreeMap<ShardId, Option<SharedText>>> {
         let holders = members + 2;
         (0..holders.pow(shards)).map(move |way| {
             let holder = |shard: u32| way / holders.pow(shard) % holders;
             let held = |shard| Some(holder(shard)).filter(|holder| *holder > 0).map(name);
-            (0..shards).map(|shard| (ShardId(shard), held(shard))).collect()
+            (0..shards)
+                .map(|shard| (ShardId(shard), held(shard)))
+                .collect()
         })
     }
 
     /// Calls `check` with everything that can be seen of few shards and few members.
     fn everywhere(check: impl Fn(&BTreeSet<SharedText>, &BTreeMap<ShardId, Option<SharedText>>)) {
-        for (shards, members) in (0..=5).flat_map(|shards| (1..=5).map(move |members| (shards, members))) {
+        for (shards, members) in
+            (0..=5).flat_map(|shards| (1..=5).map(move |members| (shards, members)))
+        {
             let present: BTreeSet<SharedText> = (1..=members).map(name).collect();
             ways(shards, members).for_each(|held| check(&present, &held));
         }
     }
 
     fn counts(members: &BTreeSet<SharedText>, owned: &BTreeMap<ShardId, SharedText>) -> Vec<usize> {
-        members.iter().map(|member| owned.values().filter(|owner| *owner == member).count()).collect()
+        members
+            .iter()
+            .map(|member| owned.values().filter(|owner| *owner == member).count())
+            .collect()
     }
 
     /// How many shards a member has that it would have to give up, if `larger` have one more than the others.
-    fn moves(members: &BTreeSet<SharedText>, held: &BTreeMap<ShardId, Option<SharedText>>, larger: u32) -> usize {
+    fn moves(
+        members: &BTreeSet<SharedText>,
+        held: &BTreeMap<ShardId, Option<SharedText>>,
+        larger: u32,
+    ) -> usize {
         let least = held.len() / members.len();
         let given_up = members.iter().enumerate().map(|(place, member)| {
-            let count = held.values().flatten().filter(|holder| *holder == member).count();
+            let count = held
+                .values()
+                .flatten()
+                .filter(|holder| *holder == member)
+                .count();
             count.saturating_sub(least + usize::from(larger & (1 << place) != 0))
         });
         given_up.sum()
@@ -82,9 +107,15 @@ mod tests {
         everywhere(|members, held| {
             let owned = assign_shards(members, held);
             assert!(owned.keys().eq(held.keys()), "{held:?}");
-            assert!(owned.values().all(|owner| members.contains(owner)), "{held:?}");
+            assert!(
+                owned.values().all(|owner| members.contains(owner)),
+                "{held:?}"
+            );
             let counts = counts(members, &owned);
-            assert!(counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1, "{held:?}: {counts:?}");
+            assert!(
+                counts.iter().max().unwrap() - counts.iter().min().unwrap() <= 1,
+                "{held:?}: {counts:?}"
+            );
         });
     }
 
@@ -92,10 +123,14 @@ mod tests {
     fn no_other_balance_takes_fewer_moves() {
         everywhere(|members, held| {
             let owned = assign_shards(members, held);
-            let is_moved = |shard: &ShardId, holder: &SharedText| members.contains(holder) && owned[shard] != *holder;
-            let moved = held.iter().filter(|(shard, holder)| holder.as_ref().is_some_and(|it| is_moved(shard, it)));
-            let larger =
-                (0..1_u32 << members.len()).filter(|it| it.count_ones() as usize == held.len() % members.len());
+            let is_moved = |shard: &ShardId, holder: &SharedText| {
+                members.contains(holder) && owned[shard] != *holder
+            };
+            let moved = held
+                .iter()
+                .filter(|(shard, holder)| holder.as_ref().is_some_and(|it| is_moved(shard, it)));
+            let larger = (0..1_u32 << members.len())
+                .filter(|it| it.count_ones() as usize == held.len() % members.len());
             let fewest = larger.map(|larger| moves(members, held, larger)).min();
             assert_eq!(Some(moved.count()), fewest, "{held:?}");
         });
@@ -105,8 +140,10 @@ mod tests {
     fn what_is_balanced_stays_as_it_is() {
         everywhere(|members, held| {
             let owned = assign_shards(members, held);
-            let again: BTreeMap<ShardId, Option<SharedText>> =
-                owned.iter().map(|(shard, owner)| (*shard, Some(owner.clone()))).collect();
+            let again: BTreeMap<ShardId, Option<SharedText>> = owned
+                .iter()
+                .map(|(shard, owner)| (*shard, Some(owner.clone())))
+                .collect();
             assert_eq!(assign_shards(members, &again), owned, "{held:?}");
         });
     }
@@ -120,7 +157,9 @@ mod tests {
                 later.insert(*shard, Some(owner.clone()));
                 let next = assign_shards(members, &later);
                 let is_kept = |(shard, holder): (&ShardId, &Option<SharedText>)| {
-                    holder.as_ref().is_none_or(|holder| owned[shard] != *holder || next[shard] == *holder)
+                    holder
+                        .as_ref()
+                        .is_none_or(|holder| owned[shard] != *holder || next[shard] == *holder)
                 };
                 assert!(held.iter().all(is_kept), "{held:?}, then {shard}");
             }
@@ -132,6 +171,9 @@ mod tests {
         let members: BTreeSet<SharedText> = (0..20).map(name).collect();
         let held = (0..8).map(|shard| (ShardId(shard), None)).collect();
         let counts = counts(&members, &assign_shards(&members, &held));
-        assert_eq!((counts.iter().sum::<usize>(), counts.iter().max()), (8, Some(&1)));
+        assert_eq!(
+            (counts.iter().sum::<usize>(), counts.iter().max()),
+            (8, Some(&1))
+        );
     }
 }

@@ -7,25 +7,34 @@ use std::sync::atomic::Ordering;
 
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{InboxMessageRow, NodeRow as Row, ShardLeaseRow};
-use onward_store::{Error, ColumnCodec as _, StoreErrorKind, RecordReader as _, TableScan, ShardId, ColumnValue};
+use onward_store::{
+    ColumnCodec as _, ColumnValue, Error, RecordReader as _, ShardId, StoreErrorKind, TableScan,
+};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use super::shard_assignment::assign_shards;
 use super::membership::{self, NodeMembership};
+use super::shard_assignment::assign_shards;
 use super::shard_loop::{self, ShardDirective};
-use super::{Node, ShardHint, NodeRole};
+use super::{Node, NodeRole, ShardHint};
 use crate::client::SHARD_COUNT;
 
 /// Messages that are looked at, at a time.
 const MESSAGE_SCAN_PAGE: usize = 100;
 
 /// Looks after shards until told to stop, and gives them up then. Fails when the store can no longer be used.
-pub(super) async fn run_coordinator(node: Arc<Node>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+pub(super) async fn run_coordinator(
+    node: Arc<Node>,
+    mut stop: watch::Receiver<bool>,
+) -> Result<(), Error> {
     let mut steward = ShardCoordinator::new(&node);
     // Often enough to say in time that it is there.
-    let mut poll = interval(node.options.poll_interval.min(node.options.lease_duration / 3));
+    let mut poll = interval(
+        node.options
+            .poll_interval
+            .min(node.options.lease_duration / 3),
+    );
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while steward.wait_for_poll(&mut poll, &mut stop).await? {
         // A store that does not answer must not keep the node from stopping.
@@ -71,7 +80,11 @@ impl ShardCoordinator {
     }
 
     /// Waits for the next turn. Tells whether there is one.
-    async fn wait_for_poll(&mut self, poll: &mut Interval, stop: &mut watch::Receiver<bool>) -> Result<bool, Error> {
+    async fn wait_for_poll(
+        &mut self,
+        poll: &mut Interval,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<bool, Error> {
         while !*stop.borrow() {
             tokio::select! {
                 _ = poll.tick() => return Ok(true),
@@ -83,7 +96,8 @@ impl ShardCoordinator {
     }
 
     fn on_shard_loop_ended(&mut self, ended: ShardLoopEnd) -> Result<(), Error> {
-        let (shard, outcome) = ended.map_err(|panic| Error::Unavailable(format!("a shard has stopped: {panic}")))?;
+        let (shard, outcome) =
+            ended.map_err(|panic| Error::Unavailable(format!("a shard has stopped: {panic}")))?;
         self.owned_shards.remove(&shard);
         outcome
     }
@@ -91,8 +105,16 @@ impl ShardCoordinator {
     /// Looks who is there and who has what, and does its part to make that even.
     async fn rebalance_shards(&mut self) -> Result<(), Error> {
         self.membership.send_heartbeat(&self.node).await?;
-        let leases: Vec<(ShardLeaseRow, u64)> = self.node.store.list_records(TableScan::all_rows::<ShardLeaseRow>()).await?;
-        let rows: Vec<(Row, u64)> = self.node.store.list_records(TableScan::all_rows::<Row>()).await?;
+        let leases: Vec<(ShardLeaseRow, u64)> = self
+            .node
+            .store
+            .list_records(TableScan::all_rows::<ShardLeaseRow>())
+            .await?;
+        let rows: Vec<(Row, u64)> = self
+            .node
+            .store
+            .list_records(TableScan::all_rows::<Row>())
+            .await?;
         let now = self.node.store_time().now();
         let members = self.live_members(&rows, now);
         self.node.live_nodes.store(members.len(), Ordering::Relaxed);
@@ -111,8 +133,13 @@ impl ShardCoordinator {
 
     /// Who has a share. This one does, as a member or if there is none.
     fn live_members(&self, rows: &[(Row, u64)], now: Timestamp) -> BTreeSet<SharedText> {
-        let is_there = |row: &Row| membership::is_live_node(row, now) && !self.node.store.is_process_dead(&row.node_id);
-        let there = rows.iter().filter(|(row, _)| is_there(row)).map(|(row, _)| row.node_id.clone());
+        let is_there = |row: &Row| {
+            membership::is_live_node(row, now) && !self.node.store.is_process_dead(&row.node_id)
+        };
+        let there = rows
+            .iter()
+            .filter(|(row, _)| is_there(row))
+            .map(|(row, _)| row.node_id.clone());
         let mut members: BTreeSet<SharedText> = there.collect();
         if self.node.options.role == NodeRole::Member || members.is_empty() {
             members.insert(self.node.holder.id.clone());
@@ -121,9 +148,17 @@ impl ShardCoordinator {
     }
 
     /// Who holds which shard. What was taken a moment ago may not show yet.
-    fn shard_holders(&self, leases: Vec<(ShardLeaseRow, u64)>, now: Timestamp) -> BTreeMap<ShardId, Option<SharedText>> {
-        let mut held: BTreeMap<ShardId, Option<SharedText>> = (0..SHARD_COUNT).map(|number| (ShardId(number), None)).collect();
-        let is_held = |lease: &ShardLeaseRow| lease.lease_until > now && !self.node.store.is_process_dead(&lease.node_id);
+    fn shard_holders(
+        &self,
+        leases: Vec<(ShardLeaseRow, u64)>,
+        now: Timestamp,
+    ) -> BTreeMap<ShardId, Option<SharedText>> {
+        let mut held: BTreeMap<ShardId, Option<SharedText>> = (0..SHARD_COUNT)
+            .map(|number| (ShardId(number), None))
+            .collect();
+        let is_held = |lease: &ShardLeaseRow| {
+            lease.lease_until > now && !self.node.store.is_process_dead(&lease.node_id)
+        };
         for (lease, _) in leases.into_iter().filter(|(lease, _)| is_held(lease)) {
             if let Some(holder) = held.get_mut(&lease.shard) {
                 *holder = Some(lease.node_id);
@@ -144,7 +179,8 @@ impl ShardCoordinator {
         }
         self.owned_shards.insert(shard, leave);
         let node = Arc::clone(&self.node);
-        self.shard_loops.spawn(async move { (shard, shard_loop::run_shard(&node, shard, left).await) });
+        self.shard_loops
+            .spawn(async move { (shard, shard_loop::run_shard(&node, shard, left).await) });
     }
 
     /// Has a shard drained and released, if it is owned here.
@@ -159,10 +195,13 @@ impl ShardCoordinator {
 
     /// Tells owners that there are messages for them: one look for all of them, unless there are many.
     async fn hint_waiting_messages(&self) -> Result<(), Error> {
-        let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).with_limit(MESSAGE_SCAN_PAGE);
+        let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
+            .with_limit(MESSAGE_SCAN_PAGE);
         loop {
-            let messages: Vec<(InboxMessageRow, u64)> = self.node.store.list_records(scan.clone()).await?;
-            let shards: BTreeSet<ShardId> = messages.iter().map(|(message, _)| message.shard).collect();
+            let messages: Vec<(InboxMessageRow, u64)> =
+                self.node.store.list_records(scan.clone()).await?;
+            let shards: BTreeSet<ShardId> =
+                messages.iter().map(|(message, _)| message.shard).collect();
             for shard in &shards {
                 self.node.hub.send_hint(*shard, ShardHint::MessageArrived);
             }
@@ -179,10 +218,12 @@ impl ShardCoordinator {
     fn record_metrics(&self) {
         for number in 0..SHARD_COUNT {
             let is_owned = self.owned_shards.contains_key(&ShardId(number));
-            metrics::gauge!("onward_shard_owner", "shard" => number.to_string()).set(f64::from(u8::from(is_owned)));
+            metrics::gauge!("onward_shard_owner", "shard" => number.to_string())
+                .set(f64::from(u8::from(is_owned)));
         }
         let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
-        metrics::gauge!("onward_nodes_alive").set(count(self.node.live_nodes.load(Ordering::Relaxed)));
+        metrics::gauge!("onward_nodes_alive")
+            .set(count(self.node.live_nodes.load(Ordering::Relaxed)));
         metrics::gauge!("onward_executions_in_memory").set(count(self.node.executions_in_memory()));
     }
 
@@ -192,7 +233,11 @@ impl ShardCoordinator {
             leave.send_replace(ShardDirective::Stop);
         }
         // A store that is away must not keep it from stopping.
-        let left = tokio::time::timeout(self.node.options.drain_timeout, self.membership.deregister_node(&*self.node.store)).await;
+        let left = tokio::time::timeout(
+            self.node.options.drain_timeout,
+            self.membership.deregister_node(&*self.node.store),
+        )
+        .await;
         if !matches!(left, Ok(Ok(()))) {
             tracing::warn!("others will find out by themselves that this node is gone");
         }

@@ -15,14 +15,21 @@ pub(crate) struct StoreTime {
 impl StoreTime {
     /// Before anybody has asked.
     pub(super) fn new_unknown() -> Self {
-        Self { store_now: Timestamp::MIN, read_at: Instant::now() }
+        Self {
+            store_now: Timestamp::MIN,
+            read_at: Instant::now(),
+        }
     }
 
     pub(super) async fn read_from_store(store: &dyn Store) -> Result<Self, Error> {
-        Ok(Self { store_now: store.now().await?, read_at: Instant::now() })
+        Ok(Self {
+            store_now: store.now().await?,
+            read_at: Instant::now(),
+        })
     }
 
     pub(super) fn now(self) -> Timestamp {
-        self.store_now.plus_ms(duration_millis(self.read_at.elapsed()))
+        self.store_now
+            .plus_ms(duration_millis(self.read_at.elapsed()))
     }
 }

@@ -4,12 +4,13 @@ use onward_journal::Timestamp;
 use onward_runs::{RunEventGap, RunId, RunSeq, RunSnapshot};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{
-    RowChange, Commit, Error, ColumnCodec as _, RowKey, StoreErrorKind, ReaderAdvance, ChangeOutcome, RunEventQuery, RunEventReader, RecordReader as _, RunHead, TableScan, Store,
+    ChangeOutcome, ColumnCodec as _, Commit, Error, ReaderAdvance, RecordReader as _, RowChange,
+    RowKey, RunEventQuery, RunEventReader, RunHead, Store, StoreErrorKind, TableScan,
 };
 
 use crate::projector::MissingRanges;
-use crate::projector::snapshot_cursor::{SnapshotCursor, GapPolicy};
-use crate::{PendingAlert, AlertCode, AlertSeverity};
+use crate::projector::snapshot_cursor::{GapPolicy, SnapshotCursor};
+use crate::{AlertCode, AlertSeverity, PendingAlert};
 
 /// What became of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -32,47 +33,88 @@ struct ProjectedSnapshot {
 
 impl ProjectedSnapshot {
     async fn load_snapshot(store: &dyn Store, head: &RunHead) -> Result<Self, Error> {
-        let row = store.read_record(RowKey(vec![head.run_id.to_value()])).await?;
-        Ok(Self { row, position: head.projected_seq })
+        let row = store
+            .read_record(RowKey(vec![head.run_id.to_value()]))
+            .await?;
+        Ok(Self {
+            row,
+            position: head.projected_seq,
+        })
     }
 
     fn is_stale(&self) -> bool {
-        self.row.as_ref().is_some_and(|(row, _)| &*row.condition == STALE)
+        self.row
+            .as_ref()
+            .is_some_and(|(row, _)| &*row.condition == STALE)
     }
 
     /// Where to go on from; `None` when the stored snapshot is of no use, which only costs reading the log again.
     fn to_cursor(&self, run: &RunId) -> Option<SnapshotCursor> {
         let Some((row, _)) = &self.row else {
             let fresh = RunSnapshot::new(run.clone());
-            return (self.position == RunSeq::ZERO).then_some(SnapshotCursor { snapshot: fresh, missing_ranges: MissingRanges::default() });
+            return (self.position == RunSeq::ZERO).then_some(SnapshotCursor {
+                snapshot: fresh,
+                missing_ranges: MissingRanges::default(),
+            });
         };
-        let snapshot = row.decode_snapshot().ok().filter(|snapshot| snapshot.last_event_seq == self.position)?;
-        Some(SnapshotCursor { snapshot, missing_ranges: MissingRanges::parse(row.holes.as_ref()) })
+        let snapshot = row
+            .decode_snapshot()
+            .ok()
+            .filter(|snapshot| snapshot.last_event_seq == self.position)?;
+        Some(SnapshotCursor {
+            snapshot,
+            missing_ranges: MissingRanges::parse(row.holes.as_ref()),
+        })
     }
 }
 
 const STALE: &str = "STALE";
 
 /// Brings a run up to date, page by page.
-pub(super) async fn advance_run(store: &dyn Store, head: &RunHead, page: usize) -> Result<RunAdvance, Error> {
+pub(super) async fn advance_run(
+    store: &dyn Store,
+    head: &RunHead,
+    page: usize,
+) -> Result<RunAdvance, Error> {
     let mut kept = ProjectedSnapshot::load_snapshot(store, head).await?;
     let Some(mut follow) = kept.to_cursor(&head.run_id) else {
         return resync_full(store, head, kept, page).await;
     };
     let mut advanced = RunAdvance::default();
     let gap = loop {
-        let events = store.read_run_events(&head.run_id, RunEventQuery { after: follow.watermark(), limit: page }).await?;
+        let events = store
+            .read_run_events(
+                &head.run_id,
+                RunEventQuery {
+                    after: follow.watermark(),
+                    limit: page,
+                },
+            )
+            .await?;
         let Some(first) = events.first() else {
             break missing_tail(&follow, head);
         };
         let now = store.now().await?;
         advanced.lag_ms = advanced.lag_ms.max(ms_between(first.persisted_at, now));
-        let (before, had_inconsistencies) = (follow.watermark(), follow.snapshot.inconsistencies.is_some());
+        let (before, had_inconsistencies) = (
+            follow.watermark(),
+            follow.snapshot.inconsistencies.is_some(),
+        );
         let (next, gap) = follow.apply_events(&events, GapPolicy::Stop);
         advanced.events += next.watermark().as_u64() - before.as_u64();
         follow = next;
         if follow.watermark() > before {
-            kept = save_snapshot(store, head, kept, &follow, SaveContext { now, had_inconsistencies }).await?;
+            kept = save_snapshot(
+                store,
+                head,
+                kept,
+                &follow,
+                SaveContext {
+                    now,
+                    had_inconsistencies,
+                },
+            )
+            .await?;
         }
         if gap.is_some() {
             break gap;
@@ -83,14 +125,20 @@ pub(super) async fn advance_run(store: &dyn Store, head: &RunHead, page: usize) 
         Some(_) if kept.is_stale() => resync_full(store, head, kept, page).await,
         Some(gap) => {
             mark_stale(store, head, &kept, gap).await?;
-            Ok(RunAdvance { stale: true, ..advanced })
+            Ok(RunAdvance {
+                stale: true,
+                ..advanced
+            })
         }
     }
 }
 
 /// What the head of the run promises and the log does not hold.
 fn missing_tail(follow: &SnapshotCursor, head: &RunHead) -> Option<RunEventGap> {
-    (follow.watermark() < head.last_seq).then(|| RunEventGap { after_seq: follow.watermark(), before_seq: head.last_seq.next_seq() })
+    (follow.watermark() < head.last_seq).then(|| RunEventGap {
+        after_seq: follow.watermark(),
+        before_seq: head.last_seq.next_seq(),
+    })
 }
 
 /// 0 if `then` is not before `now`.
@@ -100,12 +148,32 @@ pub(super) fn ms_between(then: Timestamp, now: Timestamp) -> u64 {
 }
 
 /// Reads the whole log and replaces the snapshot. What is missing from a whole committed read is accepted as missing.
-async fn resync_full(store: &dyn Store, head: &RunHead, kept: ProjectedSnapshot, page: usize) -> Result<RunAdvance, Error> {
-    let had = kept.row.as_ref().and_then(|(row, _)| row.decode_snapshot().ok()).is_some_and(|it| it.inconsistencies.is_some());
-    let mut follow = SnapshotCursor { snapshot: RunSnapshot::new(head.run_id.clone()), missing_ranges: MissingRanges::default() };
+async fn resync_full(
+    store: &dyn Store,
+    head: &RunHead,
+    kept: ProjectedSnapshot,
+    page: usize,
+) -> Result<RunAdvance, Error> {
+    let had = kept
+        .row
+        .as_ref()
+        .and_then(|(row, _)| row.decode_snapshot().ok())
+        .is_some_and(|it| it.inconsistencies.is_some());
+    let mut follow = SnapshotCursor {
+        snapshot: RunSnapshot::new(head.run_id.clone()),
+        missing_ranges: MissingRanges::default(),
+    };
     let mut advanced = RunAdvance::default();
     loop {
-        let events = store.read_run_events(&head.run_id, RunEventQuery { after: follow.watermark(), limit: page }).await?;
+        let events = store
+            .read_run_events(
+                &head.run_id,
+                RunEventQuery {
+                    after: follow.watermark(),
+                    limit: page,
+                },
+            )
+            .await?;
         if events.is_empty() {
             break;
         }
@@ -113,17 +181,40 @@ async fn resync_full(store: &dyn Store, head: &RunHead, kept: ProjectedSnapshot,
         follow = follow.apply_events(&events, GapPolicy::Accept).0;
     }
     let now = store.now().await?;
-    if follow.watermark() < kept.position || (follow.watermark() == kept.position && head.last_seq > kept.position) {
+    if follow.watermark() < kept.position
+        || (follow.watermark() == kept.position && head.last_seq > kept.position)
+    {
         let message = format!(
             "the whole log of the run ends at event {}, its snapshot stands at {} and its head at {}: events are gone",
             follow.watermark(),
             kept.position,
             head.last_seq
         );
-        gap_alert(head, AlertSeverity::P1, format!("stuck at {}", kept.position), message).raise_once(store, now).await?;
-        return Ok(RunAdvance { stale: true, stuck: true, ..advanced });
+        gap_alert(
+            head,
+            AlertSeverity::P1,
+            format!("stuck at {}", kept.position),
+            message,
+        )
+        .raise_once(store, now)
+        .await?;
+        return Ok(RunAdvance {
+            stale: true,
+            stuck: true,
+            ..advanced
+        });
     }
-    save_snapshot(store, head, kept, &follow, SaveContext { now, had_inconsistencies: had }).await?;
+    save_snapshot(
+        store,
+        head,
+        kept,
+        &follow,
+        SaveContext {
+            now,
+            had_inconsistencies: had,
+        },
+    )
+    .await?;
     Ok(advanced)
 }
 
@@ -133,10 +224,23 @@ struct SaveContext {
 }
 
 /// The snapshot and the watermark, together; an event that is not allowed is reported the first time only.
-async fn save_snapshot(store: &dyn Store, head: &RunHead, kept: ProjectedSnapshot, follow: &SnapshotCursor, save: SaveContext) -> Result<ProjectedSnapshot, Error> {
-    let SaveContext { now, had_inconsistencies } = save;
+async fn save_snapshot(
+    store: &dyn Store,
+    head: &RunHead,
+    kept: ProjectedSnapshot,
+    follow: &SnapshotCursor,
+    save: SaveContext,
+) -> Result<ProjectedSnapshot, Error> {
+    let SaveContext {
+        now,
+        had_inconsistencies,
+    } = save;
     let inconsistencies = follow.snapshot.inconsistencies.as_ref();
-    let condition = if inconsistencies.is_some() { "INCONSISTENT" } else { "CURRENT" };
+    let condition = if inconsistencies.is_some() {
+        "INCONSISTENT"
+    } else {
+        "CURRENT"
+    };
     let snapshot = serde_json::to_string(&follow.snapshot).map_err(Error::corrupt)?;
     let row = RunSnapshotRow {
         run_id: head.run_id.clone(),
@@ -147,51 +251,81 @@ async fn save_snapshot(store: &dyn Store, head: &RunHead, kept: ProjectedSnapsho
         snapshot: snapshot.into(),
         projected_at: now,
     };
-    let step =
-        ReaderAdvance { run: head.run_id.clone(), reader: RunEventReader::Projector, from: kept.position, to: follow.watermark() };
+    let step = ReaderAdvance {
+        run: head.run_id.clone(),
+        reader: RunEventReader::Projector,
+        from: kept.position,
+        to: follow.watermark(),
+    };
     let mut commit = Commit::new().advance_reader(step);
+    commit.changes.push(kept.row.as_ref().map_or_else(
+        || RowChange::insert(&row),
+        |(_, version)| RowChange::update(&row, *version),
+    ));
+    let alarm = inconsistencies
+        .filter(|_| !had_inconsistencies)
+        .map(|found| PendingAlert {
+            code: AlertCode::InvalidTransition,
+            severity: AlertSeverity::P2,
+            subject: head.run_id.to_string().into(),
+            dedup_key: "first".into(),
+            message: format!(
+                "event {} is not allowed where the run stood, and was ignored: {}",
+                found.first.run_seq, found.first.message
+            )
+            .into(),
+        });
     commit
         .changes
-        .push(kept.row.as_ref().map_or_else(|| RowChange::insert(&row), |(_, version)| RowChange::update(&row, *version)));
-    let alarm = inconsistencies.filter(|_| !had_inconsistencies).map(|found| PendingAlert {
-        code: AlertCode::InvalidTransition,
-        severity: AlertSeverity::P2,
-        subject: head.run_id.to_string().into(),
-        dedup_key: "first".into(),
-        message: format!(
-            "event {} is not allowed where the run stood, and was ignored: {}",
-            found.first.run_seq, found.first.message
-        )
-        .into(),
-    });
-    commit.changes.extend(alarm.as_ref().map(|alarm| alarm.insert_change(now)));
+        .extend(alarm.as_ref().map(|alarm| alarm.insert_change(now)));
     let receipt = store.commit(commit).await?;
     if let (Some(alarm), Some(ChangeOutcome::Applied)) = (alarm, receipt.changes.get(1)) {
         alarm.log_and_count();
     }
     let version = kept.row.map_or(0, |(_, version)| version) + 1;
-    Ok(ProjectedSnapshot { position: row.last_event_seq, row: Some((row, version)) })
+    Ok(ProjectedSnapshot {
+        position: row.last_event_seq,
+        row: Some((row, version)),
+    })
 }
 
 /// The first sight of a gap: the snapshot stays as it is and says so.
-async fn mark_stale(store: &dyn Store, head: &RunHead, kept: &ProjectedSnapshot, gap: RunEventGap) -> Result<(), Error> {
+async fn mark_stale(
+    store: &dyn Store,
+    head: &RunHead,
+    kept: &ProjectedSnapshot,
+    gap: RunEventGap,
+) -> Result<(), Error> {
     let now = store.now().await?;
     let message = format!(
         "events {} to {} are missing from the log; the snapshot stands still until it has been read again",
         gap.after_seq.next_seq(),
         gap.before_seq.as_u64() - 1
     );
-    let alarm = gap_alert(head, AlertSeverity::P2, format!("after {}", gap.after_seq), message);
+    let alarm = gap_alert(
+        head,
+        AlertSeverity::P2,
+        format!("after {}", gap.after_seq),
+        message,
+    );
     let mut commit = Commit::new();
     commit.changes.push(match &kept.row {
-        Some((row, version)) => RowChange::update(&RunSnapshotRow { condition: STALE.into(), ..row.clone() }, *version),
+        Some((row, version)) => RowChange::update(
+            &RunSnapshotRow {
+                condition: STALE.into(),
+                ..row.clone()
+            },
+            *version,
+        ),
         None => RowChange::insert(&RunSnapshotRow {
             run_id: head.run_id.clone(),
             last_event_seq: RunSeq::ZERO,
             condition: STALE.into(),
             is_whole: true,
             holes: None,
-            snapshot: serde_json::to_string(&RunSnapshot::new(head.run_id.clone())).map_err(Error::corrupt)?.into(),
+            snapshot: serde_json::to_string(&RunSnapshot::new(head.run_id.clone()))
+                .map_err(Error::corrupt)?
+                .into(),
             projected_at: now,
         }),
     });
@@ -203,7 +337,12 @@ async fn mark_stale(store: &dyn Store, head: &RunHead, kept: &ProjectedSnapshot,
     Ok(())
 }
 
-fn gap_alert(head: &RunHead, severity: AlertSeverity, occasion: String, message: String) -> PendingAlert {
+fn gap_alert(
+    head: &RunHead,
+    severity: AlertSeverity,
+    occasion: String,
+    message: String,
+) -> PendingAlert {
     PendingAlert {
         code: AlertCode::ProjectorGapDetected,
         severity,
@@ -216,14 +355,25 @@ fn gap_alert(head: &RunHead, severity: AlertSeverity, occasion: String, message:
 /// Projects anew every run in which events have turned up that were missing; returns how many.
 pub(super) async fn reproject_filled_gaps(store: &dyn Store, page: usize) -> Result<usize, Error> {
     let mut filled = 0;
-    let mut scan = TableScan::by_index::<RunSnapshotRow>(RunSnapshotRow::BY_WHOLENESS).where_equal(&false);
+    let mut scan =
+        TableScan::by_index::<RunSnapshotRow>(RunSnapshotRow::BY_WHOLENESS).where_equal(&false);
     loop {
         let rows: Vec<(RunSnapshotRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = rows.last() else { return Ok(filled) };
+        let Some((last, _)) = rows.last() else {
+            return Ok(filled);
+        };
         scan = scan.starting_after(last);
         for (row, _) in &rows {
-            let Some(head) = store.read_run_head(&row.run_id).await? else { continue };
-            if has_filled_gap(store, &row.run_id, &MissingRanges::parse(row.holes.as_ref())).await? {
+            let Some(head) = store.read_run_head(&row.run_id).await? else {
+                continue;
+            };
+            if has_filled_gap(
+                store,
+                &row.run_id,
+                &MissingRanges::parse(row.holes.as_ref()),
+            )
+            .await?
+            {
                 let kept = ProjectedSnapshot::load_snapshot(store, &head).await?;
                 match resync_full(store, &head, kept, page).await {
                     Ok(_) => filled += 1,
@@ -235,10 +385,16 @@ pub(super) async fn reproject_filled_gaps(store: &dyn Store, page: usize) -> Res
     }
 }
 
-async fn has_filled_gap(store: &dyn Store, run: &RunId, holes: &MissingRanges) -> Result<bool, Error> {
+async fn has_filled_gap(
+    store: &dyn Store,
+    run: &RunId,
+    holes: &MissingRanges,
+) -> Result<bool, Error> {
     for (first, last) in holes.ranges() {
         let after = RunSeq::new(first.as_u64() - 1).unwrap_or(RunSeq::ZERO);
-        let found = store.read_run_events(run, RunEventQuery { after, limit: 1 }).await?;
+        let found = store
+            .read_run_events(run, RunEventQuery { after, limit: 1 })
+            .await?;
         if found.first().is_some_and(|event| event.run_seq <= last) {
             return Ok(true);
         }

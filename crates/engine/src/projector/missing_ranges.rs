@@ -11,11 +11,16 @@ pub struct MissingRanges(Vec<(RunSeq, RunSeq)>);
 impl MissingRanges {
     /// What `text` says; what cannot be read is taken for none.
     pub(crate) fn parse(text: Option<&SharedText>) -> Self {
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        text.and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
     }
 
     pub(crate) fn to_text(&self) -> Option<SharedText> {
-        if self.0.is_empty() { None } else { serde_json::to_string(self).ok().map(SharedText::from) }
+        if self.0.is_empty() {
+            None
+        } else {
+            serde_json::to_string(self).ok().map(SharedText::from)
+        }
     }
 
     /// Adds the events between the two that `gap` names.

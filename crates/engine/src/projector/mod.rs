@@ -9,8 +9,8 @@
 //! accepted as missing, and remembered: should it turn up after all, the run is projected anew.
 
 mod advance;
-mod snapshot_cursor;
 mod missing_ranges;
+mod snapshot_cursor;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use onward_runs::RunId;
-use onward_store::{Error, StoreErrorKind, RunEventReader, RunHead, Store};
+use onward_store::{Error, RunEventReader, RunHead, Store, StoreErrorKind};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{PendingAlert, AlertCode, AlertSeverity};
+use crate::{AlertCode, AlertSeverity, PendingAlert};
 
 pub use advance::RunAdvance;
 pub use missing_ranges::MissingRanges;
@@ -82,7 +82,13 @@ pub struct Projector {
 impl Projector {
     /// A projector that has not begun yet.
     pub fn new(store: Arc<dyn Store>, options: ProjectorOptions) -> Self {
-        Self { store, options, wake: Arc::new(Notify::new()), is_lagging: false, stuck_runs: BTreeMap::new() }
+        Self {
+            store,
+            options,
+            wake: Arc::new(Notify::new()),
+            is_lagging: false,
+            stuck_runs: BTreeMap::new(),
+        }
     }
 
     /// Notify this after appending, and the projector does not wait for its next turn.
@@ -110,7 +116,8 @@ impl Projector {
             }
             if !has_more {
                 // Woken or not, it is time to look again.
-                let _ = tokio::time::timeout(self.options.poll_interval, self.wake.notified()).await;
+                let _ =
+                    tokio::time::timeout(self.options.poll_interval, self.wake.notified()).await;
             }
         }
     }
@@ -120,7 +127,10 @@ impl Projector {
         let mut pass = ProjectorPass::default();
         let mut after: Option<RunId> = None;
         loop {
-            let heads = self.store.list_run_heads(Some(RunEventReader::Projector), after.as_ref(), 1_000).await?;
+            let heads = self
+                .store
+                .list_run_heads(Some(RunEventReader::Projector), after.as_ref(), 1_000)
+                .await?;
             let Some(last) = heads.last() else { break };
             after = Some(last.run_id.clone());
             self.advance_runs(heads, &mut pass).await?;
@@ -131,28 +141,42 @@ impl Projector {
         Ok(pass)
     }
 
-    async fn advance_runs(&mut self, heads: Vec<RunHead>, pass: &mut ProjectorPass) -> Result<(), Error> {
+    async fn advance_runs(
+        &mut self,
+        heads: Vec<RunHead>,
+        pass: &mut ProjectorPass,
+    ) -> Result<(), Error> {
         let store = &*self.store;
         let now = store.now().await?;
-        let (left, heads): (Vec<RunHead>, Vec<RunHead>) =
-            heads.into_iter().partition(|head| self.stuck_runs.get(&head.run_id) == Some(head));
+        let (left, heads): (Vec<RunHead>, Vec<RunHead>) = heads
+            .into_iter()
+            .partition(|head| self.stuck_runs.get(&head.run_id) == Some(head));
         for head in left {
             pass.runs += 1;
             pass.stale += 1;
-            pass.lag_ms = pass.lag_ms.max(advance::ms_between(head.last_persisted_at, now));
+            pass.lag_ms = pass
+                .lag_ms
+                .max(advance::ms_between(head.last_persisted_at, now));
         }
         let page = self.options.page_size;
         let advance = |head: RunHead| async move {
             let advanced = advance::advance_run(store, &head, page).await;
             (head, advanced)
         };
-        let mut done = stream::iter(heads).map(advance).buffer_unordered(self.options.concurrency);
+        let mut done = stream::iter(heads)
+            .map(advance)
+            .buffer_unordered(self.options.concurrency);
         while let Some((head, advanced)) = done.next().await {
             pass.runs += 1;
             // A run that stands still is behind by the age of its last event, at least.
             let waited_ms = advance::ms_between(head.last_persisted_at, now);
             match advanced {
-                Ok(RunAdvance { events, lag_ms, stale, stuck }) => {
+                Ok(RunAdvance {
+                    events,
+                    lag_ms,
+                    stale,
+                    stuck,
+                }) => {
                     if stuck {
                         self.stuck_runs.insert(head.run_id.clone(), head);
                     }

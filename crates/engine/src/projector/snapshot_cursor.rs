@@ -21,7 +21,11 @@ pub(super) enum GapPolicy {
 
 impl SnapshotCursor {
     /// Takes in `events` up to the first gap that is not to be accepted, and returns that gap.
-    pub(super) fn apply_events(mut self, events: &[RunEventRecord], on_gap: GapPolicy) -> (Self, Option<RunEventGap>) {
+    pub(super) fn apply_events(
+        mut self,
+        events: &[RunEventRecord],
+        on_gap: GapPolicy,
+    ) -> (Self, Option<RunEventGap>) {
         for event in events {
             if let Some(gap) = detect_gap(self.snapshot.last_event_seq, event.run_seq) {
                 match on_gap {

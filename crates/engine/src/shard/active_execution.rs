@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
-use onward_execution::{Execution, Guest, AttemptInFlight};
+use onward_execution::{AttemptInFlight, Execution, Guest};
 use onward_journal::{ExecutionId, PromiseId, SharedText, Timestamp};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
 
 use super::task_row::{self, QueuedTask};
-use super::{TaskAttempt, AttemptId, FunctionCaller, owner_key};
+use super::{AttemptId, FunctionCaller, TaskAttempt, owner_key};
 
 pub(super) use crate::row_state::WAKE_NOW;
 
@@ -117,7 +117,10 @@ impl ActiveExecution {
     }
 
     pub(super) fn function_caller(&self) -> FunctionCaller<'_> {
-        FunctionCaller { component: self.row.component_digest, owner: &self.owner }
+        FunctionCaller {
+            component: self.row.component_digest,
+            owner: &self.owner,
+        }
     }
 
     pub(super) const fn id(&self) -> ExecutionId {
@@ -131,7 +134,9 @@ impl ActiveExecution {
 
     /// Whether the end of this attempt is known and not recorded yet.
     pub(super) fn has_ended(&self, id: AttemptId) -> bool {
-        self.inputs.iter().any(|news| matches!(news, PendingInput::AttemptEnded(ended, _) if *ended == id))
+        self.inputs
+            .iter()
+            .any(|news| matches!(news, PendingInput::AttemptEnded(ended, _) if *ended == id))
     }
 
     /// The operation of another execution that this one performs, and as which attempt.
@@ -141,14 +146,20 @@ impl ActiveExecution {
 
     /// Which attempt is under way there.
     pub(super) const fn attempt_id_of(&self, flight: AttemptInFlight) -> AttemptId {
-        AttemptId { execution: self.id(), number: flight.number, attempt: flight.attempt }
+        AttemptId {
+            execution: self.id(),
+            number: flight.number,
+            attempt: flight.attempt,
+        }
     }
 
     /// Takes a task from workers, whether one has it or none.
     pub(super) fn withdraw_task(&mut self, flight: AttemptInFlight) {
         let withdrawn = self.attempt_id_of(flight);
         let queued = self.pending.tasks.len();
-        self.pending.tasks.retain(|task| task_row::attempt_id(&task.row) != withdrawn);
+        self.pending
+            .tasks
+            .retain(|task| task_row::attempt_id(&task.row) != withdrawn);
         // What no commit has stored need not be taken back.
         if self.pending.tasks.len() == queued && !self.pending.withdrawn.contains(&withdrawn) {
             self.pending.withdrawn.push(withdrawn);
@@ -158,15 +169,25 @@ impl ActiveExecution {
     /// Whether it can go on while a commit is under way. Not if that might need more than what is in memory, nor for long:
     /// all of it is lost in a crash.
     pub(super) fn can_run_ahead(&self) -> bool {
-        let is_ready = self.guest.is_some() && self.stuck_reason.is_none() && !self.execution.is_terminal();
+        let is_ready =
+            self.guest.is_some() && self.stuck_reason.is_none() && !self.execution.is_terminal();
         is_ready && !self.must_commit() && self.execution.untaken_count() < UNCOMMITTED_EVENTS_MAX
     }
 
     /// Whether something others wait for goes no further before it is committed.
     pub(super) fn must_commit(&self) -> bool {
-        let PendingEffects { attempts, tasks, withdrawn, children, consumed, sent, .. } = &self.pending;
+        let PendingEffects {
+            attempts,
+            tasks,
+            withdrawn,
+            children,
+            consumed,
+            sent,
+            ..
+        } = &self.pending;
         let is_asked = !attempts.is_empty() || !tasks.is_empty() || !withdrawn.is_empty();
-        let is_awaited = is_asked || !children.is_empty() || !consumed.is_empty() || !sent.is_empty();
+        let is_awaited =
+            is_asked || !children.is_empty() || !consumed.is_empty() || !sent.is_empty();
         is_awaited || self.execution.is_batch_full()
     }
 
@@ -176,16 +197,35 @@ impl ActiveExecution {
         let mut remains = DiscardedState::default();
         // A commit without events is about attempts that were recorded before.
         if is_unknown || self.committing.recorded.is_empty() {
-            remains.unstarted.extend(self.committing.attempts.drain(..).map(|attempt| attempt.id));
+            remains
+                .unstarted
+                .extend(self.committing.attempts.drain(..).map(|attempt| attempt.id));
         }
         if is_unknown {
-            let claims = self.committing.tasks.iter().map(|task| (task_row::attempt_id(&task.row), task.row.claim.clone()));
-            remains.undelivered_claims.extend(claims.filter_map(|(id, claim)| Some((id, claim?))));
+            let claims = self
+                .committing
+                .tasks
+                .iter()
+                .map(|task| (task_row::attempt_id(&task.row), task.row.claim.clone()));
+            remains
+                .undelivered_claims
+                .extend(claims.filter_map(|(id, claim)| Some((id, claim?))));
         }
-        let ahead: BTreeSet<AttemptId> = &self.committing.started_early | &self.pending.started_early;
+        let ahead: BTreeSet<AttemptId> =
+            &self.committing.started_early | &self.pending.started_early;
         for pending in [self.committing, self.pending] {
-            remains.messages.extend(pending.consumed.into_iter().filter_map(|(message, _)| message.message_id.0));
-            remains.ended_attempts.extend(pending.ended_attempts.into_iter().map(|(id, result)| PendingInput::AttemptEnded(id, result)));
+            remains.messages.extend(
+                pending
+                    .consumed
+                    .into_iter()
+                    .filter_map(|(message, _)| message.message_id.0),
+            );
+            remains.ended_attempts.extend(
+                pending
+                    .ended_attempts
+                    .into_iter()
+                    .map(|(id, result)| PendingInput::AttemptEnded(id, result)),
+            );
         }
         for news in self.inputs {
             match news {
@@ -193,7 +233,9 @@ impl ActiveExecution {
                 PendingInput::Message(message, _) => remains.messages.extend(message.message_id.0),
             }
         }
-        remains.ended_attempts.retain(|news| !matches!(news, PendingInput::AttemptEnded(id, _) if ahead.contains(id)));
+        remains.ended_attempts.retain(
+            |news| !matches!(news, PendingInput::AttemptEnded(id, _) if ahead.contains(id)),
+        );
         remains.started_early = ahead;
         remains
     }
@@ -201,11 +243,16 @@ impl ActiveExecution {
     /// Whether something is known of its attempts that no commit carries yet: that one has begun, or ended.
     pub(super) fn has_unrecorded_attempts(&self) -> bool {
         let is_end = |news: &PendingInput| matches!(news, PendingInput::AttemptEnded(..));
-        !self.pending.attempts.is_empty() || !self.pending.ended_attempts.is_empty() || self.inputs.iter().any(is_end)
+        !self.pending.attempts.is_empty()
+            || !self.pending.ended_attempts.is_empty()
+            || self.inputs.iter().any(is_end)
     }
 
     /// Whether nothing is lost when it leaves memory.
     pub(super) fn is_idle(&self) -> bool {
-        self.commit_ticket.is_none() && self.inputs.is_empty() && !self.is_paused && self.row_state().1 != WAKE_NOW
+        self.commit_ticket.is_none()
+            && self.inputs.is_empty()
+            && !self.is_paused
+            && self.row_state().1 != WAKE_NOW
     }
 }

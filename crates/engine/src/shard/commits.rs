@@ -3,34 +3,55 @@
 use std::collections::VecDeque;
 
 use onward_journal::{ExecutionId, SharedText, Timestamp};
-use onward_store::{Commit, CommitConflict, Error, StoreErrorKind, CommitReceipt};
+use onward_store::{Commit, CommitConflict, CommitReceipt, Error, StoreErrorKind};
 
-use super::active_execution::{ActiveExecution, PendingInput, PendingEffects, VERSION_UNSTORED};
-use super::shard_core::{ShardCore, CommitSubject};
+use super::active_execution::{ActiveExecution, PendingEffects, PendingInput, VERSION_UNSTORED};
+use super::shard_core::{CommitSubject, ShardCore};
 use super::task_row::QueuedTask;
-use super::{ShardAction, TaskAttempt, AttemptId, trace_span, task_row};
+use super::{AttemptId, ShardAction, TaskAttempt, task_row, trace_span};
 
 impl ShardCore {
     /// Commits what an execution has done since its last commit.
-    pub(super) fn commit_step(&mut self, active: &mut ActiveExecution, commit: Commit, actions: &mut Vec<ShardAction>) {
-        active.commit_ticket = Some(self.begin_commit(CommitSubject::Execution(active.id()), commit, actions));
+    pub(super) fn commit_step(
+        &mut self,
+        active: &mut ActiveExecution,
+        commit: Commit,
+        actions: &mut Vec<ShardAction>,
+    ) {
+        active.commit_ticket =
+            Some(self.begin_commit(CommitSubject::Execution(active.id()), commit, actions));
         active.committing = std::mem::take(&mut active.pending);
         self.perform_side_effect_free(&mut active.committing, actions);
     }
 
     /// Performs what reaches nobody before it is durable.
-    pub(super) fn perform_side_effect_free(&mut self, pending: &mut PendingEffects, actions: &mut Vec<ShardAction>) {
-        for attempt in pending.attempts.extract_if(.., |attempt| attempt.is_side_effect_free()) {
+    pub(super) fn perform_side_effect_free(
+        &mut self,
+        pending: &mut PendingEffects,
+        actions: &mut Vec<ShardAction>,
+    ) {
+        for attempt in pending
+            .attempts
+            .extract_if(.., |attempt| attempt.is_side_effect_free())
+        {
             pending.started_early.insert(attempt.id);
             self.dispatch_attempt(attempt, actions);
         }
     }
 
-    pub(super) fn begin_commit(&mut self, whose: CommitSubject, commit: Commit, actions: &mut Vec<ShardAction>) -> u64 {
+    pub(super) fn begin_commit(
+        &mut self,
+        whose: CommitSubject,
+        commit: Commit,
+        actions: &mut Vec<ShardAction>,
+    ) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         self.commits_in_flight.insert(ticket, whose);
-        actions.push(ShardAction::Commit { ticket, commit: Box::new(commit) });
+        actions.push(ShardAction::Commit {
+            ticket,
+            commit: Box::new(commit),
+        });
         ticket
     }
 
@@ -47,12 +68,16 @@ impl ShardCore {
             return actions.push(ShardAction::ShardLost);
         }
         match whose {
-            Some(CommitSubject::Messages(ids)) if result.is_err() => self.seen_messages.retain(|id| !ids.contains(id)),
+            Some(CommitSubject::Messages(ids)) if result.is_err() => {
+                self.seen_messages.retain(|id| !ids.contains(id))
+            }
             None => {}
             // Some of them may have gone to others.
             Some(CommitSubject::Messages(_)) => actions.push(ShardAction::ReadInbox),
             Some(CommitSubject::Execution(execution)) => {
-                let Some(mut active) = self.take_active(&execution) else { return };
+                let Some(mut active) = self.take_active(&execution) else {
+                    return;
+                };
                 active.watched_deadline = None;
                 if active.version == VERSION_UNSTORED {
                     return self.on_start_committed(active, result.clone().map(drop), now, actions);
@@ -60,21 +85,43 @@ impl ShardCore {
                 match result {
                     Ok(_) => self.on_durable(active, now, actions),
                     // The same step would be refused in the same way.
-                    Err(error) if matches!(error.kind(), StoreErrorKind::Invalid | StoreErrorKind::Corrupt) => {
-                        self.park_active_execution(active, format!("its step is refused: {error}"), now, actions);
+                    Err(error)
+                        if matches!(
+                            error.kind(),
+                            StoreErrorKind::Invalid | StoreErrorKind::Corrupt
+                        ) =>
+                    {
+                        self.park_active_execution(
+                            active,
+                            format!("its step is refused: {error}"),
+                            now,
+                            actions,
+                        );
                     }
-                    Err(error) => self.reload_execution(active, error.kind() == StoreErrorKind::Unknown, actions),
+                    Err(error) => self.reload_execution(
+                        active,
+                        error.kind() == StoreErrorKind::Unknown,
+                        actions,
+                    ),
                 }
             }
         }
     }
 
     /// What a step led to can now be seen.
-    fn on_durable(&mut self, mut active: Box<ActiveExecution>, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_durable(
+        &mut self,
+        mut active: Box<ActiveExecution>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         active.commit_ticket = None;
         let done = std::mem::take(&mut active.committing);
         active.version += u64::from(done.changes_row);
-        let ending = active.execution.execution_outcome().filter(|_| active.execution.untaken_count() == 0);
+        let ending = active
+            .execution
+            .execution_outcome()
+            .filter(|_| active.execution.untaken_count() == 0);
         self.abort_attempts(&done.abandoned, actions);
         for attempt in done.attempts {
             self.dispatch_attempt(attempt, actions);
@@ -83,13 +130,20 @@ impl ShardCore {
             actions.push(ShardAction::ReadInbox);
         }
         if self.options.emit_spans {
-            let spans = trace_span::ended_spans(&active.row.function, active.execution.journal(), done.recorded);
+            let spans = trace_span::ended_spans(
+                &active.row.function,
+                active.execution.journal(),
+                done.recorded,
+            );
             if !spans.is_empty() {
                 actions.push(ShardAction::ExportSpans(spans));
             }
         }
         for attempt in done.worker_results {
-            actions.push(ShardAction::WorkerResultSettled { attempt, is_recorded: true });
+            actions.push(ShardAction::WorkerResultSettled {
+                attempt,
+                is_recorded: true,
+            });
         }
         hand_out_tasks(active.owner.clone(), done.tasks, actions);
         if let Some(reason) = active.stuck_reason.take() {
@@ -114,14 +168,27 @@ impl ShardCore {
     }
 
     fn abort_all_attempts(&mut self, execution: ExecutionId, actions: &mut Vec<ShardAction>) {
-        let first = AttemptId { execution, number: 0, attempt: 0 };
-        let its = self.performing.range(first..).map(|(id, _)| *id).take_while(|id| id.execution == execution);
+        let first = AttemptId {
+            execution,
+            number: 0,
+            attempt: 0,
+        };
+        let its = self
+            .performing
+            .range(first..)
+            .map(|(id, _)| *id)
+            .take_while(|id| id.execution == execution);
         let its: Vec<AttemptId> = its.collect();
         self.abort_attempts(&its, actions);
     }
 
     /// What is in memory may not be what is stored: it is read again.
-    pub(super) fn reload_execution(&mut self, active: Box<ActiveExecution>, is_unknown: bool, actions: &mut Vec<ShardAction>) {
+    pub(super) fn reload_execution(
+        &mut self,
+        active: Box<ActiveExecution>,
+        is_unknown: bool,
+        actions: &mut Vec<ShardAction>,
+    ) {
         let id = active.id();
         // Messages stay in the inbox and come again; results of attempts exist only here.
         let ended = self.discard_uncommitted(active, is_unknown, actions);
@@ -131,7 +198,12 @@ impl ShardCore {
     }
 
     /// Forgets what is in memory beyond the last durable commit. Returns how attempts ended that the store knows of.
-    fn discard_uncommitted(&mut self, active: Box<ActiveExecution>, is_unknown: bool, actions: &mut Vec<ShardAction>) -> VecDeque<PendingInput> {
+    fn discard_uncommitted(
+        &mut self,
+        active: Box<ActiveExecution>,
+        is_unknown: bool,
+        actions: &mut Vec<ShardAction>,
+    ) -> VecDeque<PendingInput> {
         let remains = active.into_discarded(is_unknown);
         for id in remains.messages {
             self.seen_messages.remove(&id);
@@ -147,12 +219,21 @@ impl ShardCore {
     /// Tasks that are being stored as claimed, by workers that wait here: whoever gives the shard up before it hears of that
     /// takes them back.
     pub fn undelivered_claims(&self) -> Vec<(AttemptId, SharedText)> {
-        let storing = self.actives.values().flat_map(|active| &active.committing.tasks);
-        storing.filter_map(|task| Some((task_row::attempt_id(&task.row), task.row.claim.clone()?))).collect()
+        let storing = self
+            .actives
+            .values()
+            .flat_map(|active| &active.committing.tasks);
+        storing
+            .filter_map(|task| Some((task_row::attempt_id(&task.row), task.row.claim.clone()?)))
+            .collect()
     }
 
     /// What these attempts come to is of no use any more.
-    fn abort_attempts<'a>(&mut self, attempts: impl IntoIterator<Item = &'a AttemptId>, actions: &mut Vec<ShardAction>) {
+    fn abort_attempts<'a>(
+        &mut self,
+        attempts: impl IntoIterator<Item = &'a AttemptId>,
+        actions: &mut Vec<ShardAction>,
+    ) {
         for id in attempts {
             if self.performing.remove(id).is_some() {
                 actions.push(ShardAction::AbortAttempt(*id));
@@ -161,10 +242,19 @@ impl ShardCore {
     }
 
     /// The outcome of the commit that should have stored an execution.
-    fn on_start_committed(&mut self, active: Box<ActiveExecution>, result: Result<(), Error>, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_start_committed(
+        &mut self,
+        active: Box<ActiveExecution>,
+        result: Result<(), Error>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         let is_unknown = matches!(&result, Err(error) if error.kind() == StoreErrorKind::Unknown);
         let is_stored = result.is_ok();
-        actions.push(ShardAction::StartSettled { execution: active.id(), result: Some(result) });
+        actions.push(ShardAction::StartSettled {
+            execution: active.id(),
+            result: Some(result),
+        });
         if is_stored {
             self.on_durable(active, now, actions);
         } else if is_unknown {
@@ -176,7 +266,11 @@ impl ShardCore {
         }
     }
 
-    pub(super) fn dispatch_attempt(&mut self, mut attempt: TaskAttempt, actions: &mut Vec<ShardAction>) {
+    pub(super) fn dispatch_attempt(
+        &mut self,
+        mut attempt: TaskAttempt,
+        actions: &mut Vec<ShardAction>,
+    ) {
         self.last_dispatch_id += 1;
         attempt.dispatch_id = self.last_dispatch_id;
         self.performing.insert(attempt.id, attempt.dispatch_id);
@@ -206,9 +300,16 @@ fn hand_out_tasks(owner: SharedText, tasks: Vec<QueuedTask>, actions: &mut Vec<S
     let mut functions = Vec::new();
     for task in tasks {
         match task.into_leased_task() {
-            Ok((seat, held)) => actions.push(ShardAction::DeliverTask { slot: seat, task: Box::new(held) }),
+            Ok((seat, held)) => actions.push(ShardAction::DeliverTask {
+                slot: seat,
+                task: Box::new(held),
+            }),
             Err(function) => functions.push(function),
         }
     }
-    actions.push(ShardAction::AnnounceTasks { owner, functions, repeated });
+    actions.push(ShardAction::AnnounceTasks {
+        owner,
+        functions,
+        repeated,
+    });
 }

@@ -32,14 +32,30 @@ impl ShardCore {
     pub fn is_drained(&self) -> bool {
         let is_quiet = self.performing.is_empty() && self.commits_in_flight.is_empty();
         is_quiet
-            && !self.actives.values().any(|active| active.has_unrecorded_attempts())
-            && !self.loading.iter().any(|(execution, news)| self.is_needed_for_drain(execution, news))
+            && !self
+                .actives
+                .values()
+                .any(|active| active.has_unrecorded_attempts())
+            && !self
+                .loading
+                .iter()
+                .any(|(execution, news)| self.is_needed_for_drain(execution, news))
     }
 
     /// Whether an execution that is being read has to be: only this core knows how an attempt of it ended, or that it was not
     /// begun.
-    pub(super) fn is_needed_for_drain(&self, execution: &ExecutionId, news: &VecDeque<PendingInput>) -> bool {
-        let has_ended = news.iter().any(|news| matches!(news, PendingInput::AttemptEnded(..)));
-        has_ended || self.unstarted.iter().any(|attempt| attempt.execution == *execution)
+    pub(super) fn is_needed_for_drain(
+        &self,
+        execution: &ExecutionId,
+        news: &VecDeque<PendingInput>,
+    ) -> bool {
+        let has_ended = news
+            .iter()
+            .any(|news| matches!(news, PendingInput::AttemptEnded(..)));
+        has_ended
+            || self
+                .unstarted
+                .iter()
+                .any(|attempt| attempt.execution == *execution)
     }
 }

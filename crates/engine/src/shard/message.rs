@@ -2,7 +2,8 @@
 //! which journals store events.
 
 use onward_journal::{
-    Event, ExecutionId, InvokeResult, JournalEvent, BoundedName, Payload, PromiseId, SharedText, Timestamp, codec,
+    BoundedName, Event, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, SharedText,
+    Timestamp, codec,
 };
 use onward_store::tables::InboxMessageRow;
 use onward_store::{Commit, Error, SerialId, ShardId};
@@ -32,13 +33,29 @@ pub fn signal_message(
     key: Option<SharedText>,
     now: Timestamp,
 ) -> Result<InboxMessageRow, Error> {
-    let event = Event::SignalDelivered { signal_name: name, payload, delivery_id: 0 };
+    let event = Event::SignalDelivered {
+        signal_name: name,
+        payload,
+        delivery_id: 0,
+    };
     build_message(to, shard, KIND_SIGNAL, event, key, now)
 }
 
 /// A request to cancel.
-pub fn cancel_message(to: ExecutionId, shard: ShardId, reason: SharedText, now: Timestamp) -> Result<InboxMessageRow, Error> {
-    build_message(to, shard, KIND_CANCEL, Event::CancelRequested { reason }, Some("".into()), now)
+pub fn cancel_message(
+    to: ExecutionId,
+    shard: ShardId,
+    reason: SharedText,
+    now: Timestamp,
+) -> Result<InboxMessageRow, Error> {
+    build_message(
+        to,
+        shard,
+        KIND_CANCEL,
+        Event::CancelRequested { reason },
+        Some("".into()),
+        now,
+    )
 }
 
 /// What a child or a worker ended with, to the operation that it performed.
@@ -49,10 +66,21 @@ pub(crate) fn attempt_result_message(
     result: InvokeResult,
     now: Timestamp,
 ) -> Result<InboxMessageRow, Error> {
-    let event = Event::InvokeCompleted { promise_id: to.clone(), result, attempt };
+    let event = Event::InvokeCompleted {
+        promise_id: to.clone(),
+        result,
+        attempt,
+    };
     let parent = to.execution_root();
     let key = format!("{}#{attempt}", to.relative_to(parent));
-    build_message(parent, shard, "result", event, Some(key.as_str().into()), now)
+    build_message(
+        parent,
+        shard,
+        "result",
+        event,
+        Some(key.as_str().into()),
+        now,
+    )
 }
 
 fn build_message(
@@ -63,7 +91,15 @@ fn build_message(
     dedup_key: Option<SharedText>,
     now: Timestamp,
 ) -> Result<InboxMessageRow, Error> {
-    let body = codec::encode_record(to, &[JournalEvent { sequence: 0, timestamp: now, event }]).map_err(Error::corrupt)?;
+    let body = codec::encode_record(
+        to,
+        &[JournalEvent {
+            sequence: 0,
+            timestamp: now,
+            event,
+        }],
+    )
+    .map_err(Error::corrupt)?;
     // The key that somebody chose for a signal is not the key of anything else.
     let dedup_key = dedup_key.map(|key| SharedText::from(format!("{kind}:{key}")));
     Ok(InboxMessageRow {
@@ -80,18 +116,31 @@ fn build_message(
 /// Takes a message out of the inbox in this commit. Where its sender may send it again, its key stays behind.
 pub(super) fn consume_message(commit: Commit, message: &InboxMessageRow, version: u64) -> Commit {
     if &*message.kind == KIND_SIGNAL && message.dedup_key.is_some() {
-        commit.update(&InboxMessageRow { shard: CONSUMED_SHARD, body: [].into(), ..message.clone() }, version)
+        commit.update(
+            &InboxMessageRow {
+                shard: CONSUMED_SHARD,
+                body: [].into(),
+                ..message.clone()
+            },
+            version,
+        )
     } else {
         commit.delete(message, version)
     }
 }
 
 /// The same message to whoever has taken the place of its addressee; nothing if it was meant for that one only.
-pub(super) fn forward_message(sent: &InboxMessageRow, to: ExecutionId) -> Result<Option<InboxMessageRow>, Error> {
+pub(super) fn forward_message(
+    sent: &InboxMessageRow,
+    to: ExecutionId,
+) -> Result<Option<InboxMessageRow>, Error> {
     match decode_message(sent).map_err(Error::corrupt)? {
         event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. }) => {
             let next = build_message(to, sent.shard, &sent.kind, event, None, sent.sent_at)?;
-            Ok(Some(InboxMessageRow { dedup_key: sent.dedup_key.clone(), ..next }))
+            Ok(Some(InboxMessageRow {
+                dedup_key: sent.dedup_key.clone(),
+                ..next
+            }))
         }
         _ => Ok(None),
     }
@@ -99,12 +148,18 @@ pub(super) fn forward_message(sent: &InboxMessageRow, to: ExecutionId) -> Result
 
 /// The event that a message wants recorded; the reason when there is none that a message can.
 pub(crate) fn decode_message(message: &InboxMessageRow) -> Result<Event, String> {
-    let events = codec::decode_record(message.execution_id, &message.body).map_err(|error| error.to_string())?;
+    let events = codec::decode_record(message.execution_id, &message.body)
+        .map_err(|error| error.to_string())?;
     match events.into_iter().next().map(|recorded| recorded.event) {
         Some(
-            event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. } | Event::InvokeCompleted { .. }),
+            event @ (Event::SignalDelivered { .. }
+            | Event::CancelRequested { .. }
+            | Event::InvokeCompleted { .. }),
         ) => Ok(event),
-        Some(other) => Err(format!("it wants {} recorded, which no message may", other.kind())),
+        Some(other) => Err(format!(
+            "it wants {} recorded, which no message may",
+            other.kind()
+        )),
         None => Err("it says nothing".to_owned()),
     }
 }

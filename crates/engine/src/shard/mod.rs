@@ -10,31 +10,33 @@
 
 mod active_execution;
 mod commits;
-mod shard_core;
 mod drain;
 mod message;
-pub mod trace_span;
+mod shard_core;
 mod step;
 pub(crate) mod task_row;
+pub mod trace_span;
 
 use std::sync::Arc;
 
-use onward_execution::{ExecutionOutcome, Execution, Guest};
+use onward_execution::{Execution, ExecutionOutcome, Guest};
 use onward_journal::{
-    ComponentDigest, DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokeResult, Journal, JournalEvent, BoundedName, Payload,
-    PromiseId, SharedText,
+    BoundedName, ComponentDigest, DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokeResult,
+    Journal, JournalEvent, Payload, PromiseId, SharedText,
 };
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
-use onward_store::{Commit, Error, CommitReceipt};
+use onward_store::{Commit, CommitReceipt, Error};
 
 use crate::task_matcher::ClaimSlot;
 use crate::task_queue::LeasedTask;
 
 pub(crate) use self::shard_core::IN_DOUBT_KIND;
 pub use self::shard_core::{ShardCore, ShardEntropy, ShardOptions, in_doubt_error};
+pub(crate) use message::{
+    attempt_result_message as result_message, decode_message as message_event, is_consumed,
+};
 pub use message::{cancel_message, signal_message};
-pub(crate) use message::{decode_message as message_event, is_consumed, attempt_result_message as result_message};
 
 /// Where functions come from.
 pub trait FunctionResolver: Send + Sync {
@@ -63,7 +65,11 @@ pub struct FunctionCaller<'a> {
 }
 
 /// Tenant, project and environment in one. None of them has a `|`, so no two owners are the same.
-pub fn owner_key(tenant: &TenantId, project: &ProjectId, environment: &EnvironmentId) -> SharedText {
+pub fn owner_key(
+    tenant: &TenantId,
+    project: &ProjectId,
+    environment: &EnvironmentId,
+) -> SharedText {
     format!("{tenant}|{project}|{environment}").into()
 }
 
@@ -82,7 +88,11 @@ impl<'a> GuestEntry<'a> {
     /// What the guest of this execution begins with, if its journal has begun.
     pub fn from_journal(execution: &'a Row, journal: &'a Journal) -> Option<Self> {
         match &journal.events().first()?.event {
-            Event::ExecutionStarted { input, .. } => Some(Self { execution, input, parent: parent_attempt(journal) }),
+            Event::ExecutionStarted { input, .. } => Some(Self {
+                execution,
+                input,
+                parent: parent_attempt(journal),
+            }),
             _ => None,
         }
     }
@@ -91,9 +101,11 @@ impl<'a> GuestEntry<'a> {
 /// The operation of another execution that this one performs, and as which attempt.
 fn parent_attempt(journal: &Journal) -> Option<(PromiseId, u32)> {
     match &journal.events().first()?.event {
-        Event::ExecutionStarted { parent_id: Some(parent), idempotency_key: Some(key), .. } => {
-            Some((parent.clone(), key.split('~').next()?.parse().ok()?))
-        }
+        Event::ExecutionStarted {
+            parent_id: Some(parent),
+            idempotency_key: Some(key),
+            ..
+        } => Some((parent.clone(), key.split('~').next()?.parse().ok()?)),
         _ => None,
     }
 }
@@ -322,7 +334,8 @@ pub struct TaskAttempt {
 impl TaskAttempt {
     /// Whether nobody outside can tell that it was performed: code that may send no requests, and may be repeated.
     pub fn is_side_effect_free(&self) -> bool {
-        let is_code = self.kind == InvokeKind::Function && matches!(self.resolved, ResolvedFunction::Task(_));
+        let is_code =
+            self.kind == InvokeKind::Function && matches!(self.resolved, ResolvedFunction::Task(_));
         is_code && self.hosts.is_empty() && self.delivery == DeliveryGuarantee::AtLeastOnce
     }
 }

@@ -3,14 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use onward_execution::{ExecutionOutcome, Execution, ExecutionLimits};
-use onward_journal::{DeliveryGuarantee, ExecutionError, ExecutionId, Journal, JournalEvent, Payload, Timestamp};
+use onward_execution::{Execution, ExecutionLimits, ExecutionOutcome};
+use onward_journal::{
+    DeliveryGuarantee, ExecutionError, ExecutionId, Journal, JournalEvent, Payload, Timestamp,
+};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
-use onward_store::{Commit, ShardEpoch, Error, StoreErrorKind, ShardId};
+use onward_store::{Commit, Error, ShardEpoch, ShardId, StoreErrorKind};
 
 use super::active_execution::{ActiveExecution, PendingInput, VERSION_UNSTORED};
 use super::step::StepBlocked;
-use super::{ShardAction, AttemptId, AttemptReporter, AttemptEnd, FunctionResolver, ShardInput, message, step};
+use super::{
+    AttemptEnd, AttemptId, AttemptReporter, FunctionResolver, ShardAction, ShardInput, message,
+    step,
+};
 use crate::task_matcher::TaskMatcher;
 
 /// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
@@ -40,7 +45,12 @@ pub struct ShardOptions {
 
 impl Default for ShardOptions {
     fn default() -> Self {
-        Self { limits: ExecutionLimits::default(), idle_ms: 10_000, idle_max: 64, emit_spans: false }
+        Self {
+            limits: ExecutionLimits::default(),
+            idle_ms: 10_000,
+            idle_max: 64,
+            emit_spans: false,
+        }
     }
 }
 
@@ -92,7 +102,13 @@ pub(super) enum CommitSubject {
 
 impl ShardCore {
     /// The core of a shard that was taken over at `epoch`.
-    pub fn new(shard: ShardId, epoch: ShardEpoch, functions: Arc<dyn FunctionResolver>, entropy: ShardEntropy, options: ShardOptions) -> Self {
+    pub fn new(
+        shard: ShardId,
+        epoch: ShardEpoch,
+        functions: Arc<dyn FunctionResolver>,
+        entropy: ShardEntropy,
+        options: ShardOptions,
+    ) -> Self {
         Self {
             shard,
             epoch,
@@ -153,7 +169,12 @@ impl ShardCore {
             return None;
         }
         let stuck = self.parked.values().map(|(at, _)| *at).min();
-        self.deadlines.first().map(|(at, _)| *at).into_iter().chain(stuck).min()
+        self.deadlines
+            .first()
+            .map(|(at, _)| *at)
+            .into_iter()
+            .chain(stuck)
+            .min()
     }
 
     /// Takes in what happened, and answers with what to do.
@@ -163,19 +184,36 @@ impl ShardCore {
             return actions;
         }
         match input {
-            ShardInput::Loaded { row, version, events } => self.on_loaded(*row, version, events, now, &mut actions),
-            ShardInput::StartRequested { row, execution } => self.on_start_requested(*row, *execution, now, &mut actions),
+            ShardInput::Loaded {
+                row,
+                version,
+                events,
+            } => self.on_loaded(*row, version, events, now, &mut actions),
+            ShardInput::StartRequested { row, execution } => {
+                self.on_start_requested(*row, *execution, now, &mut actions)
+            }
             ShardInput::NotFound(execution) => self.on_not_found(execution, &mut actions),
-            ShardInput::LoadFailed { execution, error } => self.on_load_failed(execution, &error, now, &mut actions),
+            ShardInput::LoadFailed { execution, error } => {
+                self.on_load_failed(execution, &error, now, &mut actions)
+            }
             ShardInput::Messages(messages) => self.on_messages(messages, now, &mut actions),
             ShardInput::AttemptsEnded(ends) => self.on_attempts_ended(ends, now, &mut actions),
-            ShardInput::Committed { ticket, result } => self.on_committed(ticket, &result, now, &mut actions),
+            ShardInput::Committed { ticket, result } => {
+                self.on_committed(ticket, &result, now, &mut actions)
+            }
             ShardInput::Tick => self.on_tick(now, &mut actions),
         }
         actions
     }
 
-    fn on_loaded(&mut self, row: Row, version: u64, events: Vec<JournalEvent>, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_loaded(
+        &mut self,
+        row: Row,
+        version: u64,
+        events: Vec<JournalEvent>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         let id = row.execution_id;
         if self.actives.contains_key(&id) {
             return;
@@ -204,21 +242,36 @@ impl ShardCore {
     }
 
     /// Starts an execution with its first step, if that is a short one.
-    fn on_start_requested(&mut self, row: Row, execution: Execution, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_start_requested(
+        &mut self,
+        row: Row,
+        execution: Execution,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         let id = execution.id();
         let mut active = Box::new(ActiveExecution::new(row, VERSION_UNSTORED, execution, now));
         let mut said = Vec::new();
         let Some(commit) = self.try_first_step(&mut active, now, &mut said) else {
-            return actions.push(ShardAction::StartSettled { execution: id, result: None });
+            return actions.push(ShardAction::StartSettled {
+                execution: id,
+                result: None,
+            });
         };
         actions.append(&mut said);
         self.commit_step(&mut active, commit, actions);
         self.put_active(active, now);
     }
 
-    fn try_first_step(&mut self, active: &mut ActiveExecution, now: Timestamp, said: &mut Vec<ShardAction>) -> Option<Commit> {
+    fn try_first_step(
+        &mut self,
+        active: &mut ActiveExecution,
+        now: Timestamp,
+        said: &mut Vec<ShardAction>,
+    ) -> Option<Commit> {
         let is_refused = self.is_draining || self.is_tracking(&active.id());
-        if is_refused || step::run_step(self, active, now, said).ok()? == step::StepProgress::Paused {
+        if is_refused || step::run_step(self, active, now, said).ok()? == step::StepProgress::Paused
+        {
             return None;
         }
         step::compose_commit(self, active, now).ok()?
@@ -227,9 +280,23 @@ impl ShardCore {
     /// Attempts that were under way when the execution left memory: those that may be repeated are, the others are in doubt.
     fn resume_attempts(&mut self, active: &mut ActiveExecution, actions: &mut Vec<ShardAction>) {
         let execution = active.id();
-        for flight in active.execution.attempts_in_flight().filter(|flight| flight.performer.is_owner()).collect::<Vec<_>>() {
-            let id = AttemptId { execution, number: flight.number, attempt: flight.attempt };
-            let Some(attempt) = step::build_attempt(self, active, id, step::resolve_invocation(self, active, id.number)) else {
+        for flight in active
+            .execution
+            .attempts_in_flight()
+            .filter(|flight| flight.performer.is_owner())
+            .collect::<Vec<_>>()
+        {
+            let id = AttemptId {
+                execution,
+                number: flight.number,
+                attempt: flight.attempt,
+            };
+            let Some(attempt) = step::build_attempt(
+                self,
+                active,
+                id,
+                step::resolve_invocation(self, active, id.number),
+            ) else {
                 continue;
             };
             if self.is_performing(&id) || active.has_ended(id) {
@@ -241,7 +308,10 @@ impl ShardCore {
             }
             match attempt.delivery {
                 DeliveryGuarantee::AtMostOnce if !is_untouched => {
-                    active.inputs.push_back(PendingInput::AttemptEnded(id, Err(in_doubt_error("it was started before a crash"))));
+                    active.inputs.push_back(PendingInput::AttemptEnded(
+                        id,
+                        Err(in_doubt_error("it was started before a crash")),
+                    ));
                     actions.push(ShardAction::InDoubt(id));
                 }
                 // Its start is recorded, perhaps by another owner that has performed it. A commit tells whether there was one.
@@ -256,7 +326,13 @@ impl ShardCore {
     }
 
     /// What cannot be read now may be read later; what is stored and makes no sense stays so.
-    fn on_load_failed(&mut self, execution: ExecutionId, error: &Error, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_load_failed(
+        &mut self,
+        execution: ExecutionId,
+        error: &Error,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         match error.kind() {
             StoreErrorKind::Corrupt | StoreErrorKind::Invalid => {
                 let news = self.loading.remove(&execution).unwrap_or_default();
@@ -276,25 +352,41 @@ impl ShardCore {
         actions: &mut Vec<ShardAction>,
     ) {
         self.forget_messages(&news);
-        let ends = news.into_iter().filter(|news| matches!(news, PendingInput::AttemptEnded(..))).collect();
-        self.parked.insert(execution, (now.plus_ms(STUCK_RETRY_MS), ends));
+        let ends = news
+            .into_iter()
+            .filter(|news| matches!(news, PendingInput::AttemptEnded(..)))
+            .collect();
+        self.parked
+            .insert(execution, (now.plus_ms(STUCK_RETRY_MS), ends));
         actions.push(ShardAction::ExecutionStuck { execution, reason });
     }
 
     /// What waits for an execution that takes nothing any more goes to whoever took its place, or out of the way.
-    pub(super) fn forward_or_discard(&mut self, news: VecDeque<PendingInput>, ending: &ExecutionOutcome, actions: &mut Vec<ShardAction>) {
+    pub(super) fn forward_or_discard(
+        &mut self,
+        news: VecDeque<PendingInput>,
+        ending: &ExecutionOutcome,
+        actions: &mut Vec<ShardAction>,
+    ) {
         let mut commit = Commit::new().fence_shard(self.shard, self.epoch);
         let mut ids = Vec::new();
         for item in news {
             if let PendingInput::AttemptEnded(attempt, _) = item {
-                actions.push(ShardAction::WorkerResultSettled { attempt, is_recorded: false });
+                actions.push(ShardAction::WorkerResultSettled {
+                    attempt,
+                    is_recorded: false,
+                });
             } else if let PendingInput::Message(sent, version) = item {
                 let next = match ending {
-                    ExecutionOutcome::Continued(next) => message::forward_message(&sent, *next).ok().flatten(),
+                    ExecutionOutcome::Continued(next) => {
+                        message::forward_message(&sent, *next).ok().flatten()
+                    }
                     ExecutionOutcome::Result(_) => None,
                 };
                 commit = match next {
-                    Some(next) => message::consume_message(commit, &sent, version).insert_or_keep(&next),
+                    Some(next) => {
+                        message::consume_message(commit, &sent, version).insert_or_keep(&next)
+                    }
                     None => commit.delete(&*sent, version),
                 };
                 ids.extend(sent.message_id.0);
@@ -317,10 +409,19 @@ impl ShardCore {
 
     fn on_not_found(&mut self, execution: ExecutionId, actions: &mut Vec<ShardAction>) {
         let news = self.loading.remove(&execution).unwrap_or_default();
-        self.forward_or_discard(news, &ExecutionOutcome::Result(Ok(Payload::null())), actions);
+        self.forward_or_discard(
+            news,
+            &ExecutionOutcome::Result(Ok(Payload::null())),
+            actions,
+        );
     }
 
-    fn on_messages(&mut self, messages: Vec<(InboxMessageRow, u64)>, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_messages(
+        &mut self,
+        messages: Vec<(InboxMessageRow, u64)>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         // They stay in the inbox, for the next owner.
         if self.is_draining {
             return;
@@ -330,10 +431,17 @@ impl ShardCore {
             self.seen_messages.pop_first();
         }
         for (message, version) in messages {
-            let is_new = message.message_id.0.is_some_and(|id| self.seen_messages.insert(id));
+            let is_new = message
+                .message_id
+                .0
+                .is_some_and(|id| self.seen_messages.insert(id));
             if is_new {
                 touched.insert(message.execution_id);
-                self.enqueue_input(message.execution_id, PendingInput::Message(Box::new(message), version), actions);
+                self.enqueue_input(
+                    message.execution_id,
+                    PendingInput::Message(Box::new(message), version),
+                    actions,
+                );
             }
         }
         for execution in touched {
@@ -342,9 +450,19 @@ impl ShardCore {
     }
 
     /// Those of one execution go into one commit.
-    fn on_attempts_ended(&mut self, ends: Vec<AttemptEnd>, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    fn on_attempts_ended(
+        &mut self,
+        ends: Vec<AttemptEnd>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         let mut touched = BTreeSet::new();
-        for AttemptEnd { attempt, reported_by: by, result } in ends {
+        for AttemptEnd {
+            attempt,
+            reported_by: by,
+            result,
+        } in ends
+        {
             let is_wanted = match by {
                 AttemptReporter::Owner(performance) => {
                     let is_its = self.performing.get(&attempt) == Some(&performance);
@@ -354,7 +472,11 @@ impl ShardCore {
             };
             if is_wanted {
                 touched.insert(attempt.execution);
-                self.enqueue_input(attempt.execution, PendingInput::AttemptEnded(attempt, result), actions);
+                self.enqueue_input(
+                    attempt.execution,
+                    PendingInput::AttemptEnded(attempt, result),
+                    actions,
+                );
             }
         }
         for execution in touched {
@@ -363,7 +485,12 @@ impl ShardCore {
     }
 
     /// Lets an execution know, as soon as it is in memory.
-    fn enqueue_input(&mut self, execution: ExecutionId, news: PendingInput, actions: &mut Vec<ShardAction>) {
+    fn enqueue_input(
+        &mut self,
+        execution: ExecutionId,
+        news: PendingInput,
+        actions: &mut Vec<ShardAction>,
+    ) {
         if let Some(active) = self.actives.get_mut(&execution) {
             active.inputs.push_back(news);
             return;
@@ -383,14 +510,24 @@ impl ShardCore {
     }
 
     /// Lets an execution do what it can.
-    pub(super) fn advance_if_active(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    pub(super) fn advance_if_active(
+        &mut self,
+        execution: ExecutionId,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         if let Some(active) = self.actives.remove(&execution) {
             self.advance_execution(active, now, actions);
         }
     }
 
     /// Lets an execution do what it has waited for its turn to do.
-    pub(super) fn advance_queued(&mut self, execution: ExecutionId, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    pub(super) fn advance_queued(
+        &mut self,
+        execution: ExecutionId,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         if let Some(active) = self.actives.get_mut(&execution) {
             active.is_queued = false;
         }
@@ -412,16 +549,24 @@ impl ShardCore {
     }
 
     fn wake_due(&mut self, now: Timestamp, actions: &mut Vec<ShardAction>) {
-        let due: Vec<ExecutionId> =
-            self.deadlines.iter().take_while(|(at, _)| *at <= now).map(|(_, execution)| *execution).collect();
+        let due: Vec<ExecutionId> = self
+            .deadlines
+            .iter()
+            .take_while(|(at, _)| *at <= now)
+            .map(|(_, execution)| *execution)
+            .collect();
         for execution in due {
             self.advance_if_active(execution, now, actions);
         }
     }
 
     fn retry_stuck(&mut self, now: Timestamp, actions: &mut Vec<ShardAction>) {
-        let due: Vec<ExecutionId> =
-            self.parked.iter().filter(|(_, (at, _))| *at <= now).map(|(execution, _)| *execution).collect();
+        let due: Vec<ExecutionId> = self
+            .parked
+            .iter()
+            .filter(|(_, (at, _))| *at <= now)
+            .map(|(execution, _)| *execution)
+            .collect();
         for execution in due {
             if let Some((_, ends)) = self.parked.remove(&execution) {
                 self.loading.insert(execution, ends);
@@ -432,8 +577,14 @@ impl ShardCore {
 
     /// Lets go of the guest that has waited longest. Tells whether there was one.
     fn evict_idle_guest(&mut self) -> bool {
-        let idle = self.actives.values().filter(|active| active.guest.is_some() && active.is_idle());
-        match idle.min_by_key(|active| active.last_used_at).map(|active| active.id()) {
+        let idle = self
+            .actives
+            .values()
+            .filter(|active| active.guest.is_some() && active.is_idle());
+        match idle
+            .min_by_key(|active| active.last_used_at)
+            .map(|active| active.id())
+        {
             Some(execution) => self.take_active(&execution).is_some(),
             None => false,
         }
@@ -452,7 +603,11 @@ impl ShardCore {
             .map(|active| (active.last_used_at, active.id()))
             .collect();
         idle.sort_unstable();
-        let idle_max = if self.functions.guest_capacity() < GUEST_CAPACITY_LOW { 0 } else { self.options.idle_max };
+        let idle_max = if self.functions.guest_capacity() < GUEST_CAPACITY_LOW {
+            0
+        } else {
+            self.options.idle_max
+        };
         let surplus = idle.len().saturating_sub(idle_max);
         for (place, (touched, execution)) in idle.into_iter().enumerate() {
             if place < surplus || touched.plus_ms(self.options.idle_ms) <= now {
@@ -477,7 +632,11 @@ impl ShardCore {
     fn put_active(&mut self, mut active: Box<ActiveExecution>, now: Timestamp) {
         self.unwatch_deadline(&active);
         // While a commit is under way nothing can be done about a deadline.
-        active.watched_deadline = if active.commit_ticket.is_some() || active.is_paused { None } else { active.execution.next_deadline() };
+        active.watched_deadline = if active.commit_ticket.is_some() || active.is_paused {
+            None
+        } else {
+            active.execution.next_deadline()
+        };
         if let Some(at) = active.watched_deadline {
             self.deadlines.insert((at, active.id()));
         }
@@ -486,7 +645,12 @@ impl ShardCore {
     }
 
     /// Goes on as far as it can, and commits that unless a commit is under way.
-    pub(super) fn advance_execution(&mut self, mut active: Box<ActiveExecution>, now: Timestamp, actions: &mut Vec<ShardAction>) {
+    pub(super) fn advance_execution(
+        &mut self,
+        mut active: Box<ActiveExecution>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
         match self.step_and_commit(&mut active, now, actions) {
             Ok(()) => self.put_active(active, now),
             // What is under way is not known to be durable yet.
@@ -496,7 +660,11 @@ impl ShardCore {
             }
             Err(StepBlocked::NoCapacity) => {
                 active.is_paused = true;
-                let turn = if self.evict_idle_guest() { &mut self.paused } else { &mut self.waiting_for_capacity };
+                let turn = if self.evict_idle_guest() {
+                    &mut self.paused
+                } else {
+                    &mut self.waiting_for_capacity
+                };
                 if !std::mem::replace(&mut active.is_queued, true) {
                     turn.push_back(active.id());
                 }
@@ -513,14 +681,22 @@ impl ShardCore {
         }
     }
 
-    fn step_and_commit(&mut self, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<(), StepBlocked> {
+    fn step_and_commit(
+        &mut self,
+        active: &mut ActiveExecution,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) -> Result<(), StepBlocked> {
         let is_ahead = active.commit_ticket.is_some();
         if is_ahead && !active.can_run_ahead() {
             return Ok(());
         }
         // What was done while it ran ahead comes first: the guest may compute for long.
         let is_held = active.must_commit();
-        if !active.execution.is_terminal() && !is_held && step::run_step(self, active, now, actions)? == step::StepProgress::Paused {
+        if !active.execution.is_terminal()
+            && !is_held
+            && step::run_step(self, active, now, actions)? == step::StepProgress::Paused
+        {
             active.is_paused = true;
             if !std::mem::replace(&mut active.is_queued, true) {
                 self.paused.push_back(active.id());
@@ -544,5 +720,9 @@ pub(crate) const IN_DOUBT_KIND: &str = "in_doubt";
 
 /// What became of an attempt that must not be repeated and may have been performed.
 pub fn in_doubt_error(how: &str) -> ExecutionError {
-    ExecutionError::from_kind_name(IN_DOUBT_KIND, format!("{how}, and whether it was done is not known")).into_permanent()
+    ExecutionError::from_kind_name(
+        IN_DOUBT_KIND,
+        format!("{how}, and whether it was done is not known"),
+    )
+    .into_permanent()
 }

@@ -1,18 +1,25 @@
 //! One step of one execution: take in what happened, run the guest until it waits, start what it wants; and put all that was
 //! done since the last commit into one.
 
-use onward_execution::{Execution, GuestLogLevel, ExecutionProgress, ExecutionStart, ExecutionEnvironment};
+use onward_execution::{
+    Execution, ExecutionEnvironment, ExecutionProgress, ExecutionStart, GuestLogLevel,
+};
 use onward_journal::{
-    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind, BoundedName, Payload, InvokePerformer,
-    RetryPolicy, SharedText, Timestamp, RuleViolation, codec,
+    BoundedName, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
+    InvokeKind, InvokePerformer, Payload, RetryPolicy, RuleViolation, SharedText, Timestamp, codec,
 };
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow, TaskRow};
 use onward_store::{Commit, JournalAppend};
 
-use super::active_execution::{WAKE_NOW, ActiveExecution, PendingInput, PendingEffects, VERSION_UNSTORED};
+use super::active_execution::{
+    ActiveExecution, PendingEffects, PendingInput, VERSION_UNSTORED, WAKE_NOW,
+};
 use super::shard_core::{ShardCore, in_doubt_error};
 use super::task_row::QueuedTask;
-use super::{ShardAction, TaskAttempt, AttemptId, GuestEntry, ResolvedFunction, GuestUnavailable, message, task_row};
+use super::{
+    AttemptId, GuestEntry, GuestUnavailable, ResolvedFunction, ShardAction, TaskAttempt, message,
+    task_row,
+};
 use crate::{client, task_queue};
 
 /// What a step came to.
@@ -61,7 +68,10 @@ pub(super) fn run_step(
         if !active.is_paused {
             record_inputs(core, active, now, actions)?;
             if !core.is_draining {
-                active.execution.fire_due_timers(now).map_err(|violation| journal_refused(&violation))?;
+                active
+                    .execution
+                    .fire_due_timers(now)
+                    .map_err(|violation| journal_refused(&violation))?;
                 fail_overdue_attempts(core, active, now, actions)?;
             }
         }
@@ -69,10 +79,15 @@ pub(super) fn run_step(
             ExecutionProgress::Paused => return Ok(StepProgress::Paused),
             // The rest is for the next step.
             ExecutionProgress::BatchFull => break,
-            ExecutionProgress::Blocked | ExecutionProgress::Ended | ExecutionProgress::Diverged(_) => {}
+            ExecutionProgress::Blocked
+            | ExecutionProgress::Ended
+            | ExecutionProgress::Diverged(_) => {}
         }
         // What comes for an execution that is over is not its business any more; what is too much is for the next step.
-        if active.inputs.is_empty() || active.execution.is_terminal() || active.execution.is_batch_full() {
+        if active.inputs.is_empty()
+            || active.execution.is_terminal()
+            || active.execution.is_batch_full()
+        {
             break;
         }
     }
@@ -80,13 +95,22 @@ pub(super) fn run_step(
     if active.execution.is_terminal() {
         active.pending.attempts.clear();
     }
-    let PendingEffects { attempts, abandoned, .. } = &mut active.pending;
+    let PendingEffects {
+        attempts,
+        abandoned,
+        ..
+    } = &mut active.pending;
     attempts.retain(|attempt| !abandoned.contains(&attempt.id));
     Ok(StepProgress::Done)
 }
 
 /// Runs the guest until it waits, and begins and ends what it wants begun and ended.
-fn run_until_blocked(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<ExecutionProgress, StepBlocked> {
+fn run_until_blocked(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+    actions: &mut Vec<ShardAction>,
+) -> Result<ExecutionProgress, StepBlocked> {
     loop {
         if active.execution.is_runnable() {
             match run_guest(core, active, now, actions)? {
@@ -97,7 +121,9 @@ fn run_until_blocked(core: &mut ShardCore, active: &mut ActiveExecution, now: Ti
                     active.is_paused = true;
                     return Ok(ExecutionProgress::BatchFull);
                 }
-                ExecutionProgress::Diverged(divergence) => return Err(divergence.to_string().into()),
+                ExecutionProgress::Diverged(divergence) => {
+                    return Err(divergence.to_string().into());
+                }
             }
         }
         active.is_paused = false;
@@ -115,7 +141,12 @@ fn journal_refused(violation: &RuleViolation) -> StepBlocked {
 }
 
 /// Records what happened since the last step, as much as a step takes. Who asks for cancellation need not wait for that.
-fn record_inputs(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<(), StepBlocked> {
+fn record_inputs(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+    actions: &mut Vec<ShardAction>,
+) -> Result<(), StepBlocked> {
     let is_cancel = |news: &PendingInput| matches!(news, PendingInput::Message(message, _) if message::is_cancel(message));
     if let Some(place) = active.inputs.iter().position(is_cancel)
         && let Some(cancel) = active.inputs.remove(place)
@@ -134,11 +165,16 @@ fn record_inputs(core: &mut ShardCore, active: &mut ActiveExecution, now: Timest
                     .end_attempt(id.number, id.attempt, result.clone(), &mut world)
                     .map_err(|violation| journal_refused(&violation))?;
                 if !is_taken {
-                    actions.push(ShardAction::WorkerResultSettled { attempt: id, is_recorded: is_taken });
+                    actions.push(ShardAction::WorkerResultSettled {
+                        attempt: id,
+                        is_recorded: is_taken,
+                    });
                     continue;
                 }
                 active.pending.ended_attempts.push((id, result));
-                if let Some(flight) = flight.filter(|flight| flight.performer == InvokePerformer::Worker) {
+                if let Some(flight) =
+                    flight.filter(|flight| flight.performer == InvokePerformer::Worker)
+                {
                     active.withdraw_task(flight);
                     active.pending.worker_results.push(id);
                 }
@@ -154,22 +190,43 @@ fn record_inputs(core: &mut ShardCore, active: &mut ActiveExecution, now: Timest
     Ok(())
 }
 
-fn record_message(core: &mut ShardCore, active: &mut ActiveExecution, sent: &InboxMessageRow, now: Timestamp) -> Result<(), StepBlocked> {
+fn record_message(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    sent: &InboxMessageRow,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
     match message::decode_message(sent)? {
-        Event::SignalDelivered { signal_name, payload, .. } => {
-            active.execution.deliver_signal(&signal_name, payload, now).map_err(|violation| journal_refused(&violation))
-        }
+        Event::SignalDelivered {
+            signal_name,
+            payload,
+            ..
+        } => active
+            .execution
+            .deliver_signal(&signal_name, payload, now)
+            .map_err(|violation| journal_refused(&violation)),
         Event::CancelRequested { reason } => {
-            if active.execution.request_cancel(reason.clone(), now).map_err(|violation| journal_refused(&violation))? {
-                let children: Vec<ExecutionId> =
-                    active.execution.attempts_in_flight().filter_map(|flight| flight.performer.child_execution()).collect();
+            if active
+                .execution
+                .request_cancel(reason.clone(), now)
+                .map_err(|violation| journal_refused(&violation))?
+            {
+                let children: Vec<ExecutionId> = active
+                    .execution
+                    .attempts_in_flight()
+                    .filter_map(|flight| flight.performer.child_execution())
+                    .collect();
                 for child in children {
                     send_cancel(core, active, child, reason.clone(), now)?;
                 }
             }
             Ok(())
         }
-        Event::InvokeCompleted { promise_id, result, attempt } => {
+        Event::InvokeCompleted {
+            promise_id,
+            result,
+            attempt,
+        } => {
             let number = promise_id.child_number_in(active.id()).unwrap_or(u32::MAX);
             let mut world = StepWorld::new(core, now);
             active
@@ -182,30 +239,57 @@ fn record_message(core: &mut ShardCore, active: &mut ActiveExecution, sent: &Inb
     }
 }
 
-fn send_cancel(core: &ShardCore, active: &mut ActiveExecution, to: ExecutionId, reason: SharedText, now: Timestamp) -> Result<(), StepBlocked> {
-    let message = message::cancel_message(to, core.shard, reason, now).map_err(|error| error.to_string())?;
+fn send_cancel(
+    core: &ShardCore,
+    active: &mut ActiveExecution,
+    to: ExecutionId,
+    reason: SharedText,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
+    let message =
+        message::cancel_message(to, core.shard, reason, now).map_err(|error| error.to_string())?;
     // Who is asked to stop because of a cancellation may be asked again because that was the end.
-    let is_asked =
-        |sent: &InboxMessageRow| (&sent.execution_id, &sent.dedup_key) == (&message.execution_id, &message.dedup_key);
+    let is_asked = |sent: &InboxMessageRow| {
+        (&sent.execution_id, &sent.dedup_key) == (&message.execution_id, &message.dedup_key)
+    };
     if !active.pending.sent.iter().any(is_asked) {
         active.pending.sent.push(message);
     }
     Ok(())
 }
 
-fn run_guest(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<ExecutionProgress, StepBlocked> {
+fn run_guest(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+    actions: &mut Vec<ShardAction>,
+) -> Result<ExecutionProgress, StepBlocked> {
     let mut guest = match active.guest.take() {
         Some(guest) => guest,
         None => {
             active.execution.rewind_guest();
             let entry = GuestEntry::from_journal(&active.row, active.execution.journal());
-            core.functions.create_guest(&entry.ok_or_else(|| "its journal does not begin with its start".to_owned())?)?
+            core.functions.create_guest(
+                &entry.ok_or_else(|| "its journal does not begin with its start".to_owned())?,
+            )?
         }
     };
     let execution = active.id();
     let mut world = StepWorld::new(core, now);
-    let progress = active.execution.run(&mut *guest, &mut world).map_err(|violation| journal_refused(&violation))?;
-    actions.extend(world.logs.into_iter().map(|(level, message)| ShardAction::Log { execution, level, message }));
+    let progress = active
+        .execution
+        .run(&mut *guest, &mut world)
+        .map_err(|violation| journal_refused(&violation))?;
+    actions.extend(
+        world
+            .logs
+            .into_iter()
+            .map(|(level, message)| ShardAction::Log {
+                execution,
+                level,
+                message,
+            }),
+    );
     if !active.execution.is_terminal() {
         active.guest = Some(guest);
     }
@@ -213,19 +297,29 @@ fn run_guest(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp,
 }
 
 /// Children and workers that have taken too long are asked to stop, and nobody waits for them.
-fn fail_overdue_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp, actions: &mut Vec<ShardAction>) -> Result<(), StepBlocked> {
+fn fail_overdue_attempts(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+    actions: &mut Vec<ShardAction>,
+) -> Result<(), StepBlocked> {
     if active.execution.is_terminal() {
         return Ok(());
     }
     for flight in active.execution.overdue_attempts(now) {
         match flight.performer {
-            InvokePerformer::Child(child) => send_cancel(core, active, child, "it took too long".into(), now)?,
+            InvokePerformer::Child(child) => {
+                send_cancel(core, active, child, "it took too long".into(), now)?
+            }
             InvokePerformer::Worker => active.withdraw_task(flight),
             InvokePerformer::Owner => {}
         }
         let is_once = matches!(
             active.execution.invocation_event(flight.number),
-            Some(Event::InvokeScheduled { delivery: DeliveryGuarantee::AtMostOnce, .. })
+            Some(Event::InvokeScheduled {
+                delivery: DeliveryGuarantee::AtMostOnce,
+                ..
+            })
         );
         let error = if is_once {
             // It may have been performed, and must not be again.
@@ -235,24 +329,37 @@ fn fail_overdue_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now
             ExecutionError::new(ErrorKind::Timeout, "it took longer than it may")
         };
         let mut world = StepWorld::new(core, now);
-        let ended = active.execution.end_attempt(flight.number, flight.attempt, Err(error), &mut world);
+        let ended =
+            active
+                .execution
+                .end_attempt(flight.number, flight.attempt, Err(error), &mut world);
         ended.map_err(|violation| journal_refused(&violation))?;
     }
     Ok(())
 }
 
 /// What the guest no longer wants: tasks are given up, children are asked to stop.
-fn drop_unwanted_attempts(core: &ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<(), StepBlocked> {
+fn drop_unwanted_attempts(
+    core: &ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
     for number in active.execution.take_abandoned() {
         let flight = active.execution.attempt_in_flight(number);
         if let Some(child) = flight.and_then(|flight| flight.performer.child_execution()) {
             send_cancel(core, active, child, "it is no longer wanted".into(), now)?;
             continue;
         }
-        let error = ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").into_permanent();
-        active.execution.give_up_operation(number, error, now).map_err(|violation| journal_refused(&violation))?;
+        let error =
+            ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").into_permanent();
+        active
+            .execution
+            .give_up_operation(number, error, now)
+            .map_err(|violation| journal_refused(&violation))?;
         match flight {
-            Some(flight) if flight.performer == InvokePerformer::Worker => active.withdraw_task(flight),
+            Some(flight) if flight.performer == InvokePerformer::Worker => {
+                active.withdraw_task(flight)
+            }
             Some(flight) => active.pending.abandoned.push(active.attempt_id_of(flight)),
             None => {}
         }
@@ -262,21 +369,38 @@ fn drop_unwanted_attempts(core: &ShardCore, active: &mut ActiveExecution, now: T
 
 /// Starts what the guest wants done: tasks once the step is durable, children as executions of their own. What is wanted from a
 /// core that drains is for the next owner.
-fn start_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<(), StepBlocked> {
+fn start_attempts(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
     if active.execution.is_terminal() || core.is_draining {
         return Ok(());
     }
     for number in active.execution.startable_operations(now) {
-        let Some((function, input)) = scheduled_invocation(&active.execution, number) else { continue };
+        let Some((function, input)) = scheduled_invocation(&active.execution, number) else {
+            continue;
+        };
         let resolved = resolve_invocation(core, active, number);
         match resolved {
             ResolvedFunction::Workflow(_) if call_depth(&active.row) >= CALL_DEPTH_MAX => {
                 let message = format!("{CALL_DEPTH_MAX} workflows wait for each other already");
-                fail_attempt(core, active, number, ExecutionError::from_kind_name("too_deep", message).into_permanent(), now)?;
+                fail_attempt(
+                    core,
+                    active,
+                    number,
+                    ExecutionError::from_kind_name("too_deep", message).into_permanent(),
+                    now,
+                )?;
             }
-            ResolvedFunction::Workflow(digest) => start_child(core, active, number, digest, &function, input, now)?,
+            ResolvedFunction::Workflow(digest) => {
+                start_child(core, active, number, digest, &function, input, now)?
+            }
             ResolvedFunction::Unknown => {
-                let error = ExecutionError::from_kind_name("unknown_function", format!("there is no function {function}"));
+                let error = ExecutionError::from_kind_name(
+                    "unknown_function",
+                    format!("there is no function {function}"),
+                );
                 fail_attempt(core, active, number, error, now)?;
             }
             ResolvedFunction::Worker => queue_task(core, active, number, now)?,
@@ -285,8 +409,15 @@ fn start_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now: Times
                     .execution
                     .start_attempt(number, InvokePerformer::Owner, now)
                     .map_err(|violation| journal_refused(&violation))?;
-                let id = AttemptId { execution: active.id(), number, attempt };
-                active.pending.attempts.extend(self::build_attempt(core, active, id, resolved));
+                let id = AttemptId {
+                    execution: active.id(),
+                    number,
+                    attempt,
+                };
+                active
+                    .pending
+                    .attempts
+                    .extend(self::build_attempt(core, active, id, resolved));
             }
         }
     }
@@ -294,19 +425,36 @@ fn start_attempts(core: &mut ShardCore, active: &mut ActiveExecution, now: Times
 }
 
 /// A task for a worker: it is there for whoever asks once the step is durable.
-fn queue_task(core: &ShardCore, active: &mut ActiveExecution, number: u32, now: Timestamp) -> Result<(), StepBlocked> {
-    let started = active.execution.start_attempt(number, InvokePerformer::Worker, now);
+fn queue_task(
+    core: &ShardCore,
+    active: &mut ActiveExecution,
+    number: u32,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
+    let started = active
+        .execution
+        .start_attempt(number, InvokePerformer::Worker, now);
     let attempt = started.map_err(|violation| journal_refused(&violation))?;
-    let id = AttemptId { execution: active.id(), number, attempt };
+    let id = AttemptId {
+        execution: active.id(),
+        number,
+        attempt,
+    };
     let wanted = self::build_attempt(core, active, id, ResolvedFunction::Worker);
     let is_last = is_last_attempt(&active.execution, number, attempt);
-    active.pending.tasks.extend(wanted.map(|wanted| QueuedTask::new(&active.row, &wanted, is_last, now)));
+    active
+        .pending
+        .tasks
+        .extend(wanted.map(|wanted| QueuedTask::new(&active.row, &wanted, is_last, now)));
     Ok(())
 }
 
 /// Whether no attempt follows this one, should it fail.
 fn is_last_attempt(execution: &Execution, number: u32, attempt: u32) -> bool {
-    let Some(Event::InvokeScheduled { retry_policy, .. }) = execution.invocation_event(number) else { return true };
+    let Some(Event::InvokeScheduled { retry_policy, .. }) = execution.invocation_event(number)
+    else {
+        return true;
+    };
     let usual = RetryPolicy::default();
     let policy = retry_policy.as_deref().unwrap_or(&usual);
     !policy.allows_retry(attempt, &task_queue::deployed_meanwhile_error())
@@ -320,11 +468,17 @@ fn fail_attempt(
     error: ExecutionError,
     now: Timestamp,
 ) -> Result<(), StepBlocked> {
-    let started = active.execution.start_attempt(number, InvokePerformer::Owner, now);
+    let started = active
+        .execution
+        .start_attempt(number, InvokePerformer::Owner, now);
     let attempt = started.map_err(|violation| journal_refused(&violation))?;
     let mut world = StepWorld::new(core, now);
-    let ended = active.execution.end_attempt(number, attempt, Err(error), &mut world);
-    ended.map(drop).map_err(|violation| journal_refused(&violation))
+    let ended = active
+        .execution
+        .end_attempt(number, attempt, Err(error), &mut world);
+    ended
+        .map(drop)
+        .map_err(|violation| journal_refused(&violation))
 }
 
 /// How many workflows may wait for each other, each for the next.
@@ -337,24 +491,48 @@ fn call_depth(row: &Row) -> u8 {
 
 fn scheduled_invocation(execution: &Execution, number: u32) -> Option<(BoundedName, Payload)> {
     match execution.invocation_event(number)? {
-        Event::InvokeScheduled { function_name, input, .. } => Some((function_name.clone(), input.clone())),
+        Event::InvokeScheduled {
+            function_name,
+            input,
+            ..
+        } => Some((function_name.clone(), input.clone())),
         _ => None,
     }
 }
 
 /// What an operation asks for.
-pub(super) fn resolve_invocation(core: &ShardCore, active: &ActiveExecution, number: u32) -> ResolvedFunction {
+pub(super) fn resolve_invocation(
+    core: &ShardCore,
+    active: &ActiveExecution,
+    number: u32,
+) -> ResolvedFunction {
     match active.execution.invocation_event(number) {
-        Some(Event::InvokeScheduled { kind: InvokeKind::Http, .. }) => ResolvedFunction::Native,
-        Some(Event::InvokeScheduled { function_name, .. }) => core.functions.resolve_function(active.function_caller(), function_name),
+        Some(Event::InvokeScheduled {
+            kind: InvokeKind::Http,
+            ..
+        }) => ResolvedFunction::Native,
+        Some(Event::InvokeScheduled { function_name, .. }) => core
+            .functions
+            .resolve_function(active.function_caller(), function_name),
         _ => ResolvedFunction::Unknown,
     }
 }
 
 /// The attempt as whoever performs it needs it.
-pub(super) fn build_attempt(core: &ShardCore, active: &ActiveExecution, id: AttemptId, resolved: ResolvedFunction) -> Option<TaskAttempt> {
-    let Some(Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. }) =
-        active.execution.invocation_event(id.number)
+pub(super) fn build_attempt(
+    core: &ShardCore,
+    active: &ActiveExecution,
+    id: AttemptId,
+    resolved: ResolvedFunction,
+) -> Option<TaskAttempt> {
+    let Some(Event::InvokeScheduled {
+        kind,
+        function_name,
+        input,
+        retry_policy,
+        delivery,
+        ..
+    }) = active.execution.invocation_event(id.number)
     else {
         return None;
     };
@@ -365,7 +543,9 @@ pub(super) fn build_attempt(core: &ShardCore, active: &ActiveExecution, id: Atte
     Some(TaskAttempt {
         id,
         dispatch_id: 0,
-        hosts: core.functions.allowed_hosts(active.function_caller(), sender),
+        hosts: core
+            .functions
+            .allowed_hosts(active.function_caller(), sender),
         kind: *kind,
         resolved,
         function: function_name.clone(),
@@ -390,46 +570,91 @@ fn start_child(
     let attempt = active.execution.next_attempt(number);
     let key = attempt.to_string();
     let id = ExecutionId::derive(&component_digest, Some(&parent), &key);
-    active.execution.start_attempt(number, InvokePerformer::Child(id), now).map_err(|violation| journal_refused(&violation))?;
-    let start =
-        ExecutionStart { component_digest, input, parent: Some(parent), key: Some(key.as_str().into()), signals: Vec::new() };
-    let execution = Execution::start(id, start, now, core.options.limits).map_err(|violation| journal_refused(&violation))?;
-    let (function, body) = (SharedText::from(&**function), [call_depth(&active.row) + 1].into());
-    let row = Row { function, component_digest, body, ..sibling_row(active, id, now) };
-    active.pending.children.push(ActiveExecution::new(row, 1, execution, now));
+    active
+        .execution
+        .start_attempt(number, InvokePerformer::Child(id), now)
+        .map_err(|violation| journal_refused(&violation))?;
+    let start = ExecutionStart {
+        component_digest,
+        input,
+        parent: Some(parent),
+        key: Some(key.as_str().into()),
+        signals: Vec::new(),
+    };
+    let execution = Execution::start(id, start, now, core.options.limits)
+        .map_err(|violation| journal_refused(&violation))?;
+    let (function, body) = (
+        SharedText::from(&**function),
+        [call_depth(&active.row) + 1].into(),
+    );
+    let row = Row {
+        function,
+        component_digest,
+        body,
+        ..sibling_row(active, id, now)
+    };
+    active
+        .pending
+        .children
+        .push(ActiveExecution::new(row, 1, execution, now));
     Ok(())
 }
 
 /// The row of another execution that begins now and belongs to the same owner.
 fn sibling_row(active: &ActiveExecution, execution_id: ExecutionId, now: Timestamp) -> Row {
     let state = "Running".into();
-    Row { execution_id, start_key: None, state, wake_at: WAKE_NOW, created_at: now, ..active.row.clone() }
+    Row {
+        execution_id,
+        start_key: None,
+        state,
+        wake_at: WAKE_NOW,
+        created_at: now,
+        ..active.row.clone()
+    }
 }
 
 /// Everything since the last commit, in one; nothing if there is nothing to record.
-pub(super) fn compose_commit(core: &mut ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<Option<Commit>, StepBlocked> {
+pub(super) fn compose_commit(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+) -> Result<Option<Commit>, StepBlocked> {
     let mut commit = Commit::new().fence_shard(core.shard, core.epoch);
     if active.execution.is_terminal() {
         finish_execution(core, active, now)?;
     }
     let append = take_journal_append(&mut active.execution)?;
     let has_events = append.is_some();
-    active.pending.recorded = append.as_ref().map_or(0..0, |it| it.expected_length..it.expected_length + u64::from(it.count));
+    active.pending.recorded = append.as_ref().map_or(0..0, |it| {
+        it.expected_length..it.expected_length + u64::from(it.count)
+    });
     commit.journals.extend(append);
     let (state, wake_at) = active.row_state();
     let is_new = active.version == VERSION_UNSTORED;
-    active.pending.changes_row = is_new || &*active.row.state != state || active.row.wake_at != wake_at;
+    active.pending.changes_row =
+        is_new || &*active.row.state != state || active.row.wake_at != wake_at;
     if active.pending.changes_row {
         active.row.state = state.into();
         active.row.wake_at = wake_at;
-        commit = if is_new { commit.insert(&active.row) } else { commit.update(&active.row, active.version) };
+        commit = if is_new {
+            commit.insert(&active.row)
+        } else {
+            commit.update(&active.row, active.version)
+        };
     }
     for child in &mut active.pending.children {
-        commit.journals.extend(self::take_journal_append(&mut child.execution)?);
+        commit
+            .journals
+            .extend(self::take_journal_append(&mut child.execution)?);
         commit = commit.insert(&child.row);
     }
     for task in &mut active.pending.tasks {
-        task.reserve_slot(&core.task_matcher, &active.owner, || client::key_from_entropy(&mut *core.entropy).into(), now);
+        task.reserve_slot(
+            &core.task_matcher,
+            &active.owner,
+            || client::key_from_entropy(&mut *core.entropy).into(),
+            now,
+        );
         commit = commit.insert(&task.row);
     }
     for withdrawn in &active.pending.withdrawn {
@@ -441,10 +666,19 @@ pub(super) fn compose_commit(core: &mut ShardCore, active: &mut ActiveExecution,
     for (message, version) in &active.pending.consumed {
         commit = message::consume_message(commit, message, *version);
     }
-    let PendingEffects { attempts, started_early: ahead, .. } = &active.pending;
-    commit.is_background =
-        attempts.iter().any(TaskAttempt::is_side_effect_free) || ahead.iter().rev().any(|id| core.is_performing(id));
-    let PendingEffects { attempts, consumed, changes_row, .. } = &active.pending;
+    let PendingEffects {
+        attempts,
+        started_early: ahead,
+        ..
+    } = &active.pending;
+    commit.is_background = attempts.iter().any(TaskAttempt::is_side_effect_free)
+        || ahead.iter().rev().any(|id| core.is_performing(id));
+    let PendingEffects {
+        attempts,
+        consumed,
+        changes_row,
+        ..
+    } = &active.pending;
     let is_empty = !has_events && !changes_row && consumed.is_empty() && attempts.is_empty();
     Ok((!is_empty).then_some(commit))
 }
@@ -456,37 +690,72 @@ fn take_journal_append(execution: &mut Execution) -> Result<Option<JournalAppend
         return Ok(None);
     }
     let count = u32::try_from(events.len()).unwrap_or(u32::MAX);
-    let records = codec::encode_record(id, events).map_err(|error| format!("its events cannot be stored: {error}"))?;
-    Ok(Some(JournalAppend { execution: id, expected_length: expected, count, records: records.into() }))
+    let records = codec::encode_record(id, events)
+        .map_err(|error| format!("its events cannot be stored: {error}"))?;
+    Ok(Some(JournalAppend {
+        execution: id,
+        expected_length: expected,
+        count,
+        records: records.into(),
+    }))
 }
 
 /// The end of an execution: whoever waits for it is told, its children are asked to stop, its successor starts.
-fn finish_execution(core: &ShardCore, active: &mut ActiveExecution, now: Timestamp) -> Result<(), StepBlocked> {
+fn finish_execution(
+    core: &ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
     for flight in active.execution.attempts_in_flight().collect::<Vec<_>>() {
         match flight.performer {
-            InvokePerformer::Child(child) => send_cancel(core, active, child, "whoever wanted it is over".into(), now)?,
+            InvokePerformer::Child(child) => {
+                send_cancel(core, active, child, "whoever wanted it is over".into(), now)?
+            }
             InvokePerformer::Worker => active.withdraw_task(flight),
             InvokePerformer::Owner => {}
         }
     }
     if let Some(successor) = active.execution.successor_execution() {
-        let Some(Event::ExecutionStarted { component_digest, parent_id, .. }) =
-            active.execution.journal().events().first().map(|first| first.event.clone())
+        let Some(Event::ExecutionStarted {
+            component_digest,
+            parent_id,
+            ..
+        }) = active
+            .execution
+            .journal()
+            .events()
+            .first()
+            .map(|first| first.event.clone())
         else {
-            return Err("its journal does not begin with its start".to_owned().into());
+            return Err("its journal does not begin with its start"
+                .to_owned()
+                .into());
         };
         // Whose place it takes; a child's key begins with the attempt that it performs.
         let id = active.id();
-        let key = active.parent_attempt().map_or_else(|| id.to_string(), |(_, attempt)| format!("{attempt}~{id}"));
+        let key = active
+            .parent_attempt()
+            .map_or_else(|| id.to_string(), |(_, attempt)| format!("{attempt}~{id}"));
         let key = Some(SharedText::from(key.as_str()));
-        let start =
-            ExecutionStart { component_digest, input: successor.input, parent: parent_id, key, signals: successor.signals };
+        let start = ExecutionStart {
+            component_digest,
+            input: successor.input,
+            parent: parent_id,
+            key,
+            signals: successor.signals,
+        };
         let execution = Execution::start(successor.execution, start, now, core.options.limits)
             .map_err(|violation| journal_refused(&violation))?;
         let row = sibling_row(active, successor.execution, now);
-        active.pending.children.push(ActiveExecution::new(row, 1, execution, now));
-    } else if let (Some((parent, attempt)), Some(result)) = (active.parent_attempt(), active.execution.result()) {
-        let message = message::attempt_result_message(&parent, core.shard, attempt, result, now).map_err(|error| error.to_string())?;
+        active
+            .pending
+            .children
+            .push(ActiveExecution::new(row, 1, execution, now));
+    } else if let (Some((parent, attempt)), Some(result)) =
+        (active.parent_attempt(), active.execution.result())
+    {
+        let message = message::attempt_result_message(&parent, core.shard, attempt, result, now)
+            .map_err(|error| error.to_string())?;
         active.pending.sent.push(message);
     }
     Ok(())
@@ -501,7 +770,11 @@ struct StepWorld<'a> {
 
 impl<'a> StepWorld<'a> {
     fn new(core: &'a mut ShardCore, now: Timestamp) -> Self {
-        Self { now, entropy: &mut *core.entropy, logs: Vec::new() }
+        Self {
+            now,
+            entropy: &mut *core.entropy,
+            logs: Vec::new(),
+        }
     }
 }
 

@@ -4,8 +4,8 @@ use onward_journal::{DeliveryGuarantee, Payload, SharedText, Timestamp};
 use onward_store::tables::{ExecutionRow as Row, TaskRow};
 use onward_store::{ColumnCodec as _, RowKey};
 
-use super::{TaskAttempt, AttemptId};
-use crate::task_matcher::{TaskMatcher, ClaimSlot};
+use super::{AttemptId, TaskAttempt};
+use crate::task_matcher::{ClaimSlot, TaskMatcher};
 use crate::task_queue::LeasedTask;
 
 /// Waits for a worker.
@@ -24,14 +24,30 @@ pub(super) struct QueuedTask {
 
 impl QueuedTask {
     pub(super) fn new(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timestamp) -> Self {
-        Self { row: queued_task_row(row, attempt, is_last, now), input: attempt.input.clone(), slot: None }
+        Self {
+            row: queued_task_row(row, attempt, is_last, now),
+            input: attempt.input.clone(),
+            slot: None,
+        }
     }
 
     /// Stores it as claimed where somebody waits for it: they need not claim it then.
-    pub(super) fn reserve_slot(&mut self, offers: &TaskMatcher, owner: &SharedText, claim: impl FnOnce() -> SharedText, now: Timestamp) {
+    pub(super) fn reserve_slot(
+        &mut self,
+        offers: &TaskMatcher,
+        owner: &SharedText,
+        claim: impl FnOnce() -> SharedText,
+        now: Timestamp,
+    ) {
         self.slot = offers.reserve_slot(self.row.execution_id, owner, &self.row.function);
         if let Some(seat) = &self.slot {
-            mark_claimed(&mut self.row, seat.worker_name(), seat.lease_ms(), claim(), now);
+            mark_claimed(
+                &mut self.row,
+                seat.worker_name(),
+                seat.lease_ms(),
+                claim(),
+                now,
+            );
         }
     }
 
@@ -45,7 +61,13 @@ impl QueuedTask {
 }
 
 /// Makes a task a worker's.
-pub(crate) fn mark_claimed(row: &mut TaskRow, worker: &SharedText, lease_ms: u32, claim: SharedText, now: Timestamp) {
+pub(crate) fn mark_claimed(
+    row: &mut TaskRow,
+    worker: &SharedText,
+    lease_ms: u32,
+    claim: SharedText,
+    now: Timestamp,
+) {
     row.state = STATE_CLAIMED.into();
     row.leased_until = now.plus_ms(lease_ms.into());
     row.lease_ms = lease_ms;
@@ -57,7 +79,11 @@ pub(crate) fn mark_claimed(row: &mut TaskRow, worker: &SharedText, lease_ms: u32
 pub(crate) fn to_leased_task(row: TaskRow, input: Payload) -> LeasedTask {
     LeasedTask {
         id: attempt_id(&row),
-        delivery: if is_at_most_once(&row) { DeliveryGuarantee::AtMostOnce } else { DeliveryGuarantee::AtLeastOnce },
+        delivery: if is_at_most_once(&row) {
+            DeliveryGuarantee::AtMostOnce
+        } else {
+            DeliveryGuarantee::AtLeastOnce
+        },
         timeout_ms: row.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
         claim_token: row.claim.unwrap_or_else(|| SharedText::from("")),
         function: row.function,
@@ -85,19 +111,29 @@ fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timesta
         claim: None,
         input: SharedText::from(attempt.input.as_str()),
         delivery: attempt.delivery.as_str().into(),
-        timeout_ms: attempt.timeout_ms.map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
+        timeout_ms: attempt
+            .timeout_ms
+            .map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
         is_last,
     }
 }
 
 /// Which attempt it is.
 pub(crate) const fn attempt_id(task: &TaskRow) -> AttemptId {
-    AttemptId { execution: task.execution_id, number: task.promise, attempt: task.attempt }
+    AttemptId {
+        execution: task.execution_id,
+        number: task.promise,
+        attempt: task.attempt,
+    }
 }
 
 /// The key of the row of an attempt.
 pub(crate) fn task_key(id: AttemptId) -> RowKey {
-    RowKey(vec![id.execution.to_value(), id.number.to_value(), id.attempt.to_value()])
+    RowKey(vec![
+        id.execution.to_value(),
+        id.number.to_value(),
+        id.attempt.to_value(),
+    ])
 }
 
 /// Whether the attempt must not be repeated.

@@ -5,7 +5,8 @@
 use std::ops::Range;
 
 use onward_journal::{
-    AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, InvokePerformer, PromiseId, SharedText, Timestamp,
+    AwaitKind, Event, ExecutionId, InvokePerformer, InvokeResult, Journal, JournalEvent, PromiseId,
+    SharedText, Timestamp,
 };
 
 use super::AttemptId;
@@ -61,12 +62,25 @@ pub enum TraceSpanKind {
 }
 
 /// What the events with these sequences brought to an end, in an execution of this function.
-pub(super) fn ended_spans(function: &SharedText, journal: &Journal, recorded: Range<u64>) -> Vec<TraceSpan> {
+pub(super) fn ended_spans(
+    function: &SharedText,
+    journal: &Journal,
+    recorded: Range<u64>,
+) -> Vec<TraceSpan> {
     let place = |sequence: u64| usize::try_from(sequence).unwrap_or(usize::MAX);
     let events = journal.events();
-    let (from, to) = (place(recorded.start).min(events.len()), place(recorded.end).min(events.len()));
-    let past = |place: usize| JournalPrefix { function, journal, events: &events[..place] };
-    (from..to).filter_map(|place| past(place).span_ended_by(&events[place])).collect()
+    let (from, to) = (
+        place(recorded.start).min(events.len()),
+        place(recorded.end).min(events.len()),
+    );
+    let past = |place: usize| JournalPrefix {
+        function,
+        journal,
+        events: &events[..place],
+    };
+    (from..to)
+        .filter_map(|place| past(place).span_ended_by(&events[place]))
+        .collect()
 }
 
 /// What came before an event.
@@ -79,50 +93,100 @@ struct JournalPrefix<'a> {
 impl JournalPrefix<'_> {
     fn span_ended_by(&self, recorded: &JournalEvent) -> Option<TraceSpan> {
         match &recorded.event {
-            Event::InvokeCompleted { promise_id, result, attempt } => {
+            Event::InvokeCompleted {
+                promise_id,
+                result,
+                attempt,
+            } => {
                 let (what, begun) = self.attempt_start(promise_id, *attempt)?;
                 Some(self.build_span(what, begun, recorded, failure_text(result)))
             }
-            Event::InvokeRetrying { promise_id, failed_attempt, error, .. } => {
+            Event::InvokeRetrying {
+                promise_id,
+                failed_attempt,
+                error,
+                ..
+            } => {
                 let (what, begun) = self.attempt_start(promise_id, *failed_attempt)?;
                 Some(self.build_span(what, begun, recorded, Some(error.to_string().into())))
             }
             Event::TimerFired { promise_id } => {
                 let number = self.promise_number(promise_id)?;
-                let is_it =
-                    |event: &Event| matches!(event, Event::TimerScheduled { promise_id: it, .. } if it == promise_id);
-                Some(self.build_span(TraceSpanKind::Timer { number }, self.last_matching(is_it)?.timestamp, recorded, None))
+                let is_it = |event: &Event| matches!(event, Event::TimerScheduled { promise_id: it, .. } if it == promise_id);
+                Some(self.build_span(
+                    TraceSpanKind::Timer { number },
+                    self.last_matching(is_it)?.timestamp,
+                    recorded,
+                    None,
+                ))
             }
-            Event::SignalReceived { promise_id, signal_name, .. } => {
+            Event::SignalReceived {
+                promise_id,
+                signal_name,
+                ..
+            } => {
                 let number = self.promise_number(promise_id)?;
                 let is_it = |event: &Event| matches!(event, Event::ExecutionAwaiting { waiting_on, kind: AwaitKind::Signal(_) } if waiting_on.contains(promise_id));
-                let what = TraceSpanKind::Signal { number, name: SharedText::from(&**signal_name) };
+                let what = TraceSpanKind::Signal {
+                    number,
+                    name: SharedText::from(&**signal_name),
+                };
                 Some(self.build_span(what, self.last_matching(is_it)?.timestamp, recorded, None))
             }
             Event::ExecutionCompleted { .. } => self.execution_span(recorded, None),
-            Event::ExecutionFailed { error } => self.execution_span(recorded, Some(error.to_string().into())),
-            Event::ExecutionCancelled { reason } => self.execution_span(recorded, Some(format!("cancelled: {reason}").into())),
+            Event::ExecutionFailed { error } => {
+                self.execution_span(recorded, Some(error.to_string().into()))
+            }
+            Event::ExecutionCancelled { reason } => {
+                self.execution_span(recorded, Some(format!("cancelled: {reason}").into()))
+            }
             _ => None,
         }
     }
 
     /// Clocks are set back, and nodes differ: still nothing begins before its execution, or ends before it begins.
-    fn build_span(&self, what: TraceSpanKind, begun: Timestamp, recorded: &JournalEvent, error: Option<SharedText>) -> TraceSpan {
+    fn build_span(
+        &self,
+        what: TraceSpanKind,
+        begun: Timestamp,
+        recorded: &JournalEvent,
+        error: Option<SharedText>,
+    ) -> TraceSpan {
         let first = self.events.first().map_or(begun, |first| first.timestamp);
         let begun = begun.max(first);
-        TraceSpan { execution: self.journal.journal_state().execution_id(), kind: what, started_at: begun, ended_at: recorded.timestamp.max(begun), error }
+        TraceSpan {
+            execution: self.journal.journal_state().execution_id(),
+            kind: what,
+            started_at: begun,
+            ended_at: recorded.timestamp.max(begun),
+            error,
+        }
     }
 
-    fn execution_span(&self, recorded: &JournalEvent, error: Option<SharedText>) -> Option<TraceSpan> {
+    fn execution_span(
+        &self,
+        recorded: &JournalEvent,
+        error: Option<SharedText>,
+    ) -> Option<TraceSpan> {
         let first = self.events.first()?;
         let parent = super::parent_attempt(self.journal).and_then(|(promise, attempt)| {
             let execution = promise.execution_root();
-            promise.child_number_in(execution).map(|number| AttemptId { execution, number, attempt })
+            promise.child_number_in(execution).map(|number| AttemptId {
+                execution,
+                number,
+                attempt,
+            })
         });
-        let what = TraceSpanKind::Execution { function: self.function.clone(), parent };
+        let what = TraceSpanKind::Execution {
+            function: self.function.clone(),
+            parent,
+        };
         let mut whole = self.build_span(what, first.timestamp, recorded, error);
         // Nor does anything end after its execution.
-        whole.ended_at = self.events.iter().fold(whole.ended_at, |ended, event| ended.max(event.timestamp));
+        whole.ended_at = self
+            .events
+            .iter()
+            .fold(whole.ended_at, |ended, event| ended.max(event.timestamp));
         Some(whole)
     }
 
@@ -131,19 +195,38 @@ impl JournalPrefix<'_> {
     }
 
     fn last_matching(&self, is_it: impl Fn(&Event) -> bool) -> Option<&JournalEvent> {
-        self.events.iter().rev().find(|recorded| is_it(&recorded.event))
+        self.events
+            .iter()
+            .rev()
+            .find(|recorded| is_it(&recorded.event))
     }
 
-    fn attempt_start(&self, promise: &PromiseId, attempt: u32) -> Option<(TraceSpanKind, Timestamp)> {
+    fn attempt_start(
+        &self,
+        promise: &PromiseId,
+        attempt: u32,
+    ) -> Option<(TraceSpanKind, Timestamp)> {
         let number = self.promise_number(promise)?;
         let is_start = |event: &Event| matches!(event, Event::InvokeStarted { promise_id, attempt: it, .. } if (promise_id, *it) == (promise, attempt));
         let started = self.last_matching(is_start)?;
-        let Event::InvokeStarted { performer, .. } = &started.event else { return None };
-        let is_wanted =
-            |event: &Event| matches!(event, Event::InvokeScheduled { promise_id, .. } if promise_id == promise);
-        let Event::InvokeScheduled { function_name, .. } = &self.last_matching(is_wanted)?.event else { return None };
+        let Event::InvokeStarted { performer, .. } = &started.event else {
+            return None;
+        };
+        let is_wanted = |event: &Event| matches!(event, Event::InvokeScheduled { promise_id, .. } if promise_id == promise);
+        let Event::InvokeScheduled { function_name, .. } = &self.last_matching(is_wanted)?.event
+        else {
+            return None;
+        };
         let function = SharedText::from(&**function_name);
-        Some((TraceSpanKind::Attempt { function, number, attempt, performer: *performer }, started.timestamp))
+        Some((
+            TraceSpanKind::Attempt {
+                function,
+                number,
+                attempt,
+                performer: *performer,
+            },
+            started.timestamp,
+        ))
     }
 }
 
@@ -175,18 +258,40 @@ mod tests {
                 },
             ),
             // The clock was set back, and forwards, and back again.
-            (3, Event::TimerScheduled { promise_id: promise_id.clone(), duration_ms: 1, fire_at }),
+            (
+                3,
+                Event::TimerScheduled {
+                    promise_id: promise_id.clone(),
+                    duration_ms: 1,
+                    fire_at,
+                },
+            ),
             (9, Event::TimerFired { promise_id }),
-            (4, Event::ExecutionCompleted { result: Payload::null(), continued_as: None }),
+            (
+                4,
+                Event::ExecutionCompleted {
+                    result: Payload::null(),
+                    continued_as: None,
+                },
+            ),
         ];
         let mut journal = Journal::new(execution);
         for (sequence, (second, event)) in (0..).zip(events) {
             let timestamp = Timestamp::from_micros(second * 1_000_000).unwrap();
-            journal.append(JournalEvent { sequence, timestamp, event }).unwrap();
+            journal
+                .append(JournalEvent {
+                    sequence,
+                    timestamp,
+                    event,
+                })
+                .unwrap();
         }
         let spans = ended_spans(&"function".into(), &journal, 0..4);
         let seconds = |at: Timestamp| at.as_micros() / 1_000_000;
-        let times: Vec<_> = spans.iter().map(|span| (seconds(span.started_at), seconds(span.ended_at))).collect();
+        let times: Vec<_> = spans
+            .iter()
+            .map(|span| (seconds(span.started_at), seconds(span.ended_at)))
+            .collect();
         assert_eq!(times, [(5, 9), (5, 9)]);
     }
 }

@@ -1,9 +1,12 @@
 //! An execution goes on while its last commit is under way, and nobody outside can tell.
 
-use onward_engine::shard::{ShardAction, FunctionCaller, GuestEntry, FunctionResolver, AllowedHosts, ResolvedFunction, GuestUnavailable};
+use onward_engine::shard::{
+    AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
+    ShardAction,
+};
 use onward_execution::{Guest, ScriptedGuest};
 use onward_journal::DeliveryGuarantee;
-use onward_store::{CommitConflict, ShardEpoch, Error, ShardId};
+use onward_store::{CommitConflict, Error, ShardEpoch, ShardId};
 
 use crate::alone::{Alone, attempts, commits, digest, events};
 use crate::code::json;
@@ -20,21 +23,33 @@ pub(crate) struct Chain {
 impl Chain {
     /// Of tasks that reach nobody.
     fn of(steps: u32) -> Self {
-        Self { steps, hosts: AllowedHosts::from([]), delivery: DeliveryGuarantee::AtLeastOnce, resolved: ResolvedFunction::Task(digest()) }
+        Self {
+            steps,
+            hosts: AllowedHosts::from([]),
+            delivery: DeliveryGuarantee::AtLeastOnce,
+            resolved: ResolvedFunction::Task(digest()),
+        }
     }
 
     /// Of tasks that workers perform.
     pub(crate) fn far(steps: u32) -> Self {
-        Self { resolved: ResolvedFunction::Worker, ..Self::of(steps) }
+        Self {
+            resolved: ResolvedFunction::Worker,
+            ..Self::of(steps)
+        }
     }
 }
 
 impl FunctionResolver for Chain {
     fn create_guest(&self, _: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
-        let Self { steps, delivery, .. } = *self;
+        let Self {
+            steps, delivery, ..
+        } = *self;
         Ok(Box::new(ScriptedGuest::new(move |host| async move {
             for step in 0..steps {
-                let promise = host.schedule_with_policy("task", json(&step.to_string()), None, delivery).await?;
+                let promise = host
+                    .schedule_with_policy("task", json(&step.to_string()), None, delivery)
+                    .await?;
                 host.await_promise(promise).await?;
             }
             Ok(json("\"over\""))
@@ -58,24 +73,55 @@ fn steps_that_reach_nobody_share_the_next_commit() {
     for _ in 0..3 {
         let attempt = attempts(&actions).remove(0);
         actions = alone.ended(&attempt);
-        assert!(commits(&actions).is_empty(), "one commit at a time: {actions:?}");
+        assert!(
+            commits(&actions).is_empty(),
+            "one commit at a time: {actions:?}"
+        );
     }
-    assert!(actions.is_empty(), "nobody is told of an end that is not durable: {actions:?}");
+    assert!(
+        actions.is_empty(),
+        "nobody is told of an end that is not durable: {actions:?}"
+    );
 
     let actions = alone.committed(first);
     let (second, commit) = commits(&actions)[0];
-    assert_eq!(events(commit).iter().filter(|name| *name == "InvokeCompleted").count(), 3);
+    assert_eq!(
+        events(commit)
+            .iter()
+            .filter(|name| *name == "InvokeCompleted")
+            .count(),
+        3
+    );
     assert_eq!(events(commit).last().unwrap(), "ExecutionCompleted");
-    assert!(!actions.iter().any(|it| matches!(it, ShardAction::ExecutionOver { .. })), "{actions:?}");
+    assert!(
+        !actions
+            .iter()
+            .any(|it| matches!(it, ShardAction::ExecutionOver { .. })),
+        "{actions:?}"
+    );
     let actions = alone.committed(second);
-    assert!(actions.iter().any(|it| matches!(it, ShardAction::ExecutionOver { .. })), "{actions:?}");
+    assert!(
+        actions
+            .iter()
+            .any(|it| matches!(it, ShardAction::ExecutionOver { .. })),
+        "{actions:?}"
+    );
 }
 
 #[test]
 fn what_others_can_notice_waits_for_its_commit() {
-    let reaching_out = Chain { hosts: AllowedHosts::from(["example.org".into()]), ..Chain::of(2) };
-    let at_most_once = Chain { delivery: DeliveryGuarantee::AtMostOnce, ..Chain::of(2) };
-    let of_the_process = Chain { resolved: ResolvedFunction::Native, ..Chain::of(2) };
+    let reaching_out = Chain {
+        hosts: AllowedHosts::from(["example.org".into()]),
+        ..Chain::of(2)
+    };
+    let at_most_once = Chain {
+        delivery: DeliveryGuarantee::AtMostOnce,
+        ..Chain::of(2)
+    };
+    let of_the_process = Chain {
+        resolved: ResolvedFunction::Native,
+        ..Chain::of(2)
+    };
     for chain in [reaching_out, at_most_once, of_the_process] {
         let (mut alone, begun) = Alone::begin(chain);
         assert!(attempts(&begun).is_empty(), "{begun:?}");
@@ -93,9 +139,26 @@ fn what_others_can_notice_waits_for_its_commit() {
 fn a_start_that_is_refused_takes_along_what_ran_ahead_of_it() {
     let (mut alone, begun) = Alone::begin(Chain::of(2));
     let attempt = attempts(&begun).remove(0);
-    let actions = alone.failed(commits(&begun)[0].0, Error::Unavailable("the disk is away".to_owned()));
-    assert!(actions.iter().any(|it| matches!(it, ShardAction::AbortAttempt(id) if *id == attempt.id)), "{actions:?}");
-    assert!(actions.iter().any(|it| matches!(it, ShardAction::StartSettled { result: Some(Err(_)), .. })), "{actions:?}");
+    let actions = alone.failed(
+        commits(&begun)[0].0,
+        Error::Unavailable("the disk is away".to_owned()),
+    );
+    assert!(
+        actions
+            .iter()
+            .any(|it| matches!(it, ShardAction::AbortAttempt(id) if *id == attempt.id)),
+        "{actions:?}"
+    );
+    assert!(
+        actions.iter().any(|it| matches!(
+            it,
+            ShardAction::StartSettled {
+                result: Some(Err(_)),
+                ..
+            }
+        )),
+        "{actions:?}"
+    );
     let late = alone.ended(&attempt);
     assert!(late.is_empty(), "it ended for nobody: {late:?}");
 }
@@ -104,9 +167,15 @@ fn a_start_that_is_refused_takes_along_what_ran_ahead_of_it() {
 fn a_signal_that_came_before_a_start_was_refused_is_for_the_next() {
     let (mut alone, begun) = Alone::begin(Chain::of(2));
     assert!(alone.signalled().is_empty(), "it waits for the commit");
-    alone.failed(commits(&begun)[0].0, Error::Unavailable("the disk is away".to_owned()));
+    alone.failed(
+        commits(&begun)[0].0,
+        Error::Unavailable("the disk is away".to_owned()),
+    );
     let actions = alone.signalled();
-    assert!(actions.iter().any(|it| matches!(it, ShardAction::Load(_))), "it is not forgotten: {actions:?}");
+    assert!(
+        actions.iter().any(|it| matches!(it, ShardAction::Load(_))),
+        "it is not forgotten: {actions:?}"
+    );
 }
 
 #[test]
@@ -131,7 +200,10 @@ fn to_its_end(chain: impl FunctionResolver + 'static, result: &str) {
     for _ in 0..500 {
         tickets.extend(commits(&actions).iter().map(|(ticket, _)| *ticket));
         todo.extend(attempts(&actions));
-        if actions.iter().any(|it| matches!(it, ShardAction::ExecutionOver { .. })) {
+        if actions
+            .iter()
+            .any(|it| matches!(it, ShardAction::ExecutionOver { .. }))
+        {
             return;
         }
         actions = match (todo.pop(), tickets.pop()) {
@@ -183,7 +255,13 @@ fn results_that_come_together_are_one_commit() {
     let actions = alone.ended_together(&attempts(&actions));
     let commit = commits(&actions)[0].1;
     assert_eq!(commits(&actions).len(), 1);
-    assert_eq!(events(commit).iter().filter(|name| *name == "InvokeCompleted").count(), 10);
+    assert_eq!(
+        events(commit)
+            .iter()
+            .filter(|name| *name == "InvokeCompleted")
+            .count(),
+        10
+    );
 }
 
 #[test]
@@ -194,20 +272,37 @@ fn results_that_come_together_and_fill_a_commit_are_stored_in_several() {
 
 #[test]
 fn an_attempt_that_was_begun_before_a_crash_is_not_taken_for_one_that_a_refused_start_wanted() {
-    let once = Chain { delivery: DeliveryGuarantee::AtMostOnce, ..Chain::of(1) };
+    let once = Chain {
+        delivery: DeliveryGuarantee::AtMostOnce,
+        ..Chain::of(1)
+    };
     let (mut before, begun) = Alone::begin(once.clone());
     let (ticket, commit) = commits(&begun)[0];
-    assert_eq!(attempts(&before.committed(ticket)).len(), 1, "it is performed, and then its process is gone");
+    assert_eq!(
+        attempts(&before.committed(ticket)).len(),
+        1,
+        "it is performed, and then its process is gone"
+    );
     let (mut after, begun) = Alone::begin(once);
-    let taken = CommitConflict::JournalLength { execution: commit.journals[0].execution, expected: 0, found: 3 };
+    let taken = CommitConflict::JournalLength {
+        execution: commit.journals[0].execution,
+        expected: 0,
+        found: 3,
+    };
     assert!(attempts(&after.failed(commits(&begun)[0].0, taken.into())).is_empty());
     let loaded = after.loaded(commit);
-    assert!(attempts(&loaded).is_empty(), "it would be performed a second time: {loaded:?}");
+    assert!(
+        attempts(&loaded).is_empty(),
+        "it would be performed a second time: {loaded:?}"
+    );
 }
 
 #[test]
 fn what_must_not_be_repeated_begins_after_a_commit_of_which_the_end_was_heard() {
-    let once = Chain { delivery: DeliveryGuarantee::AtMostOnce, ..Chain::of(1) };
+    let once = Chain {
+        delivery: DeliveryGuarantee::AtMostOnce,
+        ..Chain::of(1)
+    };
     let unknown = || Error::OutcomeUnknown("nothing was heard of it".to_owned());
     let (mut alone, begun) = Alone::begin(once);
     let (ticket, first) = commits(&begun)[0];
@@ -222,19 +317,36 @@ fn what_must_not_be_repeated_begins_after_a_commit_of_which_the_end_was_heard() 
         actions = alone.loaded(first);
     }
     let actions = alone.committed(commits(&actions)[0].0);
-    assert_eq!(attempts(&actions).len(), 1, "nobody else was the owner: {actions:?}");
+    assert_eq!(
+        attempts(&actions).len(),
+        1,
+        "nobody else was the owner: {actions:?}"
+    );
 }
 
 #[test]
 fn what_another_owner_has_begun_is_not_begun_again() {
-    let once = Chain { delivery: DeliveryGuarantee::AtMostOnce, ..Chain::of(1) };
+    let once = Chain {
+        delivery: DeliveryGuarantee::AtMostOnce,
+        ..Chain::of(1)
+    };
     let (mut alone, begun) = Alone::begin(once);
     let (ticket, first) = commits(&begun)[0];
-    alone.failed(ticket, Error::OutcomeUnknown("nothing was heard of it".to_owned()));
+    alone.failed(
+        ticket,
+        Error::OutcomeUnknown("nothing was heard of it".to_owned()),
+    );
     let actions = alone.loaded(first);
-    let fenced = CommitConflict::Fenced { shard: ShardId(0), held: ShardEpoch(2), given: ShardEpoch(1) };
+    let fenced = CommitConflict::Fenced {
+        shard: ShardId(0),
+        held: ShardEpoch(2),
+        given: ShardEpoch(1),
+    };
     let actions = alone.failed(commits(&actions)[0].0, fenced.into());
-    assert!(attempts(&actions).is_empty() && matches!(actions[..], [ShardAction::ShardLost]), "{actions:?}");
+    assert!(
+        attempts(&actions).is_empty() && matches!(actions[..], [ShardAction::ShardLost]),
+        "{actions:?}"
+    );
 }
 
 /// A task that reaches out is wanted, and then the guest computes.
@@ -258,7 +370,11 @@ impl FunctionResolver for Busy {
     }
 
     fn allowed_hosts(&self, _: FunctionCaller<'_>, function: &str) -> AllowedHosts {
-        if function == "request" { AllowedHosts::from(["example.org".into()]) } else { AllowedHosts::from([]) }
+        if function == "request" {
+            AllowedHosts::from(["example.org".into()])
+        } else {
+            AllowedHosts::from([])
+        }
     }
 }
 
@@ -269,5 +385,10 @@ fn a_guest_that_computes_does_not_hold_back_what_it_wanted_before() {
     alone.ended(&attempts(&ahead)[0]);
     let actions = alone.committed(commits(&begun)[0].0);
     let actions = alone.committed(commits(&actions)[0].0);
-    assert!(attempts(&actions).iter().any(|attempt| &*attempt.function == "request"), "{actions:?}");
+    assert!(
+        attempts(&actions)
+            .iter()
+            .any(|attempt| &*attempt.function == "request"),
+        "{actions:?}"
+    );
 }

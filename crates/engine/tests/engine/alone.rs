@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use onward_engine::shard::{
+    AttemptEnd, AttemptId, AttemptReporter, FunctionResolver, ShardAction, ShardCore, ShardInput,
+    ShardOptions, TaskAttempt, signal_message,
+};
 use onward_engine::task_matcher::TaskMatcher;
-use onward_engine::shard::{ShardAction, TaskAttempt, AttemptId, AttemptReporter, ShardCore, AttemptEnd, FunctionResolver, ShardInput, ShardOptions, signal_message};
 use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionStart};
 use onward_journal::{ComponentDigest, ExecutionId, Timestamp, codec};
 use onward_store::tables::{ExecutionRow, InboxMessageRow};
-use onward_store::{Commit, ShardEpoch, Error, CommitReceipt, SerialId, ShardId};
+use onward_store::{Commit, CommitReceipt, Error, SerialId, ShardEpoch, ShardId};
 
 use crate::code::json;
 
@@ -24,15 +27,33 @@ impl Alone {
     }
 
     /// The same, with workers that wait for tasks.
-    pub(crate) fn begin_with(functions: impl FunctionResolver + 'static, offers: Arc<TaskMatcher>) -> (Self, Vec<ShardAction>) {
+    pub(crate) fn begin_with(
+        functions: impl FunctionResolver + 'static,
+        offers: Arc<TaskMatcher>,
+    ) -> (Self, Vec<ShardAction>) {
         let (id, now) = (ExecutionId::from_bytes([7; 32]), Timestamp::EPOCH);
-        let start =
-            ExecutionStart { component_digest: digest(), input: json("1"), parent: None, key: None, signals: Vec::new() };
-        let execution = Box::new(InMemory::start(id, start, now, ExecutionLimits::default()).unwrap());
+        let start = ExecutionStart {
+            component_digest: digest(),
+            input: json("1"),
+            parent: None,
+            key: None,
+            signals: Vec::new(),
+        };
+        let execution =
+            Box::new(InMemory::start(id, start, now, ExecutionLimits::default()).unwrap());
         let entropy = Box::new(|bytes: &mut [u8]| bytes.fill(1));
-        let core = ShardCore::new(ShardId(0), ShardEpoch(1), Arc::new(functions), entropy, ShardOptions::default());
+        let core = ShardCore::new(
+            ShardId(0),
+            ShardEpoch(1),
+            Arc::new(functions),
+            entropy,
+            ShardOptions::default(),
+        );
         let mut alone = Self(core.with_task_matcher(offers));
-        let actions = alone.tell(ShardInput::StartRequested { row: row(), execution });
+        let actions = alone.tell(ShardInput::StartRequested {
+            row: row(),
+            execution,
+        });
         (alone, actions)
     }
 
@@ -41,18 +62,31 @@ impl Alone {
     }
 
     pub(crate) fn committed(&mut self, ticket: u64) -> Vec<ShardAction> {
-        self.tell(ShardInput::Committed { ticket, result: Ok(CommitReceipt::default()) })
+        self.tell(ShardInput::Committed {
+            ticket,
+            result: Ok(CommitReceipt::default()),
+        })
     }
 
     pub(crate) fn failed(&mut self, ticket: u64, error: Error) -> Vec<ShardAction> {
-        self.tell(ShardInput::Committed { ticket, result: Err(error) })
+        self.tell(ShardInput::Committed {
+            ticket,
+            result: Err(error),
+        })
     }
 
     /// A signal comes to the execution, the same one each time.
     pub(crate) fn signalled(&mut self) -> Vec<ShardAction> {
         let (id, now) = (ExecutionId::from_bytes([7; 32]), Timestamp::EPOCH);
-        let signal = signal_message(id, ShardId(0), "go".parse().unwrap(), json("1"), None, now).unwrap();
-        self.tell(ShardInput::Messages(vec![(InboxMessageRow { message_id: SerialId(Some(1)), ..signal }, 1)]))
+        let signal =
+            signal_message(id, ShardId(0), "go".parse().unwrap(), json("1"), None, now).unwrap();
+        self.tell(ShardInput::Messages(vec![(
+            InboxMessageRow {
+                message_id: SerialId(Some(1)),
+                ..signal
+            },
+            1,
+        )]))
     }
 
     /// The attempt returns what it was called with.
@@ -62,28 +96,46 @@ impl Alone {
 
     pub(crate) fn ended_with(&mut self, attempt: &TaskAttempt, result: &str) -> Vec<ShardAction> {
         let by = AttemptReporter::Owner(attempt.dispatch_id);
-        self.tell(ShardInput::AttemptsEnded(vec![AttemptEnd { attempt: attempt.id, reported_by: by, result: Ok(json(result)) }]))
+        self.tell(ShardInput::AttemptsEnded(vec![AttemptEnd {
+            attempt: attempt.id,
+            reported_by: by,
+            result: Ok(json(result)),
+        }]))
     }
 
     /// All of the attempts return 1.
     pub(crate) fn ended_together(&mut self, attempts: &[TaskAttempt]) -> Vec<ShardAction> {
         let end = |attempt: &TaskAttempt| {
             let by = AttemptReporter::Owner(attempt.dispatch_id);
-            AttemptEnd { attempt: attempt.id, reported_by: by, result: Ok(json("1")) }
+            AttemptEnd {
+                attempt: attempt.id,
+                reported_by: by,
+                result: Ok(json("1")),
+            }
         };
-        self.tell(ShardInput::AttemptsEnded(attempts.iter().map(end).collect()))
+        self.tell(ShardInput::AttemptsEnded(
+            attempts.iter().map(end).collect(),
+        ))
     }
 
     /// A worker says that the attempt has returned 1.
     pub(crate) fn reported(&mut self, attempt: AttemptId) -> Vec<ShardAction> {
-        self.tell(ShardInput::AttemptsEnded(vec![AttemptEnd { attempt, reported_by: AttemptReporter::Worker, result: Ok(json("1")) }]))
+        self.tell(ShardInput::AttemptsEnded(vec![AttemptEnd {
+            attempt,
+            reported_by: AttemptReporter::Worker,
+            result: Ok(json("1")),
+        }]))
     }
 
     /// It is read as this commit has left it.
     pub(crate) fn loaded(&mut self, commit: &Commit) -> Vec<ShardAction> {
         let append = &commit.journals[0];
         let events = codec::decode_record(append.execution, &append.records).unwrap();
-        self.tell(ShardInput::Loaded { row: row(), version: 1, events })
+        self.tell(ShardInput::Loaded {
+            row: row(),
+            version: 1,
+            events,
+        })
     }
 }
 
@@ -128,6 +180,11 @@ pub(crate) fn attempts(actions: &[ShardAction]) -> Vec<TaskAttempt> {
 
 /// The names of the events that a commit appends.
 pub(crate) fn events(commit: &Commit) -> Vec<String> {
-    let events = commit.journals.iter().flat_map(|append| codec::decode_record(append.execution, &append.records).unwrap());
-    events.map(|recorded| recorded.event.kind().to_string()).collect()
+    let events = commit
+        .journals
+        .iter()
+        .flat_map(|append| codec::decode_record(append.execution, &append.records).unwrap());
+    events
+        .map(|recorded| recorded.event.kind().to_string())
+        .collect()
 }

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use onward_engine::client::{EngineClient, FunctionInfo, FunctionKind, Scope};
 use onward_engine::node::ComponentRuntime;
-use onward_engine::shard::{TaskAttempt, GuestEntry, GuestUnavailable};
+use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_execution::{Guest, ScriptedGuest};
-use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Timestamp};
+use onward_journal::{
+    ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Timestamp,
+};
 use onward_store::memory::MemoryStore;
-use onward_store::{StoreClock, StorePolicy, Store};
+use onward_store::{Store, StoreClock, StorePolicy};
 use tokio::time::Instant;
 
 /// The virtual time of the runtime, as a store's clock.
@@ -43,12 +45,19 @@ pub(crate) async fn deployed_on(store: Arc<dyn Store>, functions: &[&str]) -> En
         environment: "prod".parse().unwrap(),
     };
     let client = EngineClient::new(store, scope);
-    client.deploy_component(b"scripts", &workflows(functions), &[]).await.unwrap();
+    client
+        .deploy_component(b"scripts", &workflows(functions), &[])
+        .await
+        .unwrap();
     client
 }
 
 pub(crate) fn workflows(names: &[&str]) -> Vec<FunctionInfo> {
-    let info = |name: &&str| FunctionInfo { name: (*name).to_owned(), kind: FunctionKind::Workflow, schema: None };
+    let info = |name: &&str| FunctionInfo {
+        name: (*name).to_owned(),
+        kind: FunctionKind::Workflow,
+        schema: None,
+    };
     names.iter().map(info).collect()
 }
 
@@ -64,7 +73,11 @@ pub(crate) struct Scripts {
 #[async_trait]
 impl ComponentRuntime for Scripts {
     async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
-        if code == BROKEN { Err("it is broken".to_owned()) } else { Ok(workflows(self.functions)) }
+        if code == BROKEN {
+            Err("it is broken".to_owned())
+        } else {
+            Ok(workflows(self.functions))
+        }
     }
 
     fn is_loaded(&self, component: ComponentDigest) -> bool {
@@ -72,14 +85,23 @@ impl ComponentRuntime for Scripts {
     }
 
     fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
-        Ok(Box::new((self.script)(&entry.execution.function, entry.input.clone())))
+        Ok(Box::new((self.script)(
+            &entry.execution.function,
+            entry.input.clone(),
+        )))
     }
 
     async fn perform_task(&self, _: ComponentDigest, _: &TaskAttempt) -> Option<InvokeResult> {
-        Some(Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks")))
+        Some(Err(ExecutionError::new(
+            ErrorKind::UserError,
+            "scripts have no tasks",
+        )))
     }
 
     async fn send_http_request(&self, _: &TaskAttempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
+        Err(ExecutionError::new(
+            ErrorKind::UserError,
+            "scripts have no network",
+        ))
     }
 }

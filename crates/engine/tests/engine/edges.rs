@@ -6,22 +6,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_engine::client::{EngineClient, FunctionInfo, ExecutionOrder};
-use onward_engine::node::{ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
-use onward_engine::shard::{self, TaskAttempt, GuestEntry, GuestUnavailable};
-use onward_execution::{GuestResponse, Guest, ExecutionLimits, ScriptedGuest, GuestTurn};
+use onward_engine::client::{EngineClient, ExecutionOrder, FunctionInfo};
+use onward_engine::node::{
+    ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
+};
+use onward_engine::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
+use onward_execution::{ExecutionLimits, Guest, GuestResponse, GuestTurn, ScriptedGuest};
 use onward_journal::{
-    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, InvokeResult, Payload, RetryPolicy,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
+    InvokeResult, Payload, RetryPolicy,
 };
 use onward_store::tables::{AlertRow, InboxMessageRow};
-use onward_store::{RecordReader as _, TableScan, Store};
+use onward_store::{RecordReader as _, Store, TableScan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::code::{deployed, json, workflows};
 
-const FUNCTIONS: &[&str] =
-    &["deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle", "tireless", "sole"];
+const FUNCTIONS: &[&str] = &[
+    "deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle", "tireless", "sole",
+];
 
 fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
     Some(Box::new(RetryPolicy {
@@ -34,17 +38,42 @@ fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
 fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
     match function {
         // Calls itself, for ever.
-        "deep" => ScriptedGuest::new(|host| async move { host.invoke_function("deep", json("null")).await }),
-        "slow" => ScriptedGuest::new(|host| async move { host.sleep(3_600_000).await.map(|()| json("1")) }),
+        "deep" => {
+            ScriptedGuest::new(
+                |host| async move { host.invoke_function("deep", json("null")).await },
+            )
+        }
+        "slow" => {
+            ScriptedGuest::new(
+                |host| async move { host.sleep(3_600_000).await.map(|()| json("1")) },
+            )
+        }
         "hasty" => ScriptedGuest::new(|host| async move {
-            let slow = host.schedule_with_policy("slow", json("null"), once(1_000), DeliveryGuarantee::AtLeastOnce).await?;
+            let slow = host
+                .schedule_with_policy(
+                    "slow",
+                    json("null"),
+                    once(1_000),
+                    DeliveryGuarantee::AtLeastOnce,
+                )
+                .await?;
             host.await_promise(slow).await
         }),
         // A task that may be repeated by policy, and must not be once it has begun.
         "sole" => ScriptedGuest::new(|host| async move {
-            let policy = RetryPolicy { timeout_ms: Some(1_000), ..RetryPolicy::default() };
+            let policy = RetryPolicy {
+                timeout_ms: Some(1_000),
+                ..RetryPolicy::default()
+            };
             let name = input.as_str().trim_matches('"').to_owned();
-            let task = host.schedule_with_policy(&name, json("null"), Some(Box::new(policy)), DeliveryGuarantee::AtMostOnce).await?;
+            let task = host
+                .schedule_with_policy(
+                    &name,
+                    json("null"),
+                    Some(Box::new(policy)),
+                    DeliveryGuarantee::AtMostOnce,
+                )
+                .await?;
             host.await_promise(task).await
         }),
         // Counts signals, and continues as new after each.
@@ -57,7 +86,11 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
             host.continue_as_new(json(&(count + 1).to_string())).await?;
             Ok(json("null"))
         }),
-        "guardian" => ScriptedGuest::new(|host| async move { host.invoke_function("counter", json("0")).await }),
+        "guardian" => {
+            ScriptedGuest::new(
+                |host| async move { host.invoke_function("counter", json("0")).await },
+            )
+        }
         // Asks for more at once than one commit takes.
         "wide" => ScriptedGuest::new(|host| async move {
             let large = json(&format!("\"{}\"", "x".repeat(1_000_000)));
@@ -66,7 +99,9 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
                 tasks.push(host.schedule_function("work", large.clone()).await?);
             }
             let done = host.await_all(&tasks).await?;
-            Ok(json(&done.into_iter().filter(Result::is_ok).count().to_string()))
+            Ok(json(
+                &done.into_iter().filter(Result::is_ok).count().to_string(),
+            ))
         }),
         // Draws until its journal is full, and continues as new.
         "tireless" => ScriptedGuest::new(move |host| async move {
@@ -76,7 +111,9 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
             while host.random_bytes(1).await.is_ok() {}
             host.continue_as_new(json("1")).await.map(|()| json("null"))
         }),
-        "busy" => ScriptedGuest::new(|host| async move { host.invoke_function("work", json("1")).await }),
+        "busy" => {
+            ScriptedGuest::new(|host| async move { host.invoke_function("work", json("1")).await })
+        }
         // Asks for something else each time it is made.
         "fickle" => ScriptedGuest::new(move |host| async move {
             if made == 0 {
@@ -132,7 +169,10 @@ impl ComponentRuntime for Crowded {
         self.room.fetch_sub(1, Ordering::SeqCst);
         let made = self.made.fetch_add(1, Ordering::SeqCst);
         let script = script(&entry.execution.function, entry.input.clone(), made);
-        Ok(Box::new(Roomy { script, room: Arc::clone(&self.room) }))
+        Ok(Box::new(Roomy {
+            script,
+            room: Arc::clone(&self.room),
+        }))
     }
 
     fn guest_capacity(&self) -> usize {
@@ -140,11 +180,17 @@ impl ComponentRuntime for Crowded {
     }
 
     async fn perform_task(&self, _: ComponentDigest, _: &TaskAttempt) -> Option<InvokeResult> {
-        Some(Err(ExecutionError::new(ErrorKind::UserError, "scripts have no tasks")))
+        Some(Err(ExecutionError::new(
+            ErrorKind::UserError,
+            "scripts have no tasks",
+        )))
     }
 
     async fn send_http_request(&self, _: &TaskAttempt) -> InvokeResult {
-        Err(ExecutionError::new(ErrorKind::UserError, "scripts have no network"))
+        Err(ExecutionError::new(
+            ErrorKind::UserError,
+            "scripts have no network",
+        ))
     }
 }
 
@@ -161,10 +207,11 @@ impl World {
     async fn new(room: usize) -> Self {
         let client = deployed(FUNCTIONS).await;
         let store = Arc::clone(client.store());
-        let native = NativeTaskRegistry::default().with_task("work", |attempt: TaskAttempt| async move {
-            tokio::time::sleep(Duration::from_millis(300)).await;
-            Ok(attempt.input)
-        });
+        let native =
+            NativeTaskRegistry::default().with_task("work", |attempt: TaskAttempt| async move {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                Ok(attempt.input)
+            });
         let begun: Arc<AtomicUsize> = Arc::default();
         let (endless, broken) = (Arc::clone(&begun), Arc::clone(&begun));
         let native = native.with_task("endless", move |_| {
@@ -175,20 +222,43 @@ impl World {
             broken.fetch_add(1, Ordering::SeqCst);
             async { panic!("it is broken") }
         });
-        let code = Crowded { room: Arc::new(AtomicUsize::new(room)), made: AtomicUsize::new(0) };
+        let code = Crowded {
+            room: Arc::new(AtomicUsize::new(room)),
+            made: AtomicUsize::new(0),
+        };
         let library = FunctionRegistry::new(Arc::new(code), native);
-        let limits = ExecutionLimits { events_max: 100, ..ExecutionLimits::default() };
-        let shard = shard::ShardOptions { limits, ..shard::ShardOptions::default() };
-        let options = NodeOptions { loading_max: 4, shard, ..NodeOptions::default() };
+        let limits = ExecutionLimits {
+            events_max: 100,
+            ..ExecutionLimits::default()
+        };
+        let shard = shard::ShardOptions {
+            limits,
+            ..shard::ShardOptions::default()
+        };
+        let options = NodeOptions {
+            loading_max: 4,
+            shard,
+            ..NodeOptions::default()
+        };
         let node = Arc::new(Node::new(Arc::clone(&store), library, options));
         let client = client.with_local_node(&node);
         let (stop, stopped) = watch::channel(false);
         let node = tokio::spawn(node.run(stopped));
-        Self { store, client, stop, node, begun }
+        Self {
+            store,
+            client,
+            stop,
+            node,
+            begun,
+        }
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start_execution(function, json(input), None).await.unwrap().execution
+        self.client
+            .start_execution(function, json(input), None)
+            .await
+            .unwrap()
+            .execution
     }
 
     async fn result(&self, id: ExecutionId) -> InvokeResult {
@@ -198,17 +268,27 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("it never ends: {:?}", self.client.read_journal(id).await.unwrap().last());
+        panic!(
+            "it never ends: {:?}",
+            self.client.read_journal(id).await.unwrap().last()
+        );
     }
 
     async fn tick(&self, to: ExecutionId, text: &str, key: Option<&str>) {
-        self.client.send_signal(to, "tick".parse().unwrap(), json(text), key).await.unwrap();
+        self.client
+            .send_signal(to, "tick".parse().unwrap(), json(text), key)
+            .await
+            .unwrap();
     }
 
     /// Until nothing waits to be taken any more.
     async fn settled(&self) {
         for _ in 0..1_000 {
-            let waiting: Vec<(InboxMessageRow, u64)> = self.store.list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
+            let waiting: Vec<(InboxMessageRow, u64)> = self
+                .store
+                .list_records(TableScan::all_rows::<InboxMessageRow>())
+                .await
+                .unwrap();
             if waiting.iter().all(|(message, _)| message.body.is_empty()) {
                 return;
             }
@@ -228,7 +308,10 @@ async fn a_child_that_takes_too_long_is_not_waited_for() {
         Event::InvokeStarted { performer, .. } => performer.child_execution(),
         _ => None,
     });
-    assert_eq!(world.result(child.unwrap()).await.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(
+        world.result(child.unwrap()).await.unwrap_err().kind,
+        ErrorKind::Cancelled
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,7 +320,11 @@ async fn a_task_that_must_not_be_repeated_is_in_doubt_when_it_ends_without_an_an
         let world = World::new(100).await;
         let id = world.start("sole", task).await;
         let error = world.result(id).await.unwrap_err();
-        assert_eq!((error.kind.as_str(), error.retryable), ("in_doubt", false), "{task}: {error}");
+        assert_eq!(
+            (error.kind.as_str(), error.retryable),
+            ("in_doubt", false),
+            "{task}: {error}"
+        );
         assert_eq!(world.begun.load(Ordering::SeqCst), 1, "{task}");
     }
 }
@@ -246,8 +333,15 @@ async fn a_task_that_must_not_be_repeated_is_in_doubt_when_it_ends_without_an_an
 async fn workflows_that_wait_for_each_other_come_to_an_end() {
     let world = World::new(1_000).await;
     let id = world.start("deep", "null").await;
-    assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "too_deep");
-    let executions = world.client.list_executions(ExecutionOrder::Oldest, None, 1_000).await.unwrap();
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind.as_str(),
+        "too_deep"
+    );
+    let executions = world
+        .client
+        .list_executions(ExecutionOrder::Oldest, None, 1_000)
+        .await
+        .unwrap();
     assert_eq!(executions.len(), 65, "64 wait for one each");
 }
 
@@ -273,13 +367,27 @@ async fn cancellation_finds_the_successor_of_a_child() {
     let world = World::new(100).await;
     let id = world.start("guardian", "null").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let executions = world.client.list_executions(ExecutionOrder::Oldest, None, 10).await.unwrap();
-    let child = executions.iter().find(|row| &*row.function == "counter").unwrap().execution_id;
+    let executions = world
+        .client
+        .list_executions(ExecutionOrder::Oldest, None, 10)
+        .await
+        .unwrap();
+    let child = executions
+        .iter()
+        .find(|row| &*row.function == "counter")
+        .unwrap()
+        .execution_id;
     world.tick(child, "1", None).await;
     world.settled().await;
     world.client.request_cancel(id, "enough").await.unwrap();
-    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
-    assert_eq!(world.result(child).await.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind,
+        ErrorKind::Cancelled
+    );
+    assert_eq!(
+        world.result(child).await.unwrap_err().kind,
+        ErrorKind::Cancelled
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,13 +433,32 @@ async fn an_execution_that_cannot_go_on_raises_one_alert() {
     let id = world.start("fickle", "null").await;
     // It is put aside while it sleeps, and does something else when it is made again.
     tokio::time::sleep(Duration::from_secs(120)).await;
-    world.client.send_signal(id, "go".parse().unwrap(), json("1"), None).await.unwrap();
+    world
+        .client
+        .send_signal(id, "go".parse().unwrap(), json("1"), None)
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let alerts: Vec<(AlertRow, u64)> = world.store.list_records(TableScan::all_rows::<AlertRow>()).await.unwrap();
-    let alerts: Vec<_> = alerts.iter().map(|(alert, _)| (&*alert.code, &*alert.subject)).collect();
+    let alerts: Vec<(AlertRow, u64)> = world
+        .store
+        .list_records(TableScan::all_rows::<AlertRow>())
+        .await
+        .unwrap();
+    let alerts: Vec<_> = alerts
+        .iter()
+        .map(|(alert, _)| (&*alert.code, &*alert.subject))
+        .collect();
     assert_eq!(alerts, [("EXECUTION_STUCK", &*id.to_string())]);
-    let waiting: Vec<(InboxMessageRow, u64)> = world.store.list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
-    assert_eq!(waiting.len(), 1, "the signal is kept until the execution can take it");
+    let waiting: Vec<(InboxMessageRow, u64)> = world
+        .store
+        .list_records(TableScan::all_rows::<InboxMessageRow>())
+        .await
+        .unwrap();
+    assert_eq!(
+        waiting.len(),
+        1,
+        "the signal is kept until the execution can take it"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,13 +469,28 @@ async fn what_a_step_asks_for_is_stored_in_pieces() {
     // The same from outside: more than one commit takes waits for it, and a cancellation behind that.
     let id = world.start("slow", "null").await;
     for _ in 0..20 {
-        world.tick(id, &format!("\"{}\"", "x".repeat(1_000_000)), None).await;
+        world
+            .tick(id, &format!("\"{}\"", "x".repeat(1_000_000)), None)
+            .await;
     }
     world.client.request_cancel(id, "enough").await.unwrap();
-    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind,
+        ErrorKind::Cancelled
+    );
     let too_large = json(&format!("\"{}\"", "x".repeat(2_000_000)));
-    let refused = world.client.send_signal(id, "tick".parse().unwrap(), too_large, None).await.unwrap_err();
-    assert!(matches!(refused, onward_engine::client::ClientError::PayloadTooLarge { .. }), "{refused}");
+    let refused = world
+        .client
+        .send_signal(id, "tick".parse().unwrap(), too_large, None)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(
+            refused,
+            onward_engine::client::ClientError::PayloadTooLarge { .. }
+        ),
+        "{refused}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,7 +502,10 @@ async fn the_key_of_a_signal_is_nobody_elses() {
     }
     world.settled().await;
     world.client.request_cancel(id, "enough").await.unwrap();
-    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind,
+        ErrorKind::Cancelled
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -368,15 +513,33 @@ async fn messages_that_have_to_wait_hide_nobody() {
     let world = World::new(100).await;
     let stuck = world.start("fickle", "null").await;
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let shard = world.client.find_execution(stuck).await.unwrap().unwrap().shard;
+    let shard = world
+        .client
+        .find_execution(stuck)
+        .await
+        .unwrap()
+        .unwrap()
+        .shard;
     let neighbour = loop {
         let id = world.start("counter", "0").await;
-        if world.client.find_execution(id).await.unwrap().unwrap().shard == shard {
+        if world
+            .client
+            .find_execution(id)
+            .await
+            .unwrap()
+            .unwrap()
+            .shard
+            == shard
+        {
             break id;
         }
     };
     for _ in 0..1_100 {
-        world.client.send_signal(stuck, "go".parse().unwrap(), json("1"), None).await.unwrap();
+        world
+            .client
+            .send_signal(stuck, "go".parse().unwrap(), json("1"), None)
+            .await
+            .unwrap();
     }
     world.tick(neighbour, "\"stop\"", None).await;
     assert_eq!(world.result(neighbour).await, Ok(json("0")));
@@ -387,5 +550,9 @@ async fn who_has_filled_a_journal_can_continue_in_another() {
     let world = World::new(100).await;
     let id = world.start("tireless", "0").await;
     assert_eq!(world.result(id).await, Ok(json("\"done\"")));
-    assert_eq!(world.client.read_journal(id).await.unwrap().len(), 101, "a hundred events, and the end");
+    assert_eq!(
+        world.client.read_journal(id).await.unwrap().len(),
+        101,
+        "a hundred events, and the end"
+    );
 }

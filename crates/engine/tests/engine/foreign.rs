@@ -9,8 +9,9 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::memory::MemoryStore;
 use onward_store::{
-    AdmittedCommit, StoreClock as _, Error, JournalChunk, RowKey, ManualClock, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
-    Store, StoredRow, TableSchema,
+    AdmittedCommit, CommitReceipt, Error, JournalChunk, ManualClock, PurgeTarget, RowKey,
+    RunEventQuery, RunEventReader, RunHead, Store, StoreClock as _, StorePolicy, StoredRow,
+    TableScan, TableSchema,
 };
 
 pub(crate) struct Foreign {
@@ -87,7 +88,11 @@ impl Store for Foreign {
         self.inner.apply_commit(commit).await
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.inner.read_row(table, key).await
     }
 
@@ -99,11 +104,20 @@ impl Store for Foreign {
         self.inner.scan_rows(scan).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
         self.inner.read_journal(execution, from, limit).await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         // A real store takes its time, and others get theirs.
         tokio::task::yield_now().await;
         self.reads.fetch_add(1, Ordering::SeqCst);
@@ -113,22 +127,45 @@ impl Store for Foreign {
         if let Some(log) = self.shown.lock().unwrap().take() {
             return Ok(log);
         }
-        let mut events = self.inner.read_run_events(run, RunEventQuery { limit: 1_000, ..page }).await?;
+        let mut events = self
+            .inner
+            .read_run_events(
+                run,
+                RunEventQuery {
+                    limit: 1_000,
+                    ..page
+                },
+            )
+            .await?;
         for altered in &*self.altered.lock().unwrap() {
-            let is_it =
-                |it: &&mut RunEventRecord| it.event.run_id == altered.event.run_id && it.run_seq == altered.run_seq;
-            events.iter_mut().filter(is_it).for_each(|it| *it = altered.clone());
+            let is_it = |it: &&mut RunEventRecord| {
+                it.event.run_id == altered.event.run_id && it.run_seq == altered.run_seq
+            };
+            events
+                .iter_mut()
+                .filter(is_it)
+                .for_each(|it| *it = altered.clone());
         }
         let hidden = self.hidden.lock().unwrap();
-        let is_there = |event: &RunEventRecord| !hidden.contains(&(run.clone(), event.run_seq.as_u64()));
-        Ok(events.into_iter().filter(is_there).take(page.limit).collect())
+        let is_there =
+            |event: &RunEventRecord| !hidden.contains(&(run.clone(), event.run_seq.as_u64()));
+        Ok(events
+            .into_iter()
+            .filter(is_there)
+            .take(page.limit)
+            .collect())
     }
 
     async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
         self.inner.read_run_head(run).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         self.inner.list_run_heads(behind, after, limit).await
     }
 

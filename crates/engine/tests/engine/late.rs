@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_engine::client::{EngineClient, FunctionInfo};
-use onward_engine::node::{ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
-use onward_engine::shard::{self, TaskAttempt, GuestEntry, GuestUnavailable};
+use onward_engine::node::{
+    ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
+};
+use onward_engine::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_engine::task_queue::{ClaimRequest, LeasedTask};
 use onward_execution::{Guest, ScriptedGuest};
 use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionId, InvokeResult, Payload};
@@ -25,19 +27,24 @@ fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
         "chain" => ScriptedGuest::new(|host| async move {
             for step in 0..input.as_str().parse::<u32>().unwrap() {
-                host.invoke_function("task", json(&step.to_string())).await?;
+                host.invoke_function("task", json(&step.to_string()))
+                    .await?;
             }
             Ok(json("\"over\""))
         }),
         "once" => ScriptedGuest::new(|host| async move {
-            let promise = host.schedule_with_policy("task", input, None, DeliveryGuarantee::AtMostOnce).await?;
+            let promise = host
+                .schedule_with_policy("task", input, None, DeliveryGuarantee::AtMostOnce)
+                .await?;
             host.await_promise(promise).await
         }),
         // The first of two, and then it waits for something else.
         "race" => ScriptedGuest::new(|host| async move {
             let set = host.create_join_set().await?;
             for number in 0..2 {
-                let promise = host.schedule_function("task", json(&number.to_string())).await?;
+                let promise = host
+                    .schedule_function("task", json(&number.to_string()))
+                    .await?;
                 host.submit_to_join_set(set, promise).await?;
             }
             host.next_result(set, None).await?;
@@ -74,7 +81,11 @@ impl ComponentRuntime for Fragile {
         self.scripts.create_guest(entry)
     }
 
-    async fn perform_task(&self, component: ComponentDigest, attempt: &TaskAttempt) -> Option<InvokeResult> {
+    async fn perform_task(
+        &self,
+        component: ComponentDigest,
+        attempt: &TaskAttempt,
+    ) -> Option<InvokeResult> {
         self.scripts.perform_task(component, attempt).await
     }
 
@@ -97,7 +108,13 @@ impl Place {
         let client = deployed_on(Arc::clone(&store) as Arc<dyn Store>, FUNCTIONS).await;
         let broken = Broken::default();
         let (client, stop, node) = run(&client, &broken).await;
-        Self { store, broken, client, stop, node }
+        Self {
+            store,
+            broken,
+            client,
+            stop,
+            node,
+        }
     }
 
     /// The node is gone without a word, and another takes over.
@@ -107,18 +124,42 @@ impl Place {
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start_execution(function, json(input), None).await.unwrap().execution
+        self.client
+            .start_execution(function, json(input), None)
+            .await
+            .unwrap()
+            .execution
     }
 
     async fn claim_one(&self, lease_ms: u32) -> LeasedTask {
-        self.client.claim_tasks(&claim("anna", 1, lease_ms), Duration::from_secs(5), pending()).await.unwrap().remove(0)
+        self.client
+            .claim_tasks(
+                &claim("anna", 1, lease_ms),
+                Duration::from_secs(5),
+                pending(),
+            )
+            .await
+            .unwrap()
+            .remove(0)
     }
 
     /// A worker that waits for tasks.
-    fn waiting(&self, worker: &'static str, most: usize, lease_ms: u32) -> JoinHandle<Vec<LeasedTask>> {
+    fn waiting(
+        &self,
+        worker: &'static str,
+        most: usize,
+        lease_ms: u32,
+    ) -> JoinHandle<Vec<LeasedTask>> {
         let client = self.client.clone();
         tokio::spawn(async move {
-            client.claim_tasks(&claim(worker, most, lease_ms), Duration::from_secs(60), pending()).await.unwrap()
+            client
+                .claim_tasks(
+                    &claim(worker, most, lease_ms),
+                    Duration::from_secs(60),
+                    pending(),
+                )
+                .await
+                .unwrap()
         })
     }
 
@@ -137,15 +178,41 @@ impl Place {
     }
 
     async fn states(&self) -> Vec<String> {
-        self.client.list_tasks(None, 10).await.unwrap().iter().map(|task| task.state.to_string()).collect()
+        self.client
+            .list_tasks(None, 10)
+            .await
+            .unwrap()
+            .iter()
+            .map(|task| task.state.to_string())
+            .collect()
     }
 }
 
-async fn run(client: &EngineClient, broken: &Broken) -> (EngineClient, watch::Sender<bool>, JoinHandle<Result<(), Error>>) {
-    let code = Fragile { scripts: Scripts { functions: FUNCTIONS, script }, broken: Arc::clone(broken) };
-    let library = FunctionRegistry::new(Arc::new(code), NativeTaskRegistry::default()).with_workers();
-    let shard = shard::ShardOptions { idle_ms: 100, ..shard::ShardOptions::default() };
-    let options = NodeOptions { shard, ..NodeOptions::default() };
+async fn run(
+    client: &EngineClient,
+    broken: &Broken,
+) -> (
+    EngineClient,
+    watch::Sender<bool>,
+    JoinHandle<Result<(), Error>>,
+) {
+    let code = Fragile {
+        scripts: Scripts {
+            functions: FUNCTIONS,
+            script,
+        },
+        broken: Arc::clone(broken),
+    };
+    let library =
+        FunctionRegistry::new(Arc::new(code), NativeTaskRegistry::default()).with_workers();
+    let shard = shard::ShardOptions {
+        idle_ms: 100,
+        ..shard::ShardOptions::default()
+    };
+    let options = NodeOptions {
+        shard,
+        ..NodeOptions::default()
+    };
     let node = Arc::new(Node::new(Arc::clone(client.store()), library, options));
     let (stop, stopped) = watch::channel(false);
     let beside = client.clone().with_local_node(&node);
@@ -155,7 +222,12 @@ async fn run(client: &EngineClient, broken: &Broken) -> (EngineClient, watch::Se
 }
 
 fn claim(worker: &str, most: usize, lease_ms: u32) -> ClaimRequest {
-    ClaimRequest { worker: worker.into(), functions: vec!["task".into()], max_tasks: most, lease_ms }
+    ClaimRequest {
+        worker: worker.into(),
+        functions: vec!["task".into()],
+        max_tasks: most,
+        lease_ms,
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,7 +246,11 @@ async fn a_long_chain_does_not_keep_a_worker_from_what_waits() {
         }
         sleep(Duration::from_secs(1)).await;
         let wanted = claim("anna", 1, 60_000);
-        next = place.client.complete_task_and_claim_next(held.id, &held.claim_token, Ok(json("1")), &wanted).await.unwrap();
+        next = place
+            .client
+            .complete_task_and_claim_next(held.id, &held.claim_token, Ok(json("1")), &wanted)
+            .await
+            .unwrap();
     }
     panic!("it has waited for ten tasks of another");
 }
@@ -183,11 +259,22 @@ async fn a_long_chain_does_not_keep_a_worker_from_what_waits() {
 async fn an_end_that_is_told_in_time_is_recorded_though_its_execution_cannot_go_on() {
     let mut place = Place::open().await;
     let held = place.stuck("once", 3_000).await;
-    place.client.complete_task(held.id, &held.claim_token, Ok(json("7"))).await.unwrap();
+    place
+        .client
+        .complete_task(held.id, &held.claim_token, Ok(json("7")))
+        .await
+        .unwrap();
     // It does not exist in memory alone.
     place.crash().await;
     place.mend();
-    assert_eq!(place.client.wait_for_result(held.id.execution).await.unwrap(), Ok(json("7")));
+    assert_eq!(
+        place
+            .client
+            .wait_for_result(held.id.execution)
+            .await
+            .unwrap(),
+        Ok(json("7"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,14 +282,29 @@ async fn an_end_that_is_told_again_is_durable_when_that_is_answered() {
     let mut place = Place::open().await;
     let held = place.stuck("once", 30_000).await;
     let (client, it) = (place.client.clone(), held.clone());
-    let first = tokio::spawn(async move { client.complete_task(it.id, &it.claim_token, Ok(json("7"))).await });
+    let first = tokio::spawn(async move {
+        client
+            .complete_task(it.id, &it.claim_token, Ok(json("7")))
+            .await
+    });
     sleep(Duration::from_millis(10)).await;
     // A connection that breaks.
     first.abort();
-    place.client.complete_task(held.id, &held.claim_token, Ok(json("7"))).await.unwrap();
+    place
+        .client
+        .complete_task(held.id, &held.claim_token, Ok(json("7")))
+        .await
+        .unwrap();
     place.crash().await;
     place.mend();
-    assert_eq!(place.client.wait_for_result(held.id.execution).await.unwrap(), Ok(json("7")));
+    assert_eq!(
+        place
+            .client
+            .wait_for_result(held.id.execution)
+            .await
+            .unwrap(),
+        Ok(json("7"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -213,11 +315,22 @@ async fn whoever_waits_gets_a_task_and_not_whoever_is_busy_with_another_executio
     sleep(Duration::from_millis(10)).await;
     let reporter = place.client.clone();
     let report = tokio::spawn(async move {
-        reporter.complete_task_and_claim_next(held.id, &held.claim_token, Ok(json("7")), &claim("busy", 1, 2_000)).await
+        reporter
+            .complete_task_and_claim_next(
+                held.id,
+                &held.claim_token,
+                Ok(json("7")),
+                &claim("busy", 1, 2_000),
+            )
+            .await
     });
     sleep(Duration::from_millis(10)).await;
     let id = place.start("once", "5").await;
-    let held = timeout(Duration::from_millis(100), idle).await.unwrap().unwrap().remove(0);
+    let held = timeout(Duration::from_millis(100), idle)
+        .await
+        .unwrap()
+        .unwrap()
+        .remove(0);
     assert_eq!(held.id.execution, id);
     assert_eq!(report.await.unwrap(), Ok(None));
 }
@@ -227,19 +340,39 @@ async fn an_end_that_is_of_no_use_does_not_keep_a_node_from_stopping() {
     let place = Place::open().await;
     let id = place.start("race", "1").await;
     let held = place.waiting("anna", 2, 60_000).await.unwrap();
-    let [one, other] = &held[..] else { panic!("{held:?}") };
+    let [one, other] = &held[..] else {
+        panic!("{held:?}")
+    };
     let (before, after) = (Duration::from_millis(50), Duration::ZERO);
-    place.store.delay(Delay { execution: Some(id), before, after });
+    place.store.delay(Delay {
+        execution: Some(id),
+        before,
+        after,
+    });
     let (client, it) = (place.client.clone(), one.clone());
-    let first = tokio::spawn(async move { client.complete_task(it.id, &it.claim_token, Ok(json("1"))).await });
+    let first = tokio::spawn(async move {
+        client
+            .complete_task(it.id, &it.claim_token, Ok(json("1")))
+            .await
+    });
     sleep(Duration::from_millis(10)).await;
     // It is about to be withdrawn.
-    assert!(place.client.complete_task(other.id, &other.claim_token, Ok(json("1"))).await.is_err());
+    assert!(
+        place
+            .client
+            .complete_task(other.id, &other.claim_token, Ok(json("1")))
+            .await
+            .is_err()
+    );
     first.await.unwrap().unwrap();
     let begun = Instant::now();
     place.stop.send_replace(true);
     place.node.await.unwrap().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        begun.elapsed()
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,16 +393,35 @@ async fn a_task_that_is_stored_does_not_wait_for_one_that_takes_long() {
     let waiting = place.waiting("anna", 2, 2_000);
     sleep(Duration::from_millis(100)).await;
     let (before, after) = (Duration::from_secs(8), Duration::ZERO);
-    place.store.delay(Delay { execution: None, before, after });
+    place.store.delay(Delay {
+        execution: None,
+        before,
+        after,
+    });
     let client = place.client.clone();
-    let slow = tokio::spawn(async move { client.start_execution("once", json("1"), Some("slow")).await });
+    let slow = tokio::spawn(async move {
+        client
+            .start_execution("once", json("1"), Some("slow"))
+            .await
+    });
     sleep(Duration::from_millis(10)).await;
     let quick = place.start("once", "2").await;
-    let held = timeout(Duration::from_secs(1), waiting).await.unwrap().unwrap();
-    assert_eq!(held.iter().map(|held| held.id.execution).collect::<Vec<_>>(), [quick]);
+    let held = timeout(Duration::from_secs(1), waiting)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        held.iter()
+            .map(|held| held.id.execution)
+            .collect::<Vec<_>>(),
+        [quick]
+    );
     // The other comes too late for her, and goes to whoever asks then.
     let slow = slow.await.unwrap().unwrap().execution;
-    let held = timeout(Duration::from_secs(5), place.waiting("ben", 1, 2_000)).await.unwrap().unwrap();
+    let held = timeout(Duration::from_secs(5), place.waiting("ben", 1, 2_000))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((held[0].id.execution, held[0].id.attempt), (slow, 1));
 }
 
@@ -280,15 +432,23 @@ async fn a_task_of_a_shard_that_was_lost_is_not_left_with_a_worker_that_never_he
     sleep(Duration::from_millis(100)).await;
     // The step is stored, and nothing is heard of that for long. Meanwhile somebody else becomes the owner of all.
     let (before, after) = (Duration::ZERO, Duration::from_secs(100));
-    place.store.delay(Delay { execution: None, before, after });
+    place.store.delay(Delay {
+        execution: None,
+        before,
+        after,
+    });
     let client = place.client.clone();
-    let start = tokio::spawn(async move { client.start_execution("once", json("1"), Some("k")).await });
+    let start =
+        tokio::spawn(async move { client.start_execution("once", json("1"), Some("k")).await });
     sleep(Duration::from_millis(100)).await;
     assert_eq!(place.states().await, ["claimed"]);
     for number in 0..8 {
         take_over(&*place.store, ShardId(number)).await;
     }
-    let held = timeout(Duration::from_secs(30), waiting).await.unwrap().unwrap();
+    let held = timeout(Duration::from_secs(30), waiting)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((held.len(), held[0].id.attempt), (1, 1));
     drop(start);
 }
@@ -296,12 +456,24 @@ async fn a_task_of_a_shard_that_was_lost_is_not_left_with_a_worker_that_never_he
 /// Takes a shard from its owner, whatever that says.
 async fn take_over(store: &dyn Store, shard: ShardId) {
     use onward_store::tables::ShardLeaseRow;
-    use onward_store::{Commit, ColumnCodec as _, RowKey, RecordReader as _};
+    use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey};
 
-    let (lease, version): (ShardLeaseRow, u64) = store.read_record(RowKey(vec![shard.to_value()])).await.unwrap().unwrap();
+    let (lease, version): (ShardLeaseRow, u64) = store
+        .read_record(RowKey(vec![shard.to_value()]))
+        .await
+        .unwrap()
+        .unwrap();
     let epoch = onward_store::ShardEpoch(lease.epoch.0 + 1);
-    let next = ShardLeaseRow { epoch, node: "other".into(), node_id: "other".into(), ..lease };
-    store.commit(Commit::new().update(&next, version)).await.unwrap();
+    let next = ShardLeaseRow {
+        epoch,
+        node: "other".into(),
+        node_id: "other".into(),
+        ..lease
+    };
+    store
+        .commit(Commit::new().update(&next, version))
+        .await
+        .unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -310,8 +482,19 @@ async fn a_task_of_a_step_of_which_nothing_is_heard_goes_to_others_soon() {
     place.start("chain", "2").await;
     let held = place.claim_one(60_000).await;
     place.store.fall_silent();
-    let next = place.client.complete_task_and_claim_next(held.id, &held.claim_token, Ok(json("7")), &claim("anna", 1, 60_000)).await;
+    let next = place
+        .client
+        .complete_task_and_claim_next(
+            held.id,
+            &held.claim_token,
+            Ok(json("7")),
+            &claim("anna", 1, 60_000),
+        )
+        .await;
     assert!(!matches!(next, Ok(Some(_))), "{next:?}");
-    let held = timeout(Duration::from_secs(5), place.waiting("ben", 1, 60_000)).await.unwrap().unwrap();
+    let held = timeout(Duration::from_secs(5), place.waiting("ben", 1, 60_000))
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!((held[0].id.number, held[0].id.attempt), (1, 1));
 }

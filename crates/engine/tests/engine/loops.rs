@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
-use onward_engine::projector::{ProjectorOptions, Projector};
+use onward_engine::projector::{Projector, ProjectorOptions};
 use onward_runs::RunSeq;
 use onward_store::{RunStateStore as _, Store};
 
@@ -14,9 +14,20 @@ use crate::script::{run_id, script};
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_is_never_more_than_a_second_behind() {
     let store = Foreign::new();
-    let working = tokio::spawn(Projector::new(Arc::clone(&store) as Arc<dyn Store>, ProjectorOptions::default()).run());
+    let working = tokio::spawn(
+        Projector::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            ProjectorOptions::default(),
+        )
+        .run(),
+    );
     for step in 0..50 {
-        let text = format!("RunStarted{}", (0..step).map(|step| format!(", StepStarted s{step}")).collect::<String>());
+        let text = format!(
+            "RunStarted{}",
+            (0..step)
+                .map(|step| format!(", StepStarted s{step}"))
+                .collect::<String>()
+        );
         store.append_events(script("r", &text)).await.unwrap();
         tokio::time::sleep(Duration::from_millis(1_000)).await;
         let snapshot = store.get_snapshot(&run_id("r")).await.unwrap().unwrap();
@@ -30,12 +41,18 @@ async fn who_notifies_does_not_wait_for_the_next_turn() {
     let store = Foreign::new();
     let projector = Projector::new(
         Arc::clone(&store) as Arc<dyn Store>,
-        ProjectorOptions { poll_interval: Duration::from_secs(3_600), ..ProjectorOptions::default() },
+        ProjectorOptions {
+            poll_interval: Duration::from_secs(3_600),
+            ..ProjectorOptions::default()
+        },
     );
     let wake = projector.wake_handle();
     let working = tokio::spawn(projector.run());
     tokio::time::sleep(Duration::from_secs(1)).await;
-    store.append_events(script("r", "RunStarted")).await.unwrap();
+    store
+        .append_events(script("r", "RunStarted"))
+        .await
+        .unwrap();
     wake.notify_one();
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(store.get_snapshot(&run_id("r")).await.unwrap().is_some());
@@ -45,22 +62,43 @@ async fn who_notifies_does_not_wait_for_the_next_turn() {
 #[tokio::test(start_paused = true)]
 async fn missing_events_that_turn_up_are_noticed_without_anybody_asking() {
     let (store, run) = (Foreign::new(), run_id("r"));
-    store.append_events(script("r", "RunStarted, StepStarted a, StepCompleted a")).await.unwrap();
+    store
+        .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a"))
+        .await
+        .unwrap();
     store.hide(&run, 2);
-    let working = tokio::spawn(Projector::new(Arc::clone(&store) as Arc<dyn Store>, ProjectorOptions::default()).run());
+    let working = tokio::spawn(
+        Projector::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            ProjectorOptions::default(),
+        )
+        .run(),
+    );
     tokio::time::sleep(Duration::from_secs(2)).await;
     store.reveal(&run, 2);
     tokio::time::sleep(Duration::from_secs(11)).await;
-    assert_eq!(store.get_snapshot(&run).await.unwrap(), Some(store.project_snapshot(&run).await.unwrap()));
+    assert_eq!(
+        store.get_snapshot(&run).await.unwrap(),
+        Some(store.project_snapshot(&run).await.unwrap())
+    );
     working.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_away_for_a_moment_only_delays_it() {
     let store = Foreign::new();
-    store.append_events(script("r", "RunStarted")).await.unwrap();
+    store
+        .append_events(script("r", "RunStarted"))
+        .await
+        .unwrap();
     store.fail_commit(1);
-    let working = tokio::spawn(Projector::new(Arc::clone(&store) as Arc<dyn Store>, ProjectorOptions::default()).run());
+    let working = tokio::spawn(
+        Projector::new(
+            Arc::clone(&store) as Arc<dyn Store>,
+            ProjectorOptions::default(),
+        )
+        .run(),
+    );
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(store.get_snapshot(&run_id("r")).await.unwrap().is_some());
     working.abort();
@@ -72,24 +110,51 @@ async fn what_it_does_can_be_measured() {
     let snapshotter = recorder.snapshotter();
     let guard = metrics::set_default_local_recorder(&recorder);
     let store = Foreign::new();
-    store.append_events(script("r", "RunStarted, RunStarted")).await.unwrap();
-    store.append_events(script("s", "RunStarted, RunResumed")).await.unwrap();
+    store
+        .append_events(script("r", "RunStarted, RunStarted"))
+        .await
+        .unwrap();
+    store
+        .append_events(script("s", "RunStarted, RunResumed"))
+        .await
+        .unwrap();
     store.clock.advance_ms(6_000);
-    Projector::new(Arc::clone(&store) as Arc<dyn Store>, ProjectorOptions::default()).run_pass().await.unwrap();
+    Projector::new(
+        Arc::clone(&store) as Arc<dyn Store>,
+        ProjectorOptions::default(),
+    )
+    .run_pass()
+    .await
+    .unwrap();
     drop(guard);
     let mut seen: Vec<(String, DebugValue)> = Vec::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
         let labels: Vec<&str> = key.key().labels().map(|label| label.value()).collect();
-        seen.push((format!("{} {}", key.key().name(), labels.join(" ")).trim().to_owned(), value));
+        seen.push((
+            format!("{} {}", key.key().name(), labels.join(" "))
+                .trim()
+                .to_owned(),
+            value,
+        ));
     }
     for expected in [
-        ("onward_projector_lag_seconds", DebugValue::Gauge(6.0.into())),
+        (
+            "onward_projector_lag_seconds",
+            DebugValue::Gauge(6.0.into()),
+        ),
         ("onward_projector_events_total", DebugValue::Counter(3)),
-        ("onward_alerts_total PROJECTOR_LAG_HIGH P2", DebugValue::Counter(1)),
-        ("onward_alerts_total INVALID_TRANSITION P2", DebugValue::Counter(1)),
+        (
+            "onward_alerts_total PROJECTOR_LAG_HIGH P2",
+            DebugValue::Counter(1),
+        ),
+        (
+            "onward_alerts_total INVALID_TRANSITION P2",
+            DebugValue::Counter(1),
+        ),
     ] {
         assert!(
-            seen.iter().any(|(name, value)| (name.as_str(), value) == (expected.0, &expected.1)),
+            seen.iter()
+                .any(|(name, value)| (name.as_str(), value) == (expected.0, &expected.1)),
             "{expected:?}: {seen:?}"
         );
     }

@@ -1,6 +1,10 @@
 //! The engine, driven in virtual time.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod ahead;
 mod alone;

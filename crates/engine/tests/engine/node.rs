@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use onward_engine::client::{EngineClient, ClientError};
+use onward_engine::client::{ClientError, EngineClient};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::TaskAttempt;
-use onward_execution::{ScriptedGuest, JoinSetNext};
+use onward_execution::{JoinSetNext, ScriptedGuest};
 use onward_journal::{ErrorKind, ExecutionId, InvokeResult, Payload};
 use onward_store::tables::InboxMessageRow;
 use onward_store::{RecordReader as _, TableScan};
@@ -41,7 +41,11 @@ fn script(function: &str, input: Payload) -> ScriptedGuest {
             host.sleep(3_600_000).await?;
             Ok(host.await_signal("go", None).await?.unwrap())
         }),
-        "lost" => ScriptedGuest::new(|host| async move { host.invoke_function("nowhere", json("1")).await }),
+        "lost" => {
+            ScriptedGuest::new(
+                |host| async move { host.invoke_function("nowhere", json("1")).await },
+            )
+        }
         other => panic!("{other}"),
     }
 }
@@ -55,11 +59,19 @@ struct World {
 impl World {
     async fn new() -> Self {
         let client = deployed(FUNCTIONS).await;
-        Self { client, counted: Arc::default() }
+        Self {
+            client,
+            counted: Arc::default(),
+        }
     }
 
     /// A node that works until the sender is dropped or says so.
-    fn node(&self) -> (watch::Sender<bool>, JoinHandle<Result<(), onward_store::Error>>) {
+    fn node(
+        &self,
+    ) -> (
+        watch::Sender<bool>,
+        JoinHandle<Result<(), onward_store::Error>>,
+    ) {
         let (stop, stopped) = watch::channel(false);
         (stop, tokio::spawn(self.idle().run(stopped)))
     }
@@ -67,19 +79,34 @@ impl World {
     /// A node that does not work yet.
     fn idle(&self) -> Arc<Node> {
         let counted = Arc::clone(&self.counted);
-        let native = NativeTaskRegistry::default().with_task("count", move |attempt: TaskAttempt| {
-            counted.fetch_add(1, Ordering::SeqCst);
-            async move {
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                Ok(attempt.input)
-            }
-        });
-        let library = FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
-        Arc::new(Node::new(Arc::clone(self.client.store()), library, NodeOptions::default()))
+        let native =
+            NativeTaskRegistry::default().with_task("count", move |attempt: TaskAttempt| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+                    Ok(attempt.input)
+                }
+            });
+        let library = FunctionRegistry::new(
+            Arc::new(Scripts {
+                functions: FUNCTIONS,
+                script,
+            }),
+            native,
+        );
+        Arc::new(Node::new(
+            Arc::clone(self.client.store()),
+            library,
+            NodeOptions::default(),
+        ))
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start_execution(function, json(input), None).await.unwrap().execution
+        self.client
+            .start_execution(function, json(input), None)
+            .await
+            .unwrap()
+            .execution
     }
 
     async fn result(&self, id: ExecutionId) -> InvokeResult {
@@ -89,7 +116,10 @@ impl World {
             }
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
-        panic!("it never ends: {:?}", self.client.read_journal(id).await.unwrap().last());
+        panic!(
+            "it never ends: {:?}",
+            self.client.read_journal(id).await.unwrap().last()
+        );
     }
 }
 
@@ -103,17 +133,36 @@ async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
     let long = std::time::Duration::from_secs(60);
     for client in [&beside, &world.client] {
         for input in ["0", "3"] {
-            let (started, result) =
-                client.start_and_wait("chain", json(input), None, tokio::time::sleep(long)).await.unwrap();
-            assert_eq!((started.already_existed, result), (false, Some(Ok(json(input)))));
+            let (started, result) = client
+                .start_and_wait("chain", json(input), None, tokio::time::sleep(long))
+                .await
+                .unwrap();
+            assert_eq!(
+                (started.already_existed, result),
+                (false, Some(Ok(json(input))))
+            );
         }
         // The second time it is over before anybody waits.
-        let first = client.start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long)).await.unwrap();
-        let again = client.start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long)).await.unwrap();
-        assert_eq!((again.0.execution, again.0.already_existed, again.1), (first.0.execution, true, Some(Ok(json("1")))));
-        let (_, none) = client.start_and_wait("patient", json("1"), None, tokio::time::sleep(long)).await.unwrap();
+        let first = client
+            .start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long))
+            .await
+            .unwrap();
+        let again = client
+            .start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long))
+            .await
+            .unwrap();
+        assert_eq!(
+            (again.0.execution, again.0.already_existed, again.1),
+            (first.0.execution, true, Some(Ok(json("1"))))
+        );
+        let (_, none) = client
+            .start_and_wait("patient", json("1"), None, tokio::time::sleep(long))
+            .await
+            .unwrap();
         assert_eq!(none, None);
-        let refused = client.start_and_wait("nothing", json("1"), None, tokio::time::sleep(long)).await;
+        let refused = client
+            .start_and_wait("nothing", json("1"), None, tokio::time::sleep(long))
+            .await;
         assert!(matches!(refused, Err(ClientError::FunctionNotFound(_))));
     }
 }
@@ -122,7 +171,10 @@ async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
 async fn workflows_run_to_their_end() {
     let world = World::new().await;
     let (_stop, _node) = world.node();
-    let (chain, parent) = (world.start("chain", "5").await, world.start("parent", "null").await);
+    let (chain, parent) = (
+        world.start("chain", "5").await,
+        world.start("parent", "null").await,
+    );
     assert_eq!(world.result(chain).await, Ok(json("5")));
     assert_eq!(world.result(parent).await, Ok(json("6")));
     assert_eq!(world.counted.load(Ordering::SeqCst), 5 + 3 * 2);
@@ -135,16 +187,34 @@ async fn an_hour_later_it_still_waits_for_its_signal() {
     let id = world.start("patient", "null").await;
     tokio::time::sleep(std::time::Duration::from_secs(3_700)).await;
     assert_eq!(world.client.execution_result(id).await.unwrap(), None);
-    world.client.send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await.unwrap();
+    world
+        .client
+        .send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once"))
+        .await
+        .unwrap();
     assert_eq!(world.result(id).await, Ok(json("\"at last\"")));
-    let again = world.client.send_signal(id, "go".parse().unwrap(), json("1"), None).await;
+    let again = world
+        .client
+        .send_signal(id, "go".parse().unwrap(), json("1"), None)
+        .await;
     assert_eq!(again, Err(ClientError::ExecutionEnded(id)));
-    let other = world.client.send_signal(id, "go".parse().unwrap(), json("1"), Some("another")).await;
+    let other = world
+        .client
+        .send_signal(id, "go".parse().unwrap(), json("1"), Some("another"))
+        .await;
     assert_eq!(other, Err(ClientError::ExecutionEnded(id)));
-    let same = world.client.send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once")).await;
+    let same = world
+        .client
+        .send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once"))
+        .await;
     assert_eq!(same, Ok(()), "whoever heard nothing sends it again");
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
-    let left: Vec<(InboxMessageRow, u64)> = world.client.store().list_records(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
+    let left: Vec<(InboxMessageRow, u64)> = world
+        .client
+        .store()
+        .list_records(TableScan::all_rows::<InboxMessageRow>())
+        .await
+        .unwrap();
     assert_eq!(left.len(), 1, "the key of the one that was taken");
 }
 
@@ -155,24 +225,61 @@ async fn cancellation_reaches_an_execution_that_waits() {
     let id = world.start("patient", "null").await;
     tokio::time::sleep(std::time::Duration::from_secs(60)).await;
     world.client.request_cancel(id, "enough").await.unwrap();
-    assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Cancelled);
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind,
+        ErrorKind::Cancelled
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_key_starts_one_execution_even_after_a_new_deployment() {
     let world = World::new().await;
-    let start = || world.client.start_execution("chain", json("1"), Some("order-42"));
+    let start = || {
+        world
+            .client
+            .start_execution("chain", json("1"), Some("order-42"))
+    };
     let first = start().await.unwrap();
     let again = start().await.unwrap();
-    world.client.deploy_component(b"newer scripts", &workflows(FUNCTIONS), &[]).await.unwrap();
+    world
+        .client
+        .deploy_component(b"newer scripts", &workflows(FUNCTIONS), &[])
+        .await
+        .unwrap();
     let later = start().await.unwrap();
-    assert_eq!((first.already_existed, again.already_existed, later.already_existed), (false, true, true));
+    assert_eq!(
+        (
+            first.already_existed,
+            again.already_existed,
+            later.already_existed
+        ),
+        (false, true, true)
+    );
     assert!(first.execution == again.execution && first.execution == later.execution);
-    let spaced = world.client.start_execution("chain", json(" 1 "), Some("order-42")).await.unwrap();
-    assert_eq!((spaced.execution, spaced.already_existed), (first.execution, true));
-    let other = world.client.start_execution("chain", json("2"), Some("order-42")).await;
-    assert_eq!(other, Err(ClientError::IdempotencyKeyConflict(first.execution)));
-    assert_eq!(world.client.start_execution("nothing", json("1"), None).await, Err(ClientError::FunctionNotFound("nothing".to_owned())));
+    let spaced = world
+        .client
+        .start_execution("chain", json(" 1 "), Some("order-42"))
+        .await
+        .unwrap();
+    assert_eq!(
+        (spaced.execution, spaced.already_existed),
+        (first.execution, true)
+    );
+    let other = world
+        .client
+        .start_execution("chain", json("2"), Some("order-42"))
+        .await;
+    assert_eq!(
+        other,
+        Err(ClientError::IdempotencyKeyConflict(first.execution))
+    );
+    assert_eq!(
+        world
+            .client
+            .start_execution("nothing", json("1"), None)
+            .await,
+        Err(ClientError::FunctionNotFound("nothing".to_owned()))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,7 +308,10 @@ async fn a_node_that_is_gone_is_replaced_when_its_lease_has_run_out() {
     node.abort();
     let (_stop, _node) = world.node();
     assert_eq!(world.result(id).await, Ok(json("50")));
-    assert!(world.counted.load(Ordering::SeqCst) <= 51, "at most the task that was under way is repeated");
+    assert!(
+        world.counted.load(Ordering::SeqCst) <= 51,
+        "at most the task that was under way is repeated"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,13 +319,20 @@ async fn a_function_that_nobody_has_is_tried_for_as_long_as_its_policy_says() {
     let world = World::new().await;
     let (_stop, _node) = world.node();
     let id = world.start("lost", "null").await;
-    assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "unknown_function");
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind.as_str(),
+        "unknown_function"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_component_that_cannot_be_run_concerns_nobody_else() {
     let world = World::new().await;
-    world.client.deploy_component(BROKEN, &workflows(&["other"]), &[]).await.unwrap();
+    world
+        .client
+        .deploy_component(BROKEN, &workflows(&["other"]), &[])
+        .await
+        .unwrap();
     let (_stop, _node) = world.node();
     let id = world.start("chain", "2").await;
     assert_eq!(world.result(id).await, Ok(json("2")));

@@ -13,7 +13,7 @@ use onward_engine::shard::TaskAttempt;
 use onward_execution::ScriptedGuest;
 use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokeResult, Payload};
 use onward_store::tables::{ExecutionRow, NodeRow as Row, ShardLeaseRow};
-use onward_store::{ColumnCodec as _, RowKey, RecordReader as _, TableScan, ShardId, Store};
+use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, ShardId, Store, TableScan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -34,7 +34,14 @@ fn script(function: &str, input: Payload) -> ScriptedGuest {
         // Two tasks that may be performed once at most, one after the other.
         "twice" => ScriptedGuest::new(|host| async move {
             for _ in 0..2 {
-                let task = host.schedule_with_policy("work", input.clone(), None, DeliveryGuarantee::AtMostOnce).await?;
+                let task = host
+                    .schedule_with_policy(
+                        "work",
+                        input.clone(),
+                        None,
+                        DeliveryGuarantee::AtMostOnce,
+                    )
+                    .await?;
                 host.await_promise(task).await?;
             }
             Ok(input)
@@ -76,7 +83,11 @@ impl World {
     async fn new() -> Self {
         let store = Arc::new(Watched::new());
         let client = deployed_on(Arc::clone(&store) as Arc<dyn Store>, FUNCTIONS).await;
-        Self { store, client, begun: Arc::default() }
+        Self {
+            store,
+            client,
+            begun: Arc::default(),
+        }
     }
 
     /// A node, and time for all to take their share.
@@ -86,26 +97,54 @@ impl World {
 
     async fn node_as(&self, name: &str, role: NodeRole) -> Running {
         let begun = Arc::clone(&self.begun);
-        let native = NativeTaskRegistry::default().with_task("work", move |attempt: TaskAttempt| {
-            begun.fetch_add(1, Ordering::SeqCst);
-            async move {
-                // Some never end.
-                let length = if attempt.input == json("\"never\"") { TASK * 10_000 } else { TASK };
-                sleep(length).await;
-                Ok(attempt.input)
-            }
-        });
-        let library = FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native);
-        let options = NodeOptions { name: name.into(), role, address: Some("127.0.0.1:7400".into()), ..NodeOptions::default() };
-        let node = Arc::new(Node::new(Arc::clone(&self.store) as Arc<dyn Store>, library, options));
+        let native =
+            NativeTaskRegistry::default().with_task("work", move |attempt: TaskAttempt| {
+                begun.fetch_add(1, Ordering::SeqCst);
+                async move {
+                    // Some never end.
+                    let length = if attempt.input == json("\"never\"") {
+                        TASK * 10_000
+                    } else {
+                        TASK
+                    };
+                    sleep(length).await;
+                    Ok(attempt.input)
+                }
+            });
+        let library = FunctionRegistry::new(
+            Arc::new(Scripts {
+                functions: FUNCTIONS,
+                script,
+            }),
+            native,
+        );
+        let options = NodeOptions {
+            name: name.into(),
+            role,
+            address: Some("127.0.0.1:7400".into()),
+            ..NodeOptions::default()
+        };
+        let node = Arc::new(Node::new(
+            Arc::clone(&self.store) as Arc<dyn Store>,
+            library,
+            options,
+        ));
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(Arc::clone(&node).run(stopped));
         sleep(Duration::from_secs(1)).await;
-        Running { node, stop, working }
+        Running {
+            node,
+            stop,
+            working,
+        }
     }
 
     async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start_execution(function, json(input), Some(input)).await.unwrap().execution
+        self.client
+            .start_execution(function, json(input), Some(input))
+            .await
+            .unwrap()
+            .execution
     }
 
     /// Starts so many that every shard has some, which are under way soon.
@@ -125,7 +164,11 @@ impl World {
         for (number, id) in started.into_iter().enumerate() {
             assert_eq!(self.result(id).await, Ok(json(&number.to_string())));
         }
-        assert_eq!(self.begun.load(Ordering::SeqCst), EVERYWHERE * 2, "each task was begun once");
+        assert_eq!(
+            self.begun.load(Ordering::SeqCst),
+            EVERYWHERE * 2,
+            "each task was begun once"
+        );
     }
 
     async fn result(&self, id: ExecutionId) -> InvokeResult {
@@ -135,15 +178,25 @@ impl World {
             }
             sleep(Duration::from_millis(500)).await;
         }
-        panic!("it never ends: {:?}", self.client.read_journal(id).await.unwrap().last());
+        panic!(
+            "it never ends: {:?}",
+            self.client.read_journal(id).await.unwrap().last()
+        );
     }
 
     /// How many shards each has.
     async fn shares(&self) -> BTreeMap<String, u32> {
         let now = self.store.now().await.unwrap();
-        let leases: Vec<(ShardLeaseRow, u64)> = self.store.list_records(TableScan::all_rows::<ShardLeaseRow>()).await.unwrap();
+        let leases: Vec<(ShardLeaseRow, u64)> = self
+            .store
+            .list_records(TableScan::all_rows::<ShardLeaseRow>())
+            .await
+            .unwrap();
         let mut shares = BTreeMap::new();
-        for (lease, _) in leases.into_iter().filter(|(lease, _)| lease.lease_until > now) {
+        for (lease, _) in leases
+            .into_iter()
+            .filter(|(lease, _)| lease.lease_until > now)
+        {
             *shares.entry(lease.node.to_string()).or_default() += 1;
         }
         shares
@@ -160,25 +213,41 @@ impl World {
     async fn until_all_belong_to(&self, name: &str) -> Duration {
         let since = Instant::now();
         while self.shares().await != BTreeMap::from([(name.to_owned(), 8)]) {
-            assert!(since.elapsed() < Duration::from_secs(60), "{:?}", self.shares().await);
+            assert!(
+                since.elapsed() < Duration::from_secs(60),
+                "{:?}",
+                self.shares().await
+            );
             sleep(Duration::from_millis(10)).await;
         }
         since.elapsed()
     }
 
     async fn rows(&self) -> Vec<Row> {
-        let rows: Vec<(Row, u64)> = self.store.list_records(TableScan::all_rows::<Row>()).await.unwrap();
+        let rows: Vec<(Row, u64)> = self
+            .store
+            .list_records(TableScan::all_rows::<Row>())
+            .await
+            .unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
     async fn expect_clean(&self) {
         let mut report = |finding: &onward_api::finding::DoctorFinding| panic!("{finding}");
-        doctor::examine_store(&*self.store, None, &mut report, |_| ()).await.unwrap();
+        doctor::examine_store(&*self.store, None, &mut report, |_| ())
+            .await
+            .unwrap();
     }
 
     /// What was recorded of tasks, in order.
     async fn tasks(&self, id: ExecutionId) -> Vec<&'static str> {
-        self.client.read_journal(id).await.unwrap().iter().filter_map(|recorded| kind(&recorded.event)).collect()
+        self.client
+            .read_journal(id)
+            .await
+            .unwrap()
+            .iter()
+            .filter_map(|recorded| kind(&recorded.event))
+            .collect()
     }
 }
 
@@ -203,12 +272,19 @@ async fn shards_are_shared_out_when_a_node_joins_and_when_one_leaves() {
     assert_eq!(world.counts().await, [3, 3, 2]);
     assert_eq!(third.node.live_node_count(), 3);
     let took = first.stop().await;
-    assert!(took < Duration::from_millis(300), "nothing was under way: {took:?}");
+    assert!(
+        took < Duration::from_millis(300),
+        "nothing was under way: {took:?}"
+    );
     sleep(Duration::from_millis(500)).await;
     assert_eq!(world.counts().await, [4, 4]);
     let before = world.shares().await;
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(world.shares().await, before, "nothing changes while nobody comes or goes");
+    assert_eq!(
+        world.shares().await,
+        before,
+        "nothing changes while nobody comes or goes"
+    );
     second.stop().await;
     third.stop().await;
     assert!(world.counts().await.is_empty());
@@ -223,7 +299,10 @@ async fn a_task_under_way_when_its_node_stops_is_recorded_and_the_next_is_for_an
     sleep(Duration::from_secs(1)).await;
     let took = first.stop().await;
     assert!(took > Duration::from_secs(1) && took < TASK, "{took:?}");
-    assert_eq!(world.tasks(id).await, ["scheduled", "started", "done", "scheduled"]);
+    assert_eq!(
+        world.tasks(id).await,
+        ["scheduled", "started", "done", "scheduled"]
+    );
     assert_eq!(world.begun.load(Ordering::SeqCst), 1);
     world.expect_clean().await;
 
@@ -239,10 +318,16 @@ async fn a_task_that_takes_longer_than_a_node_may_is_given_up_with_its_shard() {
     let id = world.start("twice", "\"never\"").await;
     sleep(Duration::from_secs(1)).await;
     let took = first.stop().await;
-    assert!(took >= Duration::from_secs(10) && took < Duration::from_secs(11), "{took:?}");
+    assert!(
+        took >= Duration::from_secs(10) && took < Duration::from_secs(11),
+        "{took:?}"
+    );
     world.expect_clean().await;
     let _second = world.node("b").await;
-    assert_eq!(world.result(id).await.unwrap_err().kind.as_str(), "in_doubt");
+    assert_eq!(
+        world.result(id).await.unwrap_err().kind.as_str(),
+        "in_doubt"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,11 +342,21 @@ async fn what_is_started_while_a_node_drains_waits_for_another() {
     let beside = world.client.clone().with_local_node(&first.node);
     let mut started = Vec::new();
     for number in 0..EVERYWHERE {
-        started.push(beside.start_execution("echo", json(&number.to_string()), None).await.unwrap().execution);
+        started.push(
+            beside
+                .start_execution("echo", json(&number.to_string()), None)
+                .await
+                .unwrap()
+                .execution,
+        );
     }
     first.working.await.unwrap().unwrap();
     for id in &started {
-        let row: Option<(ExecutionRow, u64)> = world.store.read_record(RowKey(vec![id.to_value()])).await.unwrap();
+        let row: Option<(ExecutionRow, u64)> = world
+            .store
+            .read_record(RowKey(vec![id.to_value()]))
+            .await
+            .unwrap();
         assert_eq!(&*row.unwrap().0.state, "Running", "nobody has begun it");
     }
     let _second = world.node("b").await;
@@ -277,7 +372,11 @@ async fn who_joins_waits_for_the_tasks_of_the_shards_that_it_takes() {
     let _first = world.node("a").await;
     let started = world.start_everywhere().await;
     let _second = world.node("b").await;
-    assert_eq!(world.counts().await, [8], "tasks are under way in all of them");
+    assert_eq!(
+        world.counts().await,
+        [8],
+        "tasks are under way in all of them"
+    );
     sleep(TASK).await;
     assert_eq!(world.counts().await, [4, 4]);
     world.expect_results(started).await;
@@ -285,7 +384,10 @@ async fn who_joins_waits_for_the_tasks_of_the_shards_that_it_takes() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_is_gone_is_replaced_within_the_lease_and_whoever_stops_at_once() {
-    let (lease, poll) = (NodeOptions::default().lease_duration, NodeOptions::default().poll_interval);
+    let (lease, poll) = (
+        NodeOptions::default().lease_duration,
+        NodeOptions::default().poll_interval,
+    );
     for pause in [0, 500, 1_000, 1_500] {
         let world = World::new().await;
         let (first, second) = (world.node("a").await, world.node("b").await);
@@ -314,7 +416,13 @@ async fn what_is_left_of_those_who_are_gone_is_removed_by_others() {
         names
     };
     assert_eq!(names(world.rows().await), ["a", "b"]);
-    assert!(world.rows().await.iter().all(|row| row.address.as_deref() == Some("127.0.0.1:7400")));
+    assert!(
+        world
+            .rows()
+            .await
+            .iter()
+            .all(|row| row.address.as_deref() == Some("127.0.0.1:7400"))
+    );
     first.kill().await;
     sleep(Duration::from_secs(30)).await;
     assert_eq!(names(world.rows().await), ["a", "b"]);
@@ -371,7 +479,14 @@ async fn a_node_that_joins_puts_nothing_in_doubt_however_long_it_takes() {
     let mut started = Vec::new();
     for number in 0..EVERYWHERE {
         let key = format!("endless {number}");
-        started.push(world.client.start_execution("twice", json("\"never\""), Some(&key)).await.unwrap().execution);
+        started.push(
+            world
+                .client
+                .start_execution("twice", json("\"never\""), Some(&key))
+                .await
+                .unwrap()
+                .execution,
+        );
     }
     sleep(Duration::from_secs(1)).await;
     let _second = world.node("b").await;
@@ -383,5 +498,9 @@ async fn a_node_that_joins_puts_nothing_in_doubt_however_long_it_takes() {
     for (number, id) in world.start_everywhere().await.into_iter().enumerate() {
         assert_eq!(world.result(id).await, Ok(json(&number.to_string())));
     }
-    assert_eq!(world.begun.load(Ordering::SeqCst), EVERYWHERE * 3, "each task was begun once");
+    assert_eq!(
+        world.begun.load(Ordering::SeqCst),
+        EVERYWHERE * 3,
+        "each task was begun once"
+    );
 }

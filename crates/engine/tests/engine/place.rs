@@ -4,34 +4,49 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_api::explanation::ExecutionExplanation;
-use onward_api::finding::{FindingCode as Found, DoctorFinding};
+use onward_api::finding::{DoctorFinding, FindingCode as Found};
 use onward_engine::client::EngineClient;
 use onward_engine::doctor;
 use onward_engine::explain;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::TaskAttempt;
-use onward_execution::{ScriptedGuest, JoinSetNext};
+use onward_execution::{JoinSetNext, ScriptedGuest};
 use onward_journal::{Event, ExecutionError, ExecutionId, JournalEvent, Payload, codec};
 use onward_store::tables::ExecutionRow;
-use onward_store::{Commit, ColumnCodec as _, JournalAppend, RowKey, RecordReader as _, Store};
+use onward_store::{ColumnCodec as _, Commit, JournalAppend, RecordReader as _, RowKey, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::code::{Scripts, deployed, json};
 
-const FUNCTIONS: &[&str] = &["echo", "approve", "hurry", "sleep", "work", "try", "chain", "family", "again", "fail"];
+const FUNCTIONS: &[&str] = &[
+    "echo", "approve", "hurry", "sleep", "work", "try", "chain", "family", "again", "fail",
+];
 
 /// What the functions do.
 pub(crate) fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
         "echo" => ScriptedGuest::new(|_| async move { Ok(input) }),
-        "approve" => ScriptedGuest::new(|host| async move { Ok(host.await_signal("approval", None).await?.unwrap()) }),
-        "hurry" => ScriptedGuest::new(|host| async move {
-            Ok(host.await_signal("approval", Some(7_200_000)).await?.unwrap_or_else(Payload::null))
+        "approve" => ScriptedGuest::new(|host| async move {
+            Ok(host.await_signal("approval", None).await?.unwrap())
         }),
-        "sleep" => ScriptedGuest::new(|host| async move { host.sleep(3_600_000).await.map(|()| Payload::null()) }),
-        "work" => ScriptedGuest::new(|host| async move { host.invoke_function("slow", json("1")).await }),
-        "try" => ScriptedGuest::new(|host| async move { host.invoke_function("broken", json("1")).await }),
+        "hurry" => ScriptedGuest::new(|host| async move {
+            Ok(host
+                .await_signal("approval", Some(7_200_000))
+                .await?
+                .unwrap_or_else(Payload::null))
+        }),
+        "sleep" => ScriptedGuest::new(|host| async move {
+            host.sleep(3_600_000).await.map(|()| Payload::null())
+        }),
+        "work" => {
+            ScriptedGuest::new(|host| async move { host.invoke_function("slow", json("1")).await })
+        }
+        "try" => {
+            ScriptedGuest::new(
+                |host| async move { host.invoke_function("broken", json("1")).await },
+            )
+        }
         "chain" => ScriptedGuest::new(|host| async move {
             for _ in 0..input.as_str().parse::<u32>().unwrap() {
                 host.invoke_function("quick", json("1")).await?;
@@ -52,10 +67,15 @@ pub(crate) fn script(function: &str, input: Payload) -> ScriptedGuest {
         "again" => ScriptedGuest::new(|host| async move {
             match input.as_str() {
                 "0" => host.await_signal("approval", None).await.map(|_| json("0")),
-                _ => host.continue_as_new(json("0")).await.map(|()| Payload::null()),
+                _ => host
+                    .continue_as_new(json("0"))
+                    .await
+                    .map(|()| Payload::null()),
             }
         }),
-        "fail" => ScriptedGuest::new(|_| async move { Err(ExecutionError::from_kind_name("card_declined", "no")) }),
+        "fail" => ScriptedGuest::new(|_| async move {
+            Err(ExecutionError::from_kind_name("card_declined", "no"))
+        }),
         other => panic!("{other}"),
     }
 }
@@ -88,30 +108,54 @@ impl Running {
 impl Place {
     pub(crate) async fn new() -> Self {
         let client = deployed(FUNCTIONS).await;
-        Self { store: Arc::clone(client.store()), client }
+        Self {
+            store: Arc::clone(client.store()),
+            client,
+        }
     }
 
     pub(crate) fn node(&self) -> Running {
         let slow = |_: TaskAttempt| std::future::pending();
-        let broken = |_: TaskAttempt| async { Err(ExecutionError::from_kind_name("busy", "no answer")) };
+        let broken =
+            |_: TaskAttempt| async { Err(ExecutionError::from_kind_name("busy", "no answer")) };
         let quick = |_: TaskAttempt| async {
             tokio::time::sleep(Duration::from_millis(1)).await;
             Ok(json("1"))
         };
-        let native = NativeTaskRegistry::default().with_task("slow", slow).with_task("broken", broken).with_task("quick", quick);
+        let native = NativeTaskRegistry::default()
+            .with_task("slow", slow)
+            .with_task("broken", broken)
+            .with_task("quick", quick);
         // Whoever stops it wants things to wait as they are.
-        let options = NodeOptions { name: "node a".into(), drain_timeout: Duration::ZERO, ..NodeOptions::default() };
+        let options = NodeOptions {
+            name: "node a".into(),
+            drain_timeout: Duration::ZERO,
+            ..NodeOptions::default()
+        };
         let node = Node::new(
             Arc::clone(&self.store),
-            FunctionRegistry::new(Arc::new(Scripts { functions: FUNCTIONS, script }), native),
+            FunctionRegistry::new(
+                Arc::new(Scripts {
+                    functions: FUNCTIONS,
+                    script,
+                }),
+                native,
+            ),
             options,
         );
         let (stop, stopped) = watch::channel(false);
-        Running { stop, node: tokio::spawn(Arc::new(node).run(stopped)) }
+        Running {
+            stop,
+            node: tokio::spawn(Arc::new(node).run(stopped)),
+        }
     }
 
     pub(crate) async fn start(&self, function: &str, input: &str) -> ExecutionId {
-        self.client.start_execution(function, json(input), None).await.unwrap().execution
+        self.client
+            .start_execution(function, json(input), None)
+            .await
+            .unwrap()
+            .execution
     }
 
     /// Starts a function and lets a node run it until it waits.
@@ -133,23 +177,36 @@ impl Place {
             found.push(finding.clone());
             Ok(())
         };
-        doctor::examine_store(&*self.store, None, &mut report, |_| ()).await.unwrap();
+        doctor::examine_store(&*self.store, None, &mut report, |_| ())
+            .await
+            .unwrap();
         found
     }
 
     pub(crate) async fn codes(&self) -> Vec<Found> {
-        self.findings().await.into_iter().map(|finding| finding.code).collect()
+        self.findings()
+            .await
+            .into_iter()
+            .map(|finding| finding.code)
+            .collect()
     }
 
     /// Changes the row of an execution behind the engine's back.
     pub(crate) async fn tamper(&self, id: ExecutionId, change: impl FnOnce(&mut ExecutionRow)) {
         let (mut row, version) = self.row(id).await;
         change(&mut row);
-        self.store.commit(Commit::new().update(&row, version)).await.unwrap();
+        self.store
+            .commit(Commit::new().update(&row, version))
+            .await
+            .unwrap();
     }
 
     pub(crate) async fn row(&self, id: ExecutionId) -> (ExecutionRow, u64) {
-        self.store.read_record(RowKey(vec![id.to_value()])).await.unwrap().unwrap()
+        self.store
+            .read_record(RowKey(vec![id.to_value()]))
+            .await
+            .unwrap()
+            .unwrap()
     }
 
     /// Appends to a journal behind the engine's back.
@@ -158,12 +215,21 @@ impl Place {
         let timestamp = self.store.now().await.unwrap();
         let numbered: Vec<JournalEvent> = (expected..)
             .zip(events)
-            .map(|(sequence, event)| JournalEvent { sequence, timestamp, event: event.clone() })
+            .map(|(sequence, event)| JournalEvent {
+                sequence,
+                timestamp,
+                event: event.clone(),
+            })
             .collect();
         let records = codec::encode_record(id, &numbered).unwrap().into();
         let count = u32::try_from(events.len()).unwrap();
         self.store
-            .commit(Commit::new().append_journal(JournalAppend { execution: id, expected_length: expected, count, records }))
+            .commit(Commit::new().append_journal(JournalAppend {
+                execution: id,
+                expected_length: expected,
+                count,
+                records,
+            }))
             .await
             .unwrap();
     }
@@ -174,6 +240,12 @@ impl Place {
             Event::InvokeStarted { performer, .. } => performer.child_execution(),
             _ => None,
         };
-        self.client.read_journal(id).await.unwrap().into_iter().filter_map(child).collect()
+        self.client
+            .read_journal(id)
+            .await
+            .unwrap()
+            .into_iter()
+            .filter_map(child)
+            .collect()
     }
 }

@@ -3,22 +3,36 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onward_engine::projector::{ProjectorOptions, ProjectorPass, Projector};
+use onward_engine::projector::{Projector, ProjectorOptions, ProjectorPass};
 use onward_runs::{RunId, RunSnapshot, RunStatus};
 use onward_store::tables::{AlertRow, RunSnapshotRow};
-use onward_store::{Commit, ColumnCodec as _, RowKey, RecordReader as _, RunStateStore as _, TableScan, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, RecordReader as _, RowKey, RunStateStore as _, Store, TableScan,
+};
 
 use crate::foreign::Foreign;
 use crate::script::{run_id, script};
 
-const WHOLE: &str = "RunStarted, StepStarted a, StepStarted b, StepCompleted a, StepCompleted b, RunCompleted";
+const WHOLE: &str =
+    "RunStarted, StepStarted a, StepStarted b, StepCompleted a, StepCompleted b, RunCompleted";
 
 fn projector(store: &Arc<Foreign>) -> Projector {
-    Projector::new(Arc::clone(store) as Arc<dyn Store>, ProjectorOptions { page_size: 2, ..ProjectorOptions::default() })
+    Projector::new(
+        Arc::clone(store) as Arc<dyn Store>,
+        ProjectorOptions {
+            page_size: 2,
+            ..ProjectorOptions::default()
+        },
+    )
 }
 
 async fn kept(store: &Foreign, run: &RunId) -> RunSnapshotRow {
-    store.read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()])).await.unwrap().unwrap().0
+    store
+        .read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()]))
+        .await
+        .unwrap()
+        .unwrap()
+        .0
 }
 
 async fn snapshot(store: &Foreign, run: &RunId) -> RunSnapshot {
@@ -26,14 +40,26 @@ async fn snapshot(store: &Foreign, run: &RunId) -> RunSnapshot {
 }
 
 async fn alerts(store: &Foreign) -> Vec<(String, String, String)> {
-    let rows: Vec<(AlertRow, u64)> = store.list_records(TableScan::all_rows::<AlertRow>()).await.unwrap();
-    let told =
-        |(alert, _): (AlertRow, u64)| (alert.code.to_string(), alert.severity.to_string(), alert.subject.to_string());
+    let rows: Vec<(AlertRow, u64)> = store
+        .list_records(TableScan::all_rows::<AlertRow>())
+        .await
+        .unwrap();
+    let told = |(alert, _): (AlertRow, u64)| {
+        (
+            alert.code.to_string(),
+            alert.severity.to_string(),
+            alert.subject.to_string(),
+        )
+    };
     rows.into_iter().map(told).collect()
 }
 
 fn gap(severity: &str) -> (String, String, String) {
-    ("PROJECTOR_GAP_DETECTED".to_owned(), severity.to_owned(), "r".to_owned())
+    (
+        "PROJECTOR_GAP_DETECTED".to_owned(),
+        severity.to_owned(),
+        "r".to_owned(),
+    )
 }
 
 #[tokio::test]
@@ -43,11 +69,24 @@ async fn a_pass_brings_every_run_up_to_date() {
         store.append_events(script(run, WHOLE)).await.unwrap();
     }
     let pass = projector(&store).run_pass().await.unwrap();
-    assert_eq!(pass, ProjectorPass { runs: 3, events: 18, ..ProjectorPass::default() });
+    assert_eq!(
+        pass,
+        ProjectorPass {
+            runs: 3,
+            events: 18,
+            ..ProjectorPass::default()
+        }
+    );
     for run in ["r", "s", "t"].map(run_id) {
-        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+        assert_eq!(
+            snapshot(&store, &run).await,
+            store.project_snapshot(&run).await.unwrap()
+        );
     }
-    assert_eq!(projector(&store).run_pass().await.unwrap(), ProjectorPass::default());
+    assert_eq!(
+        projector(&store).run_pass().await.unwrap(),
+        ProjectorPass::default()
+    );
     assert!(alerts(&store).await.is_empty());
 }
 
@@ -62,7 +101,10 @@ async fn a_crash_at_any_commit_costs_nothing_but_reading_again() {
         store.fail_commit(0);
         projector(&store).run_pass().await.unwrap();
         let run = run_id("r");
-        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+        assert_eq!(
+            snapshot(&store, &run).await,
+            store.project_snapshot(&run).await.unwrap()
+        );
     }
 }
 
@@ -87,7 +129,10 @@ async fn a_gap_that_closes_in_time_leaves_no_trace() {
     store.reveal(&run, 4);
     projector(&store).run_pass().await.unwrap();
     let row = kept(&store, &run).await;
-    assert_eq!((&*row.condition, row.is_whole, row.holes), ("CURRENT", true, None));
+    assert_eq!(
+        (&*row.condition, row.is_whole, row.holes),
+        ("CURRENT", true, None)
+    );
     assert_eq!(snapshot(&store, &run).await.status, RunStatus::Completed);
 }
 
@@ -107,8 +152,15 @@ async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
     assert_eq!(projector.recheck_gaps().await.unwrap(), 1);
     let row = kept(&store, &run).await;
     assert_eq!((&*row.condition, row.is_whole), ("CURRENT", true));
-    assert_eq!(row.decode_snapshot().unwrap(), store.project_snapshot(&run).await.unwrap());
-    assert_eq!(alerts(&store).await.len(), 2, "the gap, and what it made of RunCompleted");
+    assert_eq!(
+        row.decode_snapshot().unwrap(),
+        store.project_snapshot(&run).await.unwrap()
+    );
+    assert_eq!(
+        alerts(&store).await.len(),
+        2,
+        "the gap, and what it made of RunCompleted"
+    );
 }
 
 /// Every set of the six events missing at first, with every one of them turning up after every number of passes.
@@ -119,7 +171,9 @@ async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
         for passes in 0..4 {
             let store = Foreign::new();
             store.append_events(script("r", WHOLE)).await.unwrap();
-            let hidden: Vec<u64> = (1..=6).filter(|seq| missing & (1 << (seq - 1)) != 0).collect();
+            let hidden: Vec<u64> = (1..=6)
+                .filter(|seq| missing & (1 << (seq - 1)) != 0)
+                .collect();
             hidden.iter().for_each(|seq| store.hide(&run, *seq));
             let mut projector = projector(&store);
             for _ in 0..passes {
@@ -137,51 +191,104 @@ async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
                 store.project_snapshot(&run).await.unwrap(),
                 "{hidden:?} for {passes} passes"
             );
-            assert!(row.is_whole && &*row.condition == "CURRENT", "{hidden:?} for {passes} passes: {row:?}");
+            assert!(
+                row.is_whole && &*row.condition == "CURRENT",
+                "{hidden:?} for {passes} passes: {row:?}"
+            );
         }
     }
 }
 
 /// Nothing is invented: the snapshot is always what the visible log gives up to its watermark.
 async fn seen_only_what_is_there(store: &Arc<Foreign>, run: &RunId) {
-    let Some((row, _)) = store.read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()])).await.unwrap() else { return };
-    let events = store.fetch_events(run, onward_store::RunEventQuery::default()).await.unwrap();
-    let upto = events.iter().filter(|event| event.run_seq <= row.last_event_seq);
-    assert_eq!(row.decode_snapshot().unwrap(), onward_runs::project_run(run.clone(), upto));
+    let Some((row, _)) = store
+        .read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()]))
+        .await
+        .unwrap()
+    else {
+        return;
+    };
+    let events = store
+        .fetch_events(run, onward_store::RunEventQuery::default())
+        .await
+        .unwrap();
+    let upto = events
+        .iter()
+        .filter(|event| event.run_seq <= row.last_event_seq);
+    assert_eq!(
+        row.decode_snapshot().unwrap(),
+        onward_runs::project_run(run.clone(), upto)
+    );
 }
 
 #[tokio::test]
 async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
     for gone in [3..=3, 2..=3, 1..=3] {
         let (store, run) = (Foreign::new(), run_id("r"));
-        store.append_events(script("r", "RunStarted, StepStarted a")).await.unwrap();
+        store
+            .append_events(script("r", "RunStarted, StepStarted a"))
+            .await
+            .unwrap();
         projector(&store).run_pass().await.unwrap();
-        store.append_events(script("r", "RunStarted, StepStarted a, StepCompleted a")).await.unwrap();
+        store
+            .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a"))
+            .await
+            .unwrap();
         gone.for_each(|seq| store.hide(&run, seq));
-        for severities in [vec![gap("P2")], vec![gap("P2"), gap("P1")], vec![gap("P2"), gap("P1")]] {
+        for severities in [
+            vec![gap("P2")],
+            vec![gap("P2"), gap("P1")],
+            vec![gap("P2"), gap("P1")],
+        ] {
             assert_eq!(projector(&store).run_pass().await.unwrap().stale, 1);
             assert_eq!(alerts(&store).await, severities);
         }
         let row = kept(&store, &run).await;
-        assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 2), "what was known stays known");
+        assert_eq!(
+            (&*row.condition, row.last_event_seq.as_u64()),
+            ("STALE", 2),
+            "what was known stays known"
+        );
         (1..=3).for_each(|seq| store.reveal(&run, seq));
         projector(&store).run_pass().await.unwrap();
-        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+        assert_eq!(
+            snapshot(&store, &run).await,
+            store.project_snapshot(&run).await.unwrap()
+        );
     }
 }
 
 #[tokio::test]
 async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
     let (store, run) = (Foreign::new(), run_id("r"));
-    store.append_events(script("r", "RunStarted, RunApproved, StepCompleted a, RunResumed")).await.unwrap();
+    store
+        .append_events(script(
+            "r",
+            "RunStarted, RunApproved, StepCompleted a, RunResumed",
+        ))
+        .await
+        .unwrap();
     projector(&store).run_pass().await.unwrap();
     let row = kept(&store, &run).await;
     assert_eq!(&*row.condition, "INCONSISTENT");
     let found = row.decode_snapshot().unwrap();
-    assert_eq!((found.status, found.inconsistencies.unwrap().count), (RunStatus::Running, 2));
-    let invalid = [("INVALID_TRANSITION".to_owned(), "P2".to_owned(), "r".to_owned())];
+    assert_eq!(
+        (found.status, found.inconsistencies.unwrap().count),
+        (RunStatus::Running, 2)
+    );
+    let invalid = [(
+        "INVALID_TRANSITION".to_owned(),
+        "P2".to_owned(),
+        "r".to_owned(),
+    )];
     assert_eq!(alerts(&store).await, invalid);
-    store.append_events(script("r", "RunStarted, RunApproved, StepCompleted a, RunResumed, RunQueued")).await.unwrap();
+    store
+        .append_events(script(
+            "r",
+            "RunStarted, RunApproved, StepCompleted a, RunResumed, RunQueued",
+        ))
+        .await
+        .unwrap();
     projector(&store).run_pass().await.unwrap();
     assert_eq!(alerts(&store).await, invalid);
 }
@@ -189,27 +296,48 @@ async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
 #[tokio::test]
 async fn a_damaged_snapshot_is_made_again_from_the_log() {
     let (store, run) = (Foreign::new(), run_id("r"));
-    store.append_events(script("r", "RunStarted, StepStarted a")).await.unwrap();
+    store
+        .append_events(script("r", "RunStarted, StepStarted a"))
+        .await
+        .unwrap();
     projector(&store).run_pass().await.unwrap();
-    let damaged = RunSnapshotRow { snapshot: "{\"runId\":7".into(), ..kept(&store, &run).await };
-    store.commit(Commit::new().update(&damaged, 1)).await.unwrap();
+    let damaged = RunSnapshotRow {
+        snapshot: "{\"runId\":7".into(),
+        ..kept(&store, &run).await
+    };
+    store
+        .commit(Commit::new().update(&damaged, 1))
+        .await
+        .unwrap();
     store.append_events(script("r", WHOLE)).await.unwrap();
     projector(&store).run_pass().await.unwrap();
-    assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+    assert_eq!(
+        snapshot(&store, &run).await,
+        store.project_snapshot(&run).await.unwrap()
+    );
 }
 
 #[tokio::test]
 async fn of_two_projectors_each_run_is_projected_by_one() {
     let store = Foreign::new();
     for run in 0..40 {
-        store.append_events(script(&format!("run-{run}"), WHOLE)).await.unwrap();
+        store
+            .append_events(script(&format!("run-{run}"), WHOLE))
+            .await
+            .unwrap();
     }
     let (mut first, mut second) = (projector(&store), projector(&store));
     let (first, second) = tokio::join!(first.run_pass(), second.run_pass());
-    assert!(first.unwrap().failed + second.unwrap().failed > 0, "they met, and one was refused");
+    assert!(
+        first.unwrap().failed + second.unwrap().failed > 0,
+        "they met, and one was refused"
+    );
     projector(&store).run_pass().await.unwrap();
     for run in (0..40).map(|run| run_id(&format!("run-{run}"))) {
-        assert_eq!(snapshot(&store, &run).await, store.project_snapshot(&run).await.unwrap());
+        assert_eq!(
+            snapshot(&store, &run).await,
+            store.project_snapshot(&run).await.unwrap()
+        );
     }
 }
 
@@ -219,10 +347,17 @@ async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal()
     let mut projector = projector(&store);
     for (wait_ms, told) in [(4_900, 0), (5_100, 1), (7_000, 1), (500, 1), (60_000, 2)] {
         let run = format!("run-{wait_ms}");
-        store.append_events(script(&run, "RunStarted")).await.unwrap();
+        store
+            .append_events(script(&run, "RunStarted"))
+            .await
+            .unwrap();
         store.clock.advance_ms(wait_ms);
         assert_eq!(projector.run_pass().await.unwrap().lag_ms, wait_ms);
-        let lagging = alerts(&store).await.iter().filter(|(code, ..)| code == "PROJECTOR_LAG_HIGH").count();
+        let lagging = alerts(&store)
+            .await
+            .iter()
+            .filter(|(code, ..)| code == "PROJECTOR_LAG_HIGH")
+            .count();
         assert_eq!(lagging, told, "after {wait_ms} ms");
     }
 }
@@ -230,7 +365,10 @@ async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal()
 #[tokio::test]
 async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
     let store = Foreign::new();
-    store.append_events(script("r", "RunStarted, StepStarted a, StepCompleted a")).await.unwrap();
+    store
+        .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a"))
+        .await
+        .unwrap();
     store.hide(&run_id("r"), 3);
     let mut projector = projector(&store);
     for _ in 0..2 {
@@ -239,7 +377,11 @@ async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
     let reads = || store.reads.load(Ordering::SeqCst);
     let before = reads();
     for _ in 0..10 {
-        assert_eq!(projector.run_pass().await.unwrap().stale, 1, "it is still behind");
+        assert_eq!(
+            projector.run_pass().await.unwrap().stale,
+            1,
+            "it is still behind"
+        );
     }
     assert_eq!(reads(), before, "nothing has changed");
     projector.recheck_gaps().await.unwrap();
@@ -247,8 +389,18 @@ async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
     assert!(reads() > before, "it may have come back");
     store.reveal(&run_id("r"), 3);
     store
-        .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a, RunCompleted").split_off(3))
+        .append_events(
+            script(
+                "r",
+                "RunStarted, StepStarted a, StepCompleted a, RunCompleted",
+            )
+            .split_off(3),
+        )
         .await
         .unwrap();
-    assert_eq!(projector.run_pass().await.unwrap().stale, 0, "a log that has changed is read at once");
+    assert_eq!(
+        projector.run_pass().await.unwrap().stale,
+        0,
+        "a log that has changed is read at once"
+    );
 }

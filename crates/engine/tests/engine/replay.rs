@@ -30,13 +30,21 @@ async fn the_same_code_repeats_every_journal() {
         let id = place.waiting(function, "3").await;
         let journal = journal(&place, id).await;
         let verdict = replay_journal(&journal, &mut script(function, json("3"))).unwrap();
-        assert_eq!(verdict, ReplayOutcome::Repeats { end: ReplayEnd::Over }, "{function}");
+        assert_eq!(
+            verdict,
+            ReplayOutcome::Repeats {
+                end: ReplayEnd::Over
+            },
+            "{function}"
+        );
     }
     for function in ["approve", "hurry", "sleep", "work", "try", "family"] {
         let id = place.waiting(function, "3").await;
         let journal = journal(&place, id).await;
         match replay_journal(&journal, &mut script(function, json("3"))).unwrap() {
-            ReplayOutcome::Repeats { end: ReplayEnd::Waits(waits) } => assert!(!waits.waits_for.is_empty(), "{function}"),
+            ReplayOutcome::Repeats {
+                end: ReplayEnd::Waits(waits),
+            } => assert!(!waits.waits_for.is_empty(), "{function}"),
             other => panic!("{function}: {other:?}"),
         }
     }
@@ -49,7 +57,14 @@ async fn the_first_thing_that_is_done_otherwise_is_found() {
         host.invoke_function("quick", json("2")).await
     })
     .await;
-    let ReplayOutcome::Diverges { sequence, recorded, asked } = verdict else { panic!("{verdict:?}") };
+    let ReplayOutcome::Diverges {
+        sequence,
+        recorded,
+        asked,
+    } = verdict
+    else {
+        panic!("{verdict:?}")
+    };
     assert_eq!(sequence, 6);
     assert_eq!(recorded, "InvokeScheduled(\"root.1\", \"quick\", 1)");
     assert_eq!(asked, "an invocation of quick with 2");
@@ -58,23 +73,63 @@ async fn the_first_thing_that_is_done_otherwise_is_found() {
 #[tokio::test(start_paused = true)]
 async fn another_end_is_a_divergence() {
     let verdict = with("echo", "3", |_| async { Ok(json("4")) }).await;
-    let ReplayOutcome::Diverges { sequence, recorded, asked } = verdict else { panic!("{verdict:?}") };
-    assert_eq!((sequence, recorded.as_str(), asked.as_str()), (1, "ExecutionCompleted(3)", "ExecutionCompleted(4)"));
-    let verdict = with("fail", "3", |_| async { Err(ExecutionError::from_kind_name("card_expired", "no")) }).await;
-    assert!(matches!(verdict, ReplayOutcome::Diverges { sequence: 1, .. }));
-    let verdict = with("echo", "3", |host| async move { host.sleep(1).await.map(|()| Payload::null()) }).await;
-    assert!(matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked.starts_with("TimerScheduled")), "{verdict:?}");
-    let verdict = with("chain", "2", |host| async move { host.invoke_function("quick", json("1")).await }).await;
-    assert!(matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked == "the end of the function"), "{verdict:?}");
+    let ReplayOutcome::Diverges {
+        sequence,
+        recorded,
+        asked,
+    } = verdict
+    else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        (sequence, recorded.as_str(), asked.as_str()),
+        (1, "ExecutionCompleted(3)", "ExecutionCompleted(4)")
+    );
+    let verdict = with("fail", "3", |_| async {
+        Err(ExecutionError::from_kind_name("card_expired", "no"))
+    })
+    .await;
+    assert!(matches!(
+        verdict,
+        ReplayOutcome::Diverges { sequence: 1, .. }
+    ));
+    let verdict = with("echo", "3", |host| async move {
+        host.sleep(1).await.map(|()| Payload::null())
+    })
+    .await;
+    assert!(
+        matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked.starts_with("TimerScheduled")),
+        "{verdict:?}"
+    );
+    let verdict = with("chain", "2", |host| async move {
+        host.invoke_function("quick", json("1")).await
+    })
+    .await;
+    assert!(
+        matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked == "the end of the function"),
+        "{verdict:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn going_on_where_a_journal_ends_is_no_divergence() {
     let place = Place::new().await;
     let id = place.start("approve", "1").await;
-    let verdict = replay_journal(&journal(&place, id).await, &mut script("approve", json("1"))).unwrap();
-    let ReplayOutcome::Repeats { end: ReplayEnd::Beyond { asked } } = verdict else { panic!("{verdict:?}") };
-    assert_eq!(asked, "ExecutionAwaiting([\"root.0\"], Signal(\"approval\"))");
+    let verdict = replay_journal(
+        &journal(&place, id).await,
+        &mut script("approve", json("1")),
+    )
+    .unwrap();
+    let ReplayOutcome::Repeats {
+        end: ReplayEnd::Beyond { asked },
+    } = verdict
+    else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        asked,
+        "ExecutionAwaiting([\"root.0\"], Signal(\"approval\"))"
+    );
     let before = place.client.read_journal(id).await.unwrap().len();
     assert_eq!(before, 1, "nothing is stored");
 }
@@ -85,13 +140,36 @@ async fn what_was_cancelled_before_it_ran_has_nothing_to_repeat() {
     let id = place.start("approve", "1").await;
     place.client.request_cancel(id, "enough").await.unwrap();
     place.waiting("echo", "1").await;
-    let verdict = replay_journal(&journal(&place, id).await, &mut script("approve", json("1"))).unwrap();
-    assert_eq!(verdict, ReplayOutcome::Repeats { end: ReplayEnd::NotBegun });
+    let verdict = replay_journal(
+        &journal(&place, id).await,
+        &mut script("approve", json("1")),
+    )
+    .unwrap();
+    assert_eq!(
+        verdict,
+        ReplayOutcome::Repeats {
+            end: ReplayEnd::NotBegun
+        }
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn where_it_waits_is_told() {
-    let verdict = with("approve", "1", |host| async move { Ok(host.await_signal("approval", None).await?.unwrap()) }).await;
-    let ReplayOutcome::Repeats { end: ReplayEnd::Waits(waits) } = verdict else { panic!("{verdict:?}") };
-    assert_eq!(waits.waits_for[0].target, WaitTarget::Signal { name: "approval".to_owned(), deadline: None });
+    let verdict = with("approve", "1", |host| async move {
+        Ok(host.await_signal("approval", None).await?.unwrap())
+    })
+    .await;
+    let ReplayOutcome::Repeats {
+        end: ReplayEnd::Waits(waits),
+    } = verdict
+    else {
+        panic!("{verdict:?}")
+    };
+    assert_eq!(
+        waits.waits_for[0].target,
+        WaitTarget::Signal {
+            name: "approval".to_owned(),
+            deadline: None
+        }
+    );
 }

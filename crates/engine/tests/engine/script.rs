@@ -1,17 +1,28 @@
 //! Small runs, written down as the names of their events.
 
-use onward_runs::{AttemptNumber, RunEventId, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventWrite, RunId};
+use onward_runs::{
+    AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
+    RunId,
+};
 
 /// `"RunStarted, StepStarted a, StepCompleted a"` as events of run `run`.
 pub(crate) fn script(run: &str, text: &str) -> Vec<RunEventWrite> {
-    text.split(", ").enumerate().map(|(place, line)| event(run, place, line)).collect()
+    text.split(", ")
+        .enumerate()
+        .map(|(place, line)| event(run, place, line))
+        .collect()
 }
 
 fn event(run: &str, place: usize, line: &str) -> RunEventWrite {
-    let (event_type, step) = line.split_once(' ').map_or((line, None), |(event_type, step)| (event_type, Some(step)));
+    let (event_type, step) = line
+        .split_once(' ')
+        .map_or((line, None), |(event_type, step)| (event_type, Some(step)));
     let mut id = [0; 16];
-    id[..8]
-        .copy_from_slice(&run.bytes().fold(7_u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte)).to_be_bytes());
+    id[..8].copy_from_slice(
+        &run.bytes()
+            .fold(7_u64, |hash, byte| hash.wrapping_mul(31) + u64::from(byte))
+            .to_be_bytes(),
+    );
     id[14..].copy_from_slice(&u16::try_from(place).unwrap().to_be_bytes());
     (id[6], id[8]) = (0x40, 0x80);
     let mut event = RunEventWrite {
@@ -31,7 +42,9 @@ fn event(run: &str, place: usize, line: &str) -> RunEventWrite {
         payload: None,
         extra: ExtraFields::NONE,
     };
-    event.idempotency_key = IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key();
+    event.idempotency_key = IdempotencyKeyParts::from_event(&event, None)
+        .current_preimage()
+        .compute_key();
     event
 }
 

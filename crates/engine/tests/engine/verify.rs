@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use onward_engine::projector::{ProjectorOptions, Projector};
-use onward_engine::verify::{self, VerifyIssue, VerifyTally, VerifyIssueKind};
+use onward_engine::projector::{Projector, ProjectorOptions};
+use onward_engine::verify::{self, VerifyIssue, VerifyIssueKind, VerifyTally};
 use onward_journal::Timestamp;
 use onward_runs::{AcceptedKeyForms, RunEventRecord};
 use onward_store::tables::RunSnapshotRow;
-use onward_store::{Commit, ColumnCodec as _, RowKey, RunEventQuery, RecordReader as _, RunStateStore as _, Store};
+use onward_store::{
+    ColumnCodec as _, Commit, RecordReader as _, RowKey, RunEventQuery, RunStateStore as _, Store,
+};
 
 use crate::foreign::Foreign;
 use crate::script::{run_id, script};
@@ -16,8 +18,22 @@ const LOG: &str = "RunStarted, StepStarted a, StepCompleted a, RunCompleted";
 
 async fn findings(store: &Foreign) -> (VerifyTally, Vec<(Option<u64>, VerifyIssueKind)>) {
     let mut found: Vec<VerifyIssue> = Vec::new();
-    let tally = verify::verify_all_runs(store, None, AcceptedKeyForms::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
-    (tally, found.into_iter().map(|it| (it.run_seq.map(onward_runs::RunSeq::as_u64), it.kind)).collect())
+    let tally = verify::verify_all_runs(
+        store,
+        None,
+        AcceptedKeyForms::V2Only,
+        &mut |it| collect(&mut found, it),
+        |_| (),
+    )
+    .await
+    .unwrap();
+    (
+        tally,
+        found
+            .into_iter()
+            .map(|it| (it.run_seq.map(onward_runs::RunSeq::as_u64), it.kind))
+            .collect(),
+    )
 }
 
 fn collect(found: &mut Vec<VerifyIssue>, it: &VerifyIssue) -> std::io::Result<()> {
@@ -28,30 +44,55 @@ fn collect(found: &mut Vec<VerifyIssue>, it: &VerifyIssue) -> std::io::Result<()
 async fn filled() -> Arc<Foreign> {
     let store = Foreign::new();
     store.append_events(script("r", LOG)).await.unwrap();
-    Projector::new(Arc::clone(&store) as Arc<dyn Store>, ProjectorOptions::default()).run_pass().await.unwrap();
+    Projector::new(
+        Arc::clone(&store) as Arc<dyn Store>,
+        ProjectorOptions::default(),
+    )
+    .run_pass()
+    .await
+    .unwrap();
     store
 }
 
 #[tokio::test]
 async fn a_log_as_we_write_it_is_right() {
     let store = filled().await;
-    assert_eq!(findings(&store).await, (VerifyTally { runs: 1, events: 4 }, Vec::new()));
+    assert_eq!(
+        findings(&store).await,
+        (VerifyTally { runs: 1, events: 4 }, Vec::new())
+    );
     store.append_events(script("s", LOG)).await.unwrap();
-    assert_eq!(findings(&store).await, (VerifyTally { runs: 2, events: 8 }, Vec::new()), "a snapshot may be late");
+    assert_eq!(
+        findings(&store).await,
+        (VerifyTally { runs: 2, events: 8 }, Vec::new()),
+        "a snapshot may be late"
+    );
 }
 
 #[tokio::test]
 async fn a_missing_event_is_found_and_so_is_the_snapshot_that_no_longer_fits() {
     let store = filled().await;
     store.hide(&run_id("r"), 2);
-    assert_eq!(findings(&store).await.1, [(Some(3), VerifyIssueKind::Gap), (Some(4), VerifyIssueKind::Snapshot)]);
+    assert_eq!(
+        findings(&store).await.1,
+        [
+            (Some(3), VerifyIssueKind::Gap),
+            (Some(4), VerifyIssueKind::Snapshot)
+        ]
+    );
 }
 
 #[tokio::test]
 async fn a_log_that_ends_too_early_is_found() {
     let store = filled().await;
     store.hide(&run_id("r"), 4);
-    assert_eq!(findings(&store).await.1, [(None, VerifyIssueKind::Head), (Some(4), VerifyIssueKind::Snapshot)]);
+    assert_eq!(
+        findings(&store).await.1,
+        [
+            (None, VerifyIssueKind::Head),
+            (Some(4), VerifyIssueKind::Snapshot)
+        ]
+    );
 }
 
 #[tokio::test]
@@ -59,18 +100,43 @@ async fn a_snapshot_that_was_changed_is_found() {
     let store = filled().await;
     let key = RowKey(vec![run_id("r").to_value()]);
     let (row, version): (RunSnapshotRow, u64) = store.read_record(key).await.unwrap().unwrap();
-    let changed = RunSnapshotRow { snapshot: row.snapshot.replace("COMPLETED", "FAILED").into(), ..row };
-    store.commit(Commit::new().update(&changed, version)).await.unwrap();
-    assert_eq!(findings(&store).await.1, [(Some(4), VerifyIssueKind::Snapshot)]);
+    let changed = RunSnapshotRow {
+        snapshot: row.snapshot.replace("COMPLETED", "FAILED").into(),
+        ..row
+    };
+    store
+        .commit(Commit::new().update(&changed, version))
+        .await
+        .unwrap();
+    assert_eq!(
+        findings(&store).await.1,
+        [(Some(4), VerifyIssueKind::Snapshot)]
+    );
 }
 
 #[tokio::test]
 async fn one_run_can_be_looked_at_alone() {
     let store = filled().await;
     store.append_events(script("s", LOG)).await.unwrap();
-    let tally = verify::verify_run(&*store, &run_id("s"), AcceptedKeyForms::V2Only, &mut |found| panic!("{found}")).await.unwrap();
+    let tally = verify::verify_run(
+        &*store,
+        &run_id("s"),
+        AcceptedKeyForms::V2Only,
+        &mut |found| panic!("{found}"),
+    )
+    .await
+    .unwrap();
     assert_eq!(tally, VerifyTally { runs: 1, events: 4 });
-    assert!(verify::verify_run(&*store, &run_id("nobody"), AcceptedKeyForms::V2Only, &mut |_| Ok(())).await.is_err());
+    assert!(
+        verify::verify_run(
+            &*store,
+            &run_id("nobody"),
+            AcceptedKeyForms::V2Only,
+            &mut |_| Ok(())
+        )
+        .await
+        .is_err()
+    );
 }
 
 #[tokio::test]
@@ -78,15 +144,26 @@ async fn a_snapshot_that_is_gone_is_found() {
     let store = filled().await;
     let key = RowKey(vec![run_id("r").to_value()]);
     let (row, version): (RunSnapshotRow, u64) = store.read_record(key).await.unwrap().unwrap();
-    store.commit(Commit::new().delete(&row, version)).await.unwrap();
-    assert_eq!(findings(&store).await.1, [(None, VerifyIssueKind::Snapshot)]);
+    store
+        .commit(Commit::new().delete(&row, version))
+        .await
+        .unwrap();
+    assert_eq!(
+        findings(&store).await.1,
+        [(None, VerifyIssueKind::Snapshot)]
+    );
 }
 
 /// A right log but for its third event, which somebody has changed.
-async fn with_third(change: impl FnOnce(&[RunEventRecord], &mut RunEventRecord)) -> Vec<(Option<u64>, VerifyIssueKind)> {
+async fn with_third(
+    change: impl FnOnce(&[RunEventRecord], &mut RunEventRecord),
+) -> Vec<(Option<u64>, VerifyIssueKind)> {
     let store = Foreign::new();
     store.append_events(script("r", LOG)).await.unwrap();
-    let events = store.fetch_events(&run_id("r"), RunEventQuery::default()).await.unwrap();
+    let events = store
+        .fetch_events(&run_id("r"), RunEventQuery::default())
+        .await
+        .unwrap();
     let mut third = events[2].clone();
     change(&events, &mut third);
     store.alter(third);
@@ -97,8 +174,15 @@ async fn with_third(change: impl FnOnce(&[RunEventRecord], &mut RunEventRecord))
 async fn an_event_that_was_changed_is_found_whatever_was_changed() {
     let key = with_third(|_, third| third.event.plan_id = "other".parse().unwrap()).await;
     assert_eq!(key, [(Some(3), VerifyIssueKind::IdempotencyKey)]);
-    let twice = with_third(|all, third| third.event.idempotency_key = all[1].event.idempotency_key).await;
-    assert_eq!(twice, [(Some(3), VerifyIssueKind::IdempotencyKey), (Some(3), VerifyIssueKind::DuplicateKey)]);
+    let twice =
+        with_third(|all, third| third.event.idempotency_key = all[1].event.idempotency_key).await;
+    assert_eq!(
+        twice,
+        [
+            (Some(3), VerifyIssueKind::IdempotencyKey),
+            (Some(3), VerifyIssueKind::DuplicateKey)
+        ]
+    );
     let id = with_third(|all, third| third.event.event_id = all[1].event.event_id).await;
     assert_eq!(id, [(Some(3), VerifyIssueKind::DuplicateEventId)]);
     let shape = with_third(|_, third| third.event.step_id = None).await;
@@ -113,14 +197,40 @@ async fn an_event_that_was_changed_is_found_whatever_was_changed() {
 async fn events_out_of_order_are_found() {
     let store = Foreign::new();
     store.append_events(script("r", LOG)).await.unwrap();
-    let events = store.fetch_events(&run_id("r"), RunEventQuery::default()).await.unwrap();
-    let wrong = |at: usize, seq| RunEventRecord { run_seq: seq, ..events[at].clone() };
+    let events = store
+        .fetch_events(&run_id("r"), RunEventQuery::default())
+        .await
+        .unwrap();
+    let wrong = |at: usize, seq| RunEventRecord {
+        run_seq: seq,
+        ..events[at].clone()
+    };
     let mut found: Vec<VerifyIssue> = Vec::new();
-    let log = [events[0].clone(), wrong(1, events[2].run_seq), wrong(2, events[1].run_seq), events[3].clone()];
+    let log = [
+        events[0].clone(),
+        wrong(1, events[2].run_seq),
+        wrong(2, events[1].run_seq),
+        events[3].clone(),
+    ];
     store.show(log.to_vec());
-    verify::verify_all_runs(&*store, None, AcceptedKeyForms::V2Only, &mut |it| collect(&mut found, it), |_| ()).await.unwrap();
+    verify::verify_all_runs(
+        &*store,
+        None,
+        AcceptedKeyForms::V2Only,
+        &mut |it| collect(&mut found, it),
+        |_| (),
+    )
+    .await
+    .unwrap();
     let found: Vec<VerifyIssueKind> = found.into_iter().map(|it| it.kind).collect();
-    assert_eq!(found, [VerifyIssueKind::Gap, VerifyIssueKind::Order, VerifyIssueKind::Gap]);
+    assert_eq!(
+        found,
+        [
+            VerifyIssueKind::Gap,
+            VerifyIssueKind::Order,
+            VerifyIssueKind::Gap
+        ]
+    );
 }
 
 #[tokio::test]
@@ -129,5 +239,11 @@ async fn a_run_that_cannot_be_read_does_not_hide_the_others() {
     store.append_events(script("s", LOG)).await.unwrap();
     store.damage(&run_id("r"));
     store.hide(&run_id("s"), 2);
-    assert_eq!(findings(&store).await.1, [(None, VerifyIssueKind::Unreadable), (Some(3), VerifyIssueKind::Gap)]);
+    assert_eq!(
+        findings(&store).await.1,
+        [
+            (None, VerifyIssueKind::Unreadable),
+            (Some(3), VerifyIssueKind::Gap)
+        ]
+    );
 }

@@ -9,8 +9,9 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::memory::MemoryStore;
 use onward_store::{
-    AdmittedCommit, Commit, Error, NotificationHandler, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
-    Store, StoredRow, TableSchema,
+    AdmittedCommit, Commit, CommitReceipt, Error, JournalChunk, NotificationHandler, PurgeTarget,
+    RegistrationGuard, RowKey, RunEventQuery, RunEventReader, RunHead, Store, StorePolicy,
+    StoredRow, TableScan, TableSchema,
 };
 
 use crate::code::memory;
@@ -66,14 +67,24 @@ impl Watched {
     fn delay_of(&self, commit: &Commit) -> Option<Delay> {
         let mut delay = self.delay.lock().unwrap();
         let is_it = |delay: &Delay| {
-            commit.journals.iter().any(|append| delay.execution.is_none_or(|id| id == append.execution))
+            commit
+                .journals
+                .iter()
+                .any(|append| delay.execution.is_none_or(|id| id == append.execution))
         };
-        if delay.as_ref().is_some_and(is_it) { delay.take() } else { None }
+        if delay.as_ref().is_some_and(is_it) {
+            delay.take()
+        } else {
+            None
+        }
     }
 
     /// How often it was read, and how often written, since the last call.
     pub(crate) fn counts(&self) -> (u64, u64) {
-        (self.reads.swap(0, Ordering::SeqCst), self.writes.swap(0, Ordering::SeqCst))
+        (
+            self.reads.swap(0, Ordering::SeqCst),
+            self.writes.swap(0, Ordering::SeqCst),
+        )
     }
 
     fn count(&self, counter: &AtomicU64) -> Result<(), Error> {
@@ -103,7 +114,11 @@ impl Store for Watched {
         }
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.count(&self.reads)?;
         self.memory.read_row(table, key).await
     }
@@ -118,12 +133,21 @@ impl Store for Watched {
         self.memory.scan_rows(scan).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
         self.count(&self.reads)?;
         self.memory.read_journal(execution, from, limit).await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.memory.read_run_events(run, page).await
     }
 
@@ -131,7 +155,12 @@ impl Store for Watched {
         self.memory.read_run_head(run).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         self.memory.list_run_heads(behind, after, limit).await
     }
 

@@ -18,7 +18,13 @@ fn saga() -> Box<dyn Guest> {
 }
 
 fn cancelled_after(commits: usize, guest: fn() -> Box<dyn Guest>) -> Outcome {
-    let mut plan = plan(guest, &[("book", |_, _| Ok(json("true"))), ("undo", |_, _| Ok(json("true")))]);
+    let mut plan = plan(
+        guest,
+        &[
+            ("book", |_, _| Ok(json("true"))),
+            ("undo", |_, _| Ok(json("true"))),
+        ],
+    );
     plan.cancel = Some(commits);
     let smooth = smoothly(&plan);
     for point in 1..40 {
@@ -38,22 +44,40 @@ fn a_wait_is_interrupted_and_cleanup_runs_to_its_end() {
     assert_eq!(kind(&outcome), ErrorKind::Cancelled);
     assert_eq!(outcome.calls, ["book#1", "undo#1"]);
     let kinds = outcome.kinds();
-    let requested = kinds.iter().position(|kind| *kind == "CancelRequested").unwrap();
-    let awaits = kinds[requested..].iter().filter(|kind| **kind == "ExecutionAwaiting").count();
-    assert_eq!((awaits, *kinds.last().unwrap()), (2, "ExecutionCancelled"), "cleanup waits like any other code");
+    let requested = kinds
+        .iter()
+        .position(|kind| *kind == "CancelRequested")
+        .unwrap();
+    let awaits = kinds[requested..]
+        .iter()
+        .filter(|kind| **kind == "ExecutionAwaiting")
+        .count();
+    assert_eq!(
+        (awaits, *kinds.last().unwrap()),
+        (2, "ExecutionCancelled"),
+        "cleanup waits like any other code"
+    );
 }
 
 #[test]
 fn a_wait_for_a_task_is_interrupted_while_the_task_goes_on() {
     let outcome = cancelled_after(1, saga);
     assert_eq!(kind(&outcome), ErrorKind::Cancelled);
-    assert!(outcome.events.iter().any(|it| matches!(it.event, Event::CancelRequested { .. })));
+    assert!(
+        outcome
+            .events
+            .iter()
+            .any(|it| matches!(it.event, Event::CancelRequested { .. }))
+    );
 }
 
 #[test]
 fn an_execution_that_has_not_begun_is_cancelled_at_once() {
     let outcome = cancelled_after(0, saga);
-    assert_eq!(outcome.kinds(), ["ExecutionStarted", "CancelRequested", "ExecutionCancelled"]);
+    assert_eq!(
+        outcome.kinds(),
+        ["ExecutionStarted", "CancelRequested", "ExecutionCancelled"]
+    );
     assert!(outcome.calls.is_empty());
 }
 
@@ -65,7 +89,10 @@ fn a_guest_that_returns_a_result_all_the_same_has_completed() {
             Ok(json("\"all the same\""))
         }))
     }
-    assert_eq!(cancelled_after(1, stubborn).result, Ok(json("\"all the same\"")));
+    assert_eq!(
+        cancelled_after(1, stubborn).result,
+        Ok(json("\"all the same\""))
+    );
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Crashes before and after every commit and after every task: the end is the same.
 
-use onward_execution::{Guest, ScriptedGuest, JoinSetNext};
+use onward_execution::{Guest, JoinSetNext, ScriptedGuest};
 use onward_journal::{ErrorKind, Event, ExecutionError, JournalEvent, Payload};
 
 use crate::engine::{Outcome, Plan, Point, json, plan, run, smoothly};
@@ -15,7 +15,10 @@ fn timers() -> Box<dyn Guest> {
         let both = host.await_all(&[slow, timer]).await?;
         let time = host.now().await?;
         let random = host.random_bytes(4).await?;
-        Ok(json(&format!("[{first}, {}, \"{time}\", {random:?}]", both.len())))
+        Ok(json(&format!(
+            "[{first}, {}, \"{time}\", {random:?}]",
+            both.len()
+        )))
     }))
 }
 
@@ -35,7 +38,11 @@ fn waits_with_deadlines() -> Box<dyn Guest> {
             }
         };
         let some = some.map_or_else(|| "null".to_owned(), |payload| payload.as_str().to_owned());
-        Ok(json(&format!("[{}, {some}, {timeouts}, {}]", none.is_none(), taken.as_str())))
+        Ok(json(&format!(
+            "[{}, {some}, {timeouts}, {}]",
+            none.is_none(),
+            taken.as_str()
+        )))
     }))
 }
 
@@ -46,7 +53,9 @@ fn closes() -> Box<dyn Guest> {
             let promise = host.schedule_function("echo", json("1")).await?;
             host.submit_to_join_set(set, promise).await?;
         }
-        let JoinSetNext::Result(first, _) = host.next_result(set, None).await? else { return Ok(json("null")) };
+        let JoinSetNext::Result(first, _) = host.next_result(set, None).await? else {
+            return Ok(json("null"));
+        };
         host.close_join_set(set).await?;
         let mut rest = Vec::new();
         while let JoinSetNext::Result(_, result) = host.next_result(set, None).await? {
@@ -69,12 +78,21 @@ fn plans() -> Vec<(&'static str, Plan)> {
     let mut buffered = plan(approval, &[("create_order", ok)]);
     buffered.signals = vec![(1, "user_approval", "1"), (1, "other", "2")];
     vec![
-        ("full", plan(full_example, &[("fetch_user", ok), ("send_email", flaky), ("send_sms", ok)])),
+        (
+            "full",
+            plan(
+                full_example,
+                &[("fetch_user", ok), ("send_email", flaky), ("send_sms", ok)],
+            ),
+        ),
         ("timers", plan(timers, &[("slow", ok)])),
         ("deadlines", deadlines),
         ("approved", approved),
         ("buffered", buffered),
-        ("closes", plan(closes, &[("echo", |input, _| Ok(input.clone()))])),
+        (
+            "closes",
+            plan(closes, &[("echo", |input, _| Ok(input.clone()))]),
+        ),
     ]
 }
 
@@ -83,7 +101,9 @@ fn effects(events: &[JournalEvent]) -> Vec<String> {
     let mut effects: Vec<String> = events
         .iter()
         .filter_map(|recorded| match &recorded.event {
-            Event::InvokeCompleted { promise_id, result, .. } => Some(format!("{promise_id:?} {result:?}")),
+            Event::InvokeCompleted {
+                promise_id, result, ..
+            } => Some(format!("{promise_id:?} {result:?}")),
             _ => None,
         })
         .collect();
@@ -94,7 +114,9 @@ fn effects(events: &[JournalEvent]) -> Vec<String> {
 fn check(name: &str, smooth: &Outcome, rough: &Outcome) {
     assert_eq!(rough.result, smooth.result, "{name}");
     assert_eq!(effects(&rough.events), effects(&smooth.events), "{name}");
-    let twice = effects(&rough.events).windows(2).any(|pair| pair[0] == pair[1]);
+    let twice = effects(&rough.events)
+        .windows(2)
+        .any(|pair| pair[0] == pair[1]);
     assert!(!twice, "{name}: an effect is recorded twice");
 }
 
@@ -137,7 +159,11 @@ fn a_log_line_is_said_once_as_long_as_nothing_crashes_and_not_again_by_a_replay(
         Box::new(ScriptedGuest::new(|host| async move {
             for step in ["a", "b", "c"] {
                 let message = step.into();
-                host.send_request(onward_execution::GuestRequest::Log { level: onward_execution::GuestLogLevel::Info, message }).await;
+                host.send_request(onward_execution::GuestRequest::Log {
+                    level: onward_execution::GuestLogLevel::Info,
+                    message,
+                })
+                .await;
                 host.invoke_function("echo", json("1")).await?;
             }
             Ok(json("1"))
@@ -151,5 +177,8 @@ fn a_log_line_is_said_once_as_long_as_nothing_crashes_and_not_again_by_a_replay(
         left -= i32::from(crashes);
         crashes
     });
-    assert_eq!((rough.crashes, &*rough.logs), (1, &["a", "b", "c"].map(String::from)[..]));
+    assert_eq!(
+        (rough.crashes, &*rough.logs),
+        (1, &["a", "b", "c"].map(String::from)[..])
+    );
 }

@@ -1,6 +1,8 @@
 //! A guest that takes another path than the recorded one is found out at the first step, and nothing is recorded.
 
-use onward_execution::{Execution, Guest, ScriptHost, ExecutionLimits, ExecutionProgress, ScriptedGuest, AwaitMode};
+use onward_execution::{
+    AwaitMode, Execution, ExecutionLimits, ExecutionProgress, Guest, ScriptHost, ScriptedGuest,
+};
 use onward_journal::{ExecutionError, InvokeResult, Journal, Payload, Timestamp};
 
 use crate::engine::{Virtual, json};
@@ -17,21 +19,34 @@ fn recorded() -> Execution {
         host.submit_to_join_set(set, second).await?;
         host.await_promise(first).await
     });
-    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), ExecutionProgress::Blocked);
+    assert_eq!(
+        execution.run(&mut guest, &mut world).unwrap(),
+        ExecutionProgress::Blocked
+    );
     execution
 }
 
 fn world() -> Virtual {
-    Virtual { now: Timestamp::EPOCH, logs: Vec::new() }
+    Virtual {
+        now: Timestamp::EPOCH,
+        logs: Vec::new(),
+    }
 }
 
 fn replayed(mut guest: ScriptedGuest) -> (ExecutionProgress, Execution) {
     let recorded = recorded();
     let events = recorded.journal().events().to_vec();
-    let mut again = Execution::recover(Journal::recover(recorded.id(), events).unwrap(), ExecutionLimits::default());
+    let mut again = Execution::recover(
+        Journal::recover(recorded.id(), events).unwrap(),
+        ExecutionLimits::default(),
+    );
     let before = again.journal().events().len();
     let progress = again.run(&mut guest, &mut world()).unwrap();
-    assert_eq!(again.journal().events().len(), before, "nothing is recorded");
+    assert_eq!(
+        again.journal().events().len(),
+        before,
+        "nothing is recorded"
+    );
     (progress, again)
 }
 
@@ -61,7 +76,8 @@ fn the_same_path_is_taken_again() {
 
 #[test]
 fn another_order_another_name_another_input_and_another_length_are_found() {
-    let order = ScriptedGuest::new(|host| async move { host.invoke_function("a", json("1")).await });
+    let order =
+        ScriptedGuest::new(|host| async move { host.invoke_function("a", json("1")).await });
     assert_eq!(sequence(&replayed(order).0), 1);
     let length = ScriptedGuest::new(|host| async move {
         host.random_bytes(5).await?;
@@ -79,7 +95,9 @@ fn another_order_another_name_another_input_and_another_length_are_found() {
     });
     let (progress, _) = replayed(input);
     assert_eq!(sequence(&progress), 2);
-    let ExecutionProgress::Diverged(divergence) = progress else { panic!() };
+    let ExecutionProgress::Diverged(divergence) = progress else {
+        panic!()
+    };
     assert_eq!(
         divergence.to_string(),
         "sequence 2 records InvokeScheduled(\"root.1\", \"a\", 1), the function asks for an invocation of a with 2"
@@ -103,7 +121,13 @@ fn another_wait_another_member_and_an_early_end_are_found() {
     let wait = ScriptedGuest::new(|host| async move {
         let (first, set) = up_to_submit(&host).await?;
         host.submit_to_join_set(set, first + 2).await?;
-        match host.send_request(onward_execution::GuestRequest::Await { promises: vec![first], wait: AwaitMode::All }).await {
+        match host
+            .send_request(onward_execution::GuestRequest::Await {
+                promises: vec![first],
+                wait: AwaitMode::All,
+            })
+            .await
+        {
             onward_execution::GuestResponse::Outcome(outcome) => outcome,
             _ => Ok(Payload::null()),
         }
@@ -127,7 +151,13 @@ fn a_guest_can_be_exchanged_for_a_new_one() {
         host.submit_to_join_set(set, second).await?;
         host.await_promise(first).await
     });
-    assert_eq!(execution.run(&mut again, &mut world()).unwrap(), ExecutionProgress::Blocked);
+    assert_eq!(
+        execution.run(&mut again, &mut world()).unwrap(),
+        ExecutionProgress::Blocked
+    );
     let guest: &mut dyn Guest = &mut again;
-    assert_eq!(execution.run(guest, &mut world()).unwrap(), ExecutionProgress::Blocked);
+    assert_eq!(
+        execution.run(guest, &mut world()).unwrap(),
+        ExecutionProgress::Blocked
+    );
 }

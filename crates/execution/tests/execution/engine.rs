@@ -2,8 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use onward_execution::{Execution, Guest, AttemptInFlight, GuestLogLevel, ExecutionLimits, ExecutionProgress, ExecutionStart, ExecutionEnvironment};
-use onward_journal::{ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp};
+use onward_execution::{
+    AttemptInFlight, Execution, ExecutionEnvironment, ExecutionLimits, ExecutionProgress,
+    ExecutionStart, Guest, GuestLogLevel,
+};
+use onward_journal::{
+    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp,
+};
 
 /// A task: its input and the number of the attempt.
 pub(crate) type Task = fn(&Payload, u32) -> InvokeResult;
@@ -19,7 +24,12 @@ pub(crate) struct Plan {
 }
 
 pub(crate) fn plan(guest: fn() -> Box<dyn Guest>, tasks: &[(&'static str, Task)]) -> Plan {
-    Plan { guest, tasks: tasks.iter().copied().collect(), signals: Vec::new(), cancel: None }
+    Plan {
+        guest,
+        tasks: tasks.iter().copied().collect(),
+        signals: Vec::new(),
+        cancel: None,
+    }
 }
 
 /// What came of it.
@@ -37,7 +47,10 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// The names of the recorded events.
     pub(crate) fn kinds(&self) -> Vec<&'static str> {
-        self.events.iter().map(|recorded| recorded.event.kind().name()).collect()
+        self.events
+            .iter()
+            .map(|recorded| recorded.event.kind().name())
+            .collect()
     }
 }
 
@@ -95,7 +108,10 @@ pub(crate) enum Point {
 /// Runs the plan; `crashes` decides at each point whether to crash there.
 pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) -> Outcome {
     let mut stored: Vec<JournalEvent> = Vec::new();
-    let mut world = Virtual { now: Timestamp::EPOCH.plus_ms(1_000), logs: Vec::new() };
+    let mut world = Virtual {
+        now: Timestamp::EPOCH.plus_ms(1_000),
+        logs: Vec::new(),
+    };
     let mut outcome = Outcome {
         result: Ok(Payload::null()),
         events: Vec::new(),
@@ -111,7 +127,10 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
         let mut execution = if stored.is_empty() {
             start()
         } else {
-            Execution::recover(Journal::recover(id(), stored.clone()).unwrap(), ExecutionLimits::default())
+            Execution::recover(
+                Journal::recover(id(), stored.clone()).unwrap(),
+                ExecutionLimits::default(),
+            )
         };
         outcome.crashes = life;
         let mut crash_at = |point| {
@@ -121,14 +140,19 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
         loop {
             outside(plan, &mut execution, &mut world, outcome.commits);
             let progress = execution.run(&mut *guest, &mut world).unwrap();
-            assert!(!matches!(progress, ExecutionProgress::Diverged(_)), "{progress:?}");
+            assert!(
+                !matches!(progress, ExecutionProgress::Diverged(_)),
+                "{progress:?}"
+            );
             drop_unwanted(&mut execution, world.now);
             if execution.is_runnable() {
                 continue;
             }
             if !execution.is_terminal() {
                 for number in execution.startable_operations(world.now) {
-                    execution.start_attempt(number, onward_journal::InvokePerformer::Owner, world.now).unwrap();
+                    execution
+                        .start_attempt(number, onward_journal::InvokePerformer::Owner, world.now)
+                        .unwrap();
                 }
             }
             if crash_at(Point::BeforeCommit) {
@@ -154,8 +178,15 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
                 if crash_at(Point::AfterTask) {
                     continue 'life;
                 }
-                assert!(execution.end_attempt(flight.number, flight.attempt, result, &mut world).unwrap());
-            } else if let Some(deadline) = execution.next_deadline().filter(|_| !has_signal(plan, outcome.commits)) {
+                assert!(
+                    execution
+                        .end_attempt(flight.number, flight.attempt, result, &mut world)
+                        .unwrap()
+                );
+            } else if let Some(deadline) = execution
+                .next_deadline()
+                .filter(|_| !has_signal(plan, outcome.commits))
+            {
                 world.now = world.now.max(deadline);
             }
         }
@@ -165,16 +196,29 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
 
 fn drop_unwanted(execution: &mut Execution, now: Timestamp) {
     for number in execution.take_abandoned() {
-        let error = onward_journal::ExecutionError::new(onward_journal::ErrorKind::Cancelled, "closed");
+        let error =
+            onward_journal::ExecutionError::new(onward_journal::ErrorKind::Cancelled, "closed");
         execution.give_up_operation(number, error, now).unwrap();
     }
 }
 
-fn perform(plan: &Plan, execution: &Execution, flight: AttemptInFlight, outcome: &mut Outcome) -> InvokeResult {
-    let Some(Event::InvokeScheduled { function_name, input, .. }) = execution.invocation_event(flight.number) else {
+fn perform(
+    plan: &Plan,
+    execution: &Execution,
+    flight: AttemptInFlight,
+    outcome: &mut Outcome,
+) -> InvokeResult {
+    let Some(Event::InvokeScheduled {
+        function_name,
+        input,
+        ..
+    }) = execution.invocation_event(flight.number)
+    else {
         panic!("operation {} is not an invocation", flight.number);
     };
-    outcome.calls.push(format!("{function_name}#{}", flight.attempt));
+    outcome
+        .calls
+        .push(format!("{function_name}#{}", flight.attempt));
     plan.tasks[&**function_name](input, flight.attempt)
 }
 
@@ -189,14 +233,21 @@ fn outside(plan: &Plan, execution: &mut Execution, world: &mut Virtual, commits:
     }
     execution.fire_due_timers(world.now).unwrap();
     for (place, (at, name, payload)) in plan.signals.iter().enumerate() {
-        let delivered =
-            execution.journal().events().iter().filter(|it| matches!(it.event, Event::SignalDelivered { .. }));
+        let delivered = execution
+            .journal()
+            .events()
+            .iter()
+            .filter(|it| matches!(it.event, Event::SignalDelivered { .. }));
         if *at <= commits && delivered.count() == place {
-            execution.deliver_signal(&name.parse().unwrap(), json(payload), world.now).unwrap();
+            execution
+                .deliver_signal(&name.parse().unwrap(), json(payload), world.now)
+                .unwrap();
         }
     }
     if plan.cancel.is_some_and(|at| at <= commits) {
-        execution.request_cancel("the test wants it".into(), world.now).unwrap();
+        execution
+            .request_cancel("the test wants it".into(), world.now)
+            .unwrap();
     }
 }
 

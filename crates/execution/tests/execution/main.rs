@@ -1,6 +1,10 @@
 //! Executions of scripts: what is recorded, what a replay is answered, and what a crash changes: nothing.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod cancel;
 mod crash;

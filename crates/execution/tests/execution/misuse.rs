@@ -1,6 +1,9 @@
 //! Requests that make no sense, and too much of anything: refused, not recorded, the same again in a replay.
 
-use onward_execution::{Execution, Guest, ExecutionLimits, ExecutionProgress, ScriptedGuest, ExecutionStart, JoinSetNext, AwaitMode};
+use onward_execution::{
+    AwaitMode, Execution, ExecutionLimits, ExecutionProgress, ExecutionStart, Guest, JoinSetNext,
+    ScriptedGuest,
+};
 use onward_journal::{ComponentDigest, ExecutionError, Timestamp};
 
 use crate::engine::{Virtual, id, json, plan, smoothly};
@@ -29,11 +32,20 @@ fn confused() -> Box<dyn Guest> {
         said.push(refused(host.submit_to_join_set(set, random).await));
         host.submit_to_join_set(set, promise).await?;
         said.push(refused(host.submit_to_join_set(set, promise).await));
-        let both = onward_execution::GuestRequest::Await { promises: vec![promise, 0], wait: AwaitMode::One };
-        assert!(matches!(host.send_request(both).await, onward_execution::GuestResponse::Refused(_)));
+        let both = onward_execution::GuestRequest::Await {
+            promises: vec![promise, 0],
+            wait: AwaitMode::One,
+        };
+        assert!(matches!(
+            host.send_request(both).await,
+            onward_execution::GuestResponse::Refused(_)
+        ));
         let timer = host.schedule_timer(5).await?;
         said.push(refused(host.submit_to_join_set(set, timer).await));
-        assert!(matches!(host.next_result(set, None).await?, JoinSetNext::Result(..)));
+        assert!(matches!(
+            host.next_result(set, None).await?,
+            JoinSetNext::Result(..)
+        ));
         let late = host.schedule_function("echo", json("1")).await?;
         said.push(refused(host.submit_to_join_set(set, late).await));
         assert_eq!(host.next_result(set, None).await?, JoinSetNext::Empty);
@@ -63,7 +75,10 @@ fn a_confused_guest_is_told_what_is_wrong() {
         assert!(said.as_str().contains(words), "{words}: {}", said.as_str());
     }
     for point in 1..30 {
-        assert_eq!(crate::engine::run(&plan, |_, at| at == point).result, outcome.result);
+        assert_eq!(
+            crate::engine::run(&plan, |_, at| at == point).result,
+            outcome.result
+        );
     }
 }
 
@@ -77,31 +92,59 @@ fn limited(limits: ExecutionLimits, guest: ScriptedGuest) -> Execution {
     };
     let mut execution = Execution::start(id(), start, Timestamp::EPOCH, limits).unwrap();
     let mut guest = guest;
-    let mut world = Virtual { now: Timestamp::EPOCH, logs: Vec::new() };
-    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), ExecutionProgress::Ended);
+    let mut world = Virtual {
+        now: Timestamp::EPOCH,
+        logs: Vec::new(),
+    };
+    assert_eq!(
+        execution.run(&mut guest, &mut world).unwrap(),
+        ExecutionProgress::Ended
+    );
     execution
 }
 
 #[test]
 fn too_large_an_input_is_refused_at_the_call_and_too_large_a_result_is_the_failure() {
-    let limits = ExecutionLimits { payload_bytes_max: 10, ..ExecutionLimits::default() };
+    let limits = ExecutionLimits {
+        payload_bytes_max: 10,
+        ..ExecutionLimits::default()
+    };
     let execution = limited(
         limits,
         ScriptedGuest::new(|host| async move {
-            assert!(host.schedule_function("echo", json("\"12345678\"")).await.is_ok());
-            Err(host.schedule_function("echo", json("\"123456789\"")).await.unwrap_err())
+            assert!(
+                host.schedule_function("echo", json("\"12345678\""))
+                    .await
+                    .is_ok()
+            );
+            Err(host
+                .schedule_function("echo", json("\"123456789\""))
+                .await
+                .unwrap_err())
         }),
     );
     let error = execution.result().unwrap().unwrap_err();
-    assert_eq!((error.kind.as_str(), &*error.message), ("too_large", "11 bytes of payload, at most 10 are allowed"));
+    assert_eq!(
+        (error.kind.as_str(), &*error.message),
+        ("too_large", "11 bytes of payload, at most 10 are allowed")
+    );
     assert!(!error.retryable);
-    let execution = limited(limits, ScriptedGuest::new(|_| async move { Ok(json("\"123456789\"")) }));
-    assert_eq!(execution.result().unwrap().unwrap_err().kind.as_str(), "too_large");
+    let execution = limited(
+        limits,
+        ScriptedGuest::new(|_| async move { Ok(json("\"123456789\"")) }),
+    );
+    assert_eq!(
+        execution.result().unwrap().unwrap_err().kind.as_str(),
+        "too_large"
+    );
 }
 
 #[test]
 fn a_journal_that_is_full_takes_nothing_but_its_end() {
-    let limits = ExecutionLimits { events_max: 5, ..ExecutionLimits::default() };
+    let limits = ExecutionLimits {
+        events_max: 5,
+        ..ExecutionLimits::default()
+    };
     let execution = limited(
         limits,
         ScriptedGuest::new(|host| async move {
@@ -110,6 +153,9 @@ fn a_journal_that_is_full_takes_nothing_but_its_end() {
             }
         }),
     );
-    assert_eq!(execution.result().unwrap().unwrap_err().kind.as_str(), "journal_full");
+    assert_eq!(
+        execution.result().unwrap().unwrap_err().kind.as_str(),
+        "journal_full"
+    );
     assert_eq!(execution.journal().events().len(), 6);
 }

@@ -1,6 +1,6 @@
 //! Signals with deadlines, and what an execution hands on to the one that takes its place.
 
-use onward_execution::{Execution, Guest, ExecutionLimits, ExecutionProgress, ScriptedGuest};
+use onward_execution::{Execution, ExecutionLimits, ExecutionProgress, Guest, ScriptedGuest};
 use onward_journal::{Event, Timestamp};
 
 use crate::engine::{Virtual, json, plan, smoothly};
@@ -9,7 +9,11 @@ fn twice() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
         let first = host.await_signal("go", Some(1_000)).await?;
         let second = host.await_signal("go", None).await?;
-        Ok(json(&format!("[{}, {}]", first.is_some(), second.is_some())))
+        Ok(json(&format!(
+            "[{}, {}]",
+            first.is_some(),
+            second.is_some()
+        )))
     }))
 }
 
@@ -35,24 +39,43 @@ fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consum
     let mut execution = crate::engine::start();
     let now = Timestamp::EPOCH;
     for (name, payload) in [("b", "1"), ("a", "2"), ("b", "3")] {
-        execution.deliver_signal(&name.parse().unwrap(), json(payload), now).unwrap();
+        execution
+            .deliver_signal(&name.parse().unwrap(), json(payload), now)
+            .unwrap();
     }
     let mut guest = ScriptedGuest::new(|host| async move {
         host.await_signal("b", None).await?;
         host.continue_as_new(json("41")).await?;
         Ok(json("\"nobody sees this\""))
     });
-    let mut world = Virtual { now, logs: Vec::new() };
-    assert_eq!(execution.run(&mut guest, &mut world).unwrap(), ExecutionProgress::Ended);
+    let mut world = Virtual {
+        now,
+        logs: Vec::new(),
+    };
+    assert_eq!(
+        execution.run(&mut guest, &mut world).unwrap(),
+        ExecutionProgress::Ended
+    );
     let successor = execution.successor_execution().unwrap();
-    let signals: Vec<(&str, &str)> =
-        successor.signals.iter().map(|(name, payload)| (&**name, payload.as_str())).collect();
-    assert_eq!((successor.input.as_str(), signals), ("41", vec![("a", "2"), ("b", "3")]));
-    let Event::ExecutionCompleted { continued_as, .. } = &execution.journal().events().last().unwrap().event else {
+    let signals: Vec<(&str, &str)> = successor
+        .signals
+        .iter()
+        .map(|(name, payload)| (&**name, payload.as_str()))
+        .collect();
+    assert_eq!(
+        (successor.input.as_str(), signals),
+        ("41", vec![("a", "2"), ("b", "3")])
+    );
+    let Event::ExecutionCompleted { continued_as, .. } =
+        &execution.journal().events().last().unwrap().event
+    else {
         panic!()
     };
     assert_eq!(*continued_as, Some(successor.execution));
     assert_ne!(successor.execution, execution.id());
     let again = Execution::recover(execution.journal().clone(), ExecutionLimits::default());
-    assert!(again.is_terminal() && again.successor_execution().is_none(), "whoever was continued once is not continued again");
+    assert!(
+        again.is_terminal() && again.successor_execution().is_none(),
+        "whoever was continued once is not continued again"
+    );
 }

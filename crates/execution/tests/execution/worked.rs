@@ -1,6 +1,6 @@
 //! The worked journals of the specification, produced by scripts.
 
-use onward_execution::{Guest, ScriptedGuest, JoinSetNext};
+use onward_execution::{Guest, JoinSetNext, ScriptedGuest};
 use onward_journal::{ErrorKind, ExecutionError};
 
 use crate::engine::{json, plan, smoothly};
@@ -8,7 +8,8 @@ use crate::engine::{json, plan, smoothly};
 pub(crate) fn full_example() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
         host.random_bytes(8).await?;
-        host.invoke_function("fetch_user", json("{\"id\":42}")).await?;
+        host.invoke_function("fetch_user", json("{\"id\":42}"))
+            .await?;
         let set = host.create_join_set().await?;
         for task in ["send_email", "send_sms"] {
             let promise = host.schedule_function(task, json("{}")).await?;
@@ -66,8 +67,15 @@ fn a_task_randomness_and_a_join_set() {
             "ExecutionCompleted",
         ]
     );
-    assert_eq!(outcome.result, Ok(json("[4, 3]")), "the one that completed first is taken first");
-    assert_eq!(outcome.calls, ["fetch_user#1", "send_email#1", "send_sms#1", "send_email#2"]);
+    assert_eq!(
+        outcome.result,
+        Ok(json("[4, 3]")),
+        "the one that completed first is taken first"
+    );
+    assert_eq!(
+        outcome.calls,
+        ["fetch_user#1", "send_email#1", "send_sms#1", "send_email#2"]
+    );
 }
 
 pub(crate) fn approval() -> Box<dyn Guest> {
@@ -102,7 +110,11 @@ fn a_signal_that_comes_before_it_is_awaited() {
     assert_eq!(kinds, expected);
     assert_eq!(outcome.result, Ok(json("{\"approved\":true}")));
     assert_eq!(
-        outcome.kinds().iter().filter(|kind| **kind == "ExecutionAwaiting").count(),
+        outcome
+            .kinds()
+            .iter()
+            .filter(|kind| **kind == "ExecutionAwaiting")
+            .count(),
         1,
         "it does not block for it"
     );

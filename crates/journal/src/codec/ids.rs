@@ -15,7 +15,11 @@ use super::CodecContext;
 use crate::{CALL_DEPTH_MAX, ExecutionId, JoinSetId, PromiseId};
 
 impl<C: CodecContext> Encode<C> for PromiseId {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, scope: &mut C) -> Result<(), encode::Error<W::Error>> {
+    fn encode<W: Write>(
+        &self,
+        e: &mut Encoder<W>,
+        scope: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
         if let Some(number) = self.child_number_in(scope.execution_id()) {
             return e.u32(number)?.ok();
         }
@@ -44,7 +48,11 @@ impl<'b, C: CodecContext> Decode<'b, C> for PromiseId {
     }
 }
 
-fn read_path<C: CodecContext>(d: &mut Decoder<'_>, length: u64, scope: &C) -> Result<PromiseId, decode::Error> {
+fn read_path<C: CodecContext>(
+    d: &mut Decoder<'_>,
+    length: u64,
+    scope: &C,
+) -> Result<PromiseId, decode::Error> {
     let root = match d.datatype()? {
         Type::Null => d.null().map(|()| scope.execution_id())?,
         _ => ExecutionId::from_bytes(d.bytes()?.try_into().map_err(decode::Error::custom)?),
@@ -52,12 +60,18 @@ fn read_path<C: CodecContext>(d: &mut Decoder<'_>, length: u64, scope: &C) -> Re
     if length > CALL_DEPTH_MAX as u64 {
         return Err(decode::Error::message("promise id too deep").at(d.position()));
     }
-    let path = (0..length).map(|_| d.u32()).collect::<Result<Vec<u32>, _>>()?;
+    let path = (0..length)
+        .map(|_| d.u32())
+        .collect::<Result<Vec<u32>, _>>()?;
     PromiseId::new(root, &path).map_err(decode::Error::custom)
 }
 
 impl<C: CodecContext> Encode<C> for JoinSetId {
-    fn encode<W: Write>(&self, e: &mut Encoder<W>, scope: &mut C) -> Result<(), encode::Error<W::Error>> {
+    fn encode<W: Write>(
+        &self,
+        e: &mut Encoder<W>,
+        scope: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
         self.0.encode(e, scope)
     }
 }
@@ -81,11 +95,25 @@ pub(crate) mod awaited {
             return Err(encode::Error::message("too many promises awaited"));
         }
         let execution = scope.execution_id();
-        let runs: Vec<&[PromiseId]> = ids.chunk_by(|a, b| is_next_child(a, b, execution)).collect();
-        let items = runs.iter().map(|run| if encodes_as_run(run) { 1 } else { run.len() as u64 }).sum();
+        let runs: Vec<&[PromiseId]> = ids
+            .chunk_by(|a, b| is_next_child(a, b, execution))
+            .collect();
+        let items = runs
+            .iter()
+            .map(|run| {
+                if encodes_as_run(run) {
+                    1
+                } else {
+                    run.len() as u64
+                }
+            })
+            .sum();
         e.array(items)?;
         for run in runs {
-            match run.first().and_then(|first| first.child_number_in(execution)) {
+            match run
+                .first()
+                .and_then(|first| first.child_number_in(execution))
+            {
                 Some(first) if encodes_as_run(run) => {
                     e.array(2)?.u32(first)?.u64(run.len() as u64)?;
                 }
@@ -96,7 +124,9 @@ pub(crate) mod awaited {
     }
 
     fn is_next_child(a: &PromiseId, b: &PromiseId, execution: ExecutionId) -> bool {
-        let next = a.child_number_in(execution).and_then(|number| number.checked_add(1));
+        let next = a
+            .child_number_in(execution)
+            .and_then(|number| number.checked_add(1));
         next.is_some() && next == b.child_number_in(execution)
     }
 
@@ -104,14 +134,22 @@ pub(crate) mod awaited {
         run.len() > 2
     }
 
-    pub(crate) fn decode<C: CodecContext>(d: &mut Decoder<'_>, scope: &mut C) -> Result<Vec<PromiseId>, decode::Error> {
-        let items = d.array()?.ok_or_else(|| decode::Error::message("awaited ids of unknown number"))?;
+    pub(crate) fn decode<C: CodecContext>(
+        d: &mut Decoder<'_>,
+        scope: &mut C,
+    ) -> Result<Vec<PromiseId>, decode::Error> {
+        let items = d
+            .array()?
+            .ok_or_else(|| decode::Error::message("awaited ids of unknown number"))?;
         let mut ids = Vec::new();
         for _ in 0..items {
             match read_run(d)? {
                 Some((first, count)) => {
                     try_reserve_awaited(scope, count)?;
-                    ids.extend((0..count as u32).map(|offset| scope.execution_id().child_promise(first + offset)));
+                    ids.extend(
+                        (0..count as u32)
+                            .map(|offset| scope.execution_id().child_promise(first + offset)),
+                    );
                 }
                 None => {
                     try_reserve_awaited(scope, 1)?;
@@ -122,21 +160,33 @@ pub(crate) mod awaited {
         Ok(ids)
     }
 
-    fn try_reserve_awaited<C: CodecContext>(scope: &mut C, promises: usize) -> Result<(), decode::Error> {
-        if scope.reserve_awaited(promises) { Ok(()) } else { Err(decode::Error::message("too many promises awaited")) }
+    fn try_reserve_awaited<C: CodecContext>(
+        scope: &mut C,
+        promises: usize,
+    ) -> Result<(), decode::Error> {
+        if scope.reserve_awaited(promises) {
+            Ok(())
+        } else {
+            Err(decode::Error::message("too many promises awaited"))
+        }
     }
 
     /// A run, or nothing read if a plain id comes.
     fn read_run(d: &mut Decoder<'_>) -> Result<Option<(u32, usize)>, decode::Error> {
         let mut ahead = d.probe();
-        if ahead.datatype()? != Type::Array || ahead.array()? != Some(2) || !is_unsigned(ahead.datatype()?) {
+        if ahead.datatype()? != Type::Array
+            || ahead.array()? != Some(2)
+            || !is_unsigned(ahead.datatype()?)
+        {
             return Ok(None);
         }
         d.array()?;
         let (first, count) = (d.u32()?, d.u32()?);
         match first.checked_add(count.saturating_sub(1)) {
             Some(_) => Ok(Some((first, count as usize))),
-            None => Err(decode::Error::message("run of promises beyond the last number").at(d.position())),
+            None => Err(
+                decode::Error::message("run of promises beyond the last number").at(d.position()),
+            ),
         }
     }
 

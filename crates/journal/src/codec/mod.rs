@@ -53,7 +53,9 @@ pub enum JournalCodecError {
     #[error("not a journal record")]
     NotARecord,
     /// A newer Onward wrote the record.
-    #[error("the record has version {0}, this Onward reads version {FORMAT_VERSION}: use a newer one")]
+    #[error(
+        "the record has version {0}, this Onward reads version {FORMAT_VERSION}: use a newer one"
+    )]
     Version(u8),
     /// The bytes are not those that were written, or belong to another execution.
     #[error("the record is damaged or belongs to another execution")]
@@ -87,12 +89,18 @@ impl CodecContext for RecordContext {
 }
 
 /// Writes events as one record.
-pub fn encode_record(execution: ExecutionId, events: &[JournalEvent]) -> Result<Vec<u8>, JournalCodecError> {
+pub fn encode_record(
+    execution: ExecutionId,
+    events: &[JournalEvent],
+) -> Result<Vec<u8>, JournalCodecError> {
     let first = events.first().map_or(0, |event| event.sequence);
     for (index, event) in events.iter().enumerate() {
         let expected = first.saturating_add(index as u64);
         if event.sequence != expected {
-            return Err(JournalCodecError::NotConsecutive { expected, found: event.sequence });
+            return Err(JournalCodecError::NotConsecutive {
+                expected,
+                found: event.sequence,
+            });
         }
     }
     let mut record = Vec::with_capacity(HEADER_BYTES + 32 + 48 * events.len());
@@ -101,7 +109,8 @@ pub fn encode_record(execution: ExecutionId, events: &[JournalEvent]) -> Result<
     record.extend_from_slice(&[0; 4]);
     let mut out = Encoder::new(record);
     // Writing to memory cannot fail; the budget for awaits is the one thing that can run out.
-    encode_body(&mut out, execution, first, events).map_err(|_| JournalCodecError::TooManyAwaited)?;
+    encode_body(&mut out, execution, first, events)
+        .map_err(|_| JournalCodecError::TooManyAwaited)?;
     let mut record = out.into_writer();
     let crc = record_checksum(execution, FORMAT_VERSION, &record[HEADER_BYTES..]);
     record[MAGIC.len() + 1..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
@@ -111,19 +120,39 @@ pub fn encode_record(execution: ExecutionId, events: &[JournalEvent]) -> Result<
 type RecordEncoder = Encoder<Vec<u8>>;
 type RecordEncodeError = minicbor::encode::Error<std::convert::Infallible>;
 
-fn encode_body(out: &mut RecordEncoder, execution: ExecutionId, first: u64, events: &[JournalEvent]) -> Result<(), RecordEncodeError> {
-    let base = events.first().map_or(0, |event| event.timestamp.as_micros());
-    let mut scope = RecordContext { execution, awaited_count: 0 };
-    out.array(3)?.u64(first)?.i64(base)?.array(events.len() as u64)?;
+fn encode_body(
+    out: &mut RecordEncoder,
+    execution: ExecutionId,
+    first: u64,
+    events: &[JournalEvent],
+) -> Result<(), RecordEncodeError> {
+    let base = events
+        .first()
+        .map_or(0, |event| event.timestamp.as_micros());
+    let mut scope = RecordContext {
+        execution,
+        awaited_count: 0,
+    };
+    out.array(3)?
+        .u64(first)?
+        .i64(base)?
+        .array(events.len() as u64)?;
     for item in events {
-        out.array(2)?.i64(item.timestamp.as_micros() - base)?.encode_with(&item.event, &mut scope)?;
+        out.array(2)?
+            .i64(item.timestamp.as_micros() - base)?
+            .encode_with(&item.event, &mut scope)?;
     }
     Ok(())
 }
 
 /// Reads what [`encode`] wrote for the same execution.
-pub fn decode_record(execution: ExecutionId, record: &[u8]) -> Result<Vec<JournalEvent>, JournalCodecError> {
-    let (header, body) = record.split_at_checked(HEADER_BYTES).ok_or(JournalCodecError::NotARecord)?;
+pub fn decode_record(
+    execution: ExecutionId,
+    record: &[u8],
+) -> Result<Vec<JournalEvent>, JournalCodecError> {
+    let (header, body) = record
+        .split_at_checked(HEADER_BYTES)
+        .ok_or(JournalCodecError::NotARecord)?;
     let [m0, m1, version, crc @ ..] = header else {
         return Err(JournalCodecError::NotARecord);
     };
@@ -141,40 +170,70 @@ pub fn decode_record(execution: ExecutionId, record: &[u8]) -> Result<Vec<Journa
 
 /// Reads a record's body without its checksum: for fuzzing, which would never guess one.
 #[doc(hidden)]
-pub fn decode_body(execution: ExecutionId, body: &[u8]) -> Result<Vec<JournalEvent>, JournalCodecError> {
+pub fn decode_body(
+    execution: ExecutionId,
+    body: &[u8],
+) -> Result<Vec<JournalEvent>, JournalCodecError> {
     let mut bytes = Decoder::new(body);
-    let events = read_body(&mut bytes, execution).map_err(|error| JournalCodecError::Malformed(error.to_string()))?;
+    let events = read_body(&mut bytes, execution)
+        .map_err(|error| JournalCodecError::Malformed(error.to_string()))?;
     match bytes.position() {
         end if end == body.len() => Ok(events),
-        end => Err(JournalCodecError::Malformed(format!("bytes after the end at {end}"))),
+        end => Err(JournalCodecError::Malformed(format!(
+            "bytes after the end at {end}"
+        ))),
     }
 }
 
 type RecordDecodeError = minicbor::decode::Error;
 
-fn read_body(bytes: &mut Decoder<'_>, execution: ExecutionId) -> Result<Vec<JournalEvent>, RecordDecodeError> {
-    let mut scope = RecordContext { execution, awaited_count: 0 };
+fn read_body(
+    bytes: &mut Decoder<'_>,
+    execution: ExecutionId,
+) -> Result<Vec<JournalEvent>, RecordDecodeError> {
+    let mut scope = RecordContext {
+        execution,
+        awaited_count: 0,
+    };
     let fields = expect_array(bytes, 3)?;
     let first = bytes.u64()?;
     let base = bytes.i64()?;
     let count = definite_array(bytes)?;
     // A count that the bytes cannot hold is found out below; it must not be believed here.
-    let mut events = Vec::with_capacity(usize::try_from(count).unwrap_or(0).min(bytes.input().len() / 4));
+    let mut events = Vec::with_capacity(
+        usize::try_from(count)
+            .unwrap_or(0)
+            .min(bytes.input().len() / 4),
+    );
     for index in 0..count {
-        let sequence = first.checked_add(index).ok_or_else(|| RecordDecodeError::message("sequence overflow"))?;
+        let sequence = first
+            .checked_add(index)
+            .ok_or_else(|| RecordDecodeError::message("sequence overflow"))?;
         events.push(read_item(bytes, sequence, base, &mut scope)?);
     }
     skip_elements(bytes, fields - 3)?;
     Ok(events)
 }
 
-fn read_item(bytes: &mut Decoder<'_>, sequence: u64, base: i64, scope: &mut RecordContext) -> Result<JournalEvent, RecordDecodeError> {
+fn read_item(
+    bytes: &mut Decoder<'_>,
+    sequence: u64,
+    base: i64,
+    scope: &mut RecordContext,
+) -> Result<JournalEvent, RecordDecodeError> {
     let fields = expect_array(bytes, 2)?;
-    let timestamp = base.checked_add(bytes.i64()?).and_then(Timestamp::from_micros);
-    let timestamp = timestamp.ok_or_else(|| RecordDecodeError::message("timestamp out of range"))?;
+    let timestamp = base
+        .checked_add(bytes.i64()?)
+        .and_then(Timestamp::from_micros);
+    let timestamp =
+        timestamp.ok_or_else(|| RecordDecodeError::message("timestamp out of range"))?;
     let event: Event = bytes.decode_with(scope)?;
     skip_elements(bytes, fields - 2)?;
-    Ok(JournalEvent { sequence, timestamp, event })
+    Ok(JournalEvent {
+        sequence,
+        timestamp,
+        event,
+    })
 }
 
 /// The length of an array that has at least `known` elements; later versions may have appended more.
@@ -186,7 +245,9 @@ fn expect_array(bytes: &mut Decoder<'_>, known: u64) -> Result<u64, RecordDecode
 }
 
 fn definite_array(bytes: &mut Decoder<'_>) -> Result<u64, RecordDecodeError> {
-    bytes.array()?.ok_or_else(|| RecordDecodeError::message("array of unknown length").at(bytes.position()))
+    bytes
+        .array()?
+        .ok_or_else(|| RecordDecodeError::message("array of unknown length").at(bytes.position()))
 }
 
 fn skip_elements(bytes: &mut Decoder<'_>, elements: u64) -> Result<(), RecordDecodeError> {

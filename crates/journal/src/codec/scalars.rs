@@ -7,14 +7,19 @@ use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
 use crate::{
-    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId, BackoffFactor, RetryJitter, BoundedName, Payload, InvokePerformer, SharedText, Timestamp,
+    BackoffFactor, BoundedName, ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId,
+    InvokePerformer, Payload, RetryJitter, SharedText, Timestamp,
 };
 
 /// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
 macro_rules! scalar_codec {
     ($type:ty: write |$e:ident, $value:ident| $write:expr, read |$d:ident| $read:expr) => {
         impl<C> Encode<C> for $type {
-            fn encode<W: Write>(&self, $e: &mut Encoder<W>, _: &mut C) -> Result<(), encode::Error<W::Error>> {
+            fn encode<W: Write>(
+                &self,
+                $e: &mut Encoder<W>,
+                _: &mut C,
+            ) -> Result<(), encode::Error<W::Error>> {
                 let $value = self;
                 $write?.ok()
             }
@@ -65,10 +70,16 @@ macro_rules! default_field {
             }
 
             /// What is not known here is refused: it must not pass for the usual value.
-            pub(crate) fn decode<C>(d: &mut Decoder<'_>, scope: &mut C) -> Result<$type, decode::Error> {
+            pub(crate) fn decode<C>(
+                d: &mut Decoder<'_>,
+                scope: &mut C,
+            ) -> Result<$type, decode::Error> {
                 match Option::decode(d, scope) {
                     Ok(value) => Ok(value.unwrap_or($usual)),
-                    Err(_) => Err(decode::Error::message(concat!("unknown ", stringify!($module))).at(d.position())),
+                    Err(_) => Err(
+                        decode::Error::message(concat!("unknown ", stringify!($module)))
+                            .at(d.position()),
+                    ),
                 }
             }
 
@@ -103,7 +114,10 @@ pub(crate) mod performer {
     }
 
     /// What is not known here is refused: it must not pass for the owner.
-    pub(crate) fn decode<C>(d: &mut Decoder<'_>, scope: &mut C) -> Result<InvokePerformer, decode::Error> {
+    pub(crate) fn decode<C>(
+        d: &mut Decoder<'_>,
+        scope: &mut C,
+    ) -> Result<InvokePerformer, decode::Error> {
         match d.datatype()? {
             Type::Null => d.null().map(|()| InvokePerformer::Owner),
             Type::Bool if d.bool()? => Ok(InvokePerformer::Worker),

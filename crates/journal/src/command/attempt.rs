@@ -2,8 +2,8 @@
 
 use super::command_violation;
 use crate::{
-    Event, EventKind, ExecutionError, InvokePhase, JournalState, Payload, InvokePerformer, PromiseId, RetryPolicy, Rule, Timestamp,
-    RuleViolation,
+    Event, EventKind, ExecutionError, InvokePerformer, InvokePhase, JournalState, Payload,
+    PromiseId, RetryPolicy, Rule, RuleViolation, Timestamp,
 };
 
 /// An attempt's failure: what, when, and the entropy that spreads its retry.
@@ -19,36 +19,77 @@ pub(super) fn start_attempt(
     performer: InvokePerformer,
     now: Timestamp,
 ) -> Result<Event, RuleViolation> {
-    if let Some(InvokePhase::Retrying { retry_at: at }) = fold.invoke_state(&promise_id).map(|invoke| invoke.phase)
+    if let Some(InvokePhase::Retrying { retry_at: at }) =
+        fold.invoke_state(&promise_id).map(|invoke| invoke.phase)
         && now < at
     {
-        let message = format!("{} may be retried at {at}, it is {now}", fold.display_id(&promise_id));
-        return Err(command_violation(fold, Rule::T2, EventKind::InvokeStarted, message));
+        let message = format!(
+            "{} may be retried at {at}, it is {now}",
+            fold.display_id(&promise_id)
+        );
+        return Err(command_violation(
+            fold,
+            Rule::T2,
+            EventKind::InvokeStarted,
+            message,
+        ));
     }
     let attempt = current_attempt(fold, &promise_id).saturating_add(1);
-    Ok(Event::InvokeStarted { promise_id, attempt, performer })
+    Ok(Event::InvokeStarted {
+        promise_id,
+        attempt,
+        performer,
+    })
 }
 
-pub(super) fn complete_attempt(fold: &JournalState, promise_id: PromiseId, result: Payload) -> Event {
+pub(super) fn complete_attempt(
+    fold: &JournalState,
+    promise_id: PromiseId,
+    result: Payload,
+) -> Event {
     let attempt = current_attempt(fold, &promise_id);
-    Event::InvokeCompleted { promise_id, result: Ok(result), attempt }
+    Event::InvokeCompleted {
+        promise_id,
+        result: Ok(result),
+        attempt,
+    }
 }
 
-pub(super) fn give_up_invoke(fold: &JournalState, promise_id: PromiseId, error: ExecutionError) -> Event {
+pub(super) fn give_up_invoke(
+    fold: &JournalState,
+    promise_id: PromiseId,
+    error: ExecutionError,
+) -> Event {
     let attempt = current_attempt(fold, &promise_id);
-    Event::InvokeCompleted { promise_id, result: Err(error), attempt }
+    Event::InvokeCompleted {
+        promise_id,
+        result: Err(error),
+        attempt,
+    }
 }
 
 impl InvokeAttemptFailure {
     /// A failure that may be retried is; one that may not is the result.
     pub(super) fn into_event(self, fold: &JournalState, promise_id: PromiseId) -> Event {
-        let Self { error, now, entropy } = self;
+        let Self {
+            error,
+            now,
+            entropy,
+        } = self;
         let attempt = current_attempt(fold, &promise_id);
         let default = RetryPolicy::default();
-        let policy = fold.invoke_state(&promise_id).and_then(|invoke| invoke.policy.as_deref()).unwrap_or(&default);
+        let policy = fold
+            .invoke_state(&promise_id)
+            .and_then(|invoke| invoke.policy.as_deref())
+            .unwrap_or(&default);
         if policy.allows_retry(attempt, &error) {
             let retry_at = policy.retry_at(attempt, now, entropy);
-            Event::InvokeRetrying { promise_id, failed_attempt: attempt, error, retry_at }
+            Event::InvokeRetrying {
+                promise_id,
+                failed_attempt: attempt,
+                error,
+                retry_at,
+            }
         } else {
             give_up_invoke(fold, promise_id, error)
         }
@@ -57,5 +98,6 @@ impl InvokeAttemptFailure {
 
 /// The last attempt that was started; 0 if none was, which no rule lets pass.
 fn current_attempt(fold: &JournalState, promise: &PromiseId) -> u32 {
-    fold.invoke_state(promise).map_or(0, |invoke| invoke.attempt)
+    fold.invoke_state(promise)
+        .map_or(0, |invoke| invoke.attempt)
 }

@@ -1,8 +1,14 @@
 //! Taking an event in. It was checked before, so nothing here refuses anything.
 
 use super::inbox::{BufferedSignal, SignalInbox};
-use super::{PayloadFingerprint, InvokePhase, JournalState, InvokeState, JoinSetState, PromiseState, PromiseSlot, AwaitState};
-use crate::{AwaitKind, Event, JoinSetId, JournalEvent, BoundedName, ExecutionPhase, PromiseId, phase_transition};
+use super::{
+    AwaitState, InvokePhase, InvokeState, JoinSetState, JournalState, PayloadFingerprint,
+    PromiseSlot, PromiseState,
+};
+use crate::{
+    AwaitKind, BoundedName, Event, ExecutionPhase, JoinSetId, JournalEvent, PromiseId,
+    phase_transition,
+};
 
 impl JournalState {
     /// Takes in an event that [`Fold::check`] let through.
@@ -17,7 +23,10 @@ impl JournalState {
 
     /// Leaving a blocked phase closes the await, whether it was satisfied or interrupted.
     fn enter_phase(&mut self, next: ExecutionPhase) {
-        if !matches!(next, ExecutionPhase::Blocked | ExecutionPhase::CleanupBlocked) {
+        if !matches!(
+            next,
+            ExecutionPhase::Blocked | ExecutionPhase::CleanupBlocked
+        ) {
             self.open_await = None;
         }
         self.phase = next;
@@ -25,17 +34,38 @@ impl JournalState {
 
     fn apply_effects(&mut self, sequence: u64, event: &Event) {
         match event {
-            Event::InvokeScheduled { retry_policy, delivery, .. } => {
-                self.allocate_promise(PromiseState::Invoke(InvokeState::new(retry_policy.clone(), *delivery)));
+            Event::InvokeScheduled {
+                retry_policy,
+                delivery,
+                ..
+            } => {
+                self.allocate_promise(PromiseState::Invoke(InvokeState::new(
+                    retry_policy.clone(),
+                    *delivery,
+                )));
             }
-            Event::InvokeStarted { promise_id, attempt, .. } => self.update_invoke(promise_id, |invoke| {
+            Event::InvokeStarted {
+                promise_id,
+                attempt,
+                ..
+            } => self.update_invoke(promise_id, |invoke| {
                 invoke.phase = InvokePhase::Started;
                 invoke.attempt = *attempt;
             }),
-            Event::InvokeRetrying { promise_id, retry_at, .. } => {
-                self.update_invoke(promise_id, |invoke| invoke.phase = InvokePhase::Retrying { retry_at: *retry_at });
+            Event::InvokeRetrying {
+                promise_id,
+                retry_at,
+                ..
+            } => {
+                self.update_invoke(promise_id, |invoke| {
+                    invoke.phase = InvokePhase::Retrying {
+                        retry_at: *retry_at,
+                    }
+                });
             }
-            Event::InvokeCompleted { promise_id, result, .. } => {
+            Event::InvokeCompleted {
+                promise_id, result, ..
+            } => {
                 let result = PayloadFingerprint::from_result(result);
                 self.update_invoke(promise_id, |invoke| {
                     invoke.phase = InvokePhase::Completed { sequence, result };
@@ -43,26 +73,52 @@ impl JournalState {
                 });
                 self.complete_promise(promise_id);
             }
-            Event::RandomGenerated { .. } | Event::TimeRecorded { .. } => self.allocate_promise(PromiseState::Value),
-            Event::TimerScheduled { fire_at, .. } => self.allocate_promise(PromiseState::Timer { fire_at: *fire_at, fired: false }),
+            Event::RandomGenerated { .. } | Event::TimeRecorded { .. } => {
+                self.allocate_promise(PromiseState::Value)
+            }
+            Event::TimerScheduled { fire_at, .. } => self.allocate_promise(PromiseState::Timer {
+                fire_at: *fire_at,
+                fired: false,
+            }),
             Event::TimerFired { promise_id } => {
                 if let Some(PromiseState::Timer { fired, .. }) = self.promise_mut(promise_id) {
                     *fired = true;
                     self.complete_promise(promise_id);
                 }
             }
-            Event::SignalDelivered { signal_name, payload, .. } => {
-                let inbox = self.inboxes.entry(signal_name.clone()).or_insert(SignalInbox::EMPTY);
-                inbox.push_delivery(BufferedSignal { sequence, payload: PayloadFingerprint::from_payload(payload) });
+            Event::SignalDelivered {
+                signal_name,
+                payload,
+                ..
+            } => {
+                let inbox = self
+                    .inboxes
+                    .entry(signal_name.clone())
+                    .or_insert(SignalInbox::EMPTY);
+                inbox.push_delivery(BufferedSignal {
+                    sequence,
+                    payload: PayloadFingerprint::from_payload(payload),
+                });
             }
-            Event::SignalReceived { promise_id, signal_name, .. } => self.receive_signal(promise_id, signal_name),
+            Event::SignalReceived {
+                promise_id,
+                signal_name,
+                ..
+            } => self.receive_signal(promise_id, signal_name),
             Event::ExecutionAwaiting { waiting_on, kind } => self.begin_await(waiting_on, kind),
             Event::JoinSetCreated { .. } => {
                 self.allocate_promise(PromiseState::JoinSet(self.join_sets.len() as u32));
                 self.join_sets.push(JoinSetState::default());
             }
-            Event::JoinSetSubmitted { join_set_id, promise_id } => self.submit_member(join_set_id, promise_id),
-            Event::JoinSetAwaited { join_set_id, promise_id, .. } => self.take_result(join_set_id, promise_id),
+            Event::JoinSetSubmitted {
+                join_set_id,
+                promise_id,
+            } => self.submit_member(join_set_id, promise_id),
+            Event::JoinSetAwaited {
+                join_set_id,
+                promise_id,
+                ..
+            } => self.take_result(join_set_id, promise_id),
             Event::ExecutionStarted { .. }
             | Event::ExecutionCompleted { .. }
             | Event::ExecutionFailed { .. }
@@ -73,7 +129,10 @@ impl JournalState {
     }
 
     fn allocate_promise(&mut self, promise: PromiseState) {
-        self.slots.push(PromiseSlot { promise, awaited_by: 0 });
+        self.slots.push(PromiseSlot {
+            promise,
+            awaited_by: 0,
+        });
     }
 
     fn update_invoke(&mut self, id: &PromiseId, change: impl FnOnce(&mut InvokeState)) {
@@ -89,7 +148,9 @@ impl JournalState {
         {
             wait.incomplete -= 1;
         }
-        if let (Some(number), Some(set)) = (id.child_number_in(self.execution), self.owning_set_mut(id)) {
+        if let (Some(number), Some(set)) =
+            (id.child_number_in(self.execution), self.owning_set_mut(id))
+        {
             set.ready.push_back(number);
         }
     }
@@ -104,18 +165,27 @@ impl JournalState {
             }
             self.complete_promise(id);
         } else {
-            self.allocate_promise(PromiseState::Signal { name: name.clone(), received: true });
+            self.allocate_promise(PromiseState::Signal {
+                name: name.clone(),
+                received: true,
+            });
         }
     }
 
     fn begin_await(&mut self, waiting_on: &[PromiseId], kind: &AwaitKind) {
         if let AwaitKind::Signal(name) = kind {
-            self.allocate_promise(PromiseState::Signal { name: name.clone(), received: false });
+            self.allocate_promise(PromiseState::Signal {
+                name: name.clone(),
+                received: false,
+            });
         }
         self.await_count += 1;
         let mut numbers = Vec::with_capacity(waiting_on.len());
         let mut incomplete = 0;
-        for number in waiting_on.iter().filter_map(|id| id.child_number_in(self.execution)) {
+        for number in waiting_on
+            .iter()
+            .filter_map(|id| id.child_number_in(self.execution))
+        {
             let Some(slot) = self.slots.get_mut(number as usize) else {
                 continue;
             };
@@ -123,11 +193,17 @@ impl JournalState {
             incomplete += usize::from(!slot.promise.is_complete());
             numbers.push(number);
         }
-        self.open_await = Some(AwaitState { kind: kind.clone(), waiting_on: numbers, incomplete });
+        self.open_await = Some(AwaitState {
+            kind: kind.clone(),
+            waiting_on: numbers,
+            incomplete,
+        });
     }
 
     fn submit_member(&mut self, set: &JoinSetId, id: &PromiseId) {
-        let (Some(index), Some(number)) = (self.join_set_index(set), id.child_number_in(self.execution)) else {
+        let (Some(index), Some(number)) =
+            (self.join_set_index(set), id.child_number_in(self.execution))
+        else {
             return;
         };
         let mut complete = false;
@@ -147,10 +223,18 @@ impl JournalState {
     /// Takes a result out of a set. Members stay listed and are skipped later rather than searched for now.
     fn take_result(&mut self, set: &JoinSetId, id: &PromiseId) {
         self.update_invoke(id, |invoke| invoke.is_result_taken = true);
-        let Some(index) = self.join_set_index(set) else { return };
-        let Some(set) = self.join_sets.get_mut(index as usize) else { return };
+        let Some(index) = self.join_set_index(set) else {
+            return;
+        };
+        let Some(set) = self.join_sets.get_mut(index as usize) else {
+            return;
+        };
         set.awaited += 1;
-        while set.ready.front().is_some_and(|number| is_result_taken(&self.slots, *number)) {
+        while set
+            .ready
+            .front()
+            .is_some_and(|number| is_result_taken(&self.slots, *number))
+        {
             set.ready.pop_front();
         }
     }
@@ -168,15 +252,20 @@ impl JournalState {
     /// The member of a set that completed first among those whose result was not taken.
     pub fn next_ready_member(&self, set: &JoinSetId) -> Option<PromiseId> {
         let ready = &self.join_set_state(set)?.ready;
-        let number = ready.iter().find(|number| !is_result_taken(&self.slots, **number))?;
+        let number = ready
+            .iter()
+            .find(|number| !is_result_taken(&self.slots, **number))?;
         Some(self.execution.child_promise(*number))
     }
 
     /// The members of a set whose result was not taken.
     pub(crate) fn remaining_members(&self, set: &JoinSetId) -> Vec<PromiseId> {
         let members = self.join_set_state(set).map_or(&[][..], |set| &set.members);
-        let left = members.iter().filter(|number| !is_result_taken(&self.slots, **number));
-        left.map(|number| self.execution.child_promise(*number)).collect()
+        let left = members
+            .iter()
+            .filter(|number| !is_result_taken(&self.slots, **number));
+        left.map(|number| self.execution.child_promise(*number))
+            .collect()
     }
 }
 

@@ -18,7 +18,12 @@ impl PayloadFingerprint {
             Ok(payload) => Self::hash_fields(&[b"ok", payload.as_str().as_bytes()]),
             Err(error) => {
                 let retryable = [u8::from(error.retryable)];
-                Self::hash_fields(&[b"err", error.kind.as_str().as_bytes(), error.message.as_bytes(), &retryable])
+                Self::hash_fields(&[
+                    b"err",
+                    error.kind.as_str().as_bytes(),
+                    error.message.as_bytes(),
+                    &retryable,
+                ])
             }
         }
     }
@@ -44,7 +49,12 @@ mod tests {
     #[test]
     fn results_that_differ_in_any_part_have_different_fingerprints() {
         let payload = |text| Payload::parse(text).unwrap();
-        let error = |kind: &str, message: &str| Err(ExecutionError::new(kind.parse::<ErrorKind>().unwrap(), message));
+        let error = |kind: &str, message: &str| {
+            Err(ExecutionError::new(
+                kind.parse::<ErrorKind>().unwrap(),
+                message,
+            ))
+        };
         let results = [
             Ok(payload("1")),
             Ok(payload("\"1\"")),
@@ -55,9 +65,15 @@ mod tests {
             error("timeout", "1").map_err(ExecutionError::into_permanent),
         ];
         for (index, result) in results.iter().enumerate() {
-            assert_eq!(PayloadFingerprint::from_result(result), PayloadFingerprint::from_result(&result.clone()));
+            assert_eq!(
+                PayloadFingerprint::from_result(result),
+                PayloadFingerprint::from_result(&result.clone())
+            );
             for other in &results[index + 1..] {
-                assert_ne!(PayloadFingerprint::from_result(result), PayloadFingerprint::from_result(other));
+                assert_ne!(
+                    PayloadFingerprint::from_result(result),
+                    PayloadFingerprint::from_result(other)
+                );
             }
         }
     }

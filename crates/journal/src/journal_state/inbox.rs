@@ -23,7 +23,11 @@ pub(crate) struct BufferedSignal {
 }
 
 impl SignalInbox {
-    pub(crate) const EMPTY: Self = Self { delivered: 0, consumed: 0, pending: VecDeque::new() };
+    pub(crate) const EMPTY: Self = Self {
+        delivered: 0,
+        consumed: 0,
+        pending: VecDeque::new(),
+    };
 
     /// The unconsumed delivery with this id.
     pub(crate) fn pending_delivery(&self, delivery_id: u64) -> Option<&BufferedSignal> {

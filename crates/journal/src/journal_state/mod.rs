@@ -18,8 +18,9 @@ pub use promise::{InvokePhase, InvokeState, JoinSetState, PromiseState};
 
 use crate::invariant::RuleEnforcement;
 use crate::{
-    LifecycleAction, AwaitKind, Event, EventKind, ExecutionId, JoinSetId, JournalEvent, BoundedName, ExecutionPhase, PromiseId, Rule, ExecutionState,
-    RuleViolation, rules, phase_transition,
+    AwaitKind, BoundedName, Event, EventKind, ExecutionId, ExecutionPhase, ExecutionState,
+    JoinSetId, JournalEvent, LifecycleAction, PromiseId, Rule, RuleViolation, phase_transition,
+    rules,
 };
 
 /// What an execution waits for.
@@ -107,8 +108,13 @@ impl JournalState {
 
     /// The promises that the open await names.
     pub fn waiting_on(&self) -> impl Iterator<Item = PromiseId> {
-        let numbers = self.open_await.as_ref().map_or(&[][..], |wait| &wait.waiting_on);
-        numbers.iter().map(|number| self.execution.child_promise(*number))
+        let numbers = self
+            .open_await
+            .as_ref()
+            .map_or(&[][..], |wait| &wait.waiting_on);
+        numbers
+            .iter()
+            .map(|number| self.execution.child_promise(*number))
     }
 
     /// The id of the next operation.
@@ -142,7 +148,9 @@ impl JournalState {
 
     /// All operations in the order of allocation.
     pub fn promise_states(&self) -> impl Iterator<Item = (PromiseId, &PromiseState)> {
-        (0..).zip(&self.slots).map(|(number, slot)| (self.execution.child_promise(number), &slot.promise))
+        (0..)
+            .zip(&self.slots)
+            .map(|(number, slot)| (self.execution.child_promise(number), &slot.promise))
     }
 
     /// Takes `event` in if it may follow; changes nothing if not.
@@ -154,8 +162,12 @@ impl JournalState {
 
     /// Whether `event` may follow; the rule it breaks if not.
     pub fn check_event(&self, event: &JournalEvent) -> Result<(), RuleViolation> {
-        let refuse =
-            |rule: Rule, message| RuleViolation { rule, sequence: event.sequence, event: event.event.kind(), message };
+        let refuse = |rule: Rule, message| RuleViolation {
+            rule,
+            sequence: event.sequence,
+            event: event.event.kind(),
+            message,
+        };
         if let Some(message) = rules::structure::sequence_is_index(self, event) {
             return Err(refuse(Rule::S1, message));
         }
@@ -171,7 +183,11 @@ impl JournalState {
     }
 
     /// Whether the phase allows `act`, which an event of this kind would be.
-    pub(crate) fn check_action(&self, act: LifecycleAction, event: EventKind) -> Result<ExecutionPhase, RuleViolation> {
+    pub(crate) fn check_action(
+        &self,
+        act: LifecycleAction,
+        event: EventKind,
+    ) -> Result<ExecutionPhase, RuleViolation> {
         phase_transition(self.phase, act).map_err(|rule| RuleViolation {
             rule,
             sequence: self.next_sequence,
@@ -199,7 +215,10 @@ impl JournalState {
             | Event::TimerFired { .. }
             | Event::SignalDelivered { .. } => LifecycleAction::Arrive,
             Event::SignalReceived { promise_id, .. } => match &self.open_await {
-                Some(AwaitState { kind: AwaitKind::Signal(_), .. }) => LifecycleAction::Receive,
+                Some(AwaitState {
+                    kind: AwaitKind::Signal(_),
+                    ..
+                }) => LifecycleAction::Receive,
                 _ if self.is_awaited(promise_id) => LifecycleAction::Receive,
                 _ => LifecycleAction::Allocate,
             },
@@ -208,7 +227,9 @@ impl JournalState {
                 Some(wait) if !wait.is_satisfied() => LifecycleAction::ResumeUnsatisfied,
                 _ => LifecycleAction::Resume,
             },
-            Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. } => LifecycleAction::UseJoinSet,
+            Event::JoinSetSubmitted { .. } | Event::JoinSetAwaited { .. } => {
+                LifecycleAction::UseJoinSet
+            }
         }
     }
 
@@ -216,7 +237,11 @@ impl JournalState {
         match (self.execution_state(), act) {
             (None, _) => "a journal begins with ExecutionStarted".to_owned(),
             (Some(_), LifecycleAction::ResumeUnsatisfied) => {
-                let waiting: Vec<String> = self.waiting_on().take(8).map(|id| self.display_id(&id).to_string()).collect();
+                let waiting: Vec<String> = self
+                    .waiting_on()
+                    .take(8)
+                    .map(|id| self.display_id(&id).to_string())
+                    .collect();
                 format!("still waiting on {}", waiting.join(", "))
             }
             (Some(state), _) if self.open_await.is_some() => {
@@ -233,12 +258,22 @@ impl JournalState {
 
     /// Whether the open await names `id`.
     pub(crate) fn is_awaited(&self, id: &PromiseId) -> bool {
-        self.open_await.is_some() && self.promise_slot(id).is_some_and(|slot| slot.awaited_by == self.await_count)
+        self.open_await.is_some()
+            && self
+                .promise_slot(id)
+                .is_some_and(|slot| slot.awaited_by == self.await_count)
     }
 
     /// Whether the open await names `id`, and `id` is a signal that was not received yet.
     pub(crate) fn awaits_signal_as(&self, id: &PromiseId) -> bool {
-        self.is_awaited(id) && matches!(self.promise_state(id), Some(PromiseState::Signal { received: false, .. }))
+        self.is_awaited(id)
+            && matches!(
+                self.promise_state(id),
+                Some(PromiseState::Signal {
+                    received: false,
+                    ..
+                })
+            )
     }
 
     pub(crate) fn join_set_index(&self, id: &JoinSetId) -> Option<u32> {

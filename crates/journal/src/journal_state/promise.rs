@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::PayloadFingerprint;
-use crate::{DeliveryGuarantee, BoundedName, RetryPolicy, Timestamp};
+use crate::{BoundedName, DeliveryGuarantee, RetryPolicy, Timestamp};
 
 /// One operation, by what it is.
 #[derive(Clone, Debug)]
@@ -62,7 +62,14 @@ pub struct InvokeState {
 
 impl InvokeState {
     pub(super) const fn new(policy: Option<Box<RetryPolicy>>, delivery: DeliveryGuarantee) -> Self {
-        Self { phase: InvokePhase::Scheduled, attempt: 0, policy, delivery, join_set_index: None, is_result_taken: false }
+        Self {
+            phase: InvokePhase::Scheduled,
+            attempt: 0,
+            policy,
+            delivery,
+            join_set_index: None,
+            is_result_taken: false,
+        }
     }
 }
 

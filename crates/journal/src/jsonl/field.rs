@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 use super::{JournalLineError, retry_policy};
 use crate::excerpt::excerpt_text;
 use crate::{
-    AwaitKind, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokeKind, InvokeResult, BoundedName, Payload, InvokePerformer,
-    RetryPolicy, SharedText, Timestamp, hex,
+    AwaitKind, BoundedName, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokeKind,
+    InvokePerformer, InvokeResult, Payload, RetryPolicy, SharedText, Timestamp, hex,
 };
 
 /// A field's name and its JSON text, if the line has it.
@@ -24,10 +24,16 @@ type Result<T> = std::result::Result<T, JournalLineError>;
 impl<'a> JournalLineField<'a> {
     fn mismatch_error(self, expected: &str) -> JournalLineError {
         match self.raw {
-            None => JournalLineError(format!("field `{}` is missing: expected {expected}", self.name)),
+            None => JournalLineError(format!(
+                "field `{}` is missing: expected {expected}",
+                self.name
+            )),
             Some(raw) => {
                 let found = excerpt_text(raw.get());
-                JournalLineError(format!("field `{}` is {found}: expected {expected}", self.name))
+                JournalLineError(format!(
+                    "field `{}` is {found}: expected {expected}",
+                    self.name
+                ))
             }
         }
     }
@@ -52,7 +58,9 @@ impl<'a> JournalLineField<'a> {
 
     pub(super) fn read_payload(self) -> Result<Payload> {
         let expected = "any JSON value, nested at most 128 deep";
-        self.raw.and_then(|raw| Payload::from_raw(raw).ok()).ok_or_else(|| self.mismatch_error(expected))
+        self.raw
+            .and_then(|raw| Payload::from_raw(raw).ok())
+            .ok_or_else(|| self.mismatch_error(expected))
     }
 
     pub(super) fn read_text(self) -> Result<SharedText> {
@@ -62,13 +70,16 @@ impl<'a> JournalLineField<'a> {
 
     pub(super) fn read_name(self) -> Result<BoundedName> {
         let expected = "a string of 1 to 1024 bytes without control characters";
-        let text = self.read_text().map_err(|_| self.mismatch_error(expected))?;
+        let text = self
+            .read_text()
+            .map_err(|_| self.mismatch_error(expected))?;
         text.parse().map_err(|_| self.mismatch_error(expected))
     }
 
     /// A reason may be left out.
     pub(super) fn read_reason(self) -> Result<SharedText> {
-        self.non_null().map_or_else(|| Ok(SharedText::from("")), Self::read_text)
+        self.non_null()
+            .map_or_else(|| Ok(SharedText::from("")), Self::read_text)
     }
 
     pub(super) fn read_unsigned(self) -> Result<u64> {
@@ -84,20 +95,33 @@ impl<'a> JournalLineField<'a> {
     pub(super) fn read_timestamp(self) -> Result<Timestamp> {
         let expected = "an RFC 3339 instant such as \"2026-03-01T12:00:00Z\"";
         if let Ok(ms) = self.parse_value::<i64>(expected) {
-            return ms.checked_mul(1_000).and_then(Timestamp::from_micros).ok_or_else(|| self.mismatch_error(expected));
+            return ms
+                .checked_mul(1_000)
+                .and_then(Timestamp::from_micros)
+                .ok_or_else(|| self.mismatch_error(expected));
         }
-        self.read_text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch_error(expected))
+        self.read_text()
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| self.mismatch_error(expected))
     }
 
     pub(super) fn read_hex_bytes(self) -> Result<Arc<[u8]>> {
         let expected = "a string of hex digits";
-        let text = self.read_text().map_err(|_| self.mismatch_error(expected))?;
-        hex::decode_hex(text.strip_prefix("0x").unwrap_or(&text)).map(Arc::from).ok_or_else(|| self.mismatch_error(expected))
+        let text = self
+            .read_text()
+            .map_err(|_| self.mismatch_error(expected))?;
+        hex::decode_hex(text.strip_prefix("0x").unwrap_or(&text))
+            .map(Arc::from)
+            .ok_or_else(|| self.mismatch_error(expected))
     }
 
     pub(super) fn read_invoke_kind(self) -> Result<InvokeKind> {
         let expected = "\"function\" or \"http\"";
-        match &*self.read_text().map_err(|_| self.mismatch_error(expected))? {
+        match &*self
+            .read_text()
+            .map_err(|_| self.mismatch_error(expected))?
+        {
             "function" => Ok(InvokeKind::Function),
             "http" => Ok(InvokeKind::Http),
             _ => Err(self.mismatch_error(expected)),
@@ -110,9 +134,17 @@ impl<'a> JournalLineField<'a> {
             return Ok(DeliveryGuarantee::default());
         };
         let expected = "\"at_least_once\" or \"at_most_once\"";
-        let text = field.read_text().map_err(|_| field.mismatch_error(expected))?;
-        let known = [DeliveryGuarantee::AtLeastOnce, DeliveryGuarantee::AtMostOnce];
-        known.into_iter().find(|delivery| delivery.as_str() == &*text).ok_or_else(|| field.mismatch_error(expected))
+        let text = field
+            .read_text()
+            .map_err(|_| field.mismatch_error(expected))?;
+        let known = [
+            DeliveryGuarantee::AtLeastOnce,
+            DeliveryGuarantee::AtMostOnce,
+        ];
+        known
+            .into_iter()
+            .find(|delivery| delivery.as_str() == &*text)
+            .ok_or_else(|| field.mismatch_error(expected))
     }
 
     /// A child or a worker; whoever runs the execution if neither is named.
@@ -120,7 +152,9 @@ impl<'a> JournalLineField<'a> {
         match (self.non_null(), worker.non_null()) {
             (None, None) => Ok(InvokePerformer::Owner),
             (Some(child), None) => child.read_execution_id().map(InvokePerformer::Child),
-            (None, Some(worker)) if worker.parse_value::<bool>("true")? => Ok(InvokePerformer::Worker),
+            (None, Some(worker)) if worker.parse_value::<bool>("true")? => {
+                Ok(InvokePerformer::Worker)
+            }
             (_, Some(worker)) => Err(worker.mismatch_error("true, and no child")),
         }
     }
@@ -128,7 +162,10 @@ impl<'a> JournalLineField<'a> {
     /// `signal_name` belongs to a wait for a signal and to no other.
     pub(super) fn read_await_kind(self, signal_name: JournalLineField<'_>) -> Result<AwaitKind> {
         let expected = "\"single\", \"any\", \"all\" or \"signal\"";
-        match &*self.read_text().map_err(|_| self.mismatch_error(expected))? {
+        match &*self
+            .read_text()
+            .map_err(|_| self.mismatch_error(expected))?
+        {
             "single" => Ok(AwaitKind::Single),
             "any" => Ok(AwaitKind::Any),
             "all" => Ok(AwaitKind::All),
@@ -139,22 +176,34 @@ impl<'a> JournalLineField<'a> {
 
     /// `{"kind": …, "message": …, "retryable": …}`; a bare string is a user error with that message.
     pub(super) fn read_error(self) -> Result<ExecutionError> {
-        let expected = "an object with a string `kind` (and `message`, and `retryable`), or a string";
+        let expected =
+            "an object with a string `kind` (and `message`, and `retryable`), or a string";
         if let Ok(message) = self.read_text() {
             return Ok(ExecutionError::new(ErrorKind::UserError, message));
         }
         let error: ErrorObject<'_> = self.parse_object(expected)?;
-        error.to_execution_error().ok_or_else(|| self.mismatch_error(expected))
+        error
+            .to_execution_error()
+            .ok_or_else(|| self.mismatch_error(expected))
     }
 
     /// `{"ok": VALUE}` or `{"err": ERROR}`.
     pub(super) fn read_result(self) -> Result<InvokeResult> {
         let expected = "{\"ok\": VALUE} or {\"err\": {\"kind\": …, \"message\": …}}";
         let object: ResultObject<'_> = self.parse_object(expected)?;
-        let ok = JournalLineField { name: self.name, raw: object.ok };
-        let err = JournalLineField { name: self.name, raw: object.err };
+        let ok = JournalLineField {
+            name: self.name,
+            raw: object.ok,
+        };
+        let err = JournalLineField {
+            name: self.name,
+            raw: object.err,
+        };
         match (ok.non_null(), err.non_null()) {
-            (None, Some(err)) => err.read_error().map(Err).map_err(|_| self.mismatch_error(expected)),
+            (None, Some(err)) => err
+                .read_error()
+                .map(Err)
+                .map_err(|_| self.mismatch_error(expected)),
             (_, None) if ok.raw.is_some() => ok.read_payload().map(Ok),
             _ => Err(self.mismatch_error(expected)),
         }
@@ -166,7 +215,10 @@ impl<'a> JournalLineField<'a> {
         };
         let expected = retry_policy::POLICY_EXPECTED;
         let object: retry_policy::RetryPolicyObject<'_> = field.parse_object(expected)?;
-        object.to_retry_policy().map(|policy| Some(Box::new(policy))).ok_or_else(|| field.mismatch_error(expected))
+        object
+            .to_retry_policy()
+            .map(|policy| Some(Box::new(policy)))
+            .ok_or_else(|| field.mismatch_error(expected))
     }
 
     /// The strings of a list.
@@ -177,7 +229,10 @@ impl<'a> JournalLineField<'a> {
     /// Another execution: it says nothing about the journal's own hash.
     pub(super) fn read_execution_id(self) -> Result<ExecutionId> {
         let expected = "an execution id of 64 hex digits";
-        self.read_text().ok().and_then(|text| text.parse().ok()).ok_or_else(|| self.mismatch_error(expected))
+        self.read_text()
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| self.mismatch_error(expected))
     }
 
     /// The string that an id is made of.
@@ -200,7 +255,11 @@ impl ErrorObject<'_> {
     fn to_execution_error(&self) -> Option<ExecutionError> {
         let kind = self.kind.parse().ok()?;
         let retryable = self.retryable.unwrap_or(true);
-        Some(ExecutionError { kind, message: SharedText::from(&*self.message), retryable })
+        Some(ExecutionError {
+            kind,
+            message: SharedText::from(&*self.message),
+            retryable,
+        })
     }
 }
 

@@ -10,8 +10,8 @@
 //! ```
 
 mod field;
-mod retry_policy;
 mod read;
+mod retry_policy;
 mod write;
 
 use thiserror::Error;

@@ -28,7 +28,10 @@ impl JournalLineReader {
 
     /// A reader of this execution's journal.
     pub const fn for_execution(execution: ExecutionId) -> Self {
-        Self { own_root: Some(execution), execution }
+        Self {
+            own_root: Some(execution),
+            execution,
+        }
     }
 
     /// The execution that the events read here belong to: a stand-in of zeros if none was named at the start.
@@ -46,8 +49,14 @@ impl JournalLineReader {
             let name = excerpt_text(&name);
             JournalLineError(format!("field `event` is {name:?}: expected one of the 20 names, such as \"InvokeScheduled\""))
         })?;
-        let event = self.read_event(kind, &line).map_err(|JournalLineError(error)| JournalLineError(format!("{name}: {error}")))?;
-        Ok(JournalEvent { sequence, timestamp, event })
+        let event = self
+            .read_event(kind, &line)
+            .map_err(|JournalLineError(error)| JournalLineError(format!("{name}: {error}")))?;
+        Ok(JournalEvent {
+            sequence,
+            timestamp,
+            event,
+        })
     }
 
     fn read_event(&mut self, kind: EventKind, line: &Object<'_>) -> Result<Event> {
@@ -55,16 +64,34 @@ impl JournalLineReader {
             EventKind::ExecutionStarted => Ok(Event::ExecutionStarted {
                 component_digest: read_digest(line.component_digest())?,
                 input: line.input().read_payload()?,
-                parent_id: line.parent_id().non_null().map(|field| self.read_parent_id(field)).transpose()?,
-                idempotency_key: line.idempotency_key().non_null().map(JournalLineField::read_text).transpose()?,
+                parent_id: line
+                    .parent_id()
+                    .non_null()
+                    .map(|field| self.read_parent_id(field))
+                    .transpose()?,
+                idempotency_key: line
+                    .idempotency_key()
+                    .non_null()
+                    .map(JournalLineField::read_text)
+                    .transpose()?,
             }),
             EventKind::ExecutionCompleted => Ok(Event::ExecutionCompleted {
                 result: line.result().read_payload()?,
-                continued_as: line.continued_as().non_null().map(JournalLineField::read_execution_id).transpose()?,
+                continued_as: line
+                    .continued_as()
+                    .non_null()
+                    .map(JournalLineField::read_execution_id)
+                    .transpose()?,
             }),
-            EventKind::ExecutionFailed => Ok(Event::ExecutionFailed { error: line.error().read_error()? }),
-            EventKind::CancelRequested => Ok(Event::CancelRequested { reason: line.reason().read_reason()? }),
-            EventKind::ExecutionCancelled => Ok(Event::ExecutionCancelled { reason: line.reason().read_reason()? }),
+            EventKind::ExecutionFailed => Ok(Event::ExecutionFailed {
+                error: line.error().read_error()?,
+            }),
+            EventKind::CancelRequested => Ok(Event::CancelRequested {
+                reason: line.reason().read_reason()?,
+            }),
+            EventKind::ExecutionCancelled => Ok(Event::ExecutionCancelled {
+                reason: line.reason().read_reason()?,
+            }),
             EventKind::SignalDelivered => Ok(Event::SignalDelivered {
                 signal_name: line.signal_name().read_name()?,
                 payload: line.payload().read_payload()?,
@@ -75,10 +102,13 @@ impl JournalLineReader {
                 kind: line.kind().read_await_kind(line.signal_name())?,
             }),
             EventKind::ExecutionResumed => Ok(Event::ExecutionResumed),
-            EventKind::JoinSetCreated => Ok(Event::JoinSetCreated { join_set_id: self.read_join_set_id(line)? }),
-            EventKind::JoinSetSubmitted => {
-                Ok(Event::JoinSetSubmitted { join_set_id: self.read_join_set_id(line)?, promise_id: self.read_promise_id(line)? })
-            }
+            EventKind::JoinSetCreated => Ok(Event::JoinSetCreated {
+                join_set_id: self.read_join_set_id(line)?,
+            }),
+            EventKind::JoinSetSubmitted => Ok(Event::JoinSetSubmitted {
+                join_set_id: self.read_join_set_id(line)?,
+                promise_id: self.read_promise_id(line)?,
+            }),
             EventKind::JoinSetAwaited => Ok(Event::JoinSetAwaited {
                 join_set_id: self.read_join_set_id(line)?,
                 promise_id: self.read_promise_id(line)?,
@@ -116,8 +146,14 @@ impl JournalLineReader {
                 error: line.error().read_error()?,
                 retry_at: line.retry_at().read_timestamp()?,
             }),
-            EventKind::RandomGenerated => Ok(Event::RandomGenerated { promise_id, value: line.value().read_hex_bytes()? }),
-            EventKind::TimeRecorded => Ok(Event::TimeRecorded { promise_id, time: line.time().read_timestamp()? }),
+            EventKind::RandomGenerated => Ok(Event::RandomGenerated {
+                promise_id,
+                value: line.value().read_hex_bytes()?,
+            }),
+            EventKind::TimeRecorded => Ok(Event::TimeRecorded {
+                promise_id,
+                time: line.time().read_timestamp()?,
+            }),
             EventKind::TimerScheduled => Ok(Event::TimerScheduled {
                 promise_id,
                 duration_ms: line.duration_ms().read_unsigned()?,
@@ -135,21 +171,32 @@ impl JournalLineReader {
 
     fn read_promise_id(&mut self, line: &Object<'_>) -> Result<PromiseId> {
         let field = line.promise_id();
-        self.resolve_id(&field.read_id_text()?).map_err(|error| field_error(field, error))
+        self.resolve_id(&field.read_id_text()?)
+            .map_err(|error| field_error(field, error))
     }
 
     fn read_join_set_id(&mut self, line: &Object<'_>) -> Result<JoinSetId> {
         let field = line.join_set_id();
-        self.resolve_id(&field.read_id_text()?).map(JoinSetId).map_err(|error| field_error(field, error))
+        self.resolve_id(&field.read_id_text()?)
+            .map(JoinSetId)
+            .map_err(|error| field_error(field, error))
     }
 
     fn read_promise_ids(&mut self, field: JournalLineField<'_>) -> Result<Vec<PromiseId>> {
-        field.read_id_list()?.iter().map(|text| self.resolve_id(text).map_err(|error| field_error(field, error))).collect()
+        field
+            .read_id_list()?
+            .iter()
+            .map(|text| {
+                self.resolve_id(text)
+                    .map_err(|error| field_error(field, error))
+            })
+            .collect()
     }
 
     /// A parent is an operation of another journal, so its hash says nothing about this one's.
     fn read_parent_id(&self, field: JournalLineField<'_>) -> Result<PromiseId> {
-        PromiseId::parse(&field.read_id_text()?, self.execution).map_err(|error| field_error(field, error))
+        PromiseId::parse(&field.read_id_text()?, self.execution)
+            .map_err(|error| field_error(field, error))
     }
 
     fn resolve_id(&mut self, text: &str) -> std::result::Result<PromiseId, crate::JournalIdError> {
@@ -169,12 +216,19 @@ fn field_error(field: JournalLineField<'_>, error: impl std::fmt::Display) -> Jo
 }
 
 fn read_digest(field: JournalLineField<'_>) -> Result<crate::ComponentDigest> {
-    field.read_text()?.parse().map_err(|error| field_error(field, error))
+    field
+        .read_text()?
+        .parse()
+        .map_err(|error| field_error(field, error))
 }
 
 /// The fields of a line. A list would be read as well, by position: refuse it.
 fn parse_line_object(line: &str) -> Result<Object<'_>> {
-    let refuse = |reason: &str| JournalLineError(format!("not a journal event: expected one JSON object: {reason}"));
+    let refuse = |reason: &str| {
+        JournalLineError(format!(
+            "not a journal event: expected one JSON object: {reason}"
+        ))
+    };
     if !line.trim_start().starts_with('{') {
         return Err(refuse("it begins with something else"));
     }
@@ -183,7 +237,10 @@ fn parse_line_object(line: &str) -> Result<Object<'_>> {
 
 /// What the JSON parser says, without the line number: it only ever sees one line.
 fn describe_json_error(error: &serde_json::Error) -> String {
-    error.to_string().replace(" at line 1 column ", " at column ").replace(" at line 0 column 0", "")
+    error
+        .to_string()
+        .replace(" at line 1 column ", " at column ")
+        .replace(" at line 0 column 0", "")
 }
 
 macro_rules! raw_line {

@@ -57,7 +57,11 @@ impl RetryPolicyObject<'_> {
             max_interval_ms: self.max_interval_ms,
             factor: BackoffFactor::from_permille(ratio_to_permille(self.factor)?)?,
             jitter: RetryJitter::from_permille(ratio_to_permille(self.jitter)?)?,
-            non_retryable: self.non_retryable_kinds.iter().map(|kind| kind.parse().ok()).collect::<Option<_>>()?,
+            non_retryable: self
+                .non_retryable_kinds
+                .iter()
+                .map(|kind| kind.parse().ok())
+                .collect::<Option<_>>()?,
             timeout_ms: self.timeout_ms,
         })
     }
@@ -69,7 +73,9 @@ fn permille_to_ratio(permille: u32) -> f64 {
 
 /// To the nearest thousandth; a negative number does not round up to one that is allowed.
 fn ratio_to_permille(share: f64) -> Option<u32> {
-    (0.0..=1_000.0).contains(&share).then(|| (share * 1_000.0).round() as u32)
+    (0.0..=1_000.0)
+        .contains(&share)
+        .then(|| (share * 1_000.0).round() as u32)
 }
 
 impl<'a> From<&'a RetryPolicy> for RetryPolicyObject<'a> {
@@ -80,7 +86,11 @@ impl<'a> From<&'a RetryPolicy> for RetryPolicyObject<'a> {
             max_interval_ms: policy.max_interval_ms,
             factor: permille_to_ratio(policy.factor.as_permille()),
             jitter: permille_to_ratio(policy.jitter.as_permille()),
-            non_retryable_kinds: policy.non_retryable.iter().map(|kind| Cow::Borrowed(kind.as_str())).collect(),
+            non_retryable_kinds: policy
+                .non_retryable
+                .iter()
+                .map(|kind| Cow::Borrowed(kind.as_str()))
+                .collect(),
             timeout_ms: policy.timeout_ms,
         }
     }

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::retry_policy;
 use crate::{
-    AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokeResult, JournalEvent, Payload, InvokePerformer, PromiseId,
-    hex,
+    AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokePerformer,
+    InvokeResult, JournalEvent, Payload, PromiseId, hex,
 };
 
 /// An event as a line, without the line break; ids are relative to `own`.
@@ -27,27 +27,51 @@ impl<'a> JournalLine<'a> {
     fn write_fields<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let own = self.own;
         match &self.event.event {
-            Event::ExecutionStarted { component_digest, input, parent_id, idempotency_key } => {
+            Event::ExecutionStarted {
+                component_digest,
+                input,
+                parent_id,
+                idempotency_key,
+            } => {
                 map.serialize_entry("component_digest", &DisplayJson(component_digest))?;
                 map.serialize_entry("input", &PayloadJson(input))?;
-                map.serialize_entry("parent_id", &parent_id.as_ref().map(|id| DisplayJson(id.relative_to(own))))?;
+                map.serialize_entry(
+                    "parent_id",
+                    &parent_id
+                        .as_ref()
+                        .map(|id| DisplayJson(id.relative_to(own))),
+                )?;
                 map.serialize_entry("idempotency_key", &idempotency_key.as_deref())
             }
-            Event::ExecutionCompleted { result, continued_as } => {
+            Event::ExecutionCompleted {
+                result,
+                continued_as,
+            } => {
                 map.serialize_entry("result", &PayloadJson(result))?;
-                continued_as.map_or(Ok(()), |id| map.serialize_entry("continued_as", &DisplayJson(id)))
+                continued_as.map_or(Ok(()), |id| {
+                    map.serialize_entry("continued_as", &DisplayJson(id))
+                })
             }
-            Event::ExecutionFailed { error } => map.serialize_entry("error", &ExecutionErrorJson(error)),
+            Event::ExecutionFailed { error } => {
+                map.serialize_entry("error", &ExecutionErrorJson(error))
+            }
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
                 map.serialize_entry("reason", &**reason)
             }
-            Event::SignalDelivered { signal_name, payload, delivery_id } => {
+            Event::SignalDelivered {
+                signal_name,
+                payload,
+                delivery_id,
+            } => {
                 map.serialize_entry("signal_name", &**signal_name)?;
                 map.serialize_entry("payload", &PayloadJson(payload))?;
                 map.serialize_entry("delivery_id", delivery_id)
             }
             Event::ExecutionAwaiting { waiting_on, kind } => {
-                let ids: Vec<_> = waiting_on.iter().map(|id| DisplayJson(id.relative_to(own))).collect();
+                let ids: Vec<_> = waiting_on
+                    .iter()
+                    .map(|id| DisplayJson(id.relative_to(own)))
+                    .collect();
                 map.serialize_entry("waiting_on", &ids)?;
                 map.serialize_entry("kind", kind.as_str())?;
                 match kind {
@@ -56,12 +80,21 @@ impl<'a> JournalLine<'a> {
                 }
             }
             Event::ExecutionResumed => Ok(()),
-            Event::JoinSetCreated { join_set_id } => self.write_id(map, "join_set_id", &join_set_id.0),
-            Event::JoinSetSubmitted { join_set_id, promise_id } => {
+            Event::JoinSetCreated { join_set_id } => {
+                self.write_id(map, "join_set_id", &join_set_id.0)
+            }
+            Event::JoinSetSubmitted {
+                join_set_id,
+                promise_id,
+            } => {
                 self.write_id(map, "join_set_id", &join_set_id.0)?;
                 self.write_id(map, "promise_id", promise_id)
             }
-            Event::JoinSetAwaited { join_set_id, promise_id, result } => {
+            Event::JoinSetAwaited {
+                join_set_id,
+                promise_id,
+                result,
+            } => {
                 self.write_id(map, "join_set_id", &join_set_id.0)?;
                 self.write_id(map, "promise_id", promise_id)?;
                 map.serialize_entry("result", &InvokeResultJson(result))
@@ -71,22 +104,42 @@ impl<'a> JournalLine<'a> {
     }
 
     /// The fields of the events whose first field is `promise_id`.
-    fn write_promise_fields<M: serde::ser::SerializeMap>(&self, map: &mut M, event: &Event) -> Result<(), M::Error> {
+    fn write_promise_fields<M: serde::ser::SerializeMap>(
+        &self,
+        map: &mut M,
+        event: &Event,
+    ) -> Result<(), M::Error> {
         for id in event.promise_ids() {
             self.write_id(map, "promise_id", id)?;
         }
         match event {
-            Event::InvokeScheduled { kind, function_name, input, retry_policy, delivery, .. } => {
+            Event::InvokeScheduled {
+                kind,
+                function_name,
+                input,
+                retry_policy,
+                delivery,
+                ..
+            } => {
                 map.serialize_entry("kind", kind.as_str())?;
                 map.serialize_entry("function_name", &**function_name)?;
                 map.serialize_entry("input", &PayloadJson(input))?;
-                map.serialize_entry("retry_policy", &retry_policy.as_deref().map(retry_policy::RetryPolicyObject::from))?;
+                map.serialize_entry(
+                    "retry_policy",
+                    &retry_policy
+                        .as_deref()
+                        .map(retry_policy::RetryPolicyObject::from),
+                )?;
                 match delivery {
                     DeliveryGuarantee::AtLeastOnce => Ok(()),
-                    DeliveryGuarantee::AtMostOnce => map.serialize_entry("delivery", delivery.as_str()),
+                    DeliveryGuarantee::AtMostOnce => {
+                        map.serialize_entry("delivery", delivery.as_str())
+                    }
                 }
             }
-            Event::InvokeStarted { attempt, performer, .. } => {
+            Event::InvokeStarted {
+                attempt, performer, ..
+            } => {
                 map.serialize_entry("attempt", attempt)?;
                 match performer {
                     InvokePerformer::Owner => Ok(()),
@@ -94,22 +147,40 @@ impl<'a> JournalLine<'a> {
                     InvokePerformer::Worker => map.serialize_entry("worker", &true),
                 }
             }
-            Event::InvokeCompleted { result, attempt, .. } => {
+            Event::InvokeCompleted {
+                result, attempt, ..
+            } => {
                 map.serialize_entry("result", &InvokeResultJson(result))?;
                 map.serialize_entry("attempt", attempt)
             }
-            Event::InvokeRetrying { failed_attempt, error, retry_at, .. } => {
+            Event::InvokeRetrying {
+                failed_attempt,
+                error,
+                retry_at,
+                ..
+            } => {
                 map.serialize_entry("failed_attempt", failed_attempt)?;
                 map.serialize_entry("error", &ExecutionErrorJson(error))?;
                 map.serialize_entry("retry_at", &DisplayJson(retry_at))
             }
-            Event::RandomGenerated { value, .. } => map.serialize_entry("value", &hex::encode_hex(value)),
+            Event::RandomGenerated { value, .. } => {
+                map.serialize_entry("value", &hex::encode_hex(value))
+            }
             Event::TimeRecorded { time, .. } => map.serialize_entry("time", &DisplayJson(time)),
-            Event::TimerScheduled { duration_ms, fire_at, .. } => {
+            Event::TimerScheduled {
+                duration_ms,
+                fire_at,
+                ..
+            } => {
                 map.serialize_entry("duration_ms", duration_ms)?;
                 map.serialize_entry("fire_at", &DisplayJson(fire_at))
             }
-            Event::SignalReceived { signal_name, payload, delivery_id, .. } => {
+            Event::SignalReceived {
+                signal_name,
+                payload,
+                delivery_id,
+                ..
+            } => {
                 map.serialize_entry("signal_name", &**signal_name)?;
                 map.serialize_entry("payload", &PayloadJson(payload))?;
                 map.serialize_entry("delivery_id", delivery_id)
@@ -118,7 +189,12 @@ impl<'a> JournalLine<'a> {
         }
     }
 
-    fn write_id<M: serde::ser::SerializeMap>(&self, map: &mut M, name: &str, id: &PromiseId) -> Result<(), M::Error> {
+    fn write_id<M: serde::ser::SerializeMap>(
+        &self,
+        map: &mut M,
+        name: &str,
+        id: &PromiseId,
+    ) -> Result<(), M::Error> {
         map.serialize_entry(name, &DisplayJson(id.relative_to(self.own)))
     }
 }
@@ -154,7 +230,8 @@ struct PayloadJson<'a>(&'a Payload);
 
 impl Serialize for PayloadJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(self.0.as_str()).map_err(serde::ser::Error::custom)?;
+        let raw: &RawValue =
+            serde_json::from_str(self.0.as_str()).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
 }

@@ -2,7 +2,7 @@
 //! (CF-4, ID-2).
 
 use crate::journal_state::PromiseState;
-use crate::{AwaitKind, Event, JournalState, JournalEvent, PromiseId};
+use crate::{AwaitKind, Event, JournalEvent, JournalState, PromiseId};
 
 /// How many promises one await may name. The event lists them all.
 pub const AWAITED_MAX: usize = 1 << 16;
@@ -15,10 +15,16 @@ pub(crate) fn ids_distinct(_: &JournalState, event: &JournalEvent) -> Option<Str
         return Some("the await names no promise".to_owned());
     }
     if matches!(kind, AwaitKind::Single) && waiting_on.len() > 1 {
-        return Some(format!("a single await names {} promises", waiting_on.len()));
+        return Some(format!(
+            "a single await names {} promises",
+            waiting_on.len()
+        ));
     }
     if waiting_on.len() > AWAITED_MAX {
-        return Some(format!("the await names {} promises, at most {AWAITED_MAX} are allowed", waiting_on.len()));
+        return Some(format!(
+            "the await names {} promises, at most {AWAITED_MAX} are allowed",
+            waiting_on.len()
+        ));
     }
     (!is_distinct(waiting_on)).then(|| "the await names a promise twice".to_owned())
 }
@@ -30,20 +36,32 @@ fn is_distinct(ids: &[PromiseId]) -> bool {
 }
 
 pub(crate) fn ids_exist(fold: &JournalState, event: &JournalEvent) -> Option<String> {
-    let unknown = awaited_promises(event)?.iter().find(|id| fold.promise_state(id).is_none())?;
+    let unknown = awaited_promises(event)?
+        .iter()
+        .find(|id| fold.promise_state(id).is_none())?;
     Some(format!("{} was never allocated", fold.display_id(unknown)))
 }
 
 pub(crate) fn ids_can_complete(fold: &JournalState, event: &JournalEvent) -> Option<String> {
-    let wrong =
-        awaited_promises(event)?.iter().find(|id| matches!(fold.promise_state(id), Some(PromiseState::Value | PromiseState::JoinSet(_))))?;
-    Some(format!("{} is neither an invoke nor a timer nor a signal", fold.display_id(wrong)))
+    let wrong = awaited_promises(event)?.iter().find(|id| {
+        matches!(
+            fold.promise_state(id),
+            Some(PromiseState::Value | PromiseState::JoinSet(_))
+        )
+    })?;
+    Some(format!(
+        "{} is neither an invoke nor a timer nor a signal",
+        fold.display_id(wrong)
+    ))
 }
 
 /// The promises of a wait for promises; `None` for a wait for a signal.
 fn awaited_promises(event: &JournalEvent) -> Option<&[PromiseId]> {
     match &event.event {
-        Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. } => None,
+        Event::ExecutionAwaiting {
+            kind: AwaitKind::Signal(_),
+            ..
+        } => None,
         Event::ExecutionAwaiting { waiting_on, .. } => Some(waiting_on),
         _ => None,
     }

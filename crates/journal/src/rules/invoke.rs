@@ -1,61 +1,110 @@
 //! Side effects (SE-1 … SE-4, H-4, H-5, H-6, H-13): an operation is scheduled, started, perhaps retried, completed once.
 
 use crate::journal_state::{InvokePhase, InvokeState};
-use crate::{Event, JournalState, JournalEvent, PromiseId};
+use crate::{Event, JournalEvent, JournalState, PromiseId};
 
-pub(crate) fn started_requires_scheduled(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+pub(crate) fn started_requires_scheduled(
+    fold: &JournalState,
+    event: &JournalEvent,
+) -> Option<String> {
     let Event::InvokeStarted { promise_id, .. } = &event.event else {
         return None;
     };
-    fold.invoke_state(promise_id).is_none().then(|| format!("{} was never scheduled", fold.display_id(promise_id)))
+    fold.invoke_state(promise_id)
+        .is_none()
+        .then(|| format!("{} was never scheduled", fold.display_id(promise_id)))
 }
 
-pub(crate) fn completed_requires_started(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+pub(crate) fn completed_requires_started(
+    fold: &JournalState,
+    event: &JournalEvent,
+) -> Option<String> {
     let Event::InvokeCompleted { promise_id, .. } = &event.event else {
         return None;
     };
-    let started = fold.invoke_state(promise_id).is_some_and(|invoke| invoke.attempt > 0);
+    let started = fold
+        .invoke_state(promise_id)
+        .is_some_and(|invoke| invoke.attempt > 0);
     (!started).then(|| format!("{} was never started", fold.display_id(promise_id)))
 }
 
-pub(crate) fn retrying_requires_started(fold: &JournalState, event: &JournalEvent) -> Option<String> {
-    let Event::InvokeRetrying { promise_id, failed_attempt, .. } = &event.event else {
+pub(crate) fn retrying_requires_started(
+    fold: &JournalState,
+    event: &JournalEvent,
+) -> Option<String> {
+    let Event::InvokeRetrying {
+        promise_id,
+        failed_attempt,
+        ..
+    } = &event.event
+    else {
         return None;
     };
-    let started = fold.invoke_state(promise_id).map_or(0, |invoke| invoke.attempt);
+    let started = fold
+        .invoke_state(promise_id)
+        .map_or(0, |invoke| invoke.attempt);
     let known = (1..=started).contains(failed_attempt);
-    (!known).then(|| format!("attempt {failed_attempt} of {} was never started", fold.display_id(promise_id)))
+    (!known).then(|| {
+        format!(
+            "attempt {failed_attempt} of {} was never started",
+            fold.display_id(promise_id)
+        )
+    })
 }
 
-pub(crate) fn no_events_after_completed(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+pub(crate) fn no_events_after_completed(
+    fold: &JournalState,
+    event: &JournalEvent,
+) -> Option<String> {
     let (promise_id, invoke) = subject_invoke(fold, event)?;
     match invoke.phase {
-        InvokePhase::Completed { sequence, .. } => {
-            Some(format!("{} completed at sequence {sequence} already", fold.display_id(promise_id)))
-        }
+        InvokePhase::Completed { sequence, .. } => Some(format!(
+            "{} completed at sequence {sequence} already",
+            fold.display_id(promise_id)
+        )),
         _ => None,
     }
 }
 
 pub(crate) fn attempts_count_up(fold: &JournalState, event: &JournalEvent) -> Option<String> {
-    let Event::InvokeStarted { promise_id, attempt, .. } = &event.event else {
+    let Event::InvokeStarted {
+        promise_id,
+        attempt,
+        ..
+    } = &event.event
+    else {
         return None;
     };
     let expected = u64::from(fold.invoke_state(promise_id)?.attempt) + 1;
-    (u64::from(*attempt) != expected)
-        .then(|| format!("attempt {attempt} of {} where {expected} was expected", fold.display_id(promise_id)))
+    (u64::from(*attempt) != expected).then(|| {
+        format!(
+            "attempt {attempt} of {} where {expected} was expected",
+            fold.display_id(promise_id)
+        )
+    })
 }
 
-pub(crate) fn started_follows_scheduled_or_retrying(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+pub(crate) fn started_follows_scheduled_or_retrying(
+    fold: &JournalState,
+    event: &JournalEvent,
+) -> Option<String> {
     let Event::InvokeStarted { promise_id, .. } = &event.event else {
         return None;
     };
     let invoke = fold.invoke_state(promise_id)?;
-    matches!(invoke.phase, InvokePhase::Started)
-        .then(|| format!("attempt {} of {} is still in flight", invoke.attempt, fold.display_id(promise_id)))
+    matches!(invoke.phase, InvokePhase::Started).then(|| {
+        format!(
+            "attempt {} of {} is still in flight",
+            invoke.attempt,
+            fold.display_id(promise_id)
+        )
+    })
 }
 
-pub(crate) fn outcome_of_attempt_in_flight(fold: &JournalState, event: &JournalEvent) -> Option<String> {
+pub(crate) fn outcome_of_attempt_in_flight(
+    fold: &JournalState,
+    event: &JournalEvent,
+) -> Option<String> {
     let named = match &event.event {
         Event::InvokeCompleted { attempt, .. } => *attempt,
         Event::InvokeRetrying { failed_attempt, .. } => *failed_attempt,
@@ -69,13 +118,22 @@ pub(crate) fn outcome_of_attempt_in_flight(fold: &JournalState, event: &JournalE
         _ => (None, ""),
     };
     (ends != Some(named)).then(|| match ends {
-        Some(attempt) => format!("attempt {named} of {} where {attempt} {what}", fold.display_id(promise_id)),
+        Some(attempt) => format!(
+            "attempt {named} of {} where {attempt} {what}",
+            fold.display_id(promise_id)
+        ),
         None => format!("no attempt of {} is in flight", fold.display_id(promise_id)),
     })
 }
 
 pub(crate) fn retry_within_policy(fold: &JournalState, event: &JournalEvent) -> Option<String> {
-    let Event::InvokeRetrying { promise_id, failed_attempt, error, .. } = &event.event else {
+    let Event::InvokeRetrying {
+        promise_id,
+        failed_attempt,
+        error,
+        ..
+    } = &event.event
+    else {
         return None;
     };
     let id = fold.display_id(promise_id);
@@ -90,11 +148,16 @@ pub(crate) fn retry_within_policy(fold: &JournalState, event: &JournalEvent) -> 
 }
 
 /// The invoke that an InvokeStarted, InvokeCompleted or InvokeRetrying is about.
-fn subject_invoke<'a>(fold: &'a JournalState, event: &'a JournalEvent) -> Option<(&'a PromiseId, &'a InvokeState)> {
+fn subject_invoke<'a>(
+    fold: &'a JournalState,
+    event: &'a JournalEvent,
+) -> Option<(&'a PromiseId, &'a InvokeState)> {
     match &event.event {
         Event::InvokeStarted { promise_id, .. }
         | Event::InvokeCompleted { promise_id, .. }
-        | Event::InvokeRetrying { promise_id, .. } => Some((promise_id, fold.invoke_state(promise_id)?)),
+        | Event::InvokeRetrying { promise_id, .. } => {
+            Some((promise_id, fold.invoke_state(promise_id)?))
+        }
         _ => None,
     }
 }

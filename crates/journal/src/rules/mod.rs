@@ -18,10 +18,12 @@ use crate::Rule::{self, *};
 /// S-1 comes before them all, then what the transition table says.
 pub const fn rules_for_event(kind: EventKind) -> &'static [Rule] {
     match kind {
-        ExecutionStarted | ExecutionCompleted | ExecutionFailed | CancelRequested | ExecutionCancelled
-        | ExecutionResumed => &[],
+        ExecutionStarted | ExecutionCompleted | ExecutionFailed | CancelRequested
+        | ExecutionCancelled | ExecutionResumed => &[],
 
-        InvokeScheduled | RandomGenerated | TimeRecorded | TimerScheduled | JoinSetCreated => &[ID1, ID2],
+        InvokeScheduled | RandomGenerated | TimeRecorded | TimerScheduled | JoinSetCreated => {
+            &[ID1, ID2]
+        }
         InvokeStarted => &[ID1, SE1, SE4, H5, H4],
         InvokeCompleted => &[ID1, SE2, SE4, H6],
         InvokeRetrying => &[ID1, SE4, SE3, H6, H13],

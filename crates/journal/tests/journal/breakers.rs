@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use onward_journal::{
-    LifecycleAction, AwaitKind, RuleEnforcement, ErrorKind, Event, ExecutionError, ExecutionId, JournalState, INVARIANTS, JournalEvent, ExecutionPhase,
-    RetryPolicy, Rule, Timestamp, phase_transition,
+    AwaitKind, ErrorKind, Event, ExecutionError, ExecutionId, ExecutionPhase, INVARIANTS,
+    JournalEvent, JournalState, LifecycleAction, RetryPolicy, Rule, RuleEnforcement, Timestamp,
+    phase_transition,
 };
 
 use onward_journal::rules::AWAITED_MAX;
@@ -33,32 +34,55 @@ fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
     let (last, before) = events.split_last().unwrap();
     judge(before).unwrap();
     for (index, event) in before.iter().enumerate() {
-        assert_eq!(oracle::broken(&before[..index], event), [], "the second judge refuses {event:?}");
+        assert_eq!(
+            oracle::broken(&before[..index], event),
+            [],
+            "the second judge refuses {event:?}"
+        );
     }
     let violation = judge(events).unwrap_err();
-    assert_eq!((violation.rule, violation.sequence, violation.event), (reported, last.sequence, last.event.kind()));
-    assert!(oracle::broken(before, last).contains(&rule), "the second judge does not see {rule}");
-    assert!(own_check_refuses(rule, before, last), "{rule} relies on another rule");
+    assert_eq!(
+        (violation.rule, violation.sequence, violation.event),
+        (reported, last.sequence, last.event.kind())
+    );
+    assert!(
+        oracle::broken(before, last).contains(&rule),
+        "the second judge does not see {rule}"
+    );
+    assert!(
+        own_check_refuses(rule, before, last),
+        "{rule} relies on another rule"
+    );
     assert!(!violation.message.is_empty() && violation.to_string().starts_with(reported.id()));
 }
 
 /// Whether the rule's own check refuses the event, whatever the other rules say.
 fn own_check_refuses(rule: Rule, before: &[JournalEvent], last: &JournalEvent) -> bool {
     let mut fold = JournalState::new(own());
-    before.iter().for_each(|event| fold.push_event(event).unwrap());
+    before
+        .iter()
+        .for_each(|event| fold.push_event(event).unwrap());
     match rule.invariant().enforced {
         RuleEnforcement::Content(check) => check(&fold, last).is_some(),
-        RuleEnforcement::Status => fold.check_event(last).is_err_and(|violation| violation.rule == rule),
+        RuleEnforcement::Status => fold
+            .check_event(last)
+            .is_err_and(|violation| violation.rule == rule),
         RuleEnforcement::Command => false,
     }
 }
 
 fn only(max_attempts: u32) -> Option<RetryPolicy> {
-    Some(RetryPolicy { max_attempts: NonZeroU32::new(max_attempts), ..RetryPolicy::default() })
+    Some(RetryPolicy {
+        max_attempts: NonZeroU32::new(max_attempts),
+        ..RetryPolicy::default()
+    })
 }
 
 fn never_after(kind: ErrorKind) -> Option<RetryPolicy> {
-    Some(RetryPolicy { non_retryable: vec![kind], ..RetryPolicy::default() })
+    Some(RetryPolicy {
+        non_retryable: vec![kind],
+        ..RetryPolicy::default()
+    })
 }
 
 fn signal(text: &str) -> AwaitKind {
@@ -307,8 +331,21 @@ fn a_promise_of_another_execution_is_refused() {
     let deep = promise(0).child_promise(0).unwrap();
     let itself = own().root_promise();
     for id in [foreign, deep, itself] {
-        breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), Event::TimerFired { promise_id: id.clone() }]));
-        let wait = Event::ExecutionAwaiting { waiting_on: vec![promise(0), id], kind: AwaitKind::Any };
+        breaks(
+            Rule::ID1,
+            Rule::ID1,
+            &record(&[
+                started(),
+                timer(0),
+                Event::TimerFired {
+                    promise_id: id.clone(),
+                },
+            ]),
+        );
+        let wait = Event::ExecutionAwaiting {
+            waiting_on: vec![promise(0), id],
+            kind: AwaitKind::Any,
+        };
         breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), wait]));
     }
 }
@@ -316,9 +353,15 @@ fn a_promise_of_another_execution_is_refused() {
 #[test]
 fn every_rule_of_a_recorded_journal_has_a_breaker_and_a_clause() {
     let special = [Rule::S1, Rule::ID1];
-    let broken: BTreeSet<Rule> = BREAKERS.iter().map(|(rule, _)| *rule).chain(special).collect();
+    let broken: BTreeSet<Rule> = BREAKERS
+        .iter()
+        .map(|(rule, _)| *rule)
+        .chain(special)
+        .collect();
     let judged: BTreeSet<Rule> = oracle::CLAUSES.iter().map(|(rule, _)| *rule).collect();
-    let recorded = INVARIANTS.iter().filter(|invariant| !matches!(invariant.enforced, RuleEnforcement::Command));
+    let recorded = INVARIANTS
+        .iter()
+        .filter(|invariant| !matches!(invariant.enforced, RuleEnforcement::Command));
     let all: BTreeSet<Rule> = recorded.map(|invariant| invariant.rule).collect();
     assert_eq!(broken, all);
     assert_eq!(judged, all);
@@ -331,14 +374,22 @@ fn a_refused_event_changes_nothing() {
         journal.append(event).unwrap();
     }
     let before = format!("{journal:?}");
-    let [.., refused] = &record(&[started(), timer(0), awaiting_one(0), resumed()])[..] else { unreachable!() };
+    let [.., refused] = &record(&[started(), timer(0), awaiting_one(0), resumed()])[..] else {
+        unreachable!()
+    };
     journal.append(refused.clone()).unwrap_err();
     assert_eq!(format!("{journal:?}"), before);
 }
 
 #[test]
 fn a_violation_names_the_rule_the_place_and_the_event() {
-    let violation = judge(&record(&[started(), scheduled(0), attempted(0, 1), attempted(0, 2)])).unwrap_err();
+    let violation = judge(&record(&[
+        started(),
+        scheduled(0),
+        attempted(0, 1),
+        attempted(0, 2),
+    ]))
+    .unwrap_err();
     assert_eq!(
         violation.to_string(),
         "H-5 (started_follows_scheduled_or_retrying) at sequence 3, InvokeStarted: attempt 1 of root.0 is still in \
@@ -349,28 +400,63 @@ fn a_violation_names_the_rule_the_place_and_the_event() {
 #[test]
 fn the_message_of_a_policy_breach_says_which_limit() {
     let message = |policy| {
-        let events = [started(), scheduled_with(0, policy), attempted(0, 1), retrying(0, 1)];
+        let events = [
+            started(),
+            scheduled_with(0, policy),
+            attempted(0, 1),
+            retrying(0, 1),
+        ];
         judge(&record(&events)).unwrap_err().message
     };
     assert_eq!(message(only(1)), "root.0 has at most 1 attempts");
-    assert_eq!(message(never_after(ErrorKind::UserError)), "root.0 is not retried after a failure of kind user_error");
+    assert_eq!(
+        message(never_after(ErrorKind::UserError)),
+        "root.0 is not retried after a failure of kind user_error"
+    );
     let permanent = retrying_after(0, 1, error("never").into_permanent());
-    let told = judge(&record(&[started(), scheduled(0), attempted(0, 1), permanent])).unwrap_err().message;
+    let told = judge(&record(&[
+        started(),
+        scheduled(0),
+        attempted(0, 1),
+        permanent,
+    ]))
+    .unwrap_err()
+    .message;
     assert_eq!(told, "root.0 failed for good, its error is not retryable");
     let timeout_only = scheduled_with(0, never_after(ErrorKind::Timeout));
-    judge(&record(&[started(), timeout_only, attempted(0, 1), retrying(0, 1)])).unwrap();
+    judge(&record(&[
+        started(),
+        timeout_only,
+        attempted(0, 1),
+        retrying(0, 1),
+    ]))
+    .unwrap();
 }
 
 #[test]
 fn the_message_about_a_deadline_says_what_is_wrong_with_it() {
     let message = |before: &[Event], numbers: &[u32]| {
         let wait = awaiting(signal("go"), numbers);
-        judge(&record(&[&[started()], before, &[wait]].concat())).unwrap_err().message
+        judge(&record(&[&[started()], before, &[wait]].concat()))
+            .unwrap_err()
+            .message
     };
-    assert_eq!(message(&[], &[0, 1]), "the deadline root.1 was never allocated");
-    assert_eq!(message(&[scheduled(0)], &[1, 0]), "the deadline root.0 is not a timer");
-    assert_eq!(message(&[timer(0), fired(0)], &[1, 0]), "the deadline root.0 fired already");
-    assert_eq!(message(&[timer(0)], &[0, 0]), "root.0 cannot be the signal and its deadline");
+    assert_eq!(
+        message(&[], &[0, 1]),
+        "the deadline root.1 was never allocated"
+    );
+    assert_eq!(
+        message(&[scheduled(0)], &[1, 0]),
+        "the deadline root.0 is not a timer"
+    );
+    assert_eq!(
+        message(&[timer(0), fired(0)], &[1, 0]),
+        "the deadline root.0 fired already"
+    );
+    assert_eq!(
+        message(&[timer(0)], &[0, 0]),
+        "root.0 cannot be the signal and its deadline"
+    );
     let told = "a wait for signal \"go\" names 0 promises instead of one, or one and a timer";
     assert_eq!(message(&[], &[]), told);
 }
@@ -378,10 +464,24 @@ fn the_message_about_a_deadline_says_what_is_wrong_with_it() {
 #[test]
 fn the_message_about_an_outcome_says_which_attempt_there_is() {
     let message = |last: Event| {
-        judge(&record(&[started(), scheduled(0), attempted(0, 1), retrying(0, 1), last])).unwrap_err().message
+        judge(&record(&[
+            started(),
+            scheduled(0),
+            attempted(0, 1),
+            retrying(0, 1),
+            last,
+        ]))
+        .unwrap_err()
+        .message
     };
-    assert_eq!(message(completed(0, 0, 1)), "no attempt of root.0 is in flight");
-    assert_eq!(message(failed(0, 2)), "attempt 2 of root.0 where 1 failed last");
+    assert_eq!(
+        message(completed(0, 0, 1)),
+        "no attempt of root.0 is in flight"
+    );
+    assert_eq!(
+        message(failed(0, 2)),
+        "attempt 2 of root.0 where 1 failed last"
+    );
 }
 
 #[test]
@@ -414,10 +514,22 @@ fn a_wait_that_timed_out_may_be_awaited_again() {
 #[test]
 fn the_same_error_of_another_kind_is_another_result() {
     let failed = |kind| Err(ExecutionError::new(kind, "late"));
-    let done = Event::InvokeCompleted { promise_id: promise(1), result: failed(ErrorKind::Timeout), attempt: 1 };
+    let done = Event::InvokeCompleted {
+        promise_id: promise(1),
+        result: failed(ErrorKind::Timeout),
+        attempt: 1,
+    };
     let journal = |kind| {
         let take = taken_result(0, 1, failed(kind));
-        record(&[started(), created(0), scheduled(1), submitted(0, 1), attempted(1, 1), done.clone(), take])
+        record(&[
+            started(),
+            created(0),
+            scheduled(1),
+            submitted(0, 1),
+            attempted(1, 1),
+            done.clone(),
+            take,
+        ])
     };
     judge(&journal(ErrorKind::Timeout)).unwrap();
     assert_eq!(judge(&journal(ErrorKind::Trap)).unwrap_err().rule, Rule::H3);
@@ -429,10 +541,16 @@ fn an_await_names_at_most_65536_promises() {
     events.extend((0..=AWAITED_MAX as u32).map(timer));
     let numbers: Vec<u32> = (0..=AWAITED_MAX as u32).collect();
     let mut fold = JournalState::new(own());
-    record(&events).iter().for_each(|event| fold.push_event(event).unwrap());
+    record(&events)
+        .iter()
+        .for_each(|event| fold.push_event(event).unwrap());
     let wait = |numbers: &[u32]| {
         let event = awaiting(AwaitKind::Any, numbers);
-        fold.check_event(&JournalEvent { sequence: fold.next_sequence(), timestamp: Timestamp::EPOCH, event })
+        fold.check_event(&JournalEvent {
+            sequence: fold.next_sequence(),
+            timestamp: Timestamp::EPOCH,
+            event,
+        })
     };
     assert_eq!(wait(&numbers).unwrap_err().rule, Rule::H7);
     assert_eq!(wait(&numbers[1..]), Ok(()));
@@ -441,15 +559,31 @@ fn an_await_names_at_most_65536_promises() {
 #[test]
 fn awaited_ids_may_stand_in_any_order() {
     let kinds = [AwaitKind::Any, AwaitKind::All];
-    for (kind, order) in kinds.into_iter().flat_map(|kind| [[0, 1, 2], [2, 1, 0], [1, 2, 0]].map(|o| (kind.clone(), o)))
+    for (kind, order) in kinds
+        .into_iter()
+        .flat_map(|kind| [[0, 1, 2], [2, 1, 0], [1, 2, 0]].map(|o| (kind.clone(), o)))
     {
-        judge(&record(&[started(), timer(0), timer(1), timer(2), awaiting(kind, &order)])).unwrap();
+        judge(&record(&[
+            started(),
+            timer(0),
+            timer(1),
+            timer(2),
+            awaiting(kind, &order),
+        ]))
+        .unwrap();
     }
 }
 
 #[test]
 fn timestamps_are_for_people() {
-    let mut events = record(&[started(), timer(0), awaiting_one(0), fired(0), resumed(), complete()]);
+    let mut events = record(&[
+        started(),
+        timer(0),
+        awaiting_one(0),
+        fired(0),
+        resumed(),
+        complete(),
+    ]);
     for (event, at) in events.iter_mut().zip([9_u64, 3, 7, 1, 0, 2]) {
         event.timestamp = Timestamp::EPOCH.plus_ms(at);
     }
@@ -461,7 +595,10 @@ fn transition_rules_name_only_status_rules() {
     for phase in ExecutionPhase::ALL {
         for act in LifecycleAction::ALL {
             if let Err(rule) = phase_transition(phase, act) {
-                assert!(matches!(rule.invariant().enforced, RuleEnforcement::Status), "{rule} is not a status rule");
+                assert!(
+                    matches!(rule.invariant().enforced, RuleEnforcement::Status),
+                    "{rule} is not a status rule"
+                );
             }
         }
     }

@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 
 use expect_test::{Expect, expect};
 use onward_journal::{
-    AwaitKind, JournalCommand, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokePhase, InvokeKind, RetryJitter, Journal,
-    InvokePerformer, ExecutionPhase, PromiseState, RetryPolicy, ExecutionState, SharedText, Timestamp,
+    AwaitKind, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, ExecutionPhase,
+    ExecutionState, InvokeKind, InvokePerformer, InvokePhase, Journal, JournalCommand,
+    PromiseState, RetryJitter, RetryPolicy, SharedText, Timestamp,
 };
 
 use super::script::*;
@@ -23,7 +24,11 @@ impl Dialogue {
         for event in record(&[started()]) {
             journal.append(event).unwrap();
         }
-        Self { journal, now: Timestamp::EPOCH, said: String::new() }
+        Self {
+            journal,
+            now: Timestamp::EPOCH,
+            said: String::new(),
+        }
     }
 
     fn at(&mut self, ms: u64) -> &mut Self {
@@ -36,7 +41,10 @@ impl Dialogue {
         match self.journal.handle_command(command, self.now) {
             Ok(events) => {
                 let state = self.journal.execution_state().unwrap();
-                let told: Vec<String> = events.iter().map(|event| event.event.describe(own()).to_string()).collect();
+                let told: Vec<String> = events
+                    .iter()
+                    .map(|event| event.event.describe(own()).to_string())
+                    .collect();
                 self.said += &format!("{} → {state}\n", told.join(", "));
             }
             Err(violation) => self.said += &format!("{}: {}\n", violation.rule, violation.message),
@@ -52,36 +60,64 @@ impl Dialogue {
 fn schedule(policy: Option<RetryPolicy>) -> JournalCommand {
     let (kind, function_name) = (InvokeKind::Function, name("task"));
     let (retry_policy, delivery) = (policy.map(Box::new), DeliveryGuarantee::AtLeastOnce);
-    JournalCommand::ScheduleInvoke { kind, function_name, input: payload(0), retry_policy, delivery }
+    JournalCommand::ScheduleInvoke {
+        kind,
+        function_name,
+        input: payload(0),
+        retry_policy,
+        delivery,
+    }
 }
 
 fn start(number: u32) -> JournalCommand {
-    JournalCommand::StartAttempt { promise: promise(number), performer: InvokePerformer::Owner }
+    JournalCommand::StartAttempt {
+        promise: promise(number),
+        performer: InvokePerformer::Owner,
+    }
 }
 
 fn finish(number: u32, value: u32) -> JournalCommand {
-    JournalCommand::CompleteAttempt { promise: promise(number), result: payload(value) }
+    JournalCommand::CompleteAttempt {
+        promise: promise(number),
+        result: payload(value),
+    }
 }
 
 fn fail_attempt(number: u32, kind: ErrorKind) -> JournalCommand {
-    JournalCommand::FailAttempt { promise: promise(number), error: ExecutionError::new(kind, "no"), entropy: 0 }
+    JournalCommand::FailAttempt {
+        promise: promise(number),
+        error: ExecutionError::new(kind, "no"),
+        entropy: 0,
+    }
 }
 
 fn give_up(number: u32) -> JournalCommand {
-    JournalCommand::GiveUpInvoke { promise: promise(number), error: error("in doubt").into_permanent() }
+    JournalCommand::GiveUpInvoke {
+        promise: promise(number),
+        error: error("in doubt").into_permanent(),
+    }
 }
 
 /// The next result of set 0, waited for until the timer of that number fires.
 fn next(timeout: Option<u32>) -> JournalCommand {
-    JournalCommand::TakeNextResult { set: set(0), timeout: timeout.map(promise) }
+    JournalCommand::TakeNextResult {
+        set: set(0),
+        timeout: timeout.map(promise),
+    }
 }
 
 fn complete_with(continued_as: Option<ExecutionId>) -> JournalCommand {
-    JournalCommand::Complete { result: payload(0), continued_as }
+    JournalCommand::Complete {
+        result: payload(0),
+        continued_as,
+    }
 }
 
 fn wait(kind: AwaitKind, numbers: &[u32]) -> JournalCommand {
-    JournalCommand::Await { waiting_on: numbers.iter().map(|number| promise(*number)).collect(), kind }
+    JournalCommand::Await {
+        waiting_on: numbers.iter().map(|number| promise(*number)).collect(),
+        kind,
+    }
 }
 
 #[test]
@@ -133,13 +169,22 @@ fn commands_for_unknown_promises_are_refused_by_the_rules() {
         .ask(start(0))
         .ask(finish(0, 1))
         .ask(fail_attempt(0, ErrorKind::Trap))
-        .ask(JournalCommand::FireTimer { promise: promise(0) })
-        .ask(JournalCommand::ReceiveSignal { promise: promise(0) })
+        .ask(JournalCommand::FireTimer {
+            promise: promise(0),
+        })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(0),
+        })
         .ask(wait(AwaitKind::Any, &[0]))
         .ask(wait(AwaitKind::All, &[]))
-        .ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(0) })
+        .ask(JournalCommand::SubmitToJoinSet {
+            set: set(0),
+            promise: promise(0),
+        })
         .ask(next(None))
-        .ask(JournalCommand::Cancel { reason: SharedText::from("why not") });
+        .ask(JournalCommand::Cancel {
+            reason: SharedText::from("why not"),
+        });
     dialogue.says(&expect![[r#"
         SE-1: root.0 was never scheduled
         SE-2: root.0 was never started
@@ -163,13 +208,21 @@ fn timers_fire_on_time_and_once() {
         .ask(JournalCommand::ScheduleTimer { duration_ms: 5 })
         .ask(wait(AwaitKind::Single, &[0]))
         .at(14)
-        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::FireTimer {
+            promise: promise(0),
+        })
         .at(15)
-        .ask(JournalCommand::FireTimer { promise: promise(0) })
-        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::FireTimer {
+            promise: promise(0),
+        })
+        .ask(JournalCommand::FireTimer {
+            promise: promise(0),
+        })
         .ask(JournalCommand::Resume)
         .ask(wait(AwaitKind::Single, &[0]))
-        .ask(JournalCommand::ScheduleTimer { duration_ms: u64::MAX });
+        .ask(JournalCommand::ScheduleTimer {
+            duration_ms: u64::MAX,
+        });
     dialogue.says(&expect![[r#"
         TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.015Z) → Running
         ExecutionAwaiting(["root.0"], Single) → Blocked
@@ -187,15 +240,37 @@ fn signals_are_consumed_at_once_or_waited_for() {
     let go = || name("go");
     let mut dialogue = Dialogue::begin();
     dialogue
-        .ask(JournalCommand::DeliverSignal { signal_name: go(), payload: payload(1) })
-        .ask(JournalCommand::DeliverSignal { signal_name: go(), payload: payload(2) })
-        .ask(JournalCommand::AwaitSignal { signal_name: go(), timeout: None })
-        .ask(JournalCommand::AwaitSignal { signal_name: go(), timeout: None })
-        .ask(JournalCommand::AwaitSignal { signal_name: go(), timeout: None })
-        .ask(JournalCommand::ReceiveSignal { promise: promise(2) })
+        .ask(JournalCommand::DeliverSignal {
+            signal_name: go(),
+            payload: payload(1),
+        })
+        .ask(JournalCommand::DeliverSignal {
+            signal_name: go(),
+            payload: payload(2),
+        })
+        .ask(JournalCommand::AwaitSignal {
+            signal_name: go(),
+            timeout: None,
+        })
+        .ask(JournalCommand::AwaitSignal {
+            signal_name: go(),
+            timeout: None,
+        })
+        .ask(JournalCommand::AwaitSignal {
+            signal_name: go(),
+            timeout: None,
+        })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(2),
+        })
         .ask(JournalCommand::Resume)
-        .ask(JournalCommand::DeliverSignal { signal_name: go(), payload: payload(3) })
-        .ask(JournalCommand::ReceiveSignal { promise: promise(2) })
+        .ask(JournalCommand::DeliverSignal {
+            signal_name: go(),
+            payload: payload(3),
+        })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(2),
+        })
         .ask(JournalCommand::Resume)
         .ask(complete_with(None));
     dialogue.says(&expect![[r#"
@@ -215,10 +290,22 @@ fn signals_are_consumed_at_once_or_waited_for() {
 
 #[test]
 fn a_join_set_gives_results_in_the_order_of_completion() {
-    let submit = |number| JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(number) };
+    let submit = |number| JournalCommand::SubmitToJoinSet {
+        set: set(0),
+        promise: promise(number),
+    };
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(JournalCommand::CreateJoinSet).ask(schedule(None)).ask(schedule(None)).ask(schedule(None));
-    dialogue.ask(start(2)).ask(finish(2, 22)).ask(submit(1)).ask(submit(2)).ask(submit(3));
+    dialogue
+        .ask(JournalCommand::CreateJoinSet)
+        .ask(schedule(None))
+        .ask(schedule(None))
+        .ask(schedule(None));
+    dialogue
+        .ask(start(2))
+        .ask(finish(2, 22))
+        .ask(submit(1))
+        .ask(submit(2))
+        .ask(submit(3));
     dialogue.said.clear();
     dialogue
         .ask(next(None))
@@ -255,9 +342,20 @@ fn a_join_set_waits_for_what_is_left() {
     let mut dialogue = Dialogue::begin();
     dialogue.ask(JournalCommand::CreateJoinSet);
     for number in 1..=4 {
-        dialogue.ask(schedule(None)).ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(number) });
+        dialogue
+            .ask(schedule(None))
+            .ask(JournalCommand::SubmitToJoinSet {
+                set: set(0),
+                promise: promise(number),
+            });
     }
-    dialogue.ask(start(3)).ask(finish(3, 33)).ask(start(2)).ask(finish(2, 22)).ask(start(1)).ask(finish(1, 11));
+    dialogue
+        .ask(start(3))
+        .ask(finish(3, 33))
+        .ask(start(2))
+        .ask(finish(2, 22))
+        .ask(start(1))
+        .ask(finish(1, 11));
     dialogue.said.clear();
     for _ in 0..4 {
         dialogue.ask(next(None));
@@ -273,7 +371,12 @@ fn a_join_set_waits_for_what_is_left() {
 #[test]
 fn a_satisfied_await_is_recorded_with_its_resume() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(schedule(None)).ask(JournalCommand::ReadClock);
+    dialogue
+        .ask(schedule(None))
+        .ask(start(0))
+        .ask(finish(0, 1))
+        .ask(schedule(None))
+        .ask(JournalCommand::ReadClock);
     dialogue.said.clear();
     dialogue
         .ask(wait(AwaitKind::Single, &[0]))
@@ -290,13 +393,24 @@ fn a_satisfied_await_is_recorded_with_its_resume() {
     "#]]);
     let waiting: Vec<_> = dialogue.journal.journal_state().waiting_on().collect();
     assert_eq!(waiting, [promise(0), promise(1)]);
-    assert!(!dialogue.journal.journal_state().open_await().unwrap().is_satisfied());
+    assert!(
+        !dialogue
+            .journal
+            .journal_state()
+            .open_await()
+            .unwrap()
+            .is_satisfied()
+    );
 }
 
 #[test]
 fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(schedule(None)).ask(start(0)).ask(finish(0, 1)).ask(JournalCommand::ReadClock);
+    dialogue
+        .ask(schedule(None))
+        .ask(start(0))
+        .ask(finish(0, 1))
+        .ask(JournalCommand::ReadClock);
     dialogue.said.clear();
     let foreign = onward_journal::ExecutionId::default().child_promise(0);
     dialogue
@@ -304,11 +418,16 @@ fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
         .ask(wait(AwaitKind::Single, &[0, 0]))
         .ask(wait(AwaitKind::Any, &[0, 7]))
         .ask(wait(AwaitKind::Any, &[0, 1]))
-        .ask(JournalCommand::Await { waiting_on: vec![promise(0), foreign], kind: AwaitKind::Any })
+        .ask(JournalCommand::Await {
+            waiting_on: vec![promise(0), foreign],
+            kind: AwaitKind::Any,
+        })
         .ask(complete_with(None))
         .ask(wait(AwaitKind::Single, &[0]))
         .ask(next(None))
-        .ask(JournalCommand::ReceiveSignal { promise: promise(0) });
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(0),
+        });
     dialogue.says(&expect![[r#"
         H-7: the await names a promise twice
         H-7: a single await names 2 promises
@@ -328,8 +447,12 @@ fn cancel_interrupts_an_await_and_cleanup_runs() {
     dialogue
         .ask(JournalCommand::ScheduleTimer { duration_ms: 1_000 })
         .ask(wait(AwaitKind::Single, &[0]))
-        .ask(JournalCommand::RequestCancel { reason: SharedText::from("enough") })
-        .ask(JournalCommand::RequestCancel { reason: SharedText::from("really") })
+        .ask(JournalCommand::RequestCancel {
+            reason: SharedText::from("enough"),
+        })
+        .ask(JournalCommand::RequestCancel {
+            reason: SharedText::from("really"),
+        })
         .ask(JournalCommand::Resume)
         .ask(schedule(None))
         .ask(wait(AwaitKind::Single, &[1]))
@@ -337,7 +460,9 @@ fn cancel_interrupts_an_await_and_cleanup_runs() {
         .ask(start(1))
         .ask(finish(1, 0))
         .ask(JournalCommand::Resume)
-        .ask(JournalCommand::Cancel { reason: SharedText::from("enough") })
+        .ask(JournalCommand::Cancel {
+            reason: SharedText::from("enough"),
+        })
         .ask(JournalCommand::ReadClock);
     dialogue.says(&expect![[r#"
         TimerScheduled("root.0", 1000ms, 1970-01-01T00:00:01Z) → Running
@@ -359,31 +484,62 @@ fn cancel_interrupts_an_await_and_cleanup_runs() {
 #[test]
 fn cleanup_that_never_returns_can_be_ended() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(JournalCommand::RequestCancel { reason: SharedText::from("enough") });
-    dialogue.ask(JournalCommand::ScheduleTimer { duration_ms: u64::MAX }).ask(wait(AwaitKind::Single, &[0]));
-    assert_eq!(dialogue.journal.journal_state().phase(), ExecutionPhase::CleanupBlocked);
-    dialogue.ask(JournalCommand::Cancel { reason: SharedText::from("out of patience") });
-    assert_eq!(dialogue.journal.execution_state(), Some(ExecutionState::Cancelled));
+    dialogue.ask(JournalCommand::RequestCancel {
+        reason: SharedText::from("enough"),
+    });
+    dialogue
+        .ask(JournalCommand::ScheduleTimer {
+            duration_ms: u64::MAX,
+        })
+        .ask(wait(AwaitKind::Single, &[0]));
+    assert_eq!(
+        dialogue.journal.journal_state().phase(),
+        ExecutionPhase::CleanupBlocked
+    );
+    dialogue.ask(JournalCommand::Cancel {
+        reason: SharedText::from("out of patience"),
+    });
+    assert_eq!(
+        dialogue.journal.execution_state(),
+        Some(ExecutionState::Cancelled)
+    );
     assert!(dialogue.journal.journal_state().open_await().is_none());
 }
 
 #[test]
 fn the_fold_tells_what_is_pending() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(schedule(None)).ask(JournalCommand::ScheduleTimer { duration_ms: 7 }).ask(JournalCommand::ReadClock);
-    dialogue.ask(start(0)).ask(fail_attempt(0, ErrorKind::Timeout));
+    dialogue
+        .ask(schedule(None))
+        .ask(JournalCommand::ScheduleTimer { duration_ms: 7 })
+        .ask(JournalCommand::ReadClock);
+    dialogue
+        .ask(start(0))
+        .ask(fail_attempt(0, ErrorKind::Timeout));
     let fold = dialogue.journal.journal_state();
-    let pending: Vec<_> = fold.promise_states().filter(|(_, promise)| !promise.is_complete()).collect();
+    let pending: Vec<_> = fold
+        .promise_states()
+        .filter(|(_, promise)| !promise.is_complete())
+        .collect();
     assert_eq!(pending.len(), 2);
-    assert!(matches!(fold.invoke_state(&promise(0)).unwrap().phase, InvokePhase::Retrying { retry_at } if retry_at > dialogue.now));
-    assert!(matches!(fold.promise_state(&promise(1)), Some(PromiseState::Timer { fired: false, .. })));
+    assert!(
+        matches!(fold.invoke_state(&promise(0)).unwrap().phase, InvokePhase::Retrying { retry_at } if retry_at > dialogue.now)
+    );
+    assert!(matches!(
+        fold.promise_state(&promise(1)),
+        Some(PromiseState::Timer { fired: false, .. })
+    ));
     assert_eq!(fold.next_promise_id(), promise(3));
     assert_eq!(fold.signal_inbox("go").delivered, 0);
 }
 
 #[test]
 fn a_permanent_failure_is_the_result_at_once() {
-    let fail = JournalCommand::FailAttempt { promise: promise(0), error: error("no such card").into_permanent(), entropy: 0 };
+    let fail = JournalCommand::FailAttempt {
+        promise: promise(0),
+        error: error("no such card").into_permanent(),
+        entropy: 0,
+    };
     let mut dialogue = Dialogue::begin();
     dialogue.ask(schedule(None)).ask(start(0)).ask(fail);
     dialogue.says(&expect![[r#"
@@ -429,10 +585,22 @@ fn an_invocation_may_be_given_up_in_flight_and_between_attempts() {
 #[test]
 fn an_invocation_that_is_given_up_satisfies_its_await() {
     let mut dialogue = Dialogue::begin();
-    dialogue.ask(JournalCommand::CreateJoinSet).ask(schedule(None)).ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(1) });
-    dialogue.ask(start(1)).ask(fail_attempt(1, ErrorKind::Timeout));
+    dialogue
+        .ask(JournalCommand::CreateJoinSet)
+        .ask(schedule(None))
+        .ask(JournalCommand::SubmitToJoinSet {
+            set: set(0),
+            promise: promise(1),
+        });
+    dialogue
+        .ask(start(1))
+        .ask(fail_attempt(1, ErrorKind::Timeout));
     dialogue.said.clear();
-    dialogue.ask(next(None)).ask(give_up(1)).ask(JournalCommand::Resume).ask(next(None));
+    dialogue
+        .ask(next(None))
+        .ask(give_up(1))
+        .ask(JournalCommand::Resume)
+        .ask(next(None));
     dialogue.says(&expect![[r#"
         ExecutionAwaiting(["root.1"], Any) → Blocked
         InvokeCompleted("root.1", Err(user_error: in doubt, permanent), attempt=1) → Blocked
@@ -443,8 +611,14 @@ fn an_invocation_that_is_given_up_satisfies_its_await() {
 
 #[test]
 fn a_wait_for_a_signal_ends_at_its_deadline() {
-    let until = |timer| JournalCommand::AwaitSignal { signal_name: name("go"), timeout: Some(promise(timer)) };
-    let deliver = |value| JournalCommand::DeliverSignal { signal_name: name("go"), payload: payload(value) };
+    let until = |timer| JournalCommand::AwaitSignal {
+        signal_name: name("go"),
+        timeout: Some(promise(timer)),
+    };
+    let deliver = |value| JournalCommand::DeliverSignal {
+        signal_name: name("go"),
+        payload: payload(value),
+    };
     let mut dialogue = Dialogue::begin();
     dialogue
         .ask(until(0))
@@ -452,21 +626,31 @@ fn a_wait_for_a_signal_ends_at_its_deadline() {
         .ask(until(0))
         .ask(JournalCommand::Resume)
         .at(5)
-        .ask(JournalCommand::FireTimer { promise: promise(0) })
+        .ask(JournalCommand::FireTimer {
+            promise: promise(0),
+        })
         .ask(JournalCommand::Resume)
         .ask(deliver(1))
-        .ask(JournalCommand::ReceiveSignal { promise: promise(1) })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(1),
+        })
         .ask(until(0))
         .ask(until(0))
         .ask(JournalCommand::ScheduleTimer { duration_ms: 5 })
         .ask(until(3))
         .ask(deliver(2))
-        .ask(JournalCommand::ReceiveSignal { promise: promise(3) })
-        .ask(JournalCommand::ReceiveSignal { promise: promise(4) })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(3),
+        })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(4),
+        })
         .ask(JournalCommand::Resume)
         .ask(wait(AwaitKind::Single, &[1]))
         .ask(deliver(3))
-        .ask(JournalCommand::ReceiveSignal { promise: promise(1) })
+        .ask(JournalCommand::ReceiveSignal {
+            promise: promise(1),
+        })
         .ask(JournalCommand::Resume);
     dialogue.says(&expect![[r#"
         CF-4: root.0 cannot be the signal and its deadline
@@ -494,12 +678,20 @@ fn a_wait_for_a_signal_ends_at_its_deadline() {
 
 #[test]
 fn the_next_result_of_a_set_is_waited_for_until_a_deadline() {
-    let fire = |number| JournalCommand::FireTimer { promise: promise(number) };
+    let fire = |number| JournalCommand::FireTimer {
+        promise: promise(number),
+    };
     let sleep = || JournalCommand::ScheduleTimer { duration_ms: 0 };
     let mut dialogue = Dialogue::begin();
     dialogue.ask(JournalCommand::CreateJoinSet);
     for number in 1..=2 {
-        dialogue.ask(schedule(None)).ask(start(number)).ask(JournalCommand::SubmitToJoinSet { set: set(0), promise: promise(number) });
+        dialogue
+            .ask(schedule(None))
+            .ask(start(number))
+            .ask(JournalCommand::SubmitToJoinSet {
+                set: set(0),
+                promise: promise(number),
+            });
     }
     dialogue.said.clear();
     dialogue
@@ -548,14 +740,41 @@ fn an_execution_may_end_in_another() {
 fn the_fold_remembers_the_delivery() {
     let mut dialogue = Dialogue::begin();
     let once = match schedule(None) {
-        JournalCommand::ScheduleInvoke { kind, function_name, input, retry_policy, .. } => {
-            JournalCommand::ScheduleInvoke { kind, function_name, input, retry_policy, delivery: DeliveryGuarantee::AtMostOnce }
-        }
+        JournalCommand::ScheduleInvoke {
+            kind,
+            function_name,
+            input,
+            retry_policy,
+            ..
+        } => JournalCommand::ScheduleInvoke {
+            kind,
+            function_name,
+            input,
+            retry_policy,
+            delivery: DeliveryGuarantee::AtMostOnce,
+        },
         other => other,
     };
-    dialogue.ask(once).ask(schedule(None)).ask(start(0)).ask(finish(0, 1));
-    let delivery = |number| dialogue.journal.journal_state().invoke_state(&promise(number)).unwrap().delivery;
-    assert_eq!([delivery(0), delivery(1)], [DeliveryGuarantee::AtMostOnce, DeliveryGuarantee::AtLeastOnce]);
+    dialogue
+        .ask(once)
+        .ask(schedule(None))
+        .ask(start(0))
+        .ask(finish(0, 1));
+    let delivery = |number| {
+        dialogue
+            .journal
+            .journal_state()
+            .invoke_state(&promise(number))
+            .unwrap()
+            .delivery
+    };
+    assert_eq!(
+        [delivery(0), delivery(1)],
+        [
+            DeliveryGuarantee::AtMostOnce,
+            DeliveryGuarantee::AtLeastOnce
+        ]
+    );
     dialogue.says(&expect![[r#"
         InvokeScheduled("root.0", "task", 0, at_most_once) → Running
         InvokeScheduled("root.1", "task", 0) → Running

@@ -15,9 +15,17 @@ const END: &str = "<!-- end of table -->";
 /// Tests that are not breakers by table.
 const SPECIAL: &[(Rule, &str, &str)] = &[
     (Rule::S1, "a_sequence_number_is_its_index", "breakers"),
-    (Rule::ID1, "a_promise_of_another_execution_is_refused", "breakers"),
+    (
+        Rule::ID1,
+        "a_promise_of_another_execution_is_refused",
+        "breakers",
+    ),
     (Rule::T1, "timers_fire_on_time_and_once", "commands"),
-    (Rule::T2, "attempts_are_numbered_and_retried_as_the_policy_says", "commands"),
+    (
+        Rule::T2,
+        "attempts_are_numbered_and_retried_as_the_policy_says",
+        "commands",
+    ),
 ];
 
 fn source(path: &str) -> String {
@@ -28,16 +36,27 @@ fn source(path: &str) -> String {
 fn code(invariant: &Invariant) -> String {
     let named = |text: &'static str| text.trim_start_matches("Content(").trim_end_matches(')');
     let (path, needle, shown) = match invariant.code {
-        "Status" => ("src/state.rs".to_owned(), format!("Rule::{:?}", invariant.rule), "transition".to_owned()),
+        "Status" => (
+            "src/state.rs".to_owned(),
+            format!("Rule::{:?}", invariant.rule),
+            "transition".to_owned(),
+        ),
         "Command" => {
             let path = ["src/command/timer.rs", "src/command/attempt.rs"];
             let needle = format!("Rule::{:?}", invariant.rule);
-            let path = path.into_iter().find(|path| source(path).contains(&needle)).expect("a command enforces it");
+            let path = path
+                .into_iter()
+                .find(|path| source(path).contains(&needle))
+                .expect("a command enforces it");
             (path.to_owned(), needle, "command".to_owned())
         }
         content => {
             let (module, function) = named(content).split_once("::").expect("module::function");
-            (format!("src/rules/{module}.rs"), format!("fn {function}("), function.to_owned())
+            (
+                format!("src/rules/{module}.rs"),
+                format!("fn {function}("),
+                function.to_owned(),
+            )
         }
     };
     assert!(source(&path).contains(&needle), "{path} has no `{needle}`");
@@ -45,13 +64,22 @@ fn code(invariant: &Invariant) -> String {
 }
 
 fn tests(rule: Rule) -> String {
-    let by_table = BREAKERS.iter().filter(|(broken, _)| *broken == rule).map(|(_, name)| (*name, "breakers"));
-    let special = SPECIAL.iter().filter(|(broken, ..)| *broken == rule).map(|(_, name, file)| (*name, *file));
+    let by_table = BREAKERS
+        .iter()
+        .filter(|(broken, _)| *broken == rule)
+        .map(|(_, name)| (*name, "breakers"));
+    let special = SPECIAL
+        .iter()
+        .filter(|(broken, ..)| *broken == rule)
+        .map(|(_, name, file)| (*name, *file));
     let found: Vec<String> = by_table
         .chain(special)
         .map(|(name, file)| {
             let text = source(&format!("tests/journal/{file}.rs"));
-            assert!(text.contains(&format!(" {name}")), "{file}.rs has no test {name}");
+            assert!(
+                text.contains(&format!(" {name}")),
+                "{file}.rs has no test {name}"
+            );
             format!("`{file}::{name}`")
         })
         .collect();
@@ -60,10 +88,21 @@ fn tests(rule: Rule) -> String {
 }
 
 fn table() -> String {
-    let mut rows = "| id | name | rule | enforced by | broken by |\n|---|---|---|---|---|\n".to_owned();
+    let mut rows =
+        "| id | name | rule | enforced by | broken by |\n|---|---|---|---|---|\n".to_owned();
     for invariant in INVARIANTS {
-        let Invariant { rule, id, name, text, .. } = invariant;
-        rows += &format!("| {id} | `{name}` | {text} | {} | {} |\n", code(invariant), tests(*rule));
+        let Invariant {
+            rule,
+            id,
+            name,
+            text,
+            ..
+        } = invariant;
+        rows += &format!(
+            "| {id} | `{name}` | {text} | {} | {} |\n",
+            code(invariant),
+            tests(*rule)
+        );
     }
     rows
 }
@@ -78,7 +117,10 @@ fn the_page_of_invariants_is_true() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         fs::write(&path, format!("{head}{BEGIN}{expected}{END}{tail}")).unwrap();
     } else {
-        assert_eq!(found, expected, "run UPDATE_EXPECT=1 cargo test -p onward-journal --test journal");
+        assert_eq!(
+            found, expected,
+            "run UPDATE_EXPECT=1 cargo test -p onward-journal --test journal"
+        );
     }
 }
 
@@ -88,7 +130,10 @@ fn the_seeds_twenty_invariants_are_all_there() {
     let families = [("S", 5), ("SE", 4), ("CF", 4), ("JS", 7)];
     for (family, count) in families {
         for number in 1..=count {
-            assert!(ids.contains(format!("{family}-{number}").as_str()), "{family}-{number}");
+            assert!(
+                ids.contains(format!("{family}-{number}").as_str()),
+                "{family}-{number}"
+            );
         }
     }
 }

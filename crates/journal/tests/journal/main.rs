@@ -1,6 +1,10 @@
 //! The journal's tests, one binary: worked examples, a breaker for every rule, a second judge, properties, encodings.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod breakers;
 mod codec;

@@ -12,7 +12,10 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use onward_journal::{AwaitKind, RuleEnforcement, Event, JournalState, INVARIANTS, JournalEvent, PromiseState, Rule, Timestamp};
+use onward_journal::{
+    AwaitKind, Event, INVARIANTS, JournalEvent, JournalState, PromiseState, Rule, RuleEnforcement,
+    Timestamp,
+};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -63,17 +66,32 @@ impl Record {
             ok: value["ok"].as_bool().unwrap(),
             signal: text("signal"),
             delivery: int("delivery"),
-            waiting: value["waiting"].as_array().unwrap().iter().map(integer).collect(),
+            waiting: value["waiting"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(integer)
+                .collect(),
             kind: text("kind"),
         }
     }
 
     /// The event it stands for.
     fn event(&self) -> JournalEvent {
-        let Self { attempt, value, delivery, signal, .. } = self;
+        let Self {
+            attempt,
+            value,
+            delivery,
+            signal,
+            ..
+        } = self;
         let (pid, of_set) = (self.pid as u32, self.set as u32);
         let (attempt, value, delivery) = (*attempt as u32, *value as u32, *delivery as u64);
-        let result = if self.ok { Ok(payload(value)) } else { Err(error(&value.to_string())) };
+        let result = if self.ok {
+            Ok(payload(value))
+        } else {
+            Err(error(&value.to_string()))
+        };
         let waiting: Vec<u32> = self.waiting.iter().map(|number| *number as u32).collect();
         let event = match self.tag.as_str() {
             "ExecutionStarted" => started(),
@@ -83,7 +101,11 @@ impl Record {
             "ExecutionCancelled" => cancelled(),
             "InvokeScheduled" => scheduled(pid),
             "InvokeStarted" => attempted(pid, attempt),
-            "InvokeCompleted" => Event::InvokeCompleted { promise_id: promise(pid), result, attempt },
+            "InvokeCompleted" => Event::InvokeCompleted {
+                promise_id: promise(pid),
+                result,
+                attempt,
+            },
             "InvokeRetrying" => retrying(pid, attempt),
             "RandomGenerated" => random(pid),
             "TimeRecorded" => clock(pid),
@@ -98,7 +120,11 @@ impl Record {
             "JoinSetAwaited" => taken_result(of_set, pid, result),
             other => panic!("the model has an event {other}"),
         };
-        JournalEvent { sequence: self.seq as u64, timestamp: Timestamp::EPOCH, event }
+        JournalEvent {
+            sequence: self.seq as u64,
+            timestamp: Timestamp::EPOCH,
+            event,
+        }
     }
 
     fn await_kind(&self) -> AwaitKind {
@@ -112,7 +138,19 @@ impl Record {
 
     /// As a Quint expression.
     fn quint(&self) -> String {
-        let Self { tag, seq, pid, set, attempt, value, ok, signal, delivery, waiting, kind } = self;
+        let Self {
+            tag,
+            seq,
+            pid,
+            set,
+            attempt,
+            value,
+            ok,
+            signal,
+            delivery,
+            waiting,
+            kind,
+        } = self;
         format!(
             "{{ tag: \"{tag}\", seq: {seq}, pid: {pid}, set: {set}, attempt: {attempt}, value: {value}, ok: {ok}, \
              signal: \"{signal}\", delivery: {delivery}, waiting: {waiting:?}, kind: \"{kind}\" }}"
@@ -122,8 +160,16 @@ impl Record {
     /// As few words, for the corpus.
     fn write(&self) -> String {
         let mut words = self.tag.clone();
-        let numbers = [("seq", self.seq), ("pid", self.pid), ("set", self.set), ("attempt", self.attempt)];
-        for (name, number) in numbers.into_iter().chain([("value", self.value), ("delivery", self.delivery)]) {
+        let numbers = [
+            ("seq", self.seq),
+            ("pid", self.pid),
+            ("set", self.set),
+            ("attempt", self.attempt),
+        ];
+        for (name, number) in numbers
+            .into_iter()
+            .chain([("value", self.value), ("delivery", self.delivery)])
+        {
             if number != -1 {
                 write!(words, " {name}={number}").unwrap();
             }
@@ -149,7 +195,10 @@ impl Record {
             delivery: -1,
             ..Self::default()
         };
-        for (name, text) in fields.split(' ').map(|field| field.split_once('=').unwrap()) {
+        for (name, text) in fields
+            .split(' ')
+            .map(|field| field.split_once('=').unwrap())
+        {
             let number = || text.parse().unwrap();
             match name {
                 "seq" => record.seq = number(),
@@ -161,7 +210,12 @@ impl Record {
                 "signal" => text.clone_into(&mut record.signal),
                 "kind" => text.clone_into(&mut record.kind),
                 "ok" => record.ok = text == "true",
-                _ => record.waiting = text.split_terminator(',').map(|number| number.parse().unwrap()).collect(),
+                _ => {
+                    record.waiting = text
+                        .split_terminator(',')
+                        .map(|number| number.parse().unwrap())
+                        .collect()
+                }
             }
         }
         record
@@ -169,17 +223,24 @@ impl Record {
 }
 
 fn integer(value: &Value) -> i64 {
-    value["#bigint"].as_str().map_or_else(|| value.as_i64().unwrap(), |digits| digits.parse().unwrap())
+    value["#bigint"]
+        .as_str()
+        .map_or_else(|| value.as_i64().unwrap(), |digits| digits.parse().unwrap())
 }
 
 /// The steps of a trace that Quint wrote; the first state is the one before any event.
 fn trace_from_itf(text: &str) -> Vec<Step> {
     let trace: Value = serde_json::from_str(text).unwrap();
-    let steps = trace["states"].as_array().unwrap().iter().skip(1).map(|state| Step {
-        record: Record::from_itf(&state["last"]),
-        answer: state["answer"].as_str().unwrap().to_owned(),
-        status: state["status"].as_str().unwrap().to_owned(),
-    });
+    let steps = trace["states"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .skip(1)
+        .map(|state| Step {
+            record: Record::from_itf(&state["last"]),
+            answer: state["answer"].as_str().unwrap().to_owned(),
+            status: state["status"].as_str().unwrap().to_owned(),
+        });
     // A trace that reached its end may stutter: nothing was tried.
     steps.filter(|step| !step.record.tag.is_empty()).collect()
 }
@@ -189,15 +250,27 @@ fn corpus() -> Vec<Vec<Step>> {
     let read = |line: &str| {
         let (words, outcome) = line.split_once(" -> ").unwrap();
         let (status, answer) = outcome.split_once(' ').unwrap_or((outcome, ""));
-        Step { record: Record::read(words), answer: answer.to_owned(), status: status.to_owned() }
+        Step {
+            record: Record::read(words),
+            answer: answer.to_owned(),
+            status: status.to_owned(),
+        }
     };
-    text.trim().split("\n\n").map(|trace| trace.lines().map(read).collect()).collect()
+    text.trim()
+        .split("\n\n")
+        .map(|trace| trace.lines().map(read).collect())
+        .collect()
 }
 
 fn write_corpus(traces: &[Vec<Step>]) {
     let mut text = String::new();
     for trace in traces {
-        for Step { record, answer, status } in trace {
+        for Step {
+            record,
+            answer,
+            status,
+        } in trace
+        {
             let line = format!("{} -> {status} {answer}", record.write());
             writeln!(text, "{}", line.trim_end()).unwrap();
         }
@@ -209,7 +282,9 @@ fn write_corpus(traces: &[Vec<Step>]) {
 
 /// Where traffic is exchanged; a scratch folder of cargo's if nobody cares.
 fn traffic_folder() -> PathBuf {
-    PathBuf::from(std::env::var_os("ONWARD_TRAFFIC_DIR").unwrap_or(env!("CARGO_TARGET_TMPDIR").into()))
+    PathBuf::from(
+        std::env::var_os("ONWARD_TRAFFIC_DIR").unwrap_or(env!("CARGO_TARGET_TMPDIR").into()),
+    )
 }
 
 /// Fresh traces, if somebody made some.
@@ -218,9 +293,15 @@ fn fresh() -> Vec<Vec<Step>> {
     if !folder.exists() {
         return Vec::new();
     }
-    let mut paths: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
     paths.sort();
-    paths.iter().map(|path| trace_from_itf(&fs::read_to_string(path).unwrap())).collect()
+    paths
+        .iter()
+        .map(|path| trace_from_itf(&fs::read_to_string(path).unwrap()))
+        .collect()
 }
 
 /// Replays a trace through the fold and says which rules refused something.
@@ -229,12 +310,20 @@ fn replay(trace: &[Step]) -> BTreeSet<String> {
     let mut refusals = BTreeSet::new();
     for step in trace {
         let event = step.record.event();
-        let answer = fold.push_event(&event).err().map_or("", |violation| violation.rule.id());
+        let answer = fold
+            .push_event(&event)
+            .err()
+            .map_or("", |violation| violation.rule.id());
         assert_eq!(answer, step.answer, "{step:?} in {trace:#?}");
         if !answer.is_empty() {
             refusals.insert(answer.to_owned());
         }
-        assert_eq!(fold.execution_state().map_or("New".to_owned(), |state| state.to_string()), step.status, "{step:?}");
+        assert_eq!(
+            fold.execution_state()
+                .map_or("New".to_owned(), |state| state.to_string()),
+            step.status,
+            "{step:?}"
+        );
     }
     refusals
 }
@@ -246,39 +335,66 @@ fn traces_of_the_model_replay_through_the_code() {
         write_corpus(&fresh);
     }
     let corpus = corpus();
-    let refusals: BTreeSet<String> = corpus.iter().chain(&fresh).flat_map(|trace| replay(trace)).collect();
+    let refusals: BTreeSet<String> = corpus
+        .iter()
+        .chain(&fresh)
+        .flat_map(|trace| replay(trace))
+        .collect();
     let steps: usize = corpus.iter().chain(&fresh).map(Vec::len).sum();
-    println!("{} traces of the corpus and {} fresh ones, {steps} events", corpus.len(), fresh.len());
+    println!(
+        "{} traces of the corpus and {} fresh ones, {steps} events",
+        corpus.len(),
+        fresh.len()
+    );
     println!("refusals by {}: {refusals:?}", refusals.len());
-    assert!(corpus.len() >= 100 && refusals.len() >= 30, "the corpus is too small");
+    assert!(
+        corpus.len() >= 100 && refusals.len() >= 30,
+        "the corpus is too small"
+    );
 }
 
 /// A random record: any event, any small numbers. Most are illegal where they stand.
 fn any_record() -> impl Strategy<Value = Record> {
     let numbers = (0..7_i64, 0..7_i64, 1..4_i64, 0..2_i64, 1..3_i64);
     let waiting = prop::collection::vec(0..7_i64, 0..4);
-    (0..20_usize, numbers, any::<bool>(), any::<bool>(), waiting, 0..4_usize).prop_map(
-        |(tag, (pid, set, attempt, value, delivery), ok, signal, waiting, kind)| {
-            let fields = TAGS[tag];
-            let has = |field: &str| fields.1.contains(field);
-            let number = |field: &str, number: i64| if has(field) { number } else { -1 };
-            let kind = if has("kind") { ["single", "any", "all", "signal"][kind] } else { "" };
-            let named = has("signal") || kind == "signal";
-            Record {
-                tag: fields.0.to_owned(),
-                seq: 0,
-                pid: number("pid", pid),
-                set: number("set", set),
-                attempt: number("attempt", attempt),
-                value: number("value", value),
-                ok: has("ok") && ok,
-                signal: if named { ["a", "b"][usize::from(signal)].to_owned() } else { String::new() },
-                delivery: number("delivery", delivery),
-                waiting: if has("waiting") { waiting } else { Vec::new() },
-                kind: kind.to_owned(),
-            }
-        },
+    (
+        0..20_usize,
+        numbers,
+        any::<bool>(),
+        any::<bool>(),
+        waiting,
+        0..4_usize,
     )
+        .prop_map(
+            |(tag, (pid, set, attempt, value, delivery), ok, signal, waiting, kind)| {
+                let fields = TAGS[tag];
+                let has = |field: &str| fields.1.contains(field);
+                let number = |field: &str, number: i64| if has(field) { number } else { -1 };
+                let kind = if has("kind") {
+                    ["single", "any", "all", "signal"][kind]
+                } else {
+                    ""
+                };
+                let named = has("signal") || kind == "signal";
+                Record {
+                    tag: fields.0.to_owned(),
+                    seq: 0,
+                    pid: number("pid", pid),
+                    set: number("set", set),
+                    attempt: number("attempt", attempt),
+                    value: number("value", value),
+                    ok: has("ok") && ok,
+                    signal: if named {
+                        ["a", "b"][usize::from(signal)].to_owned()
+                    } else {
+                        String::new()
+                    },
+                    delivery: number("delivery", delivery),
+                    waiting: if has("waiting") { waiting } else { Vec::new() },
+                    kind: kind.to_owned(),
+                }
+            },
+        )
 }
 
 /// The events and the fields they have in the model.
@@ -308,29 +424,55 @@ const TAGS: [(&str, &str); 20] = [
 /// Turns random numbers towards what exists, so that they break more than the first rule there is.
 fn aimed(mut record: Record, fold: &JournalState) -> Record {
     let children = fold.promise_states().count() as i64;
-    let within = |number: i64| if number < 0 { number } else { number % (children + 1) };
-    let allocates =
-        matches!(record.tag.as_str(), "InvokeScheduled" | "RandomGenerated" | "TimeRecorded" | "TimerScheduled");
-    let sets: Vec<i64> =
-        (0..).zip(fold.promise_states()).filter(|(_, (_, p))| matches!(p, PromiseState::JoinSet(_))).map(|(n, _)| n).collect();
-    let attempt = fold.invoke_state(&promise(within(record.pid).max(0) as u32)).map_or(0, |invoke| i64::from(invoke.attempt));
+    let within = |number: i64| {
+        if number < 0 {
+            number
+        } else {
+            number % (children + 1)
+        }
+    };
+    let allocates = matches!(
+        record.tag.as_str(),
+        "InvokeScheduled" | "RandomGenerated" | "TimeRecorded" | "TimerScheduled"
+    );
+    let sets: Vec<i64> = (0..)
+        .zip(fold.promise_states())
+        .filter(|(_, (_, p))| matches!(p, PromiseState::JoinSet(_)))
+        .map(|(n, _)| n)
+        .collect();
+    let attempt = fold
+        .invoke_state(&promise(within(record.pid).max(0) as u32))
+        .map_or(0, |invoke| i64::from(invoke.attempt));
     record.seq = fold.next_sequence() as i64;
-    record.pid = if allocates && record.pid % 4 > 0 { children } else { within(record.pid) };
+    record.pid = if allocates && record.pid % 4 > 0 {
+        children
+    } else {
+        within(record.pid)
+    };
     record.set = match sets.len() {
         _ if record.tag == "JoinSetCreated" && record.set % 4 > 0 => children,
         0 => within(record.set),
         known if (0..6).contains(&record.set) => sets[record.set as usize % known],
         _ => within(record.set),
     };
-    record.attempt = if record.attempt < 0 { -1 } else { attempt + record.attempt - 1 };
+    record.attempt = if record.attempt < 0 {
+        -1
+    } else {
+        attempt + record.attempt - 1
+    };
     record.waiting = record.waiting.into_iter().map(within).collect();
-    let timers = (0..).zip(fold.promise_states()).filter(|(_, (_, promise))| matches!(promise, PromiseState::Timer { .. }));
+    let timers = (0..)
+        .zip(fold.promise_states())
+        .filter(|(_, (_, promise))| matches!(promise, PromiseState::Timer { .. }));
     let timers: Vec<i64> = timers.map(|(number, _)| number).collect();
     match (record.kind.as_str(), record.waiting.as_mut_slice()) {
         ("signal", [first]) if *first % 3 > 0 => *first = children,
         ("signal", [first, deadline]) if *first % 3 > 0 => {
             *first = children;
-            *deadline = timers.get(*deadline as usize % timers.len().max(1)).copied().unwrap_or(*deadline);
+            *deadline = timers
+                .get(*deadline as usize % timers.len().max(1))
+                .copied()
+                .unwrap_or(*deadline);
         }
         _ => {}
     }
@@ -339,7 +481,10 @@ fn aimed(mut record: Record, fold: &JournalState) -> Record {
 
 /// Whether the event would end the script early.
 fn is_end(record: &Record) -> bool {
-    matches!(record.tag.as_str(), "ExecutionCompleted" | "ExecutionFailed" | "CancelRequested" | "ExecutionCancelled")
+    matches!(
+        record.tag.as_str(),
+        "ExecutionCompleted" | "ExecutionFailed" | "CancelRequested" | "ExecutionCancelled"
+    )
 }
 
 /// A script of events with the code's verdicts. Random events are tried; those that are legal move the journal on, and of
@@ -353,23 +498,38 @@ fn script(runner: &mut TestRunner) -> Vec<Step> {
             _ => aimed(any_record().new_tree(runner).unwrap().current(), &fold),
         };
         let event = record.event();
-        let answer = fold.check_event(&event).err().map_or("", |violation| violation.rule.id());
+        let answer = fold
+            .check_event(&event)
+            .err()
+            .map_or("", |violation| violation.rule.id());
         let is_early = is_end(&record) && fold.next_sequence() < 24;
         if answer.is_empty() && !is_early {
             fold.push_event(&event).unwrap();
         } else if answer.is_empty() || steps.iter().any(|step| step.answer == answer) {
             continue;
         }
-        let status = fold.execution_state().map_or("New".to_owned(), |state| state.to_string());
-        steps.push(Step { record, answer: answer.to_owned(), status });
+        let status = fold
+            .execution_state()
+            .map_or("New".to_owned(), |state| state.to_string());
+        steps.push(Step {
+            record,
+            answer: answer.to_owned(),
+            status,
+        });
     }
     steps
 }
 
 #[test]
 fn scripts_of_the_code_are_written_for_the_model_to_judge() {
-    let config = Config { failure_persistence: None, ..Config::default() };
-    let seed: u64 = std::env::var("ONWARD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
+    let config = Config {
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let seed: u64 = std::env::var("ONWARD_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(1);
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed.to_le_bytes(); 4].concat());
     let mut runner = TestRunner::new_with_rng(config, rng);
     let scripts: Vec<Vec<Step>> = (0..40).map(|_| script(&mut runner)).collect();
@@ -379,22 +539,44 @@ fn scripts_of_the_code_are_written_for_the_model_to_judge() {
     writeln!(quint, "  import guard.* from \"{spec}/guard\"\n{JUDGE}").unwrap();
     for (index, steps) in scripts.iter().enumerate() {
         writeln!(quint, "  run script{index}Test = assert(disagreements([").unwrap();
-        for Step { record, answer, status } in steps {
-            writeln!(quint, "    {{ e: {}, answer: \"{answer}\", status: \"{status}\" }},", record.quint()).unwrap();
+        for Step {
+            record,
+            answer,
+            status,
+        } in steps
+        {
+            writeln!(
+                quint,
+                "    {{ e: {}, answer: \"{answer}\", status: \"{status}\" }},",
+                record.quint()
+            )
+            .unwrap();
         }
         writeln!(quint, "  ]) == [])").unwrap();
     }
     quint += "}\n";
     fs::write(traffic_folder().join("traffic.qnt"), quint).unwrap();
 
-    let answers: BTreeSet<&str> = scripts.iter().flatten().map(|step| step.answer.as_str()).collect();
+    let answers: BTreeSet<&str> = scripts
+        .iter()
+        .flatten()
+        .map(|step| step.answer.as_str())
+        .collect();
     let modelled = |invariant: &&onward_journal::Invariant| {
-        !matches!(invariant.enforced, RuleEnforcement::Command) && !NOT_MODELLED.contains(&invariant.rule)
+        !matches!(invariant.enforced, RuleEnforcement::Command)
+            && !NOT_MODELLED.contains(&invariant.rule)
     };
-    let reached = INVARIANTS.iter().filter(modelled).filter(|invariant| answers.contains(invariant.id)).count();
+    let reached = INVARIANTS
+        .iter()
+        .filter(modelled)
+        .filter(|invariant| answers.contains(invariant.id))
+        .count();
     let steps: usize = scripts.iter().map(Vec::len).sum();
     println!("{steps} events, {reached} rules refuse something: {answers:?}");
-    assert!(reached >= 25 && answers.contains(""), "the scripts reach too few rules");
+    assert!(
+        reached >= 25 && answers.contains(""),
+        "the scripts reach too few rules"
+    );
 }
 
 /// The way from the folder to the model: Quint imports by relative paths only.

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use onward_journal::{
-    AwaitEnd, AwaitKind, JournalCommand, DeliveryGuarantee, Event, ExecutionError, InvokePhase, InvokeKind, JoinSetId, Journal, InvokePerformer,
-    PromiseState, PromiseId, RecordedOutcome, ReplayIndex, Timestamp,
+    AwaitEnd, AwaitKind, DeliveryGuarantee, Event, ExecutionError, InvokeKind, InvokePerformer,
+    InvokePhase, JoinSetId, Journal, JournalCommand, PromiseId, PromiseState, RecordedOutcome,
+    ReplayIndex, Timestamp,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -57,8 +58,13 @@ impl Guest {
     }
 
     fn pick(&self, number: u8) -> Vec<PromiseId> {
-        let picked: BTreeSet<usize> = [number, number / 3].map(|n| usize::from(n) % self.awaitable.len().max(1)).into();
-        picked.into_iter().filter_map(|index| self.awaitable.get(index).cloned()).collect()
+        let picked: BTreeSet<usize> = [number, number / 3]
+            .map(|n| usize::from(n) % self.awaitable.len().max(1))
+            .into();
+        picked
+            .into_iter()
+            .filter_map(|index| self.awaitable.get(index).cloned())
+            .collect()
     }
 }
 
@@ -79,7 +85,10 @@ trait Host {
 /// Runs the guest until it returns, or until its host has no answer yet.
 fn run(calls: &[Call], host: &mut impl Host) -> Vec<Told> {
     let mut guest = Guest::default();
-    calls.iter().map(|call| make(*call, &mut guest, host)).collect()
+    calls
+        .iter()
+        .map(|call| make(*call, &mut guest, host))
+        .collect()
 }
 
 fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
@@ -121,11 +130,23 @@ fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
             Some("created".to_owned())
         }
         Call::Submit(set, number) => {
-            let set = guest.sets.get(usize::from(set) % guest.sets.len().max(1)).cloned();
+            let set = guest
+                .sets
+                .get(usize::from(set) % guest.sets.len().max(1))
+                .cloned();
             let id = guest.pick(number).pop();
-            Some(set.zip(id).map_or("nothing to submit".to_owned(), |(set, id)| host.submit(&set, &id)))
+            Some(
+                set.zip(id)
+                    .map_or("nothing to submit".to_owned(), |(set, id)| {
+                        host.submit(&set, &id)
+                    }),
+            )
         }
-        Call::Next(set, has_deadline) => match guest.sets.get(usize::from(set) % guest.sets.len().max(1)).cloned() {
+        Call::Next(set, has_deadline) => match guest
+            .sets
+            .get(usize::from(set) % guest.sets.len().max(1))
+            .cloned()
+        {
             None => Some("no set".to_owned()),
             Some(set) => {
                 let deadline = guest.deadline(has_deadline, host);
@@ -144,9 +165,13 @@ struct World<'a> {
 }
 
 impl World<'_> {
-    fn ask(&mut self, command: JournalCommand) -> Result<Vec<onward_journal::JournalEvent>, onward_journal::RuleViolation> {
+    fn ask(
+        &mut self,
+        command: JournalCommand,
+    ) -> Result<Vec<onward_journal::JournalEvent>, onward_journal::RuleViolation> {
         self.now_ms += 1;
-        self.journal.handle_command(command, Timestamp::EPOCH.plus_ms(self.now_ms))
+        self.journal
+            .handle_command(command, Timestamp::EPOCH.plus_ms(self.now_ms))
     }
 
     /// Something happens, or not.
@@ -156,22 +181,45 @@ impl World<'_> {
         let promise = promise((self.chance)(known + 1));
         let signal_name = name(["go", "stop"][(self.chance)(2) as usize]);
         let what = (self.chance)(40);
-        let flight = self.journal.journal_state().invoke_state(&promise).map(|invoke| invoke.phase);
-        let is_timer = matches!(self.journal.journal_state().promise_state(&promise), Some(PromiseState::Timer { .. }));
+        let flight = self
+            .journal
+            .journal_state()
+            .invoke_state(&promise)
+            .map(|invoke| invoke.phase);
+        let is_timer = matches!(
+            self.journal.journal_state().promise_state(&promise),
+            Some(PromiseState::Timer { .. })
+        );
         let command = match flight {
-            Some(InvokePhase::Started) if what.is_multiple_of(3) => {
-                JournalCommand::FailAttempt { promise, error: error(&what.to_string()), entropy: 0 }
-            }
-            Some(InvokePhase::Started) => JournalCommand::CompleteAttempt { promise, result: payload(what) },
+            Some(InvokePhase::Started) if what.is_multiple_of(3) => JournalCommand::FailAttempt {
+                promise,
+                error: error(&what.to_string()),
+                entropy: 0,
+            },
+            Some(InvokePhase::Started) => JournalCommand::CompleteAttempt {
+                promise,
+                result: payload(what),
+            },
             Some(InvokePhase::Retrying { .. }) if what.is_multiple_of(4) => {
-                JournalCommand::GiveUpInvoke { promise, error: error("enough") }
+                JournalCommand::GiveUpInvoke {
+                    promise,
+                    error: error("enough"),
+                }
             }
             Some(InvokePhase::Scheduled | InvokePhase::Retrying { .. }) => {
-                JournalCommand::StartAttempt { promise, performer: InvokePerformer::Owner }
+                JournalCommand::StartAttempt {
+                    promise,
+                    performer: InvokePerformer::Owner,
+                }
             }
             _ if is_timer => JournalCommand::FireTimer { promise },
-            _ if what == 0 => JournalCommand::RequestCancel { reason: "enough".into() },
-            _ if what < 10 => JournalCommand::DeliverSignal { signal_name, payload: payload(what) },
+            _ if what == 0 => JournalCommand::RequestCancel {
+                reason: "enough".into(),
+            },
+            _ if what < 10 => JournalCommand::DeliverSignal {
+                signal_name,
+                payload: payload(what),
+            },
             _ => return,
         };
         // What cannot happen now does not.
@@ -188,8 +236,13 @@ impl World<'_> {
             }
             let waiting: Vec<PromiseId> = self.journal.journal_state().waiting_on().collect();
             for promise in waiting {
-                let is_signal =
-                    matches!(self.journal.journal_state().promise_state(&promise), Some(PromiseState::Signal { received: false, .. }));
+                let is_signal = matches!(
+                    self.journal.journal_state().promise_state(&promise),
+                    Some(PromiseState::Signal {
+                        received: false,
+                        ..
+                    })
+                );
                 if is_signal && self.ask(JournalCommand::ReceiveSignal { promise }).is_ok() {
                     continue;
                 }
@@ -201,30 +254,49 @@ impl World<'_> {
 
     fn seen(&self, ids: &[PromiseId]) -> Told {
         let replay = ReplayIndex::new(own(), self.journal.events());
-        format!("{:?}", ids.iter().map(|id| replay.recorded_outcome(id)).collect::<Vec<_>>())
+        format!(
+            "{:?}",
+            ids.iter()
+                .map(|id| replay.recorded_outcome(id))
+                .collect::<Vec<_>>()
+        )
     }
 }
 
 impl Host for World<'_> {
     fn random(&mut self, _: &PromiseId) -> Told {
         let value = [(self.chance)(256) as u8];
-        self.ask(JournalCommand::GenerateRandom { value: value.into() }).unwrap();
+        self.ask(JournalCommand::GenerateRandom {
+            value: value.into(),
+        })
+        .unwrap();
         format!("{:?}", RecordedOutcome::Random(&value))
     }
 
     fn clock(&mut self, _: &PromiseId) -> Told {
         self.ask(JournalCommand::ReadClock).unwrap();
-        format!("{:?}", RecordedOutcome::Time(Timestamp::EPOCH.plus_ms(self.now_ms)))
+        format!(
+            "{:?}",
+            RecordedOutcome::Time(Timestamp::EPOCH.plus_ms(self.now_ms))
+        )
     }
 
     fn sleep(&mut self, _: &PromiseId) {
-        self.ask(JournalCommand::ScheduleTimer { duration_ms: 5_000 }).unwrap();
+        self.ask(JournalCommand::ScheduleTimer { duration_ms: 5_000 })
+            .unwrap();
     }
 
     fn schedule(&mut self, _: &PromiseId) {
         let (kind, function_name) = (InvokeKind::Function, name("task"));
         let (retry_policy, delivery) = (None, DeliveryGuarantee::AtLeastOnce);
-        self.ask(JournalCommand::ScheduleInvoke { kind, function_name, input: payload(0), retry_policy, delivery }).unwrap();
+        self.ask(JournalCommand::ScheduleInvoke {
+            kind,
+            function_name,
+            input: payload(0),
+            retry_policy,
+            delivery,
+        })
+        .unwrap();
         self.happen();
     }
 
@@ -233,21 +305,41 @@ impl Host for World<'_> {
     }
 
     fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
-        let submitted = self.ask(JournalCommand::SubmitToJoinSet { set: set.clone(), promise: id.clone() });
+        let submitted = self.ask(JournalCommand::SubmitToJoinSet {
+            set: set.clone(),
+            promise: id.clone(),
+        });
         // A refused submit is the guest's mistake; it leaves no event, so it must be judged from what there is.
-        submitted.map_or_else(|violation| violation.rule.to_string(), |_| "submitted".to_owned())
+        submitted.map_or_else(
+            |violation| violation.rule.to_string(),
+            |_| "submitted".to_owned(),
+        )
     }
 
     fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told> {
-        let events = self.ask(JournalCommand::Await { waiting_on: ids.to_vec(), kind }).unwrap();
+        let events = self
+            .ask(JournalCommand::Await {
+                waiting_on: ids.to_vec(),
+                kind,
+            })
+            .unwrap();
         if events.len() == 1 {
             self.block()?;
         }
         Some(self.seen(ids))
     }
 
-    fn signal(&mut self, id: &PromiseId, signal: &str, deadline: Option<PromiseId>) -> Option<Told> {
-        self.ask(JournalCommand::AwaitSignal { signal_name: name(signal), timeout: deadline }).unwrap();
+    fn signal(
+        &mut self,
+        id: &PromiseId,
+        signal: &str,
+        deadline: Option<PromiseId>,
+    ) -> Option<Told> {
+        self.ask(JournalCommand::AwaitSignal {
+            signal_name: name(signal),
+            timeout: deadline,
+        })
+        .unwrap();
         if self.journal.journal_state().open_await().is_some() {
             self.block()?;
         }
@@ -256,19 +348,26 @@ impl Host for World<'_> {
 
     fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
         loop {
-            let mut events = match self.ask(JournalCommand::TakeNextResult { set: set.clone(), timeout: deadline.clone() }) {
+            let mut events = match self.ask(JournalCommand::TakeNextResult {
+                set: set.clone(),
+                timeout: deadline.clone(),
+            }) {
                 Err(violation) => return Some(violation.rule.to_string()),
                 Ok(events) => events,
             };
             match events.remove(0).event {
-                Event::JoinSetAwaited { promise_id, result, .. } => return Some(format!("{promise_id} {result:?}")),
+                Event::JoinSetAwaited {
+                    promise_id, result, ..
+                } => return Some(format!("{promise_id} {result:?}")),
                 Event::ExecutionAwaiting { waiting_on, .. } => {
                     if events.is_empty() {
                         self.block()?;
                     }
                     let fold = self.journal.journal_state();
-                    let is_there =
-                        |id: &PromiseId| fold.invoke_state(id).is_some() && fold.promise_state(id).unwrap().is_complete();
+                    let is_there = |id: &PromiseId| {
+                        fold.invoke_state(id).is_some()
+                            && fold.promise_state(id).unwrap().is_complete()
+                    };
                     if !waiting_on.iter().any(is_there) {
                         return Some(NO_RESULT.to_owned());
                     }
@@ -305,7 +404,12 @@ impl<'a> Recording<'a> {
     }
 
     fn seen(&self, ids: &[PromiseId], sequence: u64) -> Told {
-        format!("{:?}", ids.iter().map(|id| self.replay.outcome_before(id, sequence)).collect::<Vec<_>>())
+        format!(
+            "{:?}",
+            ids.iter()
+                .map(|id| self.replay.outcome_before(id, sequence))
+                .collect::<Vec<_>>()
+        )
     }
 }
 
@@ -319,26 +423,40 @@ impl Host for Recording<'_> {
     }
 
     fn sleep(&mut self, id: &PromiseId) {
-        assert!(matches!(self.replay.allocating_event(id), Some(Event::TimerScheduled { .. })));
+        assert!(matches!(
+            self.replay.allocating_event(id),
+            Some(Event::TimerScheduled { .. })
+        ));
     }
 
     fn schedule(&mut self, id: &PromiseId) {
-        assert!(matches!(self.replay.allocating_event(id), Some(Event::InvokeScheduled { .. })));
+        assert!(matches!(
+            self.replay.allocating_event(id),
+            Some(Event::InvokeScheduled { .. })
+        ));
     }
 
     fn create_set(&mut self, set: &JoinSetId) {
-        assert!(matches!(self.replay.allocating_event(&set.0), Some(Event::JoinSetCreated { .. })));
+        assert!(matches!(
+            self.replay.allocating_event(&set.0),
+            Some(Event::JoinSetCreated { .. })
+        ));
     }
 
     /// Whether a submit is refused follows from the guest's own calls.
     fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
-        if !matches!(self.replay.allocating_event(id), Some(Event::InvokeScheduled { .. })) {
+        if !matches!(
+            self.replay.allocating_event(id),
+            Some(Event::InvokeScheduled { .. })
+        ) {
             return "H-12".to_owned();
         }
         match self.submitted.get(id) {
             Some(owner) if owner == set => return "H-2".to_owned(),
             Some(_) => return "JS-7".to_owned(),
-            None if self.taken.get(set).is_some_and(|taken| *taken > 0) => return "JS-2".to_owned(),
+            None if self.taken.get(set).is_some_and(|taken| *taken > 0) => {
+                return "JS-2".to_owned();
+            }
             None => {}
         }
         self.submitted.insert(id.clone(), set.clone());
@@ -374,8 +492,15 @@ impl Host for Recording<'_> {
                 }
                 _ => {
                     let resumed = self.next_await()?;
-                    let members = awaited.unwrap().waiting_on.iter().filter(|id| Some(*id) != deadline.as_ref());
-                    if members.into_iter().all(|id| self.replay.outcome_before(id, resumed).is_none()) {
+                    let members = awaited
+                        .unwrap()
+                        .waiting_on
+                        .iter()
+                        .filter(|id| Some(*id) != deadline.as_ref());
+                    if members
+                        .into_iter()
+                        .all(|id| self.replay.outcome_before(id, resumed).is_none())
+                    {
                         return Some(NO_RESULT.to_owned());
                     }
                 }
@@ -403,7 +528,11 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
 
 #[test]
 fn a_replayed_guest_is_told_what_it_was_told_live() {
-    let config = Config { cases: 600, failure_persistence: None, ..Config::default() };
+    let config = Config {
+        cases: 600,
+        failure_persistence: None,
+        ..Config::default()
+    };
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[1; 32]);
     let (mut cancelled, mut cleaned, mut results, mut late) = (0, 0, 0, 0);
     let counts = std::cell::RefCell::new((&mut cancelled, &mut cleaned, &mut results, &mut late));
@@ -411,51 +540,111 @@ fn a_replayed_guest_is_told_what_it_was_told_live() {
         .run(&(calls(), any::<u64>()), |(calls, seed)| {
             let mut state = seed | 1;
             let chance = Box::new(move |below: u32| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 (state >> 33) as u32 % below
             });
-            let mut world = World { journal: Journal::new(own()), chance, now_ms: 0 };
-            world.journal.append(record(&[started()]).remove(0)).unwrap();
+            let mut world = World {
+                journal: Journal::new(own()),
+                chance,
+                now_ms: 0,
+            };
+            world
+                .journal
+                .append(record(&[started()]).remove(0))
+                .unwrap();
             let live = run(&calls, &mut world);
             let replay = ReplayIndex::new(own(), world.journal.events());
             let (awaits, taken) = (0, Default::default());
             let (submitted, members) = Default::default();
-            let again = run(&calls, &mut Recording { replay, awaits, taken, submitted, members });
+            let again = run(
+                &calls,
+                &mut Recording {
+                    replay,
+                    awaits,
+                    taken,
+                    submitted,
+                    members,
+                },
+            );
             prop_assert_eq!(&again, &live);
             let mut counts = counts.borrow_mut();
             let stopped = live.iter().position(|told| told == "cancelled");
             *counts.0 += usize::from(stopped.is_some());
             *counts.1 += usize::from(stopped.is_some_and(|at| at + 3 < live.len()));
             *counts.2 += live.len();
-            *counts.3 += live.iter().filter(|told| [LATE, NO_RESULT].contains(&told.as_str())).count();
+            *counts.3 += live
+                .iter()
+                .filter(|told| [LATE, NO_RESULT].contains(&told.as_str()))
+                .count();
             Ok(())
         })
         .unwrap();
     println!(
         "{results} answers, {late} of them too late; {cancelled} guests cancelled, {cleaned} of them with cleanup"
     );
-    assert!(late > 100, "deadlines are too rare to mean anything: {late}");
-    assert!(cancelled > 100 && cleaned > 50, "cancellation is too rare to mean anything: {cancelled}, {cleaned}");
+    assert!(
+        late > 100,
+        "deadlines are too rare to mean anything: {late}"
+    );
+    assert!(
+        cancelled > 100 && cleaned > 50,
+        "cancellation is too rare to mean anything: {cancelled}, {cleaned}"
+    );
 }
 
 #[test]
 fn a_timer_that_fires_after_it_was_interrupted_is_not_seen() {
-    let events = record(&[started(), timer(0), awaiting_one(0), cancel_requested(), scheduled(1), fired(0)]);
+    let events = record(&[
+        started(),
+        timer(0),
+        awaiting_one(0),
+        cancel_requested(),
+        scheduled(1),
+        fired(0),
+    ]);
     let replay = ReplayIndex::new(own(), &events);
     let awaited = replay.recorded_await(0).unwrap();
     assert_eq!(awaited.end, AwaitEnd::Interrupted(3));
-    assert_eq!((replay.outcome_before(&promise(0), 3), replay.recorded_outcome(&promise(0))), (None, Some(RecordedOutcome::Timer)));
+    assert_eq!(
+        (
+            replay.outcome_before(&promise(0), 3),
+            replay.recorded_outcome(&promise(0))
+        ),
+        (None, Some(RecordedOutcome::Timer))
+    );
     assert_eq!(replay.recorded_await(1), None);
 }
 
 #[test]
 fn an_await_sees_what_was_complete_when_it_resumed() {
     let any = awaiting(AwaitKind::Any, &[0, 1]);
-    let events = record(&[started(), timer(0), timer(1), any, fired(1), resumed(), fired(0)]);
+    let events = record(&[
+        started(),
+        timer(0),
+        timer(1),
+        any,
+        fired(1),
+        resumed(),
+        fired(0),
+    ]);
     let replay = ReplayIndex::new(own(), &events);
     assert_eq!(replay.recorded_await(0).unwrap().end, AwaitEnd::Resumed(5));
-    assert_eq!((replay.outcome_before(&promise(0), 5), replay.outcome_before(&promise(1), 5)), (None, Some(RecordedOutcome::Timer)));
-    assert_eq!((replay.outcome_before(&promise(1), 4), replay.outcome_before(&promise(0), 7)), (None, Some(RecordedOutcome::Timer)));
+    assert_eq!(
+        (
+            replay.outcome_before(&promise(0), 5),
+            replay.outcome_before(&promise(1), 5)
+        ),
+        (None, Some(RecordedOutcome::Timer))
+    );
+    assert_eq!(
+        (
+            replay.outcome_before(&promise(1), 4),
+            replay.outcome_before(&promise(0), 7)
+        ),
+        (None, Some(RecordedOutcome::Timer))
+    );
     assert_eq!((replay.len(), replay.is_empty()), (2, false));
     assert!(ReplayIndex::new(own(), &events[..1]).is_empty());
     assert_eq!(replay.recorded_outcome(&promise(2)), None);
@@ -463,11 +652,18 @@ fn an_await_sees_what_was_complete_when_it_resumed() {
 
 #[test]
 fn a_failed_invoke_is_an_outcome() {
-    let failed = Event::InvokeCompleted { promise_id: promise(0), result: Err(error("no")), attempt: 1 };
+    let failed = Event::InvokeCompleted {
+        promise_id: promise(0),
+        result: Err(error("no")),
+        attempt: 1,
+    };
     let events = record(&[started(), scheduled(0), attempted(0, 1), failed]);
     let replay = ReplayIndex::new(own(), &events);
     let expected: Result<_, ExecutionError> = Err(error("no"));
-    assert_eq!(replay.recorded_outcome(&promise(0)), Some(RecordedOutcome::Invoke(&expected)));
+    assert_eq!(
+        replay.recorded_outcome(&promise(0)),
+        Some(RecordedOutcome::Invoke(&expected))
+    );
 }
 
 #[test]
@@ -484,12 +680,33 @@ fn a_signal_that_came_after_its_deadline_is_not_seen_at_that_resume() {
         resumed(),
     ]);
     let replay = ReplayIndex::new(own(), &events);
-    let (first, second) = (replay.recorded_await(0).unwrap(), replay.recorded_await(1).unwrap());
-    assert_eq!((first.waiting_on, first.end), (&[promise(1), promise(0)][..], AwaitEnd::Resumed(4)));
-    assert_eq!((replay.outcome_before(&promise(1), 4), replay.outcome_before(&promise(0), 4)), (None, Some(RecordedOutcome::Timer)));
+    let (first, second) = (
+        replay.recorded_await(0).unwrap(),
+        replay.recorded_await(1).unwrap(),
+    );
+    assert_eq!(
+        (first.waiting_on, first.end),
+        (&[promise(1), promise(0)][..], AwaitEnd::Resumed(4))
+    );
+    assert_eq!(
+        (
+            replay.outcome_before(&promise(1), 4),
+            replay.outcome_before(&promise(0), 4)
+        ),
+        (None, Some(RecordedOutcome::Timer))
+    );
     assert_eq!(second.end, AwaitEnd::Resumed(8));
-    assert_eq!(replay.outcome_before(&promise(1), 8), Some(RecordedOutcome::Signal(&payload(7))));
-    assert_eq!((replay.len(), replay.await_count(), replay.recorded_await(2)), (2, 2, None));
-    assert_eq!(ReplayIndex::new(own(), &events[..5]).recorded_outcome(&promise(1)), None);
+    assert_eq!(
+        replay.outcome_before(&promise(1), 8),
+        Some(RecordedOutcome::Signal(&payload(7)))
+    );
+    assert_eq!(
+        (replay.len(), replay.await_count(), replay.recorded_await(2)),
+        (2, 2, None)
+    );
+    assert_eq!(
+        ReplayIndex::new(own(), &events[..5]).recorded_outcome(&promise(1)),
+        None
+    );
     assert_eq!(ReplayIndex::new(own(), &events[..2]).await_count(), 0);
 }

@@ -1,9 +1,10 @@
 //! Events in few words, so that a test reads as the journal it is about.
 
 use onward_journal::{
-    AwaitKind, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, JournalState, InvokeKind,
-    InvokeResult, JoinSetId, JournalEvent, BoundedName, Payload, InvokePerformer, PromiseId, RetryPolicy, ExecutionState, SharedText, Timestamp,
-    RuleViolation,
+    AwaitKind, BoundedName, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError,
+    ExecutionId, ExecutionState, InvokeKind, InvokePerformer, InvokeResult, JoinSetId,
+    JournalEvent, JournalState, Payload, PromiseId, RetryPolicy, RuleViolation, SharedText,
+    Timestamp,
 };
 
 pub(crate) fn own() -> ExecutionId {
@@ -55,15 +56,27 @@ pub(crate) fn scheduled_with(number: u32, policy: Option<RetryPolicy>) -> Event 
 }
 
 pub(crate) fn attempted(number: u32, attempt: u32) -> Event {
-    Event::InvokeStarted { promise_id: promise(number), attempt, performer: InvokePerformer::Owner }
+    Event::InvokeStarted {
+        promise_id: promise(number),
+        attempt,
+        performer: InvokePerformer::Owner,
+    }
 }
 
 pub(crate) fn completed(number: u32, value: u32, attempt: u32) -> Event {
-    Event::InvokeCompleted { promise_id: promise(number), result: Ok(payload(value)), attempt }
+    Event::InvokeCompleted {
+        promise_id: promise(number),
+        result: Ok(payload(value)),
+        attempt,
+    }
 }
 
 pub(crate) fn failed(number: u32, attempt: u32) -> Event {
-    Event::InvokeCompleted { promise_id: promise(number), result: Err(error("no")), attempt }
+    Event::InvokeCompleted {
+        promise_id: promise(number),
+        result: Err(error("no")),
+        attempt,
+    }
 }
 
 pub(crate) fn retrying(number: u32, failed_attempt: u32) -> Event {
@@ -71,36 +84,65 @@ pub(crate) fn retrying(number: u32, failed_attempt: u32) -> Event {
 }
 
 pub(crate) fn retrying_after(number: u32, failed_attempt: u32, error: ExecutionError) -> Event {
-    Event::InvokeRetrying { promise_id: promise(number), failed_attempt, error, retry_at: Timestamp::EPOCH }
+    Event::InvokeRetrying {
+        promise_id: promise(number),
+        failed_attempt,
+        error,
+        retry_at: Timestamp::EPOCH,
+    }
 }
 
 pub(crate) fn random(number: u32) -> Event {
-    Event::RandomGenerated { promise_id: promise(number), value: [1, 2].into() }
+    Event::RandomGenerated {
+        promise_id: promise(number),
+        value: [1, 2].into(),
+    }
 }
 
 pub(crate) fn clock(number: u32) -> Event {
-    Event::TimeRecorded { promise_id: promise(number), time: Timestamp::EPOCH }
+    Event::TimeRecorded {
+        promise_id: promise(number),
+        time: Timestamp::EPOCH,
+    }
 }
 
 pub(crate) fn timer(number: u32) -> Event {
-    Event::TimerScheduled { promise_id: promise(number), duration_ms: 0, fire_at: Timestamp::EPOCH }
+    Event::TimerScheduled {
+        promise_id: promise(number),
+        duration_ms: 0,
+        fire_at: Timestamp::EPOCH,
+    }
 }
 
 pub(crate) fn fired(number: u32) -> Event {
-    Event::TimerFired { promise_id: promise(number) }
+    Event::TimerFired {
+        promise_id: promise(number),
+    }
 }
 
 pub(crate) fn delivered(signal: &str, delivery_id: u64, value: u32) -> Event {
-    Event::SignalDelivered { signal_name: name(signal), payload: payload(value), delivery_id }
+    Event::SignalDelivered {
+        signal_name: name(signal),
+        payload: payload(value),
+        delivery_id,
+    }
 }
 
 pub(crate) fn received(number: u32, signal: &str, delivery_id: u64, value: u32) -> Event {
     let promise_id = promise(number);
-    Event::SignalReceived { promise_id, signal_name: name(signal), payload: payload(value), delivery_id }
+    Event::SignalReceived {
+        promise_id,
+        signal_name: name(signal),
+        payload: payload(value),
+        delivery_id,
+    }
 }
 
 pub(crate) fn awaiting(kind: AwaitKind, numbers: &[u32]) -> Event {
-    Event::ExecutionAwaiting { waiting_on: numbers.iter().map(|number| promise(*number)).collect(), kind }
+    Event::ExecutionAwaiting {
+        waiting_on: numbers.iter().map(|number| promise(*number)).collect(),
+        kind,
+    }
 }
 
 pub(crate) fn awaiting_one(number: u32) -> Event {
@@ -120,11 +162,16 @@ pub(crate) fn resumed() -> Event {
 }
 
 pub(crate) fn created(number: u32) -> Event {
-    Event::JoinSetCreated { join_set_id: set(number) }
+    Event::JoinSetCreated {
+        join_set_id: set(number),
+    }
 }
 
 pub(crate) fn submitted(to: u32, number: u32) -> Event {
-    Event::JoinSetSubmitted { join_set_id: set(to), promise_id: promise(number) }
+    Event::JoinSetSubmitted {
+        join_set_id: set(to),
+        promise_id: promise(number),
+    }
 }
 
 pub(crate) fn taken(from: u32, number: u32, value: u32) -> Event {
@@ -132,23 +179,36 @@ pub(crate) fn taken(from: u32, number: u32, value: u32) -> Event {
 }
 
 pub(crate) fn taken_result(from: u32, number: u32, result: InvokeResult) -> Event {
-    Event::JoinSetAwaited { join_set_id: set(from), promise_id: promise(number), result }
+    Event::JoinSetAwaited {
+        join_set_id: set(from),
+        promise_id: promise(number),
+        result,
+    }
 }
 
 pub(crate) fn complete() -> Event {
-    Event::ExecutionCompleted { result: payload(0), continued_as: None }
+    Event::ExecutionCompleted {
+        result: payload(0),
+        continued_as: None,
+    }
 }
 
 pub(crate) fn fail() -> Event {
-    Event::ExecutionFailed { error: error("gave up") }
+    Event::ExecutionFailed {
+        error: error("gave up"),
+    }
 }
 
 pub(crate) fn cancel_requested() -> Event {
-    Event::CancelRequested { reason: SharedText::from("enough") }
+    Event::CancelRequested {
+        reason: SharedText::from("enough"),
+    }
 }
 
 pub(crate) fn cancelled() -> Event {
-    Event::ExecutionCancelled { reason: SharedText::from("enough") }
+    Event::ExecutionCancelled {
+        reason: SharedText::from("enough"),
+    }
 }
 
 /// Numbers events from 0, a millisecond apart.
@@ -166,7 +226,9 @@ pub(crate) fn judge(events: &[JournalEvent]) -> Result<Vec<ExecutionState>, Rule
     let mut fold = JournalState::new(own());
     let take = |event: &JournalEvent| {
         fold.push_event(event)?;
-        Ok(fold.execution_state().expect("an accepted event gives a state"))
+        Ok(fold
+            .execution_state()
+            .expect("an accepted event gives a state"))
     };
     events.iter().map(take).collect()
 }

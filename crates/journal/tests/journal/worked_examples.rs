@@ -2,7 +2,7 @@
 //! specification shows beside it.
 
 use onward_journal::jsonl::JournalLineReader;
-use onward_journal::{Journal, JournalEvent, ExecutionState};
+use onward_journal::{ExecutionState, Journal, JournalEvent};
 
 use super::oracle;
 use super::script::{judge, own};
@@ -15,7 +15,9 @@ macro_rules! example {
 
 fn read(text: &str) -> Vec<JournalEvent> {
     let mut reader = JournalLineReader::for_execution(own());
-    text.lines().map(|line| reader.read_line(line).unwrap()).collect()
+    text.lines()
+        .map(|line| reader.read_line(line).unwrap())
+        .collect()
 }
 
 /// The states, one letter each: Running, Blocked, cancelliNg, Completed, Failed, X for cancelled.
@@ -67,5 +69,8 @@ fn every_prefix_of_an_example_recovers() {
         let journal = Journal::recover(own(), events[..length].to_vec()).unwrap();
         assert_eq!(journal.events(), &events[..length]);
     }
-    assert_eq!(Journal::recover(own(), Vec::new()).unwrap_err().rule.id(), "S-2");
+    assert_eq!(
+        Journal::recover(own(), Vec::new()).unwrap_err().rule.id(),
+        "S-2"
+    );
 }

@@ -7,10 +7,10 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use serde_json::Value;
 
+use crate::http::http_spec::{HttpAuthSpec, HttpSpec};
 use crate::http::request::{ProviderHttpRequest, parse_header_name};
 use crate::http::response_mapping;
-use crate::http::http_spec::{HttpAuthSpec, HttpSpec};
-use crate::secret::{SecretValue, SecretSource, SecretRedactor, encode_base64};
+use crate::secret::{SecretRedactor, SecretSource, SecretValue, encode_base64};
 
 /// So much of an answer is heard.
 const REPLY_BYTES_MAX: usize = 64 * 1_024;
@@ -62,19 +62,38 @@ impl HttpProviderClient {
             .connect_timeout(CONNECT_TIMEOUT_MAX.min(timeout / 2))
             .timeout(timeout)
             .tcp_nodelay(true);
-        let client = client.build().map_err(|cause| format!("HTTP cannot be used: {cause}"))?;
-        Ok(Self { client, redactor: veil })
+        let client = client
+            .build()
+            .map_err(|cause| format!("HTTP cannot be used: {cause}"))?;
+        Ok(Self {
+            client,
+            redactor: veil,
+        })
     }
 
     /// Calls once. If there is no reply, what is known of the items all the same.
-    pub(crate) async fn send_request(&self, request: ProviderHttpRequest) -> Result<HttpReply, SendOutcome> {
-        let ProviderHttpRequest { method, url, headers, body } = request;
+    pub(crate) async fn send_request(
+        &self,
+        request: ProviderHttpRequest,
+    ) -> Result<HttpReply, SendOutcome> {
+        let ProviderHttpRequest {
+            method,
+            url,
+            headers,
+            body,
+        } = request;
         let mut builder = self.client.request(method, url).headers(headers);
         if let Some(body) = body {
             builder = builder.body(body);
         }
-        let request = builder.build().map_err(|cause| SendOutcome::InvalidMessage(self.redactor.redact_text(&error_chain(&cause))))?;
-        let mut response = self.client.execute(request).await.map_err(|cause| self.classify_error(&cause))?;
+        let request = builder.build().map_err(|cause| {
+            SendOutcome::InvalidMessage(self.redactor.redact_text(&error_chain(&cause)))
+        })?;
+        let mut response = self
+            .client
+            .execute(request)
+            .await
+            .map_err(|cause| self.classify_error(&cause))?;
         let status = response.status().as_u16();
         let retry_after_ms = response_mapping::parse_retry_after_ms(response.headers());
         let mut heard = Vec::new();
@@ -86,36 +105,67 @@ impl HttpProviderClient {
                 Err(_) => break false,
             }
         };
-        let body = is_whole.then(|| serde_json::from_slice(&heard).ok()).flatten();
-        Ok(HttpReply { status, retry_after_ms, body })
+        let body = is_whole
+            .then(|| serde_json::from_slice(&heard).ok())
+            .flatten();
+        Ok(HttpReply {
+            status,
+            retry_after_ms,
+            body,
+        })
     }
 
     /// What is known of an item whose call came to nothing.
     fn classify_error(&self, cause: &reqwest::Error) -> SendOutcome {
-        let (told, words) = (error_chain(cause), |text: &str| self.redactor.redact_text(text));
+        let (told, words) = (error_chain(cause), |text: &str| {
+            self.redactor.redact_text(text)
+        });
         if cause.is_builder() {
             return SendOutcome::InvalidMessage(words(&told));
         }
         if cause.is_connect() {
-            let host = cause.url().and_then(|url| Some(format!("{}:{}", url.host()?, url.port_or_known_default()?)));
+            let host = cause
+                .url()
+                .and_then(|url| Some(format!("{}:{}", url.host()?, url.port_or_known_default()?)));
             let host = host.as_deref().unwrap_or("the service");
             return SendOutcome::Deferred(words(&format!("could not connect to {host}: {told}")));
         }
-        let what = if cause.is_timeout() { "the service did not answer in time" } else { "the connection was lost" };
-        SendOutcome::Unknown(words(&format!("{what}, it may have taken the item: {told}")))
+        let what = if cause.is_timeout() {
+            "the service did not answer in time"
+        } else {
+            "the connection was lost"
+        };
+        SendOutcome::Unknown(words(&format!(
+            "{what}, it may have taken the item: {told}"
+        )))
     }
 }
 
-fn add_auth_header(headers: &mut HeaderMap, auth: &HttpAuthSpec, secret: &SecretValue) -> Result<(), String> {
+fn add_auth_header(
+    headers: &mut HeaderMap,
+    auth: &HttpAuthSpec,
+    secret: &SecretValue,
+) -> Result<(), String> {
     let (name, text) = match auth {
         HttpAuthSpec::Bearer(_) => (AUTHORIZATION, format!("Bearer {}", secret.reveal())),
-        HttpAuthSpec::Basic { user, .. } if user.contains(':') => return Err("a user has no colon in its name".to_owned()),
-        HttpAuthSpec::Basic { user, .. } => {
-            (AUTHORIZATION, format!("Basic {}", encode_base64(&format!("{user}:{}", secret.reveal()))))
+        HttpAuthSpec::Basic { user, .. } if user.contains(':') => {
+            return Err("a user has no colon in its name".to_owned());
         }
+        HttpAuthSpec::Basic { user, .. } => (
+            AUTHORIZATION,
+            format!(
+                "Basic {}",
+                encode_base64(&format!("{user}:{}", secret.reveal()))
+            ),
+        ),
         HttpAuthSpec::Header { name, .. } => (parse_header_name(name)?, secret.reveal().to_owned()),
     };
-    let refuse = |_| format!("the secret {} cannot be sent in a header", auth.secret_ref().secret);
+    let refuse = |_| {
+        format!(
+            "the secret {} cannot be sent in a header",
+            auth.secret_ref().secret
+        )
+    };
     let mut value = HeaderValue::from_str(&text).map_err(refuse)?;
     value.set_sensitive(true);
     headers.insert(name, value);
@@ -125,7 +175,11 @@ fn add_auth_header(headers: &mut HeaderMap, auth: &HttpAuthSpec, secret: &Secret
 /// What went wrong and why, without the URL, which may name somebody.
 fn error_chain(cause: &reqwest::Error) -> String {
     let mut why: Option<&dyn std::error::Error> = std::error::Error::source(cause);
-    let mut told = if cause.is_timeout() { "timed out".to_owned() } else { "failed".to_owned() };
+    let mut told = if cause.is_timeout() {
+        "timed out".to_owned()
+    } else {
+        "failed".to_owned()
+    };
     while let Some(cause) = why {
         told = format!("{told}: {cause}");
         why = cause.source();

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::http::status::HttpStatusMatch;
+use crate::provider_spec::DispatchPolicySpec;
 use crate::rate_limits::RateLimits;
 use crate::secret::SecretRef;
-use crate::provider_spec::DispatchPolicySpec;
 
 /// A service with an interface over HTTP.
 ///

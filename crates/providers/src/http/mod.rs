@@ -1,26 +1,26 @@
 //! Services with an interface over HTTP: for mail, voice, social networks and whatever else there is.
 
 mod client;
+mod escaped_template;
+mod http_spec;
 mod request;
 mod response_mapping;
-mod http_spec;
 mod status;
-mod escaped_template;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, LookupOutcome};
-use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_dispatch::{LookupOutcome, SendOutcome};
+use onward_dispatcher::{Provider, ProviderCapabilities, Reservation};
 use onward_journal::SharedText;
 
 use crate::http::client::HttpProviderClient;
 use crate::http::request::HttpRequestTemplate;
 use crate::outgoing_item::{OutgoingItem, invalid_message};
-use crate::secret::SecretSource;
 use crate::provider_spec::ProviderDefaults;
+use crate::secret::SecretSource;
 
-pub use http_spec::{HttpResponseSpec, HttpAuthSpec, HttpBatchSpec, HttpSpec, StatusLookupSpec};
+pub use http_spec::{HttpAuthSpec, HttpBatchSpec, HttpResponseSpec, HttpSpec, StatusLookupSpec};
 pub use status::HttpStatusMatch;
 
 /// Items of one request, at most.
@@ -30,7 +30,12 @@ const BATCH_MAX: usize = 100;
 const CONCURRENT_REQUESTS: usize = 8;
 
 /// Headers that say who we are. In a document they would be there for everybody to read.
-const SECRET_HEADERS: [&str; 4] = ["authorization", "proxy-authorization", "x-api-key", "cookie"];
+const SECRET_HEADERS: [&str; 4] = [
+    "authorization",
+    "proxy-authorization",
+    "x-api-key",
+    "cookie",
+];
 
 /// A service is asked about a key after so long: what it has just taken it may not find yet.
 const LOOKUP_AFTER_MS: u64 = 60_000;
@@ -46,14 +51,20 @@ impl HttpSpec {
     }
 
     pub(crate) fn host_port(&self) -> Option<String> {
-        request::parse_origin(&self.url).ok().map(|target| target.to_string())
+        request::parse_origin(&self.url)
+            .ok()
+            .map(|target| target.to_string())
     }
 
     fn batch_max(&self) -> usize {
         self.batch.as_ref().map_or(1, |batch| batch.max)
     }
 
-    pub(crate) fn build_provider(&self, name: &str, secrets: &dyn SecretSource) -> Result<HttpProvider, String> {
+    pub(crate) fn build_provider(
+        &self,
+        name: &str,
+        secrets: &dyn SecretSource,
+    ) -> Result<HttpProvider, String> {
         self.check_spec()?;
         Ok(HttpProvider {
             name: name.to_owned(),
@@ -63,7 +74,11 @@ impl HttpSpec {
                 status_lookup: self.look.is_some(),
             },
             send_template: HttpRequestTemplate::from_spec(self)?,
-            lookup_template: self.look.as_ref().map(|look| HttpRequestTemplate::for_lookup(self, look)).transpose()?,
+            lookup_template: self
+                .look
+                .as_ref()
+                .map(|look| HttpRequestTemplate::for_lookup(self, look))
+                .transpose()?,
             client: HttpProviderClient::new(self, secrets)?,
             spec: self.clone(),
         })
@@ -72,25 +87,41 @@ impl HttpSpec {
     /// Makes the request, for nobody.
     pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
         let draft = HttpRequestTemplate::from_spec(self)?;
-        let written = if self.batch.is_some() { draft.render_batch_request(&[*parcel]) } else { draft.render_request(parcel) };
+        let written = if self.batch.is_some() {
+            draft.render_batch_request(&[*parcel])
+        } else {
+            draft.render_request(parcel)
+        };
         written.map(drop)
     }
 
     fn check_spec(&self) -> Result<(), String> {
         self.answers.check_mapping(self.takes_keys_once)?;
-        let is_secret = |name: &&String| SECRET_HEADERS.iter().any(|secret| name.eq_ignore_ascii_case(secret));
+        let is_secret = |name: &&String| {
+            SECRET_HEADERS
+                .iter()
+                .any(|secret| name.eq_ignore_ascii_case(secret))
+        };
         if let Some(name) = self.headers.keys().find(is_secret) {
-            return Err(format!("the header {name} says who we are: put it into `auth`, by a secret"));
+            return Err(format!(
+                "the header {name} says who we are: put it into `auth`, by a secret"
+            ));
         }
         if let Some(batch) = &self.batch {
             if !(1..=BATCH_MAX).contains(&batch.max) {
                 return Err(format!("batch.max is to be from 1 to {BATCH_MAX}"));
             }
             if self.answers.message_id.is_some() {
-                return Err("in a batch each item has an id of its own: put message_id into batch".to_owned());
+                return Err(
+                    "in a batch each item has an id of its own: put message_id into batch"
+                        .to_owned(),
+                );
             }
             if self.idempotency_header.is_some() {
-                return Err("a header is for one key, and a batch has many: put the keys into the body".to_owned());
+                return Err(
+                    "a header is for one key, and a batch has many: put the keys into the body"
+                        .to_owned(),
+                );
             }
         }
         if let Some(look) = &self.look {
@@ -119,7 +150,11 @@ impl HttpSpec {
         let mut pointers = vec![&self.answers.message_id, &self.answers.error];
         let (items, id, status);
         if let Some(batch) = &self.batch {
-            (items, id, status) = (Some(batch.items.clone()), Some(batch.id.clone()), Some(batch.status.clone()));
+            (items, id, status) = (
+                Some(batch.items.clone()),
+                Some(batch.id.clone()),
+                Some(batch.status.clone()),
+            );
             pointers.extend([&items, &id, &status, &batch.message_id, &batch.error]);
         }
         if let Some(look) = &self.look {
@@ -155,14 +190,23 @@ impl Provider for HttpProvider {
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        let parcels: Vec<OutgoingItem<'_>> = batch.iter().map(OutgoingItem::from_reservation).collect();
+        let parcels: Vec<OutgoingItem<'_>> =
+            batch.iter().map(OutgoingItem::from_reservation).collect();
         let answers = self.send_items(&parcels).await;
-        batch.iter().map(|reservation| reservation.item_id().clone()).zip(answers).collect()
+        batch
+            .iter()
+            .map(|reservation| reservation.item_id().clone())
+            .zip(answers)
+            .collect()
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
-        let Some((draft, look)) = self.lookup_template.as_ref().zip(self.spec.look.as_ref()) else { return LookupOutcome::Unknown };
-        let Ok(request) = draft.render_lookup_request(key) else { return LookupOutcome::Unknown };
+        let Some((draft, look)) = self.lookup_template.as_ref().zip(self.spec.look.as_ref()) else {
+            return LookupOutcome::Unknown;
+        };
+        let Ok(request) = draft.render_lookup_request(key) else {
+            return LookupOutcome::Unknown;
+        };
         match self.client.send_request(request).await {
             Ok(reply) => response_mapping::map_lookup_reply(look, &reply, &self.client.redactor),
             Err(_) => LookupOutcome::Unknown,
@@ -182,15 +226,29 @@ impl HttpProvider {
         };
         // One that cannot be made does not spoil the others.
         for (answer, parcel) in answers.iter_mut().zip(parcels) {
-            *answer = self.send_template.render_batch_request(&[*parcel]).err().map(|words| invalid_message(&words));
+            *answer = self
+                .send_template
+                .render_batch_request(&[*parcel])
+                .err()
+                .map(|words| invalid_message(&words));
         }
-        let fit = parcels.iter().zip(&answers).filter(|(_, answer)| answer.is_none());
+        let fit = parcels
+            .iter()
+            .zip(&answers)
+            .filter(|(_, answer)| answer.is_none());
         let fit: Vec<OutgoingItem<'_>> = fit.map(|(parcel, _)| *parcel).collect();
         let mut said = self.send_batch(batch, &fit).await.into_iter();
-        answers.into_iter().filter_map(|answer| answer.or_else(|| said.next())).collect()
+        answers
+            .into_iter()
+            .filter_map(|answer| answer.or_else(|| said.next()))
+            .collect()
     }
 
-    async fn send_batch(&self, batch: &HttpBatchSpec, parcels: &[OutgoingItem<'_>]) -> Vec<SendOutcome> {
+    async fn send_batch(
+        &self,
+        batch: &HttpBatchSpec,
+        parcels: &[OutgoingItem<'_>],
+    ) -> Vec<SendOutcome> {
         if parcels.is_empty() {
             return Vec::new();
         }
@@ -199,7 +257,13 @@ impl HttpProvider {
             Err(words) => return vec![invalid_message(&words); parcels.len()],
         };
         match self.client.send_request(request).await {
-            Ok(reply) => response_mapping::map_batch_reply(&self.spec.answers, batch, &reply, parcels, &self.client.redactor),
+            Ok(reply) => response_mapping::map_batch_reply(
+                &self.spec.answers,
+                batch,
+                &reply,
+                parcels,
+                &self.client.redactor,
+            ),
             Err(answer) => vec![answer; parcels.len()],
         }
     }
@@ -210,7 +274,9 @@ impl HttpProvider {
             Err(words) => return invalid_message(&words),
         };
         match self.client.send_request(request).await {
-            Ok(reply) => response_mapping::map_reply(&self.spec.answers, &reply, &self.client.redactor),
+            Ok(reply) => {
+                response_mapping::map_reply(&self.spec.answers, &reply, &self.client.redactor)
+            }
             Err(answer) => answer,
         }
     }

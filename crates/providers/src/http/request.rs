@@ -7,8 +7,8 @@ use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
 
+use crate::http::escaped_template::{EscapedTemplate, TemplateEscaping, TemplateVariables};
 use crate::http::http_spec::{HttpSpec, StatusLookupSpec};
-use crate::http::escaped_template::{TemplateVariables, TemplateEscaping, EscapedTemplate};
 use crate::outgoing_item::OutgoingItem;
 
 const JSON_CONTENT_TYPE: &str = "application/json";
@@ -33,7 +33,11 @@ pub(crate) struct ProviderOrigin {
 impl ProviderOrigin {
     fn from_url(url: &Url) -> Option<Self> {
         let port = url.port_or_known_default()?;
-        Some(Self { scheme: url.scheme().to_owned(), host: url.host()?.to_owned(), port })
+        Some(Self {
+            scheme: url.scheme().to_owned(),
+            host: url.host()?.to_owned(),
+            port,
+        })
     }
 
     fn is_loopback(&self) -> bool {
@@ -53,13 +57,19 @@ impl fmt::Display for ProviderOrigin {
 
 /// Whom the template of a URL leads to, whatever is filled in.
 pub(crate) fn parse_origin(template: &str) -> Result<ProviderOrigin, String> {
-    let expected = || format!("{template} is not a URL that begins with https://host/ or http://host/");
+    let expected =
+        || format!("{template} is not a URL that begins with https://host/ or http://host/");
     let (scheme, rest) = template.split_once("://").ok_or_else(expected)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if !matches!(scheme, "http" | "https") || authority.contains(['{', '}', '%', '\\']) {
-        return Err(format!("{}, without a template before the path", expected()));
+        return Err(format!(
+            "{}, without a template before the path",
+            expected()
+        ));
     }
-    let url: Url = format!("{scheme}://{authority}/").parse().map_err(|_| expected())?;
+    let url: Url = format!("{scheme}://{authority}/")
+        .parse()
+        .map_err(|_| expected())?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("there is no place for a password in a URL: use auth".to_owned());
     }
@@ -86,18 +96,40 @@ impl HttpRequestTemplate {
                         allow_plaintext: true"
                 .to_owned());
         }
-        let content_type = spec.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
+        let content_type = spec
+            .headers
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(CONTENT_TYPE.as_str()));
         let escape = body_escape(content_type.map_or(JSON_CONTENT_TYPE, |(_, value)| value));
         let header = |(name, source): (&String, &String)| {
-            Ok((parse_header_name(name)?, EscapedTemplate::new(&format!("the header {name}"), source, TemplateEscaping::Plain)?))
+            Ok((
+                parse_header_name(name)?,
+                EscapedTemplate::new(
+                    &format!("the header {name}"),
+                    source,
+                    TemplateEscaping::Plain,
+                )?,
+            ))
         };
-        let body = spec.body.as_ref().map(|source| EscapedTemplate::new("the body", source, escape)).transpose()?;
+        let body = spec
+            .body
+            .as_ref()
+            .map(|source| EscapedTemplate::new("the body", source, escape))
+            .transpose()?;
         Ok(Self {
             method: parse_method(&spec.method)?,
             origin: target,
             url: EscapedTemplate::new("the URL", &spec.url, TemplateEscaping::Percent)?,
-            headers: spec.headers.iter().map(header).collect::<Result<_, String>>()?,
-            key_header: spec.idempotency_header.as_deref().map(parse_header_name).transpose()?,
+            headers: spec
+                .headers
+                .iter()
+                .map(header)
+                .collect::<Result<_, String>>()?,
+            key_header: spec
+                .idempotency_header
+                .as_deref()
+                .map(parse_header_name)
+                .transpose()?,
             is_json: body.is_some() && escape == TemplateEscaping::Json,
             body,
         })
@@ -121,34 +153,56 @@ impl HttpRequestTemplate {
     }
 
     /// The request for one item.
-    pub(crate) fn render_request(&self, parcel: &OutgoingItem<'_>) -> Result<ProviderHttpRequest, String> {
+    pub(crate) fn render_request(
+        &self,
+        parcel: &OutgoingItem<'_>,
+    ) -> Result<ProviderHttpRequest, String> {
         let mut request = self.fill_template(&item_variables(parcel))?;
         if let Some(name) = &self.key_header {
-            request.headers.insert(name.clone(), parse_header_value(parcel.key)?);
+            request
+                .headers
+                .insert(name.clone(), parse_header_value(parcel.key)?);
         }
         Ok(request)
     }
 
     /// The request for many.
-    pub(crate) fn render_batch_request(&self, parcels: &[OutgoingItem<'_>]) -> Result<ProviderHttpRequest, String> {
-        self.fill_template(&TemplateVariables::from_list("items", parcels.iter().map(item_variables)))
+    pub(crate) fn render_batch_request(
+        &self,
+        parcels: &[OutgoingItem<'_>],
+    ) -> Result<ProviderHttpRequest, String> {
+        self.fill_template(&TemplateVariables::from_list(
+            "items",
+            parcels.iter().map(item_variables),
+        ))
     }
 
     /// The request about a key.
     pub(crate) fn render_lookup_request(&self, key: &str) -> Result<ProviderHttpRequest, String> {
-        self.fill_template(&TemplateVariables::from_named(BTreeMap::from([("key", key)])))
+        self.fill_template(&TemplateVariables::from_named(BTreeMap::from([(
+            "key", key,
+        )])))
     }
 
     fn fill_template(&self, about: &TemplateVariables) -> Result<ProviderHttpRequest, String> {
-        let url: Url = self.url.render(about)?.parse().map_err(|cause| format!("the URL cannot be used: {cause}"))?;
+        let url: Url = self
+            .url
+            .render(about)?
+            .parse()
+            .map_err(|cause| format!("the URL cannot be used: {cause}"))?;
         if ProviderOrigin::from_url(&url).as_ref() != Some(&self.origin) {
             return Err("the URL leads to another host".to_owned());
         }
-        let body = self.body.as_ref().map(|body| body.render(about)).transpose()?;
+        let body = self
+            .body
+            .as_ref()
+            .map(|body| body.render(about))
+            .transpose()?;
         if let Some(body) = body.as_ref().filter(|_| self.is_json) {
             let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_str(body);
-            checked
-                .map_err(|cause| format!("the body is not JSON, which quotes around {{{{ }}}} can cause: {cause}"))?;
+            checked.map_err(|cause| {
+                format!("the body is not JSON, which quotes around {{{{ }}}} can cause: {cause}")
+            })?;
         }
         let mut headers = HeaderMap::new();
         if self.is_json {
@@ -157,13 +211,23 @@ impl HttpRequestTemplate {
         for (name, template) in &self.headers {
             headers.insert(name.clone(), parse_header_value(&template.render(about)?)?);
         }
-        Ok(ProviderHttpRequest { method: self.method.clone(), url, headers, body })
+        Ok(ProviderHttpRequest {
+            method: self.method.clone(),
+            url,
+            headers,
+            body,
+        })
     }
 }
 
 /// How what is printed in a body is encoded.
 fn body_escape(content_type: &str) -> TemplateEscaping {
-    let kind = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     match kind.as_str() {
         "application/x-www-form-urlencoded" => TemplateEscaping::Percent,
         kind if kind.ends_with("/json") || kind.ends_with("+json") => TemplateEscaping::Json,
@@ -173,25 +237,40 @@ fn body_escape(content_type: &str) -> TemplateEscaping {
 
 /// What templates know of an item. Its own names go before those of parts.
 fn item_variables(parcel: &OutgoingItem<'_>) -> TemplateVariables {
-    let parts = parcel.message.parts.iter().map(|(name, text)| (name.as_str(), text.as_str()));
-    let own = [("key", parcel.key), ("item", parcel.item), ("to", parcel.to), ("recipient", parcel.recipient)];
+    let parts = parcel
+        .message
+        .parts
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()));
+    let own = [
+        ("key", parcel.key),
+        ("item", parcel.item),
+        ("to", parcel.to),
+        ("recipient", parcel.recipient),
+    ];
     TemplateVariables::from_named(parts.chain(own).collect())
 }
 
 fn parse_method(name: &str) -> Result<Method, String> {
     match name {
-        "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => Method::from_bytes(name.as_bytes()).map_err(|it| it.to_string()),
-        _ => Err(format!("{name} is not a method: expected POST, PUT, PATCH, DELETE or GET")),
+        "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => {
+            Method::from_bytes(name.as_bytes()).map_err(|it| it.to_string())
+        }
+        _ => Err(format!(
+            "{name} is not a method: expected POST, PUT, PATCH, DELETE or GET"
+        )),
     }
 }
 
 pub(crate) fn parse_header_name(name: &str) -> Result<HeaderName, String> {
-    HeaderName::from_bytes(name.as_bytes()).map_err(|_| format!("`{name}` is not the name of a header"))
+    HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_| format!("`{name}` is not the name of a header"))
 }
 
 /// Control characters would begin another header.
 pub(crate) fn parse_header_value(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text).map_err(|_| "a header would have a line break or a control character in it".to_owned())
+    HeaderValue::from_str(text)
+        .map_err(|_| "a header would have a line break or a control character in it".to_owned())
 }
 
 #[cfg(test)]
@@ -205,7 +284,10 @@ mod tests {
             ("http://127.0.0.1:8080?to={{ to }}", "127.0.0.1:8080"),
             ("https://[::1]/x", "[::1]:443"),
         ] {
-            assert_eq!(parse_origin(url).map(|it| it.to_string()), Ok(host.to_owned()));
+            assert_eq!(
+                parse_origin(url).map(|it| it.to_string()),
+                Ok(host.to_owned())
+            );
         }
         for url in [
             "https://{{ to }}/x",

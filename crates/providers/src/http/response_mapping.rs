@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use onward_dispatch::{SendOutcome, LookupOutcome};
+use onward_dispatch::{LookupOutcome, SendOutcome};
 use onward_journal::SharedText;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
 use crate::http::client::HttpReply;
-use crate::http::http_spec::{HttpResponseSpec, HttpBatchSpec, StatusLookupSpec};
+use crate::http::http_spec::{HttpBatchSpec, HttpResponseSpec, StatusLookupSpec};
 use crate::http::status::{HttpStatusOutcome, contains_status};
 use crate::outgoing_item::OutgoingItem;
 use crate::secret::SecretRedactor;
@@ -17,16 +17,29 @@ use crate::secret::SecretRedactor;
 const RETRY_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 
 /// What became of the one item of a request.
-pub(crate) fn map_reply(answers: &HttpResponseSpec, reply: &HttpReply, veil: &SecretRedactor) -> SendOutcome {
-    let message_id = scalar_at_pointer(reply.body.as_ref(), answers.message_id.as_deref()).map(|id| veil.redact_text(&id));
-    reply_outcome(answers, reply).into_send_outcome(message_id, describe_reply(answers, reply, veil), reply.retry_after_ms)
+pub(crate) fn map_reply(
+    answers: &HttpResponseSpec,
+    reply: &HttpReply,
+    veil: &SecretRedactor,
+) -> SendOutcome {
+    let message_id = scalar_at_pointer(reply.body.as_ref(), answers.message_id.as_deref())
+        .map(|id| veil.redact_text(&id));
+    reply_outcome(answers, reply).into_send_outcome(
+        message_id,
+        describe_reply(answers, reply, veil),
+        reply.retry_after_ms,
+    )
 }
 
 fn reply_outcome(answers: &HttpResponseSpec, reply: &HttpReply) -> HttpStatusOutcome {
     answers.status_outcome(reply.status, reply.retry_after_ms.is_some())
 }
 
-fn describe_reply(answers: &HttpResponseSpec, reply: &HttpReply, veil: &SecretRedactor) -> SharedText {
+fn describe_reply(
+    answers: &HttpResponseSpec,
+    reply: &HttpReply,
+    veil: &SecretRedactor,
+) -> SharedText {
     match scalar_at_pointer(reply.body.as_ref(), answers.error.as_deref()) {
         Some(error) => veil.redact_text(&format!("the service answered {}: {error}", reply.status)),
         None => veil.redact_text(&format!("the service answered {}", reply.status)),
@@ -44,14 +57,20 @@ pub(crate) fn map_batch_reply(
     if reply_outcome(answers, reply) != HttpStatusOutcome::Accepted {
         return vec![map_reply(answers, reply, veil); parcels.len()];
     }
-    let list = reply.body.as_ref().and_then(|body| body.pointer(&batch.items)).and_then(Value::as_array);
+    let list = reply
+        .body
+        .as_ref()
+        .and_then(|body| body.pointer(&batch.items))
+        .and_then(Value::as_array);
     let Some(list) = list else {
         let told = "the service took the batch, and its answer could not be understood";
         return vec![SendOutcome::Unknown(told.into()); parcels.len()];
     };
     let about = |parcel: &OutgoingItem<'_>| {
-        let is_about =
-            |entry: &&Value| scalar_at_pointer(Some(entry), Some(&batch.id)).is_some_and(|id| id == parcel.item || id == parcel.key);
+        let is_about = |entry: &&Value| {
+            scalar_at_pointer(Some(entry), Some(&batch.id))
+                .is_some_and(|id| id == parcel.item || id == parcel.key)
+        };
         let mut entries = list.iter().filter(is_about);
         match (entries.next(), entries.next()) {
             (Some(entry), None) => map_batch_entry(answers, batch, entry, veil),
@@ -62,25 +81,44 @@ pub(crate) fn map_batch_reply(
     parcels.iter().map(about).collect()
 }
 
-fn map_batch_entry(answers: &HttpResponseSpec, batch: &HttpBatchSpec, entry: &Value, veil: &SecretRedactor) -> SendOutcome {
+fn map_batch_entry(
+    answers: &HttpResponseSpec,
+    batch: &HttpBatchSpec,
+    entry: &Value,
+    veil: &SecretRedactor,
+) -> SendOutcome {
     let Some(status) = scalar_at_pointer(Some(entry), Some(&batch.status)) else {
         return SendOutcome::Unknown("the service did not say what became of it".into());
     };
-    let said =
-        [(&batch.accepted, HttpStatusOutcome::Accepted), (&batch.refused, HttpStatusOutcome::Refused), (&batch.later, HttpStatusOutcome::Deferred)];
-    let meaning = said.into_iter().find(|(values, _)| values.contains(&status));
+    let said = [
+        (&batch.accepted, HttpStatusOutcome::Accepted),
+        (&batch.refused, HttpStatusOutcome::Refused),
+        (&batch.later, HttpStatusOutcome::Deferred),
+    ];
+    let meaning = said
+        .into_iter()
+        .find(|(values, _)| values.contains(&status));
     let meaning = match meaning {
         Some((_, meaning)) => meaning,
-        None => status.parse().map_or(HttpStatusOutcome::Unknown, |status| answers.status_outcome(status, false)),
+        None => status.parse().map_or(HttpStatusOutcome::Unknown, |status| {
+            answers.status_outcome(status, false)
+        }),
     };
-    let error = scalar_at_pointer(Some(entry), batch.error.as_deref()).map(|error| format!(": {error}")).unwrap_or_default();
+    let error = scalar_at_pointer(Some(entry), batch.error.as_deref())
+        .map(|error| format!(": {error}"))
+        .unwrap_or_default();
     let told = veil.redact_text(&format!("the service said of it: {status}{error}"));
-    let message_id = scalar_at_pointer(Some(entry), batch.message_id.as_deref()).map(|id| veil.redact_text(&id));
+    let message_id =
+        scalar_at_pointer(Some(entry), batch.message_id.as_deref()).map(|id| veil.redact_text(&id));
     meaning.into_send_outcome(message_id, told, None)
 }
 
 /// What a service knows of a key.
-pub(crate) fn map_lookup_reply(look: &StatusLookupSpec, reply: &HttpReply, veil: &SecretRedactor) -> LookupOutcome {
+pub(crate) fn map_lookup_reply(
+    look: &StatusLookupSpec,
+    reply: &HttpReply,
+    veil: &SecretRedactor,
+) -> LookupOutcome {
     if contains_status(&look.nothing, reply.status) {
         return LookupOutcome::NotFound;
     }
@@ -92,7 +130,9 @@ pub(crate) fn map_lookup_reply(look: &StatusLookupSpec, reply: &HttpReply, veil:
         return LookupOutcome::Unknown;
     }
     if let Some(pointer) = &look.found {
-        let Some(body) = &reply.body else { return LookupOutcome::Unknown };
+        let Some(body) = &reply.body else {
+            return LookupOutcome::Unknown;
+        };
         match body.pointer(pointer) {
             // What has no such place may be about something else.
             None => return LookupOutcome::Unknown,
@@ -105,12 +145,17 @@ pub(crate) fn map_lookup_reply(look: &StatusLookupSpec, reply: &HttpReply, veil:
         match scalar_at_pointer(reply.body.as_ref(), Some(pointer)) {
             None => return LookupOutcome::Unknown,
             Some(status) if look.refused.contains(&status) => {
-                return LookupOutcome::Refused(veil.redact_text(&format!("the service said of it: {status}")));
+                return LookupOutcome::Refused(
+                    veil.redact_text(&format!("the service said of it: {status}")),
+                );
             }
             Some(_) => {}
         }
     }
-    LookupOutcome::Accepted(scalar_at_pointer(reply.body.as_ref(), look.message_id.as_deref()).map(|id| veil.redact_text(&id)))
+    LookupOutcome::Accepted(
+        scalar_at_pointer(reply.body.as_ref(), look.message_id.as_deref())
+            .map(|id| veil.redact_text(&id)),
+    )
 }
 
 /// A text, a number or a truth at a place.
@@ -129,9 +174,15 @@ pub(crate) fn parse_retry_after_ms(headers: &HeaderMap) -> Option<u64> {
     let date = |text: &str| httpdate::parse_http_date(text).ok();
     let wait = match after.parse::<u64>() {
         Ok(seconds) => Duration::from_secs(seconds),
-        Err(_) => date(after)?.duration_since(date(text(DATE)?)?).unwrap_or_default(),
+        Err(_) => date(after)?
+            .duration_since(date(text(DATE)?)?)
+            .unwrap_or_default(),
     };
-    Some(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).min(RETRY_AFTER_MS_MAX))
+    Some(
+        u64::try_from(wait.as_millis())
+            .unwrap_or(u64::MAX)
+            .min(RETRY_AFTER_MS_MAX),
+    )
 }
 
 #[cfg(test)]

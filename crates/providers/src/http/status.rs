@@ -29,7 +29,8 @@ impl HttpStatusMatch {
     }
 
     fn matches_status(&self, status: u16) -> bool {
-        self.status_range().is_some_and(|(first, last)| (first..=last).contains(&status))
+        self.status_range()
+            .is_some_and(|(first, last)| (first..=last).contains(&status))
     }
 }
 
@@ -41,7 +42,9 @@ pub(crate) fn contains_status(matches: &[HttpStatusMatch], status: u16) -> bool 
 /// What is wrong with these, if anything is.
 pub(crate) fn check_statuses(matches: &[HttpStatusMatch]) -> Result<(), String> {
     match matches.iter().find(|it| it.status_range().is_none()) {
-        Some(wrong) => Err(format!("{wrong:?} is not a status: expected 409 or \"500-599\"")),
+        Some(wrong) => Err(format!(
+            "{wrong:?} is not a status: expected 409 or \"500-599\""
+        )),
         None => Ok(()),
     }
 }
@@ -59,8 +62,18 @@ pub(crate) enum HttpStatusOutcome {
 impl HttpResponseSpec {
     /// What is wrong with it, if anything is.
     pub(crate) fn check_mapping(&self, takes_keys_once: bool) -> Result<(), String> {
-        let Self { accepted, duplicate, busy, later, refused, unknown, .. } = self;
-        [accepted, duplicate, busy, later, refused, unknown].into_iter().try_for_each(|it| check_statuses(it))?;
+        let Self {
+            accepted,
+            duplicate,
+            busy,
+            later,
+            refused,
+            unknown,
+            ..
+        } = self;
+        [accepted, duplicate, busy, later, refused, unknown]
+            .into_iter()
+            .try_for_each(|it| check_statuses(it))?;
         if !duplicate.is_empty() && !takes_keys_once {
             return Err("answers.duplicate is of no use unless takes_keys_once is true".to_owned());
         }
@@ -78,7 +91,10 @@ impl HttpResponseSpec {
             (&self.refused, HttpStatusOutcome::Refused),
             (&self.unknown, HttpStatusOutcome::Unknown),
         ];
-        if let Some((_, meaning)) = said.into_iter().find(|(matches, _)| contains_status(matches, status)) {
+        if let Some((_, meaning)) = said
+            .into_iter()
+            .find(|(matches, _)| contains_status(matches, status))
+        {
             return meaning;
         }
         match status {
@@ -96,7 +112,12 @@ impl HttpResponseSpec {
 
 impl HttpStatusOutcome {
     /// The answer that says so.
-    pub(crate) fn into_send_outcome(self, message_id: Option<SharedText>, told: SharedText, after_ms: Option<u64>) -> SendOutcome {
+    pub(crate) fn into_send_outcome(
+        self,
+        message_id: Option<SharedText>,
+        told: SharedText,
+        after_ms: Option<u64>,
+    ) -> SendOutcome {
         match self {
             Self::Accepted => SendOutcome::Accepted(message_id),
             Self::Throttled => SendOutcome::Throttled(told, after_ms),
@@ -109,7 +130,7 @@ impl HttpStatusOutcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{HttpStatusOutcome, HttpStatusMatch, check_statuses};
+    use super::{HttpStatusMatch, HttpStatusOutcome, check_statuses};
     use crate::http::http_spec::HttpResponseSpec;
 
     #[test]
@@ -118,13 +139,27 @@ mod tests {
         for (statuses, meaning) in [
             (&[200, 201, 202, 204, 299][..], HttpStatusOutcome::Accepted),
             (&[401, 403, 407, 425, 429], HttpStatusOutcome::Throttled),
-            (&[301, 302, 307, 400, 404, 409, 410, 422, 499], HttpStatusOutcome::Refused),
-            (&[100, 408, 500, 501, 502, 503, 504, 599], HttpStatusOutcome::Unknown),
+            (
+                &[301, 302, 307, 400, 404, 409, 410, 422, 499],
+                HttpStatusOutcome::Refused,
+            ),
+            (
+                &[100, 408, 500, 501, 502, 503, 504, 599],
+                HttpStatusOutcome::Unknown,
+            ),
         ] {
-            statuses.iter().for_each(|status| assert_eq!(answers.status_outcome(*status, false), meaning, "{status}"));
+            statuses.iter().for_each(|status| {
+                assert_eq!(answers.status_outcome(*status, false), meaning, "{status}")
+            });
         }
-        assert_eq!(answers.status_outcome(503, true), HttpStatusOutcome::Throttled);
-        assert_eq!(answers.status_outcome(502, true), HttpStatusOutcome::Unknown);
+        assert_eq!(
+            answers.status_outcome(503, true),
+            HttpStatusOutcome::Throttled
+        );
+        assert_eq!(
+            answers.status_outcome(502, true),
+            HttpStatusOutcome::Unknown
+        );
     }
 
     #[test]
@@ -143,12 +178,23 @@ mod tests {
         ] {
             assert_eq!(answers.status_outcome(status, false), meaning, "{status}");
         }
-        assert!(answers.check_mapping(false).unwrap_err().contains("takes_keys_once"));
+        assert!(
+            answers
+                .check_mapping(false)
+                .unwrap_err()
+                .contains("takes_keys_once")
+        );
     }
 
     #[test]
     fn what_is_no_status_is_refused() {
-        for text in ["[99]", "[600]", r#"["5xx"]"#, r#"["599-500"]"#, r#"["200-"]"#] {
+        for text in [
+            "[99]",
+            "[600]",
+            r#"["5xx"]"#,
+            r#"["599-500"]"#,
+            r#"["200-"]"#,
+        ] {
             let matches: Vec<HttpStatusMatch> = serde_json::from_str(text).unwrap();
             assert!(check_statuses(&matches).is_err(), "{text}");
         }

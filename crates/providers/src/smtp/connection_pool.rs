@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use lettre::transport::smtp::authentication::{Credentials, Mechanism};
-use lettre::transport::smtp::client::{AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters};
+use lettre::transport::smtp::client::{
+    AsyncSmtpConnection, AsyncTokioStream, Certificate, TlsParameters,
+};
 use lettre::transport::smtp::extension::ClientId;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Host;
 
 use crate::secret::SecretValue;
-use crate::smtp::smtp_failure::{SmtpPhase, SmtpFailure};
 pub(crate) use crate::smtp::implicit_tls::{ImplicitTlsConnector, build_implicit_tls};
+use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 
 /// Connections that nobody uses are looked at no more often than this.
 const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -41,7 +43,11 @@ pub(crate) struct SmtpConnector {
 
 impl SmtpConnector {
     /// Nothing is said in the clear to another machine, unless somebody wants it so.
-    pub(crate) fn check_plaintext(&self, host: &Host<&str>, is_allowed: bool) -> Result<(), String> {
+    pub(crate) fn check_plaintext(
+        &self,
+        host: &Host<&str>,
+        is_allowed: bool,
+    ) -> Result<(), String> {
         if self.is_implicit_tls || self.uses_starttls || is_allowed || is_loopback(host) {
             return Ok(());
         }
@@ -54,20 +60,31 @@ impl SmtpConnector {
         let server = (self.server.0.as_str(), self.server.1);
         let lost = |cause: std::io::Error| SmtpFailure::ConnectionLost(cause.to_string());
         let unreached = |cause: std::io::Error| {
-            SmtpFailure::ConnectFailed(format!("could not connect to {}:{}: {cause}", server.0, server.1))
+            SmtpFailure::ConnectFailed(format!(
+                "could not connect to {}:{}: {cause}",
+                server.0, server.1
+            ))
         };
         let stream = TcpStream::connect(server).await.map_err(unreached)?;
         // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
         stream.set_nodelay(true).map_err(lost)?;
-        let stream: Box<dyn AsyncTokioStream> =
-            if self.is_implicit_tls { Box::new(self.implicit_tls.wrap_stream(stream).await.map_err(lost)?) } else { Box::new(stream) };
-        let mut connection = AsyncSmtpConnection::connect_with_transport(stream, &self.client_id).await?;
+        let stream: Box<dyn AsyncTokioStream> = if self.is_implicit_tls {
+            Box::new(self.implicit_tls.wrap_stream(stream).await.map_err(lost)?)
+        } else {
+            Box::new(stream)
+        };
+        let mut connection =
+            AsyncSmtpConnection::connect_with_transport(stream, &self.client_id).await?;
         if !self.is_implicit_tls && self.uses_starttls {
-            connection.starttls(self.starttls_parameters.clone(), &self.client_id).await?;
+            connection
+                .starttls(self.starttls_parameters.clone(), &self.client_id)
+                .await?;
         }
         if let Some(SmtpCredentials { user, password }) = &self.credentials {
             let credentials = Credentials::new(user.clone(), password.reveal().to_owned());
-            connection.auth(&[Mechanism::Plain, Mechanism::Login], &credentials).await?;
+            connection
+                .auth(&[Mechanism::Plain, Mechanism::Login], &credentials)
+                .await?;
         }
         Ok(connection)
     }
@@ -75,33 +92,53 @@ impl SmtpConnector {
 
 impl fmt::Debug for SmtpConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector").field("server", &self.server).field("credentials", &self.credentials).finish()
+        f.debug_struct("Connector")
+            .field("server", &self.server)
+            .field("credentials", &self.credentials)
+            .finish()
     }
 }
 
 fn is_loopback(host: &Host<&str>) -> bool {
     match host {
-        Host::Domain(name) => *name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback()),
+        Host::Domain(name) => {
+            *name == "localhost"
+                || name
+                    .parse::<IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        }
         Host::Ipv4(address) => address.is_loopback(),
         Host::Ipv6(address) => address.is_loopback(),
     }
 }
 
 /// How a connection is encrypted by STARTTLS. The certificate authorities of this machine are trusted, and those in a file.
-pub(crate) fn starttls_parameters(host: &str, ca_file: Option<&Path>) -> Result<TlsParameters, String> {
+pub(crate) fn starttls_parameters(
+    host: &str,
+    ca_file: Option<&Path>,
+) -> Result<TlsParameters, String> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = ca_file {
-        let about =
-            |cause: &dyn fmt::Display| format!("the certificates in {} cannot be used: {cause}", path.display());
+        let about = |cause: &dyn fmt::Display| {
+            format!(
+                "the certificates in {} cannot be used: {cause}",
+                path.display()
+            )
+        };
         let pem = std::fs::read(path).map_err(|cause| about(&cause))?;
-        builder = builder.add_root_certificate(Certificate::from_pem(&pem).map_err(|cause| about(&cause))?);
+        builder = builder
+            .add_root_certificate(Certificate::from_pem(&pem).map_err(|cause| about(&cause))?);
     }
-    builder.build_rustls().map_err(|cause| format!("TLS cannot be used: {cause}"))
+    builder
+        .build_rustls()
+        .map_err(|cause| format!("TLS cannot be used: {cause}"))
 }
 
 /// How a server is greeted.
 pub(crate) fn client_id(domain: Option<&str>) -> ClientId {
-    domain.map_or_else(ClientId::default, |domain| ClientId::Domain(domain.to_owned()))
+    domain.map_or_else(ClientId::default, |domain| {
+        ClientId::Domain(domain.to_owned())
+    })
 }
 
 /// Connections that nobody uses just now, and how to make others.
@@ -122,7 +159,12 @@ struct IdleConnections {
 
 impl SmtpConnectionPool {
     pub(crate) fn new(connector: SmtpConnector, keep: Duration, idle_max: usize) -> Self {
-        Self { connector, idle_timeout: keep, idle_max, idle: Arc::default() }
+        Self {
+            connector,
+            idle_timeout: keep,
+            idle_max,
+            idle: Arc::default(),
+        }
     }
 
     /// A connection that is there. It may be stale.
@@ -142,12 +184,18 @@ impl SmtpConnectionPool {
         idle.connections.push((now, connection));
         if !idle.has_reaper {
             idle.has_reaper = true;
-            tokio::spawn(reap_idle_connections(Arc::downgrade(&self.idle), self.idle_timeout));
+            tokio::spawn(reap_idle_connections(
+                Arc::downgrade(&self.idle),
+                self.idle_timeout,
+            ));
         }
     }
 
     /// A new connection.
-    pub(crate) async fn open_connection(&self, deadline: Instant) -> Result<AsyncSmtpConnection, (SmtpPhase, SmtpFailure)> {
+    pub(crate) async fn open_connection(
+        &self,
+        deadline: Instant,
+    ) -> Result<AsyncSmtpConnection, (SmtpPhase, SmtpFailure)> {
         match timeout_at(deadline, self.connector.connect()).await {
             Err(_) => Err((SmtpPhase::Connect, SmtpFailure::TimedOut)),
             Ok(connected) => connected.map_err(|trouble| (SmtpPhase::Connect, trouble)),
@@ -158,7 +206,8 @@ impl SmtpConnectionPool {
 impl IdleConnections {
     /// Closes what nobody has used for so long.
     fn close_expired(&mut self, now: Instant, keep: Duration) {
-        self.connections.retain(|(since, _)| now.duration_since(*since) < keep);
+        self.connections
+            .retain(|(since, _)| now.duration_since(*since) < keep);
     }
 }
 
@@ -182,6 +231,8 @@ async fn reap_idle_connections(idle: Weak<Mutex<IdleConnections>>, keep: Duratio
 
 impl fmt::Debug for SmtpConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("connector", &self.connector).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("connector", &self.connector)
+            .finish_non_exhaustive()
     }
 }

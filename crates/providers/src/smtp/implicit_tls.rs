@@ -26,15 +26,26 @@ pub(crate) struct ImplicitTlsConnector {
 }
 
 /// Trusts the certificate authorities of this machine, and those in a file.
-pub(crate) fn build_implicit_tls(host: &str, ca_file: Option<&Path>) -> Result<ImplicitTlsConnector, String> {
+pub(crate) fn build_implicit_tls(
+    host: &str,
+    ca_file: Option<&Path>,
+) -> Result<ImplicitTlsConnector, String> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca_file {
-        let about = |cause: String| format!("the certificates in {} cannot be used: {cause}", path.display());
-        let found = CertificateDer::pem_file_iter(path).map_err(|cause| about(cause.to_string()))?;
+        let about = |cause: String| {
+            format!(
+                "the certificates in {} cannot be used: {cause}",
+                path.display()
+            )
+        };
+        let found =
+            CertificateDer::pem_file_iter(path).map_err(|cause| about(cause.to_string()))?;
         for certificate in found {
             let certificate = certificate.map_err(|cause| about(cause.to_string()))?;
-            roots.add(certificate).map_err(|cause| about(cause.to_string()))?;
+            roots
+                .add(certificate)
+                .map_err(|cause| about(cause.to_string()))?;
         }
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -42,13 +53,19 @@ pub(crate) fn build_implicit_tls(host: &str, ca_file: Option<&Path>) -> Result<I
         .map_err(|cause| format!("TLS cannot be used: {cause}"))?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from(host.to_owned()).map_err(|_| format!("`{host}` is not the name of a server"))?;
-    Ok(ImplicitTlsConnector { connector: TlsConnector::from(Arc::new(config)), host: name })
+    let name = ServerName::try_from(host.to_owned())
+        .map_err(|_| format!("`{host}` is not the name of a server"))?;
+    Ok(ImplicitTlsConnector {
+        connector: TlsConnector::from(Arc::new(config)),
+        host: name,
+    })
 }
 
 impl ImplicitTlsConnector {
     pub(crate) async fn wrap_stream(&self, stream: TcpStream) -> io::Result<ImplicitTlsStream> {
-        Ok(ImplicitTlsStream(self.connector.connect(self.host.clone(), stream).await?))
+        Ok(ImplicitTlsStream(
+            self.connector.connect(self.host.clone(), stream).await?,
+        ))
     }
 }
 
@@ -63,13 +80,21 @@ impl AsyncTokioStream for ImplicitTlsStream {
 }
 
 impl AsyncRead for ImplicitTlsStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(cx, buf)
     }
 }
 
 impl AsyncWrite for ImplicitTlsStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, buf)
     }
 

@@ -4,10 +4,10 @@
 //! message is written, nothing was sent; from then on only the server's answer tells.
 
 mod connection_pool;
-mod mail_builder;
-mod transaction;
-mod smtp_failure;
 mod implicit_tls;
+mod mail_builder;
+mod smtp_failure;
+mod transaction;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_dispatch::SendOutcome;
-use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_dispatcher::{Provider, ProviderCapabilities, Reservation};
 use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use url::{Host, Url};
 
-use crate::rate_limits::RateLimits;
 use crate::outgoing_item::{OutgoingItem, invalid_message};
-use crate::secret::{SecretRef, SecretSource, SecretRedactor};
-use crate::smtp::connection_pool::{SmtpConnector, SmtpConnectionPool};
-use crate::smtp::mail_builder::{OutgoingMail, MailBuilder};
+use crate::provider_spec::{DispatchPolicySpec, ProviderDefaults};
+use crate::rate_limits::RateLimits;
+use crate::secret::{SecretRedactor, SecretRef, SecretSource};
+use crate::smtp::connection_pool::{SmtpConnectionPool, SmtpConnector};
+use crate::smtp::mail_builder::{MailBuilder, OutgoingMail};
+use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 use crate::smtp::transaction::SmtpTransaction;
-use crate::smtp::smtp_failure::{SmtpPhase, SmtpFailure};
-use crate::provider_spec::{ProviderDefaults, DispatchPolicySpec};
 
 /// Connections of one provider, at most.
 const CONNECTIONS_MAX: usize = 100;
@@ -107,7 +107,12 @@ impl SmtpSpec {
     pub(crate) fn provider_defaults(&self) -> ProviderDefaults {
         // As long may be waited for a connection.
         let patience = Duration::from_millis(self.timeout_ms) * 2;
-        ProviderDefaults { window: self.connections, is_idempotent: false, lookup_after_ms: None, timeout: patience }
+        ProviderDefaults {
+            window: self.connections,
+            is_idempotent: false,
+            lookup_after_ms: None,
+            timeout: patience,
+        }
     }
 
     pub(crate) fn host_port(&self) -> Option<String> {
@@ -124,7 +129,11 @@ impl SmtpSpec {
         MailBuilder::new(self.from.as_deref(), self.domain.as_deref())
     }
 
-    pub(crate) fn build_provider(&self, name: &str, secrets: &dyn SecretSource) -> Result<SmtpProvider, String> {
+    pub(crate) fn build_provider(
+        &self,
+        name: &str,
+        secrets: &dyn SecretSource,
+    ) -> Result<SmtpProvider, String> {
         if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
             return Err(format!("connections is to be from 1 to {CONNECTIONS_MAX}"));
         }
@@ -132,13 +141,22 @@ impl SmtpSpec {
         let host = url.host().ok_or("the URL names no host")?;
         let letterhead = self.mail_builder()?;
         let credentials = self.resolve_credentials(secrets)?;
-        let veil = credentials.as_ref().map(|it| SecretRedactor::for_secret(&it.password, Some(&it.user))).unwrap_or_default();
+        let veil = credentials
+            .as_ref()
+            .map(|it| SecretRedactor::for_secret(&it.password, Some(&it.user)))
+            .unwrap_or_default();
         let connector = SmtpConnector {
             server: (host_to_string(&host), server_port(&url)),
             is_implicit_tls: url.scheme() == "smtps",
             uses_starttls: self.tls != Some(SmtpTlsMode::None),
-            starttls_parameters: connection_pool::starttls_parameters(&host_to_string(&host), self.ca_file.as_deref())?,
-            implicit_tls: connection_pool::build_implicit_tls(&host_to_string(&host), self.ca_file.as_deref())?,
+            starttls_parameters: connection_pool::starttls_parameters(
+                &host_to_string(&host),
+                self.ca_file.as_deref(),
+            )?,
+            implicit_tls: connection_pool::build_implicit_tls(
+                &host_to_string(&host),
+                self.ca_file.as_deref(),
+            )?,
             client_id: connection_pool::client_id(letterhead.sender_domain()),
             credentials,
         };
@@ -147,7 +165,11 @@ impl SmtpSpec {
             name: name.to_owned(),
             mail_builder: letterhead,
             redactor: veil,
-            pool: SmtpConnectionPool::new(connector, Duration::from_millis(self.idle_ms), self.connections),
+            pool: SmtpConnectionPool::new(
+                connector,
+                Duration::from_millis(self.idle_ms),
+                self.connections,
+            ),
             send_permits: Arc::new(Semaphore::new(self.connections)),
             connection_permits: Semaphore::new(self.connections),
             timeout: Duration::from_millis(self.timeout_ms),
@@ -156,26 +178,42 @@ impl SmtpSpec {
 
     fn parse_server_url(&self) -> Result<Url, String> {
         let expected = "expected smtps://host or smtp://host, with a port or without";
-        let url: Url = self.url.parse().map_err(|_| format!("{} is not a URL: {expected}", self.url))?;
+        let url: Url = self
+            .url
+            .parse()
+            .map_err(|_| format!("{} is not a URL: {expected}", self.url))?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("there is no place for a password in a URL: use user and password".to_owned());
+            return Err(
+                "there is no place for a password in a URL: use user and password".to_owned(),
+            );
         }
-        let has_more = !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some();
+        let has_more =
+            !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some();
         if !matches!(url.scheme(), "smtp" | "smtps") || has_more {
-            return Err(format!("{} is not the URL of a server of mail: {expected}", self.url));
+            return Err(format!(
+                "{} is not the URL of a server of mail: {expected}",
+                self.url
+            ));
         }
         if url.scheme() == "smtps" && self.tls.is_some() {
-            return Err("smtps:// is encrypted from the first byte: leave tls out, or use smtp://".to_owned());
+            return Err(
+                "smtps:// is encrypted from the first byte: leave tls out, or use smtp://"
+                    .to_owned(),
+            );
         }
         Ok(url)
     }
 
-    fn resolve_credentials(&self, secrets: &dyn SecretSource) -> Result<Option<connection_pool::SmtpCredentials>, String> {
+    fn resolve_credentials(
+        &self,
+        secrets: &dyn SecretSource,
+    ) -> Result<Option<connection_pool::SmtpCredentials>, String> {
         match (&self.user, &self.password) {
             (None, None) => Ok(None),
-            (Some(user), Some(password)) => {
-                Ok(Some(connection_pool::SmtpCredentials { user: user.clone(), password: password.resolve(secrets)? }))
-            }
+            (Some(user), Some(password)) => Ok(Some(connection_pool::SmtpCredentials {
+                user: user.clone(),
+                password: password.resolve(secrets)?,
+            })),
             (Some(_), None) => Err("there is a user but no password".to_owned()),
             (None, Some(_)) => Err("there is a password but no user".to_owned()),
         }
@@ -183,7 +221,8 @@ impl SmtpSpec {
 }
 
 fn server_port(url: &Url) -> u16 {
-    url.port().unwrap_or(if url.scheme() == "smtps" { 465 } else { 587 })
+    url.port()
+        .unwrap_or(if url.scheme() == "smtps" { 465 } else { 587 })
 }
 
 /// A host as it is connected to. In a URL of a scheme that nobody knows, an IPv4 address is but a name.
@@ -227,7 +266,11 @@ impl Provider for SmtpProvider {
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
         let mut answers = Vec::new();
         for reservation in batch {
-            answers.push((reservation.item_id().clone(), self.send_mail(&OutgoingItem::from_reservation(&reservation)).await));
+            answers.push((
+                reservation.item_id().clone(),
+                self.send_mail(&OutgoingItem::from_reservation(&reservation))
+                    .await,
+            ));
         }
         answers
     }
@@ -241,17 +284,27 @@ impl SmtpProvider {
         };
         let Ok(Ok(_permit)) = timeout(self.timeout, self.connection_permits.acquire()).await else {
             // It is not the server that is at fault: waiting is not to count as a try.
-            return SendOutcome::Throttled("no connection became free in time".into(), Some(NO_CONNECTION_RETRY_MS));
+            return SendOutcome::Throttled(
+                "no connection became free in time".into(),
+                Some(NO_CONNECTION_RETRY_MS),
+            );
         };
         // Counted from here: whoever has waited for long must not leave a message in doubt for want of time.
-        match self.run_transaction(&envelope, Instant::now() + self.timeout).await {
+        match self
+            .run_transaction(&envelope, Instant::now() + self.timeout)
+            .await
+        {
             Ok(()) => SendOutcome::Accepted(Some(envelope.message_id.as_str().into())),
             Err((phase, trouble)) => smtp_failure::map_failure(phase, &trouble, &self.redactor),
         }
     }
 
     /// Leads one conversation, on a connection that is there or a new one.
-    async fn run_transaction(&self, envelope: &OutgoingMail, deadline: Instant) -> Result<(), (SmtpPhase, SmtpFailure)> {
+    async fn run_transaction(
+        &self,
+        envelope: &OutgoingMail,
+        deadline: Instant,
+    ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         while let Some(connection) = self.pool.take_idle(Instant::now()) {
             let mut talk = SmtpTransaction::new(connection, deadline);
             match talk.send_mail_from(envelope).await {
@@ -269,10 +322,15 @@ impl SmtpProvider {
         }
     }
 
-    async fn complete_transaction(&self, mut talk: SmtpTransaction, envelope: &OutgoingMail) -> Result<(), (SmtpPhase, SmtpFailure)> {
+    async fn complete_transaction(
+        &self,
+        mut talk: SmtpTransaction,
+        envelope: &OutgoingMail,
+    ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         match talk.send_message(envelope).await {
             Ok(()) => {
-                self.pool.return_connection(talk.into_connection(), Instant::now());
+                self.pool
+                    .return_connection(talk.into_connection(), Instant::now());
                 Ok(())
             }
             Err(trouble) => self.abort_transaction(talk, trouble).await,
@@ -280,9 +338,14 @@ impl SmtpProvider {
     }
 
     /// Keeps the connection for others if the server still listens.
-    async fn abort_transaction(&self, mut talk: SmtpTransaction, (phase, trouble): (SmtpPhase, SmtpFailure)) -> Result<(), (SmtpPhase, SmtpFailure)> {
+    async fn abort_transaction(
+        &self,
+        mut talk: SmtpTransaction,
+        (phase, trouble): (SmtpPhase, SmtpFailure),
+    ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         if trouble.keeps_connection(phase) && talk.reset().await {
-            self.pool.return_connection(talk.into_connection(), Instant::now());
+            self.pool
+                .return_connection(talk.into_connection(), Instant::now());
         }
         Err((phase, trouble))
     }

@@ -72,14 +72,26 @@ impl ScriptedSmtpServer {
                 };
                 let is_here = |whim: &&ScriptedFault| whim.connection.is_none_or(|it| it == number);
                 let whims: Vec<ScriptedFault> = whims.iter().filter(is_here).copied().collect();
-                tokio::spawn(ScriptedSmtpSession { stream: BufReader::new(stream), faults: whims, log: Arc::clone(&accepted) }.serve_session());
+                tokio::spawn(
+                    ScriptedSmtpSession {
+                        stream: BufReader::new(stream),
+                        faults: whims,
+                        log: Arc::clone(&accepted),
+                    }
+                    .serve_session(),
+                );
             }
         });
         Self { port, log: seen }
     }
 
     pub(crate) async fn start_with_fault(at: SmtpFaultPoint, act: SmtpFault) -> Self {
-        Self::start(vec![ScriptedFault { connection: None, point: at, fault: act }]).await
+        Self::start(vec![ScriptedFault {
+            connection: None,
+            point: at,
+            fault: act,
+        }])
+        .await
     }
 
     pub(crate) fn message_count(&self) -> usize {
@@ -105,7 +117,8 @@ impl ScriptedSmtpSession {
     }
 
     async fn answer_commands(&mut self) -> Option<()> {
-        self.send_reply(SmtpFaultPoint::Greeting, "220 hostile ready").await?;
+        self.send_reply(SmtpFaultPoint::Greeting, "220 hostile ready")
+            .await?;
         loop {
             let mut line = String::new();
             if self.stream.read_line(&mut line).await.ok()? == 0 {
@@ -113,9 +126,16 @@ impl ScriptedSmtpSession {
             }
             let command = line.trim_end().to_owned();
             self.log.lock().unwrap().commands.push(command.clone());
-            let word = command.split_whitespace().next().unwrap_or_default().to_uppercase();
+            let word = command
+                .split_whitespace()
+                .next()
+                .unwrap_or_default()
+                .to_uppercase();
             match word.as_str() {
-                "EHLO" => self.send_reply(SmtpFaultPoint::Ehlo, "250-hostile\r\n250 AUTH PLAIN LOGIN").await?,
+                "EHLO" => {
+                    self.send_reply(SmtpFaultPoint::Ehlo, "250-hostile\r\n250 AUTH PLAIN LOGIN")
+                        .await?
+                }
                 "AUTH" => self.send_reply(SmtpFaultPoint::Auth, "235 welcome").await?,
                 "MAIL" => self.send_reply(SmtpFaultPoint::Mail, "250 ok").await?,
                 "RCPT" => self.send_reply(SmtpFaultPoint::Recipient, "250 ok").await?,
@@ -133,7 +153,10 @@ impl ScriptedSmtpSession {
 
     /// What it says in place of what is right, if that is what a test wants.
     fn fault_at(&self, at: SmtpFaultPoint) -> Option<SmtpFault> {
-        self.faults.iter().find(|whim| whim.point == at).map(|whim| whim.fault)
+        self.faults
+            .iter()
+            .find(|whim| whim.point == at)
+            .map(|whim| whim.fault)
     }
 
     async fn receive_message(&mut self) -> Option<()> {
@@ -148,7 +171,8 @@ impl ScriptedSmtpSession {
             }
         }
         self.log.lock().unwrap().messages.push(message);
-        self.send_reply(SmtpFaultPoint::EndOfData, "250 queued as 42").await
+        self.send_reply(SmtpFaultPoint::EndOfData, "250 queued as 42")
+            .await
     }
 
     async fn send_reply(&mut self, at: SmtpFaultPoint, right: &str) -> Option<()> {
@@ -161,6 +185,9 @@ impl ScriptedSmtpSession {
     }
 
     async fn write_line(&mut self, line: &str) -> Option<()> {
-        self.stream.write_all(format!("{line}\r\n").as_bytes()).await.ok()
+        self.stream
+            .write_all(format!("{line}\r\n").as_bytes())
+            .await
+            .ok()
     }
 }

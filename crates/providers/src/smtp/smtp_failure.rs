@@ -46,7 +46,10 @@ impl SmtpFailure {
     pub(crate) fn keeps_connection(&self, phase: SmtpPhase) -> bool {
         match self {
             _ if matches!(phase, SmtpPhase::Content | SmtpPhase::EndOfData) => false,
-            Self::Temporary(421, _) | Self::ConnectionLost(_) | Self::ConnectFailed(_) | Self::TimedOut => false,
+            Self::Temporary(421, _)
+            | Self::ConnectionLost(_)
+            | Self::ConnectFailed(_)
+            | Self::TimedOut => false,
             Self::Temporary(..) | Self::Permanent(..) | Self::Unsupported(_) => true,
         }
     }
@@ -54,7 +57,9 @@ impl SmtpFailure {
 
 impl From<Error> for SmtpFailure {
     fn from(error: Error) -> Self {
-        let said = || std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        let said = || {
+            std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
+        };
         match error.status() {
             Some(code) if error.is_transient() => Self::Temporary(code_number(code), said()),
             Some(code) => Self::Permanent(code_number(code), said()),
@@ -69,12 +74,18 @@ fn code_number(code: Code) -> u16 {
 }
 
 /// What is answered for an item whose conversation ended so.
-pub(crate) fn map_failure(phase: SmtpPhase, trouble: &SmtpFailure, veil: &SecretRedactor) -> SendOutcome {
-    use SmtpPhase::{Content, Data, EndOfData, Connect, Mail, Recipient};
-    use SmtpFailure::{Unsupported, TimedOut, ConnectionLost, Permanent, Temporary, ConnectFailed};
+pub(crate) fn map_failure(
+    phase: SmtpPhase,
+    trouble: &SmtpFailure,
+    veil: &SecretRedactor,
+) -> SendOutcome {
+    use SmtpFailure::{ConnectFailed, ConnectionLost, Permanent, Temporary, TimedOut, Unsupported};
+    use SmtpPhase::{Connect, Content, Data, EndOfData, Mail, Recipient};
     let told = veil.redact_text(&describe_failure(phase, trouble));
     match (phase, trouble) {
-        (EndOfData, ConnectionLost(_) | ConnectFailed(_) | TimedOut | Unsupported(_)) => SendOutcome::Unknown(told),
+        (EndOfData, ConnectionLost(_) | ConnectFailed(_) | TimedOut | Unsupported(_)) => {
+            SendOutcome::Unknown(told)
+        }
         (EndOfData, Temporary(..)) => SendOutcome::Deferred(told),
         // The server talks of itself, not of the message.
         (_, Temporary(421, _)) => SendOutcome::Throttled(told, None),
@@ -100,9 +111,14 @@ fn describe_failure(phase: SmtpPhase, trouble: &SmtpFailure) -> String {
         SmtpFailure::Temporary(code, said) | SmtpFailure::Permanent(code, said) => {
             format!("the server said {when}: {code} {said}")
         }
-        SmtpFailure::ConnectionLost(why) => format!("the connection was lost {}: {why}", describe_phase(phase)),
+        SmtpFailure::ConnectionLost(why) => {
+            format!("the connection was lost {}: {why}", describe_phase(phase))
+        }
         SmtpFailure::ConnectFailed(why) => why.clone(),
-        SmtpFailure::TimedOut => format!("the server did not answer in time {}", describe_phase(phase)),
+        SmtpFailure::TimedOut => format!(
+            "the server did not answer in time {}",
+            describe_phase(phase)
+        ),
         SmtpFailure::Unsupported(what) => what.clone(),
     }
 }
@@ -120,7 +136,7 @@ fn describe_phase(phase: SmtpPhase) -> &'static str {
 mod tests {
     use onward_dispatch::SendOutcome;
 
-    use super::{SmtpPhase, SmtpFailure, SecretRedactor, map_failure};
+    use super::{SecretRedactor, SmtpFailure, SmtpPhase, map_failure};
 
     fn kind(phase: SmtpPhase, trouble: &SmtpFailure) -> &'static str {
         match map_failure(phase, trouble, &SecretRedactor::default()) {
@@ -135,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_end_of_a_conversation_has_its_answer() {
-        use SmtpPhase::{Content, Data, EndOfData, Connect, Mail, Recipient};
+        use SmtpPhase::{Connect, Content, Data, EndOfData, Mail, Recipient};
         let troubles = [
             SmtpFailure::Temporary(421, "closing".to_owned()),
             SmtpFailure::Temporary(451, "try again".to_owned()),
@@ -146,15 +162,46 @@ mod tests {
             SmtpFailure::Unsupported("no STARTTLS".to_owned()),
         ];
         let table = [
-            (Connect, ["busy", "busy", "busy", "later", "later", "later", "busy"]),
-            (Mail, ["busy", "busy", "refused", "later", "later", "later", "refused"]),
-            (Recipient, ["busy", "later", "refused", "later", "later", "later", "refused"]),
-            (Data, ["busy", "later", "refused", "later", "later", "later", "refused"]),
-            (Content, ["busy", "later", "refused", "later", "later", "later", "refused"]),
-            (EndOfData, ["later", "later", "refused", "unknown", "unknown", "unknown", "unknown"]),
+            (
+                Connect,
+                ["busy", "busy", "busy", "later", "later", "later", "busy"],
+            ),
+            (
+                Mail,
+                [
+                    "busy", "busy", "refused", "later", "later", "later", "refused",
+                ],
+            ),
+            (
+                Recipient,
+                [
+                    "busy", "later", "refused", "later", "later", "later", "refused",
+                ],
+            ),
+            (
+                Data,
+                [
+                    "busy", "later", "refused", "later", "later", "later", "refused",
+                ],
+            ),
+            (
+                Content,
+                [
+                    "busy", "later", "refused", "later", "later", "later", "refused",
+                ],
+            ),
+            (
+                EndOfData,
+                [
+                    "later", "later", "refused", "unknown", "unknown", "unknown", "unknown",
+                ],
+            ),
         ];
         for (phase, row) in table {
-            let found: Vec<&str> = troubles.iter().map(|trouble| kind(phase, trouble)).collect();
+            let found: Vec<&str> = troubles
+                .iter()
+                .map(|trouble| kind(phase, trouble))
+                .collect();
             assert_eq!(found, row, "{phase:?}");
         }
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use onward_dispatch::SendOutcome;
-use onward_dispatcher::{RenderedMessage, Provider as _};
+use onward_dispatcher::{Provider as _, RenderedMessage};
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::scripted_server::{SmtpFault, SmtpFaultPoint, ScriptedSmtpServer, ScriptedFault};
+use super::scripted_server::{ScriptedFault, ScriptedSmtpServer, SmtpFault, SmtpFaultPoint};
 use super::{SmtpProvider, SmtpSpec};
 use crate::outgoing_item::OutgoingItem;
 use crate::secret::SecretSource;
@@ -22,7 +22,9 @@ impl SecretSource for Known {
 
 fn spec(more: &serde_json::Value) -> Result<SmtpSpec, serde_json::Error> {
     let mut spec = json!({ "url": "smtp://127.0.0.1:2525", "tls": "none", "timeout_ms": 5_000 });
-    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     serde_json::from_value(spec)
 }
 
@@ -33,9 +35,24 @@ fn provider(port: u16, more: &serde_json::Value) -> SmtpProvider {
 }
 
 async fn send_to(smtp: &SmtpProvider, to: &str, text: &str) -> SendOutcome {
-    let parts = [("from", "shop@example.com"), ("subject", "Hello"), ("text", text)];
-    let message = RenderedMessage { parts: parts.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec() };
-    smtp.send_mail(&OutgoingItem { item: "j.0", key: "ab12", to, recipient: "ada", message: &message }).await
+    let parts = [
+        ("from", "shop@example.com"),
+        ("subject", "Hello"),
+        ("text", text),
+    ];
+    let message = RenderedMessage {
+        parts: parts
+            .map(|(name, text)| (name.to_owned(), text.to_owned()))
+            .to_vec(),
+    };
+    smtp.send_mail(&OutgoingItem {
+        item: "j.0",
+        key: "ab12",
+        to,
+        recipient: "ada",
+        message: &message,
+    })
+    .await
 }
 
 async fn send(smtp: &SmtpProvider) -> SendOutcome {
@@ -62,7 +79,10 @@ async fn a_message_that_the_server_takes_is_accepted_by_its_id() {
         SendOutcome::Accepted(Some("ab12@example.com".into()))
     );
     let message = server.log.lock().unwrap().messages[0].clone();
-    assert!(message.contains("Message-ID: <ab12@example.com>"), "{message}");
+    assert!(
+        message.contains("Message-ID: <ab12@example.com>"),
+        "{message}"
+    );
     assert!(message.contains("\r\n..\r\nQUIT\r\n"), "{message}");
 }
 
@@ -94,19 +114,30 @@ async fn what_the_server_says_at_each_moment_is_answered() {
         let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Reply(said)).await;
         let answer = send(&provider(server.port, &json!({}))).await;
         assert_eq!(kind(&answer), expected, "{at:?} {said}: {answer:?}");
-        assert_eq!(server.message_count(), usize::from(at == SmtpFaultPoint::EndOfData));
+        assert_eq!(
+            server.message_count(),
+            usize::from(at == SmtpFaultPoint::EndOfData)
+        );
     }
 }
 
 #[tokio::test]
 async fn a_lost_connection_is_in_doubt_only_after_the_end_of_the_message() {
-    for at in [SmtpFaultPoint::Greeting, SmtpFaultPoint::Ehlo, SmtpFaultPoint::Mail, SmtpFaultPoint::Recipient, SmtpFaultPoint::Data] {
+    for at in [
+        SmtpFaultPoint::Greeting,
+        SmtpFaultPoint::Ehlo,
+        SmtpFaultPoint::Mail,
+        SmtpFaultPoint::Recipient,
+        SmtpFaultPoint::Data,
+    ] {
         let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Disconnect).await;
         let answer = send(&provider(server.port, &json!({}))).await;
         assert_eq!(kind(&answer), "later", "{at:?}: {answer:?}");
         assert_eq!(server.message_count(), 0);
     }
-    let server = ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::EndOfData, SmtpFault::Disconnect).await;
+    let server =
+        ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::EndOfData, SmtpFault::Disconnect)
+            .await;
     let answer = send(&provider(server.port, &json!({}))).await;
     assert_eq!(kind(&answer), "unknown", "{answer:?}");
     assert_eq!(server.message_count(), 1);
@@ -114,7 +145,8 @@ async fn a_lost_connection_is_in_doubt_only_after_the_end_of_the_message() {
 
 #[tokio::test]
 async fn a_long_message_that_could_not_be_written_whole_was_not_sent() {
-    let server = ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::Content, SmtpFault::Disconnect).await;
+    let server =
+        ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::Content, SmtpFault::Disconnect).await;
     let long = "A line of text that is repeated very often.\r\n".repeat(300_000);
     let answer = send_to(&provider(server.port, &json!({})), "ada@example.org", &long).await;
     assert_eq!(kind(&answer), "later", "{answer:?}");
@@ -146,19 +178,34 @@ async fn a_server_that_is_not_there_has_taken_nothing() {
     drop(listener);
     let answer = send(&provider(port, &json!({}))).await;
     let words = format!("could not connect to 127.0.0.1:{port}: Connection refused");
-    assert!(matches!(&answer, SendOutcome::Deferred(said) if said.starts_with(&words)), "{answer:?}");
+    assert!(
+        matches!(&answer, SendOutcome::Deferred(said) if said.starts_with(&words)),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
 async fn messages_share_a_connection_and_a_refused_recipient_does_not_spoil_it() {
-    let whim = |at, said| ScriptedFault { connection: Some(0), point: at, fault: SmtpFault::Reply(said) };
-    let server = ScriptedSmtpServer::start(vec![whim(SmtpFaultPoint::Recipient, "550 no such user")]).await;
+    let whim = |at, said| ScriptedFault {
+        connection: Some(0),
+        point: at,
+        fault: SmtpFault::Reply(said),
+    };
+    let server =
+        ScriptedSmtpServer::start(vec![whim(SmtpFaultPoint::Recipient, "550 no such user")]).await;
     let smtp = provider(server.port, &json!({}));
     for _ in 0..3 {
         assert_eq!(kind(&send(&smtp).await), "refused");
     }
     assert_eq!(server.connection_count(), 1);
-    let resets = server.log.lock().unwrap().commands.iter().filter(|it| *it == "RSET").count();
+    let resets = server
+        .log
+        .lock()
+        .unwrap()
+        .commands
+        .iter()
+        .filter(|it| *it == "RSET")
+        .count();
     assert_eq!(resets, 3);
     let server = ScriptedSmtpServer::start(Vec::new()).await;
     let smtp = provider(server.port, &json!({}));
@@ -170,12 +217,23 @@ async fn messages_share_a_connection_and_a_refused_recipient_does_not_spoil_it()
 
 #[tokio::test]
 async fn a_connection_that_the_server_has_closed_meanwhile_is_replaced() {
-    for act in [SmtpFault::Disconnect, SmtpFault::Reply("421 idle for too long")] {
-        let whim = ScriptedFault { connection: Some(0), point: SmtpFaultPoint::Mail, fault: act };
+    for act in [
+        SmtpFault::Disconnect,
+        SmtpFault::Reply("421 idle for too long"),
+    ] {
+        let whim = ScriptedFault {
+            connection: Some(0),
+            point: SmtpFaultPoint::Mail,
+            fault: act,
+        };
         let server = ScriptedSmtpServer::start(vec![whim]).await;
         let smtp = provider(server.port, &json!({}));
         // A connection on which the next sender is not heard.
-        let stale = smtp.pool.open_connection(Instant::now() + Duration::from_secs(5)).await.unwrap();
+        let stale = smtp
+            .pool
+            .open_connection(Instant::now() + Duration::from_secs(5))
+            .await
+            .unwrap();
         smtp.pool.return_connection(stale, Instant::now());
         assert_eq!(kind(&send(&smtp).await), "accepted");
         assert_eq!((server.connection_count(), server.message_count()), (2, 1));
@@ -209,11 +267,17 @@ async fn no_more_connections_are_made_than_there_may_be() {
     let smtp = provider(server.port, &json!({ "connections": 2, "timeout_ms": 200 }));
     let all = smtp.connection_permits.acquire_many(2).await.unwrap();
     let crowded = send(&smtp).await;
-    assert!(matches!(crowded, SendOutcome::Throttled(_, Some(1..))), "waiting for a connection is no try: {crowded:?}");
+    assert!(
+        matches!(crowded, SendOutcome::Throttled(_, Some(1..))),
+        "waiting for a connection is no try: {crowded:?}"
+    );
     assert_eq!(server.connection_count(), 0);
     drop(all);
     let answers = futures_util::future::join_all((0..10).map(|_| send(&smtp))).await;
-    assert!(answers.iter().all(|answer| kind(answer) == "accepted"), "{answers:?}");
+    assert!(
+        answers.iter().all(|answer| kind(answer) == "accepted"),
+        "{answers:?}"
+    );
     assert_eq!((server.connection_count(), server.message_count()), (2, 10));
 }
 
@@ -224,7 +288,11 @@ fn there_is_room_for_as_many_items_as_there_are_connections() {
         let (room, again) = (smtp.send_permits().unwrap(), smtp.send_permits().unwrap());
         assert_eq!(room.available_permits(), connections);
         let _taken = room.try_acquire_many_owned(1).unwrap();
-        assert_eq!(again.available_permits(), connections - 1, "all lanes share it");
+        assert_eq!(
+            again.available_permits(),
+            connections - 1,
+            "all lanes share it"
+        );
     }
 }
 
@@ -235,14 +303,27 @@ async fn a_password_is_sent_and_never_printed_and_a_wrong_one_refuses_nobody() {
     let smtp = provider(server.port, &login);
     assert_eq!(kind(&send(&smtp).await), "accepted");
     let printed = format!("{smtp:?}");
-    assert!(!printed.contains("hunter2") && printed.contains("(secret)"), "{printed}");
+    assert!(
+        !printed.contains("hunter2") && printed.contains("(secret)"),
+        "{printed}"
+    );
     let commands = server.log.lock().unwrap().commands.clone();
     // NUL shop NUL hunter2
-    assert!(commands.contains(&"AUTH PLAIN AHNob3AAaHVudGVyMg==".to_owned()), "{commands:?}");
-    let server = ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::Auth, SmtpFault::Reply("535 wrong password hunter2 AHNob3AAaHVudGVyMg==")).await;
+    assert!(
+        commands.contains(&"AUTH PLAIN AHNob3AAaHVudGVyMg==".to_owned()),
+        "{commands:?}"
+    );
+    let server = ScriptedSmtpServer::start_with_fault(
+        SmtpFaultPoint::Auth,
+        SmtpFault::Reply("535 wrong password hunter2 AHNob3AAaHVudGVyMg=="),
+    )
+    .await;
     let answer = send(&provider(server.port, &login)).await;
     assert_eq!(kind(&answer), "busy");
-    assert!(format!("{answer:?}").contains("wrong password (secret) (secret)"), "{answer:?}");
+    assert!(
+        format!("{answer:?}").contains("wrong password (secret) (secret)"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -252,7 +333,12 @@ async fn a_server_without_encryption_is_not_used_unless_somebody_says_so() {
     assert_eq!(kind(&answer), "busy");
     assert!(format!("{answer:?}").contains("STARTTLS"), "{answer:?}");
     let commands = server.log.lock().unwrap().commands.clone();
-    assert!(!commands.iter().any(|it| it.starts_with("MAIL") || it.starts_with("AUTH")), "{commands:?}");
+    assert!(
+        !commands
+            .iter()
+            .any(|it| it.starts_with("MAIL") || it.starts_with("AUTH")),
+        "{commands:?}"
+    );
 }
 
 #[tokio::test]
@@ -269,18 +355,38 @@ async fn what_cannot_be_made_is_not_sent() {
 
 #[test]
 fn what_is_wrong_in_a_document_is_said() {
-    let refused = |more: serde_json::Value| spec(&more).unwrap().build_provider("mail", &Known).unwrap_err();
+    let refused = |more: serde_json::Value| {
+        spec(&more)
+            .unwrap()
+            .build_provider("mail", &Known)
+            .unwrap_err()
+    };
     for (more, said) in [
         (json!({ "url": "smtp://mail.example.org" }), "in the clear"),
         (json!({ "url": "smtp://10.0.0.1" }), "in the clear"),
-        (json!({ "url": "smtps://mail.example.org" }), "leave tls out"),
-        (json!({ "url": "http://mail.example.org" }), "not the URL of a server of mail"),
-        (json!({ "url": "smtp://127.0.0.1/x" }), "not the URL of a server of mail"),
+        (
+            json!({ "url": "smtps://mail.example.org" }),
+            "leave tls out",
+        ),
+        (
+            json!({ "url": "http://mail.example.org" }),
+            "not the URL of a server of mail",
+        ),
+        (
+            json!({ "url": "smtp://127.0.0.1/x" }),
+            "not the URL of a server of mail",
+        ),
         (json!({ "url": "mail.example.org" }), "not a URL"),
-        (json!({ "url": "smtp://shop:hunter2@127.0.0.1" }), "no place for a password"),
+        (
+            json!({ "url": "smtp://shop:hunter2@127.0.0.1" }),
+            "no place for a password",
+        ),
         (json!({ "user": "shop" }), "no password"),
         (json!({ "password": { "secret": "MAIL" } }), "no user"),
-        (json!({ "user": "shop", "password": { "secret": "NONE" } }), "ONWARD_SECRET_NONE"),
+        (
+            json!({ "user": "shop", "password": { "secret": "NONE" } }),
+            "ONWARD_SECRET_NONE",
+        ),
         (json!({ "from": "nobody" }), "is not an address"),
         (json!({ "domain": "a b" }), "is not a domain"),
         (json!({ "connections": 0 }), "connections"),
@@ -291,7 +397,10 @@ fn what_is_wrong_in_a_document_is_said() {
         assert!(!words.contains("hunter2"));
     }
     assert!(
-        spec(&json!({ "url": "smtp://mail.example.org", "allow_plaintext": true })).unwrap().build_provider("m", &Known).is_ok()
+        spec(&json!({ "url": "smtp://mail.example.org", "allow_plaintext": true }))
+            .unwrap()
+            .build_provider("m", &Known)
+            .is_ok()
     );
     assert!(spec(&json!({ "passwort": "x" })).is_err());
     assert!(spec(&json!({ "user": "shop", "password": "hunter2" })).is_err());

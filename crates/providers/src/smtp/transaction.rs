@@ -10,7 +10,7 @@ use lettre::transport::smtp::response::Response;
 use tokio::time::{Instant, timeout_at};
 
 use crate::smtp::mail_builder::OutgoingMail;
-use crate::smtp::smtp_failure::{SmtpPhase, SmtpFailure};
+use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 
 /// A message is written in pieces of this size.
 const CHUNK_BYTES: usize = 16 * 1_024;
@@ -23,7 +23,10 @@ pub(crate) struct SmtpTransaction {
 
 impl SmtpTransaction {
     pub(crate) fn new(connection: AsyncSmtpConnection, deadline: Instant) -> Self {
-        Self { connection, deadline }
+        Self {
+            connection,
+            deadline,
+        }
     }
 
     pub(crate) fn into_connection(self) -> AsyncSmtpConnection {
@@ -31,21 +34,41 @@ impl SmtpTransaction {
     }
 
     /// Begins: says who sends.
-    pub(crate) async fn send_mail_from(&mut self, envelope: &OutgoingMail) -> Result<(), (SmtpPhase, SmtpFailure)> {
+    pub(crate) async fn send_mail_from(
+        &mut self,
+        envelope: &OutgoingMail,
+    ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         let mut parameters = Vec::new();
-        if ![&envelope.from, &envelope.to].iter().all(|it| it.to_string().is_ascii()) {
-            self.require_extension(Extension::SmtpUtfEight, "the server takes only addresses of plain letters")?;
+        if ![&envelope.from, &envelope.to]
+            .iter()
+            .all(|it| it.to_string().is_ascii())
+        {
+            self.require_extension(
+                Extension::SmtpUtfEight,
+                "the server takes only addresses of plain letters",
+            )?;
             parameters.push(MailParameter::SmtpUtfEight);
         }
         if !envelope.content.is_ascii() {
-            self.require_extension(Extension::EightBitMime, "the server takes only messages of plain letters")?;
+            self.require_extension(
+                Extension::EightBitMime,
+                "the server takes only messages of plain letters",
+            )?;
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
-        self.send_command(SmtpPhase::Mail, Mail::new(Some(envelope.from.clone()), parameters)).await?;
+        self.send_command(
+            SmtpPhase::Mail,
+            Mail::new(Some(envelope.from.clone()), parameters),
+        )
+        .await?;
         Ok(())
     }
 
-    fn require_extension(&self, extension: Extension, words: &str) -> Result<(), (SmtpPhase, SmtpFailure)> {
+    fn require_extension(
+        &self,
+        extension: Extension,
+        words: &str,
+    ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         match self.connection.server_info().supports_feature(extension) {
             true => Ok(()),
             false => Err((SmtpPhase::Mail, SmtpFailure::Unsupported(words.to_owned()))),
@@ -53,11 +76,21 @@ impl SmtpTransaction {
     }
 
     /// Goes on to the end: to whom, the message, and that it is over.
-    pub(crate) async fn send_message(&mut self, envelope: &OutgoingMail) -> Result<(), (SmtpPhase, SmtpFailure)> {
-        self.send_command(SmtpPhase::Recipient, Rcpt::new(envelope.to.clone(), Vec::new())).await?;
+    pub(crate) async fn send_message(
+        &mut self,
+        envelope: &OutgoingMail,
+    ) -> Result<(), (SmtpPhase, SmtpFailure)> {
+        self.send_command(
+            SmtpPhase::Recipient,
+            Rcpt::new(envelope.to.clone(), Vec::new()),
+        )
+        .await?;
         let response = self.send_command(SmtpPhase::Data, Data).await?;
         if !response.has_code(354) {
-            let words = format!("the server did not ask for the message, but said {}", response.code());
+            let words = format!(
+                "the server did not ask for the message, but said {}",
+                response.code()
+            );
             return Err((SmtpPhase::Data, SmtpFailure::ConnectionLost(words)));
         }
         // The end of the message is written as soon as there are no more pieces to ask for.
@@ -69,12 +102,19 @@ impl SmtpTransaction {
             piece
         });
         let written = timeout_at(self.deadline, self.connection.message_iter(pieces)).await;
-        let phase = if is_whole.load(Ordering::Relaxed) { SmtpPhase::EndOfData } else { SmtpPhase::Content };
+        let phase = if is_whole.load(Ordering::Relaxed) {
+            SmtpPhase::EndOfData
+        } else {
+            SmtpPhase::Content
+        };
         match written {
             Err(_) => Err((phase, SmtpFailure::TimedOut)),
             Ok(Err(error)) => Err((phase, error.into())),
             Ok(Ok(response)) if u16::from(response.code()) / 100 == 2 => Ok(()),
-            Ok(Ok(response)) => Err((phase, SmtpFailure::ConnectionLost(format!("the server said {}", response.code())))),
+            Ok(Ok(response)) => Err((
+                phase,
+                SmtpFailure::ConnectionLost(format!("the server said {}", response.code())),
+            )),
         }
     }
 
@@ -83,7 +123,11 @@ impl SmtpTransaction {
         self.send_command(SmtpPhase::Connect, Rset).await.is_ok()
     }
 
-    async fn send_command(&mut self, phase: SmtpPhase, command: impl Display) -> Result<Response, (SmtpPhase, SmtpFailure)> {
+    async fn send_command(
+        &mut self,
+        phase: SmtpPhase,
+        command: impl Display,
+    ) -> Result<Response, (SmtpPhase, SmtpFailure)> {
         match timeout_at(self.deadline, self.connection.command(command)).await {
             Err(_) => Err((phase, SmtpFailure::TimedOut)),
             Ok(said) => said.map_err(|error| (phase, error.into())),

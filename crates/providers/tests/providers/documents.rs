@@ -36,7 +36,10 @@ fn a_document_is_read_and_written_alike() {
         json!({ "folder": { "path": "out" }, "smtp": { "url": "smtp://x" } }),
         json!({ "smtp": { "url": "smtp://x", "password": "hunter2" } }),
     ] {
-        assert!(serde_json::from_value::<ProviderSpec>(document.clone()).is_err(), "{document}");
+        assert!(
+            serde_json::from_value::<ProviderSpec>(document.clone()).is_err(),
+            "{document}"
+        );
     }
 }
 
@@ -46,7 +49,11 @@ fn a_document_says_whom_it_connects_to_and_which_secrets_it_needs() {
     let api = json!({ "http": { "url": "https://api.example.org/{{ to }}", "auth": { "header": { "name": "k", "value": { "secret": "API" } } } } });
     for (document, host, secrets) in [
         (mail, Some("mail.example.org:587"), &["MAIL"][..]),
-        (json!({ "smtp": { "url": "smtp://[::1]:25" } }), Some("[::1]:25"), &[]),
+        (
+            json!({ "smtp": { "url": "smtp://[::1]:25" } }),
+            Some("[::1]:25"),
+            &[],
+        ),
         (api, Some("api.example.org:443"), &["API"]),
         (json!({ "http": { "url": "https://{{ to }}/" } }), None, &[]),
         (json!({ "folder": { "path": "out" } }), None, &[]),
@@ -59,9 +66,13 @@ fn a_document_says_whom_it_connects_to_and_which_secrets_it_needs() {
 
 #[test]
 fn how_it_is_gone_about_fits_the_kind_of_provider_and_what_the_document_says() {
-    let mail = spec(json!({ "smtp": { "url": "smtp://x", "connections": 6, "timeout_ms": 20_000 } }));
+    let mail =
+        spec(json!({ "smtp": { "url": "smtp://x", "connections": 6, "timeout_ms": 20_000 } }));
     let terms = mail.dispatch_policy();
-    assert_eq!((terms.window, terms.resend_in_doubt, terms.lookup_after_ms), (6, false, None));
+    assert_eq!(
+        (terms.window, terms.resend_in_doubt, terms.lookup_after_ms),
+        (6, false, None)
+    );
     assert_eq!(mail.send_timeout(), Duration::from_secs(45));
     let api = spec(json!({ "http": {
         "url": "https://x/{{ key }}", "takes_keys_once": true, "look": { "url": "https://x/{{ key }}", "nothing": [404] },
@@ -69,11 +80,22 @@ fn how_it_is_gone_about_fits_the_kind_of_provider_and_what_the_document_says() {
         "terms": { "calls_max": 9, "attempts_max": 2, "looks_after_ms": 5 },
     } }));
     let terms = api.dispatch_policy();
-    assert_eq!((terms.window, terms.resend_in_doubt, terms.lookup_after_ms), (160, true, Some(5)));
+    assert_eq!(
+        (terms.window, terms.resend_in_doubt, terms.lookup_after_ms),
+        (160, true, Some(5))
+    );
     assert_eq!((terms.max_sends, terms.max_attempts), (9, 2));
     assert_eq!(api.send_timeout(), Duration::from_secs(35));
-    let folder = spec(json!({ "folder": { "path": "out", "terms": { "window": 3 } } })).dispatch_policy();
-    assert_eq!((folder.window, folder.resend_in_doubt, folder.lookup_after_ms), (3, true, Some(0)));
+    let folder =
+        spec(json!({ "folder": { "path": "out", "terms": { "window": 3 } } })).dispatch_policy();
+    assert_eq!(
+        (
+            folder.window,
+            folder.resend_in_doubt,
+            folder.lookup_after_ms
+        ),
+        (3, true, Some(0))
+    );
 }
 
 #[test]
@@ -82,14 +104,26 @@ fn what_makes_no_sense_is_refused_with_the_name_of_the_provider() {
         (json!({ "limits": { "per_second": 0 } }), "lets nobody pass"),
         (json!({ "terms": { "window": 0 } }), "window"),
         (json!({ "terms": { "calls_max": 0 } }), "calls_max"),
-        (json!({ "terms": { "looks_after_ms": 5 } }), "cannot be asked"),
+        (
+            json!({ "terms": { "looks_after_ms": 5 } }),
+            "cannot be asked",
+        ),
         (json!({ "timeout_ms": 0 }), "timeout_ms"),
-        (json!({ "user": "u", "password": { "secret": "MAIL" } }), "ONWARD_SECRET_MAIL"),
+        (
+            json!({ "user": "u", "password": { "secret": "MAIL" } }),
+            "ONWARD_SECRET_MAIL",
+        ),
     ] {
         let mut document = json!({ "smtp": { "url": "smtps://mail.example.org" } });
-        document["smtp"].as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        document["smtp"]
+            .as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
         let words = refused(document);
-        assert!(words.starts_with("provider p: ") && words.contains(said), "{more}: {words}");
+        assert!(
+            words.starts_with("provider p: ") && words.contains(said),
+            "{more}: {words}"
+        );
     }
 }
 
@@ -97,7 +131,10 @@ fn what_makes_no_sense_is_refused_with_the_name_of_the_provider() {
 #[test]
 fn the_secret_of_this_process() {
     if let Ok(expected) = std::env::var("EXPECTED_SECRET") {
-        assert_eq!(EnvironmentSecrets.lookup_secret("TEST_ONLY"), Some(expected));
+        assert_eq!(
+            EnvironmentSecrets.lookup_secret("TEST_ONLY"),
+            Some(expected)
+        );
     } else {
         assert_eq!(EnvironmentSecrets.lookup_secret("TEST_ONLY"), None);
     }
@@ -107,8 +144,15 @@ fn the_secret_of_this_process() {
 fn secrets_are_read_from_the_environment() {
     let done = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "documents::the_secret_of_this_process"])
-        .envs([("ONWARD_SECRET_TEST_ONLY", "hunter2"), ("EXPECTED_SECRET", "hunter2")])
+        .envs([
+            ("ONWARD_SECRET_TEST_ONLY", "hunter2"),
+            ("EXPECTED_SECRET", "hunter2"),
+        ])
         .output()
         .unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stdout));
+    assert!(
+        done.status.success(),
+        "{}",
+        String::from_utf8_lossy(&done.stdout)
+    );
 }

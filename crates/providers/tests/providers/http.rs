@@ -45,15 +45,26 @@ impl Service {
             ("busy", 1) => 429,
             ("later", 1) => 500,
             (name, _) => {
-                self.taken.lock().unwrap().insert(key.to_owned(), to.to_owned());
+                self.taken
+                    .lock()
+                    .unwrap()
+                    .insert(key.to_owned(), to.to_owned());
                 // It is taken, but the answer gets lost on its way.
-                if name == "lost" && calls == 1 { 502 } else { 200 }
+                if name == "lost" && calls == 1 {
+                    502
+                } else {
+                    200
+                }
             }
         }
     }
 }
 
-async fn send(State(service): State<Arc<Service>>, headers: HeaderMap, Json(body): Json<Value>) -> StatusCode {
+async fn send(
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> StatusCode {
     let key = headers["idempotency-key"].to_str().unwrap();
     StatusCode::from_u16(service.take(key, body["to"].as_str().unwrap())).unwrap()
 }
@@ -93,7 +104,9 @@ fn spec(url: &str, more: &Value) -> Value {
         "idempotency_header": "Idempotency-Key",
         "answers": { "later": [500] },
     });
-    spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
     json!({ "http": spec })
 }
 
@@ -101,15 +114,32 @@ fn spec(url: &str, more: &Value) -> Value {
 async fn what_a_service_may_have_taken_stays_in_doubt() {
     let (service, url) = start().await;
     let items = World::new(spec(&url, &json!({}))).send(&PEOPLE).await;
-    let served = [("ada", "sent"), ("busy", "sent"), ("later", "sent"), ("lost", "in doubt")];
-    assert_eq!(items, expect(&[&served[..], &[("refused", "failed refused")]].concat()));
+    let served = [
+        ("ada", "sent"),
+        ("busy", "sent"),
+        ("later", "sent"),
+        ("lost", "in doubt"),
+    ];
+    assert_eq!(
+        items,
+        expect(&[&served[..], &[("refused", "failed refused")]].concat())
+    );
     let calls = service.calls.lock().unwrap().clone();
-    assert_eq!(calls.values().copied().collect::<Vec<_>>(), [1, 2, 2, 1, 1], "{calls:?}");
+    assert_eq!(
+        calls.values().copied().collect::<Vec<_>>(),
+        [1, 2, 2, 1, 1],
+        "{calls:?}"
+    );
 }
 
 #[tokio::test]
 async fn a_service_that_takes_keys_once_is_called_again_and_one_that_can_be_asked_is_asked() {
-    let served = [("ada", "sent"), ("busy", "sent"), ("later", "sent"), ("lost", "sent")];
+    let served = [
+        ("ada", "sent"),
+        ("busy", "sent"),
+        ("later", "sent"),
+        ("lost", "sent"),
+    ];
     let expected = expect(&[&served[..], &[("refused", "failed refused")]].concat());
     let (service, url) = start().await;
     let world = World::new(spec(&url, &json!({ "takes_keys_once": true })));
@@ -117,12 +147,21 @@ async fn a_service_that_takes_keys_once_is_called_again_and_one_that_can_be_aske
     assert_eq!(service.calls.lock().unwrap()["lost@example.org"], 2);
     let (service, url) = start().await;
     let look = json!({ "url": format!("{url}/keys/{{{{ key }}}}"), "nothing": [404], "message_id": "/id" });
-    let world = World::new(spec(&url, &json!({ "look": look, "terms": { "looks_after_ms": 1 } })));
+    let world = World::new(spec(
+        &url,
+        &json!({ "look": look, "terms": { "looks_after_ms": 1 } }),
+    ));
     assert_eq!(world.send_until_sent(&PEOPLE).await, expected);
     assert_eq!(service.calls.lock().unwrap()["lost@example.org"], 1);
     let rows = world.rows().await;
-    let lost = rows.iter().find(|row| &*row.recipient_id == "lost").unwrap();
-    assert_eq!(lost.provider_message_id.as_deref(), Some("m-lost@example.org"));
+    let lost = rows
+        .iter()
+        .find(|row| &*row.recipient_id == "lost")
+        .unwrap();
+    assert_eq!(
+        lost.provider_message_id.as_deref(),
+        Some("m-lost@example.org")
+    );
 }
 
 #[tokio::test]
@@ -132,9 +171,23 @@ async fn a_batch_that_half_failed_is_settled_item_by_item() {
     let batch = json!({ "max": 10, "items": "/results", "id": "/key", "status": "/status" });
     let more = json!({ "url": format!("{url}/batch"), "body": body, "batch": batch });
     let mut spec = spec(&url, &more);
-    spec["http"].as_object_mut().unwrap().remove("idempotency_header");
-    let people = [("ada", "ada@example.org"), ("refused", "refused@example.org"), ("zoe", "zoe@example.org")];
+    spec["http"]
+        .as_object_mut()
+        .unwrap()
+        .remove("idempotency_header");
+    let people = [
+        ("ada", "ada@example.org"),
+        ("refused", "refused@example.org"),
+        ("zoe", "zoe@example.org"),
+    ];
     let items = World::new(spec).send(&people).await;
-    assert_eq!(items, expect(&[("ada", "sent"), ("refused", "failed refused"), ("zoe", "in doubt")]));
+    assert_eq!(
+        items,
+        expect(&[
+            ("ada", "sent"),
+            ("refused", "failed refused"),
+            ("zoe", "in doubt")
+        ])
+    );
     assert_eq!(service.calls.lock().unwrap().len(), 2);
 }

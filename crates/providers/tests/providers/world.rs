@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_dispatch::{ExponentialBackoff, DeliveryChannel};
+use onward_dispatch::{DeliveryChannel, ExponentialBackoff};
 use onward_dispatcher::{
-    ScopedCampaigns, ComposeMessage, CampaignDeployment, Dispatcher, EntropySource, RenderedMessage, Options, CampaignDelivery, RepeatSendPolicy, AudienceRecipient, CampaignScope,
+    AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignScope, ComposeMessage,
+    Dispatcher, EntropySource, Options, RenderedMessage, RepeatSendPolicy, ScopedCampaigns,
 };
-use onward_providers::{ProviderSpec, SecretSource, RateLimiter};
+use onward_providers::{ProviderSpec, RateLimiter, SecretSource};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::OutboxItemRow;
-use onward_store::{StorePolicy, RecordReader as _, TableScan, Store, SystemClock};
+use onward_store::{RecordReader as _, Store, StorePolicy, SystemClock, TableScan};
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
@@ -33,9 +34,14 @@ impl ComposeMessage for Letter {
             ("subject", format!("Grüße, {}", recipient.id)),
             ("text", format!("Hello {}", recipient.id)),
             ("html", format!("<p>Hello {}</p>", recipient.id)),
-            ("unsubscribe", format!("https://example.com/leave?who={}", recipient.id)),
+            (
+                "unsubscribe",
+                format!("https://example.com/leave?who={}", recipient.id),
+            ),
         ];
-        Ok(RenderedMessage { parts: parts.map(|(name, text)| (name.to_owned(), text)).to_vec() })
+        Ok(RenderedMessage {
+            parts: parts.map(|(name, text)| (name.to_owned(), text)).to_vec(),
+        })
     }
 }
 
@@ -48,9 +54,15 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(spec: Value) -> Self {
         let spec: ProviderSpec = serde_json::from_value(spec).unwrap();
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StorePolicy::default(), Arc::new(SystemClock)));
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(
+            StorePolicy::default(),
+            Arc::new(SystemClock),
+        ));
         let mut terms = spec.dispatch_policy();
-        terms.backoff = ExponentialBackoff { initial_ms: 10, max_ms: 50 };
+        terms.backoff = ExponentialBackoff {
+            initial_ms: 10,
+            max_ms: 50,
+        };
         let outlet = CampaignDelivery {
             provider: spec.build_provider("real", &Nothing).unwrap(),
             composer: Arc::new(Letter),
@@ -59,37 +71,79 @@ impl World {
             timeout: spec.send_timeout(),
         };
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope());
-        Self { store, outlet: Arc::new(outlet), campaigns }
+        Self {
+            store,
+            outlet: Arc::new(outlet),
+            campaigns,
+        }
     }
 
     /// Sends to these, until that is over or waits for somebody; and tells of each what became of it.
     pub(crate) async fn send(&self, recipients: &[(&str, &str)]) -> BTreeMap<String, String> {
-        self.send_until(recipients, |status| !status.starts_with("queued")).await
+        self.send_until(recipients, |status| !status.starts_with("queued"))
+            .await
     }
 
     /// Sends to these until nothing is in doubt any more.
-    pub(crate) async fn send_until_sent(&self, recipients: &[(&str, &str)]) -> BTreeMap<String, String> {
-        self.send_until(recipients, |status| !status.starts_with("queued") && status != "in doubt").await
+    pub(crate) async fn send_until_sent(
+        &self,
+        recipients: &[(&str, &str)],
+    ) -> BTreeMap<String, String> {
+        self.send_until(recipients, |status| {
+            !status.starts_with("queued") && status != "in doubt"
+        })
+        .await
     }
 
-    async fn send_until(&self, recipients: &[(&str, &str)], is_over: fn(&str) -> bool) -> BTreeMap<String, String> {
+    async fn send_until(
+        &self,
+        recipients: &[(&str, &str)],
+        is_over: fn(&str) -> bool,
+    ) -> BTreeMap<String, String> {
         let entropy = EntropySource::default();
         let mut gathering = self.campaigns.begin_audience(10, &entropy);
         for (id, address) in recipients {
             let (id, address) = ((*id).to_owned(), (*address).to_owned());
-            gathering.add_recipient(AudienceRecipient { id, address, data: Map::new() }).await.unwrap();
+            gathering
+                .add_recipient(AudienceRecipient {
+                    id,
+                    address,
+                    data: Map::new(),
+                })
+                .await
+                .unwrap();
         }
         let audience = gathering.finish().await.unwrap();
-        let run = self.campaigns.deploy_campaign(&deployment(), &audience, &entropy).await.unwrap().run_id;
-        let options = Options { concurrency: 2, poll_interval: Duration::from_millis(10), ..Options::default() };
-        let dispatcher = Dispatcher::new(Arc::clone(&self.store), Arc::new(Arc::clone(&self.outlet)), options);
+        let run = self
+            .campaigns
+            .deploy_campaign(&deployment(), &audience, &entropy)
+            .await
+            .unwrap()
+            .run_id;
+        let options = Options {
+            concurrency: 2,
+            poll_interval: Duration::from_millis(10),
+            ..Options::default()
+        };
+        let dispatcher = Dispatcher::new(
+            Arc::clone(&self.store),
+            Arc::new(Arc::clone(&self.outlet)),
+            options,
+        );
         let (stop, stopped) = watch::channel(false);
         let working = tokio::spawn(dispatcher.run(stopped));
         let over = async {
             loop {
-                let has_ended = self.campaigns.read_run(&run).await.unwrap().ended_at.is_some();
+                let has_ended = self
+                    .campaigns
+                    .read_run(&run)
+                    .await
+                    .unwrap()
+                    .ended_at
+                    .is_some();
                 let items = self.items().await;
-                let are_settled = items.len() == recipients.len() && items.values().all(|status| is_over(status));
+                let are_settled =
+                    items.len() == recipients.len() && items.values().all(|status| is_over(status));
                 if has_ended || are_settled {
                     return items;
                 }
@@ -104,23 +158,36 @@ impl World {
 
     /// The items by recipient: status and reason.
     async fn items(&self) -> BTreeMap<String, String> {
-        let rows: Vec<(OutboxItemRow, u64)> = self.store.list_records(TableScan::all_rows::<OutboxItemRow>()).await.unwrap();
+        let rows: Vec<(OutboxItemRow, u64)> = self
+            .store
+            .list_records(TableScan::all_rows::<OutboxItemRow>())
+            .await
+            .unwrap();
         let status = |row: &OutboxItemRow| match &row.reason {
             Some(reason) => format!("{} {reason}", row.status),
             None if row.doubt_since.is_some() => "in doubt".to_owned(),
             None => row.status.to_string(),
         };
-        rows.iter().map(|(row, _)| (row.recipient_id.to_string(), status(row))).collect()
+        rows.iter()
+            .map(|(row, _)| (row.recipient_id.to_string(), status(row)))
+            .collect()
     }
 
     pub(crate) async fn rows(&self) -> Vec<OutboxItemRow> {
-        let rows: Vec<(OutboxItemRow, u64)> = self.store.list_records(TableScan::all_rows::<OutboxItemRow>()).await.unwrap();
+        let rows: Vec<(OutboxItemRow, u64)> = self
+            .store
+            .list_records(TableScan::all_rows::<OutboxItemRow>())
+            .await
+            .unwrap();
         rows.into_iter().map(|(row, _)| row).collect()
     }
 }
 
 fn scope() -> CampaignScope {
-    CampaignScope { tenant: "acme".into(), workspace: "shop".into() }
+    CampaignScope {
+        tenant: "acme".into(),
+        workspace: "shop".into(),
+    }
 }
 
 fn deployment() -> CampaignDeployment {
@@ -137,5 +204,8 @@ fn deployment() -> CampaignDeployment {
 }
 
 pub(crate) fn expect(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-    pairs.iter().map(|(id, status)| ((*id).to_owned(), (*status).to_owned())).collect()
+    pairs
+        .iter()
+        .map(|(id, status)| ((*id).to_owned(), (*status).to_owned()))
+        .collect()
 }

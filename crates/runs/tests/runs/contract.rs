@@ -2,7 +2,9 @@
 
 use expect_test::expect;
 use onward_journal::Timestamp;
-use onward_runs::{AppendResult, RunEventError, ExtraFields, RunEventRecord, RunEventWrite, RunSeq};
+use onward_runs::{
+    AppendResult, ExtraFields, RunEventError, RunEventRecord, RunEventWrite, RunSeq,
+};
 use serde_json::{Map, Value, json};
 
 use super::script::{event, log, record, seq};
@@ -43,29 +45,43 @@ fn an_event_is_written_back_digit_by_digit() {
     let event = RunEventWrite::from_json(FULL).unwrap();
     assert_eq!(event.to_json(), FULL);
     assert_eq!(serde_json::to_string(&event).unwrap(), FULL);
-    assert_eq!(event.extra.as_json(), Some(r#"{"adapterVersion":"1.4","parent":{"z":1.50,"a":[-0,1E+2]}}"#));
+    assert_eq!(
+        event.extra.as_json(),
+        Some(r#"{"adapterVersion":"1.4","parent":{"z":1.50,"a":[-0,1E+2]}}"#)
+    );
 }
 
 #[test]
 fn an_event_is_read_from_text_bytes_and_readers_alike() {
     let event = RunEventWrite::from_json(FULL).unwrap();
     assert_eq!(serde_json::from_str::<RunEventWrite>(FULL).unwrap(), event);
-    assert_eq!(serde_json::from_slice::<RunEventWrite>(FULL.as_bytes()).unwrap(), event);
-    assert_eq!(serde_json::from_reader::<_, RunEventWrite>(FULL.as_bytes()).unwrap(), event);
+    assert_eq!(
+        serde_json::from_slice::<RunEventWrite>(FULL.as_bytes()).unwrap(),
+        event
+    );
+    assert_eq!(
+        serde_json::from_reader::<_, RunEventWrite>(FULL.as_bytes()).unwrap(),
+        event
+    );
     let listed: Vec<RunEventWrite> = serde_json::from_str(&format!("[{FULL}, {FULL}]")).unwrap();
     assert_eq!(listed, [event.clone(), event]);
 }
 
 #[test]
 fn a_record_is_flat() {
-    let mut expected =
-        FULL.replace(r#","adapterVersion""#, r#","runSeq":9,"persistedAt":"2026-03-01T12:00:01Z","adapterVersion""#);
+    let mut expected = FULL.replace(
+        r#","adapterVersion""#,
+        r#","runSeq":9,"persistedAt":"2026-03-01T12:00:01Z","adapterVersion""#,
+    );
     let read = RunEventRecord::from_json(&expected).unwrap();
     assert_eq!(read.event, RunEventWrite::from_json(FULL).unwrap());
     assert_eq!(read.run_seq, seq(9));
     assert_eq!(read.persisted_at, "2026-03-01T12:00:01Z".parse().unwrap());
     assert_eq!(read.to_json(), expected);
-    assert_eq!(serde_json::from_str::<RunEventRecord>(&expected).unwrap(), read);
+    assert_eq!(
+        serde_json::from_str::<RunEventRecord>(&expected).unwrap(),
+        read
+    );
     expected = expected.replace("12:00:01Z", "12:00:01.000+00:00");
     assert_eq!(RunEventRecord::from_json(&expected).unwrap(), read);
 }
@@ -74,7 +90,10 @@ fn a_record_is_flat() {
 fn what_is_optional_may_be_null_or_absent_and_is_then_not_written() {
     let bare = event("RunStarted");
     let text = bare.to_json();
-    assert!(!text.contains("stepId") && !text.contains("payload"), "{text}");
+    assert!(
+        !text.contains("stepId") && !text.contains("payload"),
+        "{text}"
+    );
     assert_eq!(RunEventWrite::from_json(&text), Ok(bare.clone()));
     let nulls = text.replace("{", r#"{"stepId":null,"payload":null,"#);
     assert_eq!(RunEventWrite::from_json(&nulls), Ok(bare));
@@ -82,23 +101,37 @@ fn what_is_optional_may_be_null_or_absent_and_is_then_not_written() {
 
 #[test]
 fn an_unknown_null_is_kept() {
-    let text = event("RunStarted").to_json().replace('}', r#","later":null}"#);
+    let text = event("RunStarted")
+        .to_json()
+        .replace('}', r#","later":null}"#);
     assert_eq!(RunEventWrite::from_json(&text).unwrap().to_json(), text);
 }
 
 #[test]
 fn white_space_and_order_do_not_matter() {
-    let spaced = format!(" \n{}\t", FULL.replace("\":", "\" :\n ").replace(",\"", " , \""));
-    assert_eq!(RunEventWrite::from_json(&spaced), RunEventWrite::from_json(FULL));
+    let spaced = format!(
+        " \n{}\t",
+        FULL.replace("\":", "\" :\n ").replace(",\"", " , \"")
+    );
+    assert_eq!(
+        RunEventWrite::from_json(&spaced),
+        RunEventWrite::from_json(FULL)
+    );
     let sorted = serde_json::to_string(&members()).unwrap();
     let sorted = RunEventWrite::from_json(&sorted).unwrap();
-    assert_eq!(sorted.event_id, RunEventWrite::from_json(FULL).unwrap().event_id);
+    assert_eq!(
+        sorted.event_id,
+        RunEventWrite::from_json(FULL).unwrap().event_id
+    );
 }
 
 #[test]
 fn a_missing_field_is_named() {
     let mut said = String::new();
-    for name in members().keys().filter(|name| !matches!(name.as_str(), "payload" | "adapterVersion" | "parent")) {
+    for name in members()
+        .keys()
+        .filter(|name| !matches!(name.as_str(), "payload" | "adapterVersion" | "parent"))
+    {
         said += &format!("{}\n", complaint(&without(name)));
     }
     expect![[r#"
@@ -127,7 +160,16 @@ fn a_field_of_the_wrong_type_is_named_and_shown() {
         if matches!(name.as_str(), "adapterVersion" | "parent") {
             continue;
         }
-        for wrong in [json!(null), json!(true), json!(0), json!(1.5), json!(""), json!("a|b"), json!([1]), json!({})] {
+        for wrong in [
+            json!(null),
+            json!(true),
+            json!(0),
+            json!(1.5),
+            json!(""),
+            json!("a|b"),
+            json!([1]),
+            json!({}),
+        ] {
             let same_type = match (&right, &wrong) {
                 (Value::Object(_), Value::Object(_)) => true,
                 (_, Value::Null) => matches!(name.as_str(), "stepId" | "payload"),
@@ -135,7 +177,10 @@ fn a_field_of_the_wrong_type_is_named_and_shown() {
             };
             if !same_type {
                 let complaint = complaint(&with(&name, wrong.clone()));
-                assert!(complaint.starts_with(&format!("field `{name}` is ")), "{complaint}");
+                assert!(
+                    complaint.starts_with(&format!("field `{name}` is ")),
+                    "{complaint}"
+                );
                 assert!(complaint.contains(": expected "), "{complaint}");
             }
         }
@@ -170,14 +215,18 @@ fn a_field_that_is_there_twice_is_named() {
         );
     }
     let hidden = FULL.replacen('{', r#"{"\u0072unId":"run-2","#, 1);
-    assert_eq!(complaint(&hidden), r#"field "runId" is there twice: expected each field once"#);
+    assert_eq!(
+        complaint(&hidden),
+        r#"field "runId" is there twice: expected each field once"#
+    );
 }
 
 #[test]
 fn producers_never_supply_what_the_store_assigns() {
     for name in ["runSeq", "persistedAt"] {
         for value in [json!(1), json!("2026-03-01T12:00:00Z"), json!(null)] {
-            let expected = format!("field `{name}` is assigned by the store: producers never supply it");
+            let expected =
+                format!("field `{name}` is assigned by the store: producers never supply it");
             assert_eq!(complaint(&with(name, value)), expected);
         }
     }
@@ -186,12 +235,23 @@ fn producers_never_supply_what_the_store_assigns() {
 #[test]
 fn a_record_has_a_place_and_a_time() {
     let complaint = |name: &str, value: Value| {
-        let mut members: Map<String, Value> = serde_json::from_str(&log(&["RunStarted"])[0].to_json()).unwrap();
+        let mut members: Map<String, Value> =
+            serde_json::from_str(&log(&["RunStarted"])[0].to_json()).unwrap();
         members.insert(name.to_owned(), value);
-        RunEventRecord::from_json(&Value::Object(members).to_string()).unwrap_err().to_string()
+        RunEventRecord::from_json(&Value::Object(members).to_string())
+            .unwrap_err()
+            .to_string()
     };
-    for value in [json!(null), json!(0), json!(-1), json!(1.0), json!("1"), json!(u64::MAX)] {
-        let expected = format!("field `runSeq` is {value}: expected an integer from 1 to 9223372036854775807");
+    for value in [
+        json!(null),
+        json!(0),
+        json!(-1),
+        json!(1.0),
+        json!("1"),
+        json!(u64::MAX),
+    ] {
+        let expected =
+            format!("field `runSeq` is {value}: expected an integer from 1 to 9223372036854775807");
         assert_eq!(complaint("runSeq", value), expected);
     }
     for value in [json!(null), json!("2026-03-01T12:00:00+01:00")] {
@@ -201,7 +261,10 @@ fn a_record_has_a_place_and_a_time() {
         assert_eq!(complaint("persistedAt", value), expected);
     }
     let bare = RunEventRecord::from_json(FULL).unwrap_err().to_string();
-    assert_eq!(bare, "field `runSeq` is missing: expected an integer from 1 to 9223372036854775807");
+    assert_eq!(
+        bare,
+        "field `runSeq` is missing: expected an integer from 1 to 9223372036854775807"
+    );
 }
 
 #[test]
@@ -210,7 +273,8 @@ fn a_step_is_named_where_the_type_needs_one_and_nowhere_else() {
         let mut members = members();
         members.insert("eventType".to_owned(), json!(event_type));
         members.insert("stepId".to_owned(), step);
-        RunEventWrite::from_json(&Value::Object(members).to_string()).map_err(|error| error.to_string())
+        RunEventWrite::from_json(&Value::Object(members).to_string())
+            .map_err(|error| error.to_string())
     };
     for event_type in ["StepStarted", "StepCorrected", "Step"] {
         assert!(shape(event_type, json!("a")).is_ok());
@@ -219,7 +283,8 @@ fn a_step_is_named_where_the_type_needs_one_and_nowhere_else() {
     }
     for event_type in ["RunStarted", "RunContinued", "Run"] {
         assert!(shape(event_type, json!(null)).is_ok());
-        let unexpected = format!("field `stepId` is there, but {event_type} is about the whole run");
+        let unexpected =
+            format!("field `stepId` is there, but {event_type} is about the whole run");
         assert_eq!(shape(event_type, json!("a")), Err(unexpected));
     }
     for event_type in ["PlanPublished", "stepStarted", "x"] {
@@ -232,7 +297,10 @@ fn a_payload_made_in_memory_is_an_object_too() {
     let mut event = event("RunStarted");
     for text in ["null", "[1]", "1", "\"{\""] {
         event.payload = Some(onward_journal::Payload::parse(text).unwrap());
-        assert!(matches!(event.check_shape(), Err(RunEventError::PayloadNotObject(_))), "{text}");
+        assert!(
+            matches!(event.check_shape(), Err(RunEventError::PayloadNotObject(_))),
+            "{text}"
+        );
     }
     event.payload = Some(onward_journal::Payload::parse("{}").unwrap());
     assert_eq!(event.check_shape(), Ok(()));
@@ -242,7 +310,10 @@ fn a_payload_made_in_memory_is_an_object_too() {
 fn unknown_fields_can_be_kept_in_a_column_of_their_own() {
     let event = RunEventWrite::from_json(FULL).unwrap();
     let kept = event.extra.as_json().unwrap();
-    let again = RunEventWrite { extra: ExtraFields::parse(kept).unwrap(), ..event.clone() };
+    let again = RunEventWrite {
+        extra: ExtraFields::parse(kept).unwrap(),
+        ..event.clone()
+    };
     assert_eq!(again, event);
 }
 
@@ -257,19 +328,41 @@ fn an_append_result_says_where_the_event_is() {
     };
     expect![[r#"{"eventId":"00000000-0000-4000-8000-000000000000","runSeq":10,"persistedAt":"1970-01-01T00:00:00Z","idempotent":true,"persisted":false}"#]].assert_eq(&result.to_json());
     assert_eq!(AppendResult::from_json(&result.to_json()), Ok(result));
-    assert_eq!(serde_json::from_str::<AppendResult>(&result.to_json()).unwrap(), result);
-    let complaint =
-        |from: &str, to: &str| AppendResult::from_json(&result.to_json().replace(from, to)).unwrap_err().to_string();
-    assert_eq!(complaint("true", "1"), "field `idempotent` is 1: expected true or false");
-    assert_eq!(complaint("persisted\"", "x\""), "field `persisted` is missing: expected true or false");
-    assert_eq!(complaint("}", ",\"runSeq\":1}"), "field \"runSeq\" is there twice: expected each field once");
+    assert_eq!(
+        serde_json::from_str::<AppendResult>(&result.to_json()).unwrap(),
+        result
+    );
+    let complaint = |from: &str, to: &str| {
+        AppendResult::from_json(&result.to_json().replace(from, to))
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        complaint("true", "1"),
+        "field `idempotent` is 1: expected true or false"
+    );
+    assert_eq!(
+        complaint("persisted\"", "x\""),
+        "field `persisted` is missing: expected true or false"
+    );
+    assert_eq!(
+        complaint("}", ",\"runSeq\":1}"),
+        "field \"runSeq\" is there twice: expected each field once"
+    );
 }
 
 #[test]
 fn a_record_survives_a_round_trip() {
-    for record in log(&["RunStarted", r#"StepFailed load#2/3 {"error":{"code":"X"}}"#, "Anything {}"]) {
+    for record in log(&[
+        "RunStarted",
+        r#"StepFailed load#2/3 {"error":{"code":"X"}}"#,
+        "Anything {}",
+    ]) {
         assert_eq!(RunEventRecord::from_json(&record.to_json()), Ok(record));
     }
-    let last = RunEventRecord { run_seq: RunSeq::MAX, ..record(1, event("RunStarted")) };
+    let last = RunEventRecord {
+        run_seq: RunSeq::MAX,
+        ..record(1, event("RunStarted"))
+    };
     assert_eq!(RunEventRecord::from_json(&last.to_json()), Ok(last));
 }

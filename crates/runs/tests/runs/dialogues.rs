@@ -5,7 +5,10 @@ use onward_runs::{RunSnapshot, reduce_event};
 
 use super::script::{line, log, run_id};
 
-#[expect(clippy::needless_pass_by_value, reason = "reads as a table of what is expected")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "reads as a table of what is expected"
+)]
 fn dialogue(lines: &[&str], expected: Expect) -> RunSnapshot {
     let mut told = String::new();
     let mut snapshot = RunSnapshot::new(run_id());
@@ -101,7 +104,10 @@ fn a_run_that_fails_keeps_the_cause() {
     );
     assert_eq!(snapshot.failed_steps, 1);
     let error = snapshot.error.unwrap();
-    assert_eq!((&*error.code, &*error.message, error.retryable), ("STEP_FAILED", "a failed", false));
+    assert_eq!(
+        (&*error.code, &*error.message, error.retryable),
+        ("STEP_FAILED", "a failed", false)
+    );
     assert_eq!(snapshot.total_duration_ms, Some(6_000));
 }
 
@@ -171,7 +177,10 @@ fn a_queued_run_can_be_cancelled() {
         RunCancelled         CANCELLED
     "#]],
     );
-    assert_eq!(snapshot.completed_at.unwrap().as_str(), "1970-01-01T00:00:03Z");
+    assert_eq!(
+        snapshot.completed_at.unwrap().as_str(),
+        "1970-01-01T00:00:03Z"
+    );
     assert_eq!(snapshot.total_duration_ms, None, "it never started");
 }
 
@@ -232,7 +241,14 @@ fn signals_and_unknown_types_change_nothing() {
 #[test]
 fn a_start_that_was_never_recorded_is_not_missed() {
     let snapshot = dialogue(
-        &["RunStarted", "StepCompleted a", "StepFailed b", "RunPaused", "StepFailed c", "StepCompleted c"],
+        &[
+            "RunStarted",
+            "StepCompleted a",
+            "StepFailed b",
+            "RunPaused",
+            "StepFailed c",
+            "StepCompleted c",
+        ],
         expect![[r#"
             RunStarted           RUNNING
             StepCompleted a      RUNNING a:SUCCESS#1
@@ -242,7 +258,12 @@ fn a_start_that_was_never_recorded_is_not_missed() {
             StepCompleted c      PAUSED a:SUCCESS#1 b:FAILED#1 c:FAILED#1 !1
         "#]],
     );
-    assert!(snapshot.steps.iter().all(|step| step.latest.started_at.is_none() && step.latest.completed_at.is_some()));
+    assert!(
+        snapshot
+            .steps
+            .iter()
+            .all(|step| step.latest.started_at.is_none() && step.latest.completed_at.is_some())
+    );
 }
 
 #[test]
@@ -286,7 +307,13 @@ fn attempts_that_jump_or_go_back_are_ignored() {
 #[test]
 fn a_run_with_a_running_step_does_not_complete() {
     dialogue(
-        &["RunStarted", "StepStarted a", "RunCompleted", "StepCompleted a", "RunCompleted"],
+        &[
+            "RunStarted",
+            "StepStarted a",
+            "RunCompleted",
+            "StepCompleted a",
+            "RunCompleted",
+        ],
         expect![[r#"
         RunStarted           RUNNING
         StepStarted a        RUNNING a:RUNNING#1

@@ -5,7 +5,10 @@ use std::fs;
 
 use expect_test::expect;
 use onward_journal::Payload;
-use onward_runs::{AcceptedKeyForms, RunEventError, IdempotencyKey, IdempotencyKeyForm, IdempotencyKeyParts, RunEventWrite, RunSignal, verify_idempotency_key};
+use onward_runs::{
+    AcceptedKeyForms, IdempotencyKey, IdempotencyKeyForm, IdempotencyKeyParts, RunEventError,
+    RunEventWrite, RunSignal, verify_idempotency_key,
+};
 
 use super::script::{attempt, event};
 
@@ -16,11 +19,18 @@ fn event_of(form: &str, text: &str) -> RunEventWrite {
     event.run_id = parts[0].parse().unwrap();
     let mut rest = if form.starts_with("signal") {
         assert_eq!(parts[1], "SIGNAL");
-        let payload = format!(r#"{{"signalType":"{}","signalId":"{}"}}"#, parts[2], parts[3]);
+        let payload = format!(
+            r#"{{"signalType":"{}","signalId":"{}"}}"#,
+            parts[2], parts[3]
+        );
         event.payload = Some(Payload::parse(&payload).unwrap());
         parts[4..].iter()
     } else {
-        event.step_id = if parts[1] == "RUN" { None } else { Some(parts[1].parse().unwrap()) };
+        event.step_id = if parts[1] == "RUN" {
+            None
+        } else {
+            Some(parts[1].parse().unwrap())
+        };
         parts[2..].iter()
     };
     let mut next = || *rest.next().unwrap();
@@ -44,8 +54,11 @@ fn event_of(form: &str, text: &str) -> RunEventWrite {
 
 #[test]
 fn the_vectors_of_the_page_are_what_the_code_makes() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/runs.md")).unwrap();
-    let (_, vectors) = page.split_once("<!-- vectors: read by the tests of crates/runs -->\n```text\n").unwrap();
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/runs.md")).unwrap();
+    let (_, vectors) = page
+        .split_once("<!-- vectors: read by the tests of crates/runs -->\n```text\n")
+        .unwrap();
     let mut seen = BTreeMap::new();
     for line in vectors.lines().take_while(|line| *line != "```") {
         let (form, key_and_text) = line.split_once("  ").unwrap();
@@ -53,40 +66,96 @@ fn the_vectors_of_the_page_are_what_the_code_makes() {
         let event = event_of(form, text);
         let signal = RunSignal::from_event(&event).unwrap();
         let parts = IdempotencyKeyParts::from_event(&event, signal.as_ref());
-        let preimage = if form == "v1" { parts.preimage_v1() } else { parts.current_preimage() };
+        let preimage = if form == "v1" {
+            parts.preimage_v1()
+        } else {
+            parts.current_preimage()
+        };
         assert_eq!(preimage.to_string(), text);
         assert_eq!(preimage.compute_key().to_string(), key, "{text}");
-        let event = RunEventWrite { idempotency_key: key.parse().unwrap(), ..event };
+        let event = RunEventWrite {
+            idempotency_key: key.parse().unwrap(),
+            ..event
+        };
         assert_eq!(
-            verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1).map(|form| form.to_string()).unwrap(),
+            verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1)
+                .map(|form| form.to_string())
+                .unwrap(),
             form.split(',').next().unwrap()
         );
         *seen.entry(form).or_insert(0) += 1;
     }
     let forms: Vec<_> = seen.into_keys().collect();
-    assert_eq!(forms, ["signal", "signal, decision", "signal, step", "signal, step, decision", "v1", "v2"]);
+    assert_eq!(
+        forms,
+        [
+            "signal",
+            "signal, decision",
+            "signal, step",
+            "signal, step, decision",
+            "v1",
+            "v2"
+        ]
+    );
 }
 
 #[test]
 fn each_form_has_its_constructor() {
     let event = event("StepStarted load");
-    let signal = RunSignal { signal_type: "RETRY_STEP".parse().unwrap(), signal_id: "s".parse().unwrap() };
-    assert_eq!(IdempotencyKey::for_event(&event), Ok(IdempotencyKey::for_event_v2(&event)));
-    assert_eq!(IdempotencyKey::for_event_v2(&event), IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key());
-    assert_eq!(IdempotencyKey::for_event_v1(&event), IdempotencyKeyParts::from_event(&event, None).preimage_v1().compute_key());
-    assert_eq!(IdempotencyKey::for_signal_event(&event, &signal), IdempotencyKeyParts::from_event(&event, Some(&signal)).current_preimage().compute_key());
-    assert_eq!(IdempotencyKeyParts::from_event(&event, Some(&signal)).current_preimage().key_form(), IdempotencyKeyForm::Signal);
+    let signal = RunSignal {
+        signal_type: "RETRY_STEP".parse().unwrap(),
+        signal_id: "s".parse().unwrap(),
+    };
+    assert_eq!(
+        IdempotencyKey::for_event(&event),
+        Ok(IdempotencyKey::for_event_v2(&event))
+    );
+    assert_eq!(
+        IdempotencyKey::for_event_v2(&event),
+        IdempotencyKeyParts::from_event(&event, None)
+            .current_preimage()
+            .compute_key()
+    );
+    assert_eq!(
+        IdempotencyKey::for_event_v1(&event),
+        IdempotencyKeyParts::from_event(&event, None)
+            .preimage_v1()
+            .compute_key()
+    );
+    assert_eq!(
+        IdempotencyKey::for_signal_event(&event, &signal),
+        IdempotencyKeyParts::from_event(&event, Some(&signal))
+            .current_preimage()
+            .compute_key()
+    );
+    assert_eq!(
+        IdempotencyKeyParts::from_event(&event, Some(&signal))
+            .current_preimage()
+            .key_form(),
+        IdempotencyKeyForm::Signal
+    );
 }
 
 #[test]
 fn a_platform_retry_has_the_same_key_and_a_business_retry_another() {
-    assert_eq!(event("StepFailed load#1/1").idempotency_key, event("StepFailed load#1/2").idempotency_key);
-    assert_ne!(event("StepFailed load#1/1").idempotency_key, event("StepFailed load#2/1").idempotency_key);
+    assert_eq!(
+        event("StepFailed load#1/1").idempotency_key,
+        event("StepFailed load#1/2").idempotency_key
+    );
+    assert_ne!(
+        event("StepFailed load#1/1").idempotency_key,
+        event("StepFailed load#2/1").idempotency_key
+    );
 }
 
 #[test]
 fn two_signals_of_one_type_are_two_events() {
-    let paused = |id: &str| event(&format!(r#"RunPaused {{"signalType":"PAUSE","signalId":"{id}"}}"#)).idempotency_key;
+    let paused = |id: &str| {
+        event(&format!(
+            r#"RunPaused {{"signalType":"PAUSE","signalId":"{id}"}}"#
+        ))
+        .idempotency_key
+    };
     assert_eq!(paused("one"), paused("one"));
     assert_ne!(paused("one"), paused("two"));
     assert_ne!(paused("one"), event("RunPaused").idempotency_key);
@@ -95,8 +164,14 @@ fn two_signals_of_one_type_are_two_events() {
 #[test]
 fn a_decision_and_its_effect_are_two_events() {
     let signal = r#"{"signalType":"PAUSE","signalId":"s"}"#;
-    let keys = ["RunPaused", "SignalAccepted", "SignalRejected", "SignalAccepted load", "StepSkipped load"]
-        .map(|head| event(&format!("{head} {signal}")).idempotency_key);
+    let keys = [
+        "RunPaused",
+        "SignalAccepted",
+        "SignalRejected",
+        "SignalAccepted load",
+        "StepSkipped load",
+    ]
+    .map(|head| event(&format!("{head} {signal}")).idempotency_key);
     for (index, key) in keys.iter().enumerate() {
         assert!(!keys[..index].contains(key), "{index}");
     }
@@ -126,9 +201,14 @@ fn confusing() -> Vec<RunEventWrite> {
 #[test]
 fn no_two_lists_of_parts_join_to_one_text() {
     let names = ["RUN", "SIGNAL", "SignalAccepted", "1"];
-    let signals = names.into_iter().flat_map(|first| names.map(|second| (first, second)));
+    let signals = names
+        .into_iter()
+        .flat_map(|first| names.map(|second| (first, second)));
     let signals: Vec<RunSignal> = signals
-        .map(|(first, second)| RunSignal { signal_type: first.parse().unwrap(), signal_id: second.parse().unwrap() })
+        .map(|(first, second)| RunSignal {
+            signal_type: first.parse().unwrap(),
+            signal_id: second.parse().unwrap(),
+        })
         .collect();
     let events = confusing();
     let mut texts = BTreeMap::new();
@@ -136,12 +216,28 @@ fn no_two_lists_of_parts_join_to_one_text() {
         for signal in [None].into_iter().chain(signals.iter().map(Some)) {
             let parts = IdempotencyKeyParts::from_event(event, signal);
             let effect = signal.is_some() && !event.event_type.starts_with("Signal");
-            let named = if effect { None } else { Some(&event.event_type) };
+            let named = if effect {
+                None
+            } else {
+                Some(&event.event_type)
+            };
             let same = (signal, named, &event.step_id, &event.plan_version);
-            let first = *texts.entry(parts.current_preimage().to_string()).or_insert((same, Some(&event.plan_id)));
-            assert_eq!(first, (same, Some(&event.plan_id)), "{}", parts.current_preimage());
+            let first = *texts
+                .entry(parts.current_preimage().to_string())
+                .or_insert((same, Some(&event.plan_id)));
+            assert_eq!(
+                first,
+                (same, Some(&event.plan_id)),
+                "{}",
+                parts.current_preimage()
+            );
             if signal.is_none() {
-                assert_eq!(*texts.entry(parts.preimage_v1().to_string()).or_insert((same, None)), (same, None));
+                assert_eq!(
+                    *texts
+                        .entry(parts.preimage_v1().to_string())
+                        .or_insert((same, None)),
+                    (same, None)
+                );
             }
         }
     }
@@ -149,7 +245,10 @@ fn no_two_lists_of_parts_join_to_one_text() {
 }
 
 fn with_payload(head: &str, payload: &str) -> RunEventWrite {
-    RunEventWrite { payload: Some(Payload::parse(payload).unwrap()), ..event(head) }
+    RunEventWrite {
+        payload: Some(Payload::parse(payload).unwrap()),
+        ..event(head)
+    }
 }
 
 #[test]
@@ -159,8 +258,14 @@ fn a_signal_is_named_by_two_strings() {
         r#"{"a":[{"signalId":1}],"signalId":"s","signalType":"PAUSE"}"#,
         r#"{"\u0073ignalType":"\u0050AUSE","signal\u0049d":"s"}"#,
     ] {
-        let signal = RunSignal::from_event(&with_payload("RunPaused", payload)).unwrap().unwrap();
-        assert_eq!((&*signal.signal_type, &*signal.signal_id), ("PAUSE", "s"), "{payload}");
+        let signal = RunSignal::from_event(&with_payload("RunPaused", payload))
+            .unwrap()
+            .unwrap();
+        assert_eq!(
+            (&*signal.signal_type, &*signal.signal_id),
+            ("PAUSE", "s"),
+            "{payload}"
+        );
     }
     for payload in [
         "{}",
@@ -170,7 +275,11 @@ fn a_signal_is_named_by_two_strings() {
         r#"{"cause":{"signalType":"PAUSE","signalId":"s"}}"#,
         r#"{"note":"signalType","signalid":"\\"}"#,
     ] {
-        assert_eq!(RunSignal::from_event(&with_payload("RunPaused", payload)), Ok(None), "{payload}");
+        assert_eq!(
+            RunSignal::from_event(&with_payload("RunPaused", payload)),
+            Ok(None),
+            "{payload}"
+        );
     }
 }
 
@@ -184,8 +293,14 @@ fn a_signal_that_cannot_be_part_of_a_key_is_refused() {
         ("RunPaused", r#"{"signalType":"PAUSE","signalId":null}"#),
         ("RunPaused", r#"{"signalType":"","signalId":"s"}"#),
         ("RunPaused", r#"{"signalType":"PAUSE","signalId":"a|b"}"#),
-        ("RunPaused", r#"{"signalType":"PAUSE","signalId":"a\u0007"}"#),
-        ("RunPaused", r#"{"signalType":"PAUSE","signalId":"s","signalId":"t"}"#),
+        (
+            "RunPaused",
+            r#"{"signalType":"PAUSE","signalId":"a\u0007"}"#,
+        ),
+        (
+            "RunPaused",
+            r#"{"signalType":"PAUSE","signalId":"s","signalId":"t"}"#,
+        ),
         ("StepSkipped a", r#"{"signalType":"SKIP_STEP"}"#),
     ] {
         let error = with_payload(head, payload).check_shape().unwrap_err();
@@ -208,10 +323,21 @@ fn a_signal_that_cannot_be_part_of_a_key_is_refused() {
 #[test]
 fn a_decision_names_its_signal() {
     let accepted = event(r#"SignalAccepted {"signalType":"PAUSE","signalId":"s"}"#);
-    for payload in [None, Some("{}"), Some(r#"{"signalType":"PAUSE"}"#), Some(r#"{"signalType":1,"signalId":2}"#)] {
+    for payload in [
+        None,
+        Some("{}"),
+        Some(r#"{"signalType":"PAUSE"}"#),
+        Some(r#"{"signalType":1,"signalId":2}"#),
+    ] {
         let payload = payload.map(|payload| Payload::parse(payload).unwrap());
-        let bare = RunEventWrite { payload, ..accepted.clone() };
-        assert!(matches!(bare.check_shape(), Err(RunEventError::Missing { .. } | RunEventError::Mismatch { .. })));
+        let bare = RunEventWrite {
+            payload,
+            ..accepted.clone()
+        };
+        assert!(matches!(
+            bare.check_shape(),
+            Err(RunEventError::Missing { .. } | RunEventError::Mismatch { .. })
+        ));
         assert!(IdempotencyKey::for_event(&bare).is_err());
         assert!(RunEventWrite::from_json(&bare.to_json()).is_err());
     }
@@ -220,18 +346,34 @@ fn a_decision_names_its_signal() {
 
 #[test]
 fn a_key_of_version_1_passes_only_where_logs_are_imported() {
-    for head in ["StepStarted load", "RunStarted", r#"RunPaused {"signalType":"PAUSE","signalId":"s"}"#] {
+    for head in [
+        "StepStarted load",
+        "RunStarted",
+        r#"RunPaused {"signalType":"PAUSE","signalId":"s"}"#,
+    ] {
         let event = event(head);
-        let old = RunEventWrite { idempotency_key: IdempotencyKey::for_event_v1(&event), ..event.clone() };
+        let old = RunEventWrite {
+            idempotency_key: IdempotencyKey::for_event_v1(&event),
+            ..event.clone()
+        };
         assert!(verify_idempotency_key(&old, AcceptedKeyForms::V2Only).is_err());
-        assert_eq!(verify_idempotency_key(&old, AcceptedKeyForms::V2OrV1), Ok(IdempotencyKeyForm::V1));
-        assert_eq!(verify_idempotency_key(&event, AcceptedKeyForms::V2Only), verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1));
+        assert_eq!(
+            verify_idempotency_key(&old, AcceptedKeyForms::V2OrV1),
+            Ok(IdempotencyKeyForm::V1)
+        );
+        assert_eq!(
+            verify_idempotency_key(&event, AcceptedKeyForms::V2Only),
+            verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1)
+        );
     }
 }
 
 #[test]
 fn a_mismatch_says_what_was_expected_and_why() {
-    let event = RunEventWrite { idempotency_key: IdempotencyKey::from_bytes([7; 32]), ..event("StepStarted load") };
+    let event = RunEventWrite {
+        idempotency_key: IdempotencyKey::from_bytes([7; 32]),
+        ..event("StepStarted load")
+    };
     let mismatch = verify_idempotency_key(&event, AcceptedKeyForms::V2OrV1).unwrap_err();
     assert_eq!(mismatch.expected, IdempotencyKey::for_event_v2(&event));
     assert_eq!(mismatch.found, event.idempotency_key);

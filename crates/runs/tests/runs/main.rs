@@ -1,6 +1,10 @@
 //! The tests of runs, one binary: the contract in JSON, golden keys, worked dialogues, properties, permutations.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod contract;
 mod dialogues;

@@ -2,8 +2,9 @@
 
 use onward_journal::Payload;
 use onward_runs::{
-    AcceptedKeyForms, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, StepId, project_from_snapshot,
-    check_transition, project_run, reduce_event, verify_idempotency_key,
+    AcceptedKeyForms, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunSeq,
+    RunSnapshot, StepId, check_transition, project_from_snapshot, project_run, reduce_event,
+    verify_idempotency_key,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -44,7 +45,9 @@ fn payload() -> impl Strategy<Value = Option<&'static str>> {
         Some(r#"{"substatus":"CONTINUE_AS_NEW","engineRunRef":[1e400]}"#),
         Some(r#"{"substatus":"DRAINING","engineRunRef":null}"#),
         Some(r#"{"artifacts":[{"uri":"u","kind":"k"},{"uri":1}]}"#),
-        Some(r#"{"artifactRefs":[{"uri":"v","kind":"k","sizeBytes":18446744073709551615}],"reason":"r"}"#),
+        Some(
+            r#"{"artifactRefs":[{"uri":"v","kind":"k","sizeBytes":18446744073709551615}],"reason":"r"}"#,
+        ),
         Some(r#"{"error":{"category":"c","message":"m","retryable":true},"reason":{}}"#),
         Some(r#"{"error":[],"artifacts":"none","substatus":[]}"#),
     ])
@@ -84,7 +87,11 @@ fn any_log() -> impl Strategy<Value = Vec<RunEventRecord>> {
         let mut log = log(&["RunStarted"]);
         log.truncate(usize::from(events.len() % 4 > 0));
         let first = log.len() as u64;
-        log.extend(events.into_iter().map(|(event, hole)| record(first + place(hole), event)));
+        log.extend(
+            events
+                .into_iter()
+                .map(|(event, hole)| record(first + place(hole), event)),
+        );
         log
     })
 }

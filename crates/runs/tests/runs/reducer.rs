@@ -2,8 +2,8 @@
 
 use expect_test::expect;
 use onward_runs::{
-    InvalidTransition, RunEventWrite, RunSeq, RunSnapshot, RunStatus, RunTransitionState, StepStatus, detect_gap, check_transition,
-    project_run, reduce_event,
+    InvalidTransition, RunEventWrite, RunSeq, RunSnapshot, RunStatus, RunTransitionState,
+    StepStatus, check_transition, detect_gap, project_run, reduce_event,
 };
 
 use super::script::{event, line, log, record, run_id, seq};
@@ -87,13 +87,37 @@ fn a_snapshot_in_json_has_all_that_the_events_said() {
 
 #[test]
 fn a_completed_run_has_the_artifacts_of_its_steps_in_their_order() {
-    let artifact = |step: &str| format!(r#"StepCompleted {step} {{"artifactRefs":[{{"uri":"{step}","kind":"k"}}]}}"#);
-    let lines = ["RunStarted", "StepStarted a", "StepStarted b", &artifact("b"), &artifact("a"), &artifact("c")];
+    let artifact = |step: &str| {
+        format!(r#"StepCompleted {step} {{"artifactRefs":[{{"uri":"{step}","kind":"k"}}]}}"#)
+    };
+    let lines = [
+        "RunStarted",
+        "StepStarted a",
+        "StepStarted b",
+        &artifact("b"),
+        &artifact("a"),
+        &artifact("c"),
+    ];
     let before = project_run(run_id(), &log(&lines));
     assert_eq!(before.artifacts, []);
-    let uris = |snapshot: &RunSnapshot| snapshot.artifacts.iter().map(|it| it.uri.to_string()).collect::<Vec<_>>();
-    assert_eq!(uris(&reduce_event(before.clone(), &record(7, event("RunCompleted")))), ["a", "b", "c"]);
-    assert_eq!(uris(&reduce_event(before, &record(7, event("RunFailed")))), [""; 0]);
+    let uris = |snapshot: &RunSnapshot| {
+        snapshot
+            .artifacts
+            .iter()
+            .map(|it| it.uri.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(
+        uris(&reduce_event(
+            before.clone(),
+            &record(7, event("RunCompleted"))
+        )),
+        ["a", "b", "c"]
+    );
+    assert_eq!(
+        uris(&reduce_event(before, &record(7, event("RunFailed")))),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -106,7 +130,10 @@ fn an_illegal_event_says_why() {
     for (lines, line) in [
         (&[][..], "RunPaused"),
         (&["RunStarted", "StepStarted a"], "RunCompleted"),
-        (&["RunStarted", "StepStarted a", "RunCancelRequested"], "RunPaused"),
+        (
+            &["RunStarted", "StepStarted a", "RunCancelRequested"],
+            "RunPaused",
+        ),
         (&["RunStarted", "RunPaused"], "StepStarted a"),
         (&["RunStarted"], "StepStarted a#2"),
         (&["RunStarted", "StepFailed a"], "StepStarted a#4"),
@@ -114,9 +141,15 @@ fn an_illegal_event_says_why() {
     ] {
         said += &format!("{}\n", refusals(lines, &event(line)));
     }
-    let nameless = RunEventWrite { step_id: None, ..event("StepStarted a") };
+    let nameless = RunEventWrite {
+        step_id: None,
+        ..event("StepStarted a")
+    };
     said += &format!("{}\n", refusals(&["RunStarted"], &nameless));
-    let foreign = RunEventWrite { run_id: "run-2".parse().unwrap(), ..event("RunStarted") };
+    let foreign = RunEventWrite {
+        run_id: "run-2".parse().unwrap(),
+        ..event("RunStarted")
+    };
     said += &format!("{}\n", refusals(&[], &foreign));
     expect![[r#"
         RunPaused cannot follow: the run is PENDING
@@ -135,21 +168,39 @@ fn an_illegal_event_says_why() {
 #[test]
 fn a_refusal_can_be_taken_apart() {
     let refused = check_transition(&RunSnapshot::new(run_id()), &event("RunPaused")).unwrap_err();
-    let standing = RunTransitionState { status: RunStatus::Pending, is_cancelling: false, has_running_step: false };
-    assert_eq!(refused, InvalidTransition::Run { event_type: "RunPaused".parse().unwrap(), run_state: standing });
+    let standing = RunTransitionState {
+        status: RunStatus::Pending,
+        is_cancelling: false,
+        has_running_step: false,
+    };
+    assert_eq!(
+        refused,
+        InvalidTransition::Run {
+            event_type: "RunPaused".parse().unwrap(),
+            run_state: standing
+        }
+    );
     assert_eq!(InvalidTransition::CODE, "INVALID_TRANSITION");
 }
 
 #[test]
 fn an_event_of_another_run_does_not_move_the_watermark() {
     let before = project_run(run_id(), &log(&["RunStarted"]));
-    let foreign = RunEventWrite { run_id: "run-2".parse().unwrap(), ..event("RunCompleted") };
+    let foreign = RunEventWrite {
+        run_id: "run-2".parse().unwrap(),
+        ..event("RunCompleted")
+    };
     assert_eq!(reduce_event(before.clone(), &record(2, foreign)), before);
 }
 
 #[test]
 fn what_was_taken_in_is_not_taken_in_again() {
-    let events = log(&["RunStarted", "StepFailed a", "StepStarted a#2", "RunStarted"]);
+    let events = log(&[
+        "RunStarted",
+        "StepFailed a",
+        "StepStarted a#2",
+        "RunStarted",
+    ]);
     let after = project_run(run_id(), &events);
     for event in &events {
         assert_eq!(reduce_event(after.clone(), event), after);
@@ -159,17 +210,43 @@ fn what_was_taken_in_is_not_taken_in_again() {
 #[test]
 fn malformed_payloads_are_passed_over() {
     let artifacts = |payload: &str| {
-        let lines = ["RunStarted".to_owned(), format!("StepCompleted a {payload}")];
+        let lines = [
+            "RunStarted".to_owned(),
+            format!("StepCompleted a {payload}"),
+        ];
         let snapshot = project_run(run_id(), &log(&lines));
         let latest = &snapshot.steps.find_step("a").unwrap().latest;
         assert_eq!(latest.status, StepStatus::Success);
-        latest.artifacts.iter().map(|artifact| artifact.uri.to_string()).collect::<Vec<_>>()
+        latest
+            .artifacts
+            .iter()
+            .map(|artifact| artifact.uri.to_string())
+            .collect::<Vec<_>>()
     };
-    assert_eq!(artifacts(r#"{"artifacts":[{"uri":"a","kind":"k","more":[1]},{"uri":"b"},7,["c","k"],null]}"#), ["a"]);
-    assert_eq!(artifacts(r#"{"artifacts":[{"uri":"a","kind":"k","sizeBytes":1e400},{"uri":"b","kind":"k"}]}"#), ["b"]);
-    assert_eq!(artifacts(r#"{"artifacts":null,"artifactRefs":[{"uri":"a","kind":"k"}]}"#), ["a"]);
-    assert_eq!(artifacts(r#"{"artifacts":{"uri":"a","kind":"k"}}"#), [""; 0]);
-    assert_eq!(artifacts(r#"{"artifacts":[],"artifacts":[{"uri":"a","kind":"k"}]}"#), [""; 0]);
+    assert_eq!(
+        artifacts(
+            r#"{"artifacts":[{"uri":"a","kind":"k","more":[1]},{"uri":"b"},7,["c","k"],null]}"#
+        ),
+        ["a"]
+    );
+    assert_eq!(
+        artifacts(
+            r#"{"artifacts":[{"uri":"a","kind":"k","sizeBytes":1e400},{"uri":"b","kind":"k"}]}"#
+        ),
+        ["b"]
+    );
+    assert_eq!(
+        artifacts(r#"{"artifacts":null,"artifactRefs":[{"uri":"a","kind":"k"}]}"#),
+        ["a"]
+    );
+    assert_eq!(
+        artifacts(r#"{"artifacts":{"uri":"a","kind":"k"}}"#),
+        [""; 0]
+    );
+    assert_eq!(
+        artifacts(r#"{"artifacts":[],"artifacts":[{"uri":"a","kind":"k"}]}"#),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -185,7 +262,10 @@ fn an_error_says_what_it_can() {
         r#""m""#,
         r#"{"message":"\ud800"}"#,
     ] {
-        let lines = ["RunStarted".to_owned(), format!("StepFailed a {{\"error\":{error}}}")];
+        let lines = [
+            "RunStarted".to_owned(),
+            format!("StepFailed a {{\"error\":{error}}}"),
+        ];
         let snapshot = project_run(run_id(), &log(&lines));
         let failure = &snapshot.steps.find_step("a").unwrap().latest.error;
         said += &format!("{error:<60} {}\n", serde_json::to_string(failure).unwrap());
@@ -209,7 +289,10 @@ fn clocks_that_disagree_make_no_negative_time() {
     events[1].event.emitted_at = "1969-01-01T00:00:00Z".parse().unwrap();
     let snapshot = project_run(run_id(), &events);
     assert_eq!(snapshot.total_duration_ms, Some(0));
-    assert_eq!(snapshot.completed_at.unwrap().as_str(), "1969-01-01T00:00:00Z");
+    assert_eq!(
+        snapshot.completed_at.unwrap().as_str(),
+        "1969-01-01T00:00:00Z"
+    );
 }
 
 #[test]
@@ -234,27 +317,45 @@ fn a_log_with_a_hole_reduces_to_what_it_holds() {
 
 #[test]
 fn a_clone_shares_its_steps_and_does_not_follow() {
-    let before = project_run(run_id(), &log(&["RunStarted", "StepStarted a", "StepStarted b"]));
+    let before = project_run(
+        run_id(),
+        &log(&["RunStarted", "StepStarted a", "StepStarted b"]),
+    );
     let after = reduce_event(before.clone(), &record(4, event("StepCompleted a")));
     assert_eq!(line(&before), "RUNNING a:RUNNING#1 b:RUNNING#1");
     assert_eq!(line(&after), "RUNNING a:SUCCESS#1 b:RUNNING#1");
     assert_ne!(before.steps, after.steps);
-    assert_eq!(format!("{:?}", before.steps), format!("{:?}", [&before.steps[0], &before.steps[1]]));
+    assert_eq!(
+        format!("{:?}", before.steps),
+        format!("{:?}", [&before.steps[0], &before.steps[1]])
+    );
     assert!(std::sync::Arc::ptr_eq(&before.steps[1], &after.steps[1]));
 }
 
 #[test]
 fn a_snapshot_with_a_step_twice_is_refused() {
-    let snapshot = project_run(run_id(), &log(&["RunStarted", "StepStarted a", "StepStarted b"]));
+    let snapshot = project_run(
+        run_id(),
+        &log(&["RunStarted", "StepStarted a", "StepStarted b"]),
+    );
     let text = serde_json::to_string(&snapshot).unwrap();
     assert!(serde_json::from_str::<RunSnapshot>(&text).is_ok());
-    let error = serde_json::from_str::<RunSnapshot>(&text.replace(r#""stepId":"b""#, r#""stepId":"a""#)).unwrap_err();
-    assert!(error.to_string().starts_with(r#"step "a" is there twice"#), "{error}");
+    let error =
+        serde_json::from_str::<RunSnapshot>(&text.replace(r#""stepId":"b""#, r#""stepId":"a""#))
+            .unwrap_err();
+    assert!(
+        error.to_string().starts_with(r#"step "a" is there twice"#),
+        "{error}"
+    );
 }
 
 #[test]
 fn a_step_that_a_plan_announced_is_pending() {
-    let mut text = serde_json::to_value(project_run(run_id(), &log(&["RunStarted", "StepStarted a"]))).unwrap();
+    let mut text = serde_json::to_value(project_run(
+        run_id(),
+        &log(&["RunStarted", "StepStarted a"]),
+    ))
+    .unwrap();
     text["steps"][0]["status"] = "PENDING".into();
     let announced: RunSnapshot = serde_json::from_value(text).unwrap();
     let started = reduce_event(announced, &record(3, event("StepStarted a")));

@@ -3,7 +3,8 @@
 
 use onward_journal::{Payload, Timestamp};
 use onward_runs::{
-    AttemptNumber, EmittedAt, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq, RunSnapshot,
+    AttemptNumber, EmittedAt, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord,
+    RunEventWrite, RunId, RunSeq, RunSnapshot,
 };
 
 /// The run that every script is about.
@@ -21,8 +22,12 @@ pub(crate) fn attempt(number: u32) -> AttemptNumber {
 
 /// The event of one line, with the key that its parts make.
 pub(crate) fn event(line: &str) -> RunEventWrite {
-    let (head, payload) = line.split_once(" {").map_or((line, None), |(head, rest)| (head, Some(format!("{{{rest}"))));
-    let (event_type, step) = head.split_once(' ').map_or((head, None), |(event_type, step)| (event_type, Some(step)));
+    let (head, payload) = line.split_once(" {").map_or((line, None), |(head, rest)| {
+        (head, Some(format!("{{{rest}")))
+    });
+    let (event_type, step) = head
+        .split_once(' ')
+        .map_or((head, None), |(event_type, step)| (event_type, Some(step)));
     let (step, attempts) = step.map_or((None, "1"), |step| match step.split_once('#') {
         None => (Some(step), "1"),
         Some((step, attempts)) => (Some(step), attempts),
@@ -59,13 +64,24 @@ fn numbered(number: u64) -> Result<RunEventId, onward_runs::RunValueError> {
 /// The event at its place; a second passes from place to place.
 pub(crate) fn record(number: u64, event: RunEventWrite) -> RunEventRecord {
     let at = Timestamp::EPOCH.plus_ms(number.saturating_mul(1_000));
-    let event = RunEventWrite { event_id: numbered(number).unwrap(), emitted_at: EmittedAt::from(at), ..event };
-    RunEventRecord { event, run_seq: seq(number), persisted_at: at.plus_ms(5) }
+    let event = RunEventWrite {
+        event_id: numbered(number).unwrap(),
+        emitted_at: EmittedAt::from(at),
+        ..event
+    };
+    RunEventRecord {
+        event,
+        run_seq: seq(number),
+        persisted_at: at.plus_ms(5),
+    }
 }
 
 /// The log of these lines, from 1 on.
 pub(crate) fn log(lines: &[impl AsRef<str>]) -> Vec<RunEventRecord> {
-    (1..).zip(lines).map(|(number, line)| record(number, event(line.as_ref()))).collect()
+    (1..)
+        .zip(lines)
+        .map(|(number, line)| record(number, event(line.as_ref())))
+        .collect()
 }
 
 /// One line for one snapshot: `RUNNING/RETRYING a:FAILED#1 b:RUNNING#2/3 !1`.
@@ -76,7 +92,10 @@ pub(crate) fn line(snapshot: &RunSnapshot) -> String {
     }
     for step in snapshot.steps.iter() {
         let latest = &step.latest;
-        line += &format!(" {}:{}#{}", step.step_id, latest.status, latest.logical_attempt_id);
+        line += &format!(
+            " {}:{}#{}",
+            step.step_id, latest.status, latest.logical_attempt_id
+        );
         if latest.engine_attempt_id.as_u32() > 1 {
             line += &format!("/{}", latest.engine_attempt_id);
         }

@@ -3,15 +3,17 @@
 use axum::Json;
 use axum::http::StatusCode;
 use onward_api::campaign::{
-    PutAudiencePartRequest, ListAuditEntriesQuery, CampaignAuditPage, OperatorActionRequest, ListCampaignRunsQuery, CampaignRunPage, CampaignRunView, CampaignApi as _, CheckCampaignRequest,
-    CheckCampaignResponse, CampaignControl, DeployCampaignRequest, DeployCampaignResponse, PreviewCampaignRequest, PreviewCampaignResponse,
+    CampaignApi as _, CampaignAuditPage, CampaignControl, CampaignRunPage, CampaignRunView,
+    CheckCampaignRequest, CheckCampaignResponse, DeployCampaignRequest, DeployCampaignResponse,
+    ListAuditEntriesQuery, ListCampaignRunsQuery, OperatorActionRequest, PreviewCampaignRequest,
+    PreviewCampaignResponse, PutAudiencePartRequest,
 };
 use onward_api::token::Permission;
 use onward_campaign::{Campaign, ProviderRef};
 
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, JsonBody, ProblemResponse, PathParams, PathName, QueryParams};
+use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, ProblemResponse, QueryParams};
 
 /// Checks whether a campaign can be deployed, as far as that can be told without its audience.
 #[utoipa::path(
@@ -21,15 +23,26 @@ use crate::http_types::{JsonResult, JsonBody, ProblemResponse, PathParams, PathN
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
-pub(super) async fn check_campaign(access: AuthenticatedCaller, JsonBody(check): JsonBody<CheckCampaignRequest>) -> JsonResult<CheckCampaignResponse> {
-    Ok(Json(access.require_permission(permission_to_check(&check.campaign))?.check_campaign(check.campaign).await?))
+pub(super) async fn check_campaign(
+    access: AuthenticatedCaller,
+    JsonBody(check): JsonBody<CheckCampaignRequest>,
+) -> JsonResult<CheckCampaignResponse> {
+    Ok(Json(
+        access
+            .require_permission(permission_to_check(&check.campaign))?
+            .check_campaign(check.campaign)
+            .await?,
+    ))
 }
 
 /// What whoever has a campaign checked does. A provider that the campaign defines is made for that, with secrets and files of
 /// this server that it names: that is for those alone who may deploy it.
 fn permission_to_check(campaign: &onward_api::RawJson) -> Permission {
     match Campaign::from_document(campaign.as_str()) {
-        Ok(Campaign { provider: ProviderRef::Inline(_), .. }) => Permission::Build,
+        Ok(Campaign {
+            provider: ProviderRef::Inline(_),
+            ..
+        }) => Permission::Build,
         _ => Permission::Read,
     }
 }
@@ -42,8 +55,16 @@ fn permission_to_check(campaign: &onward_api::RawJson) -> Permission {
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
-pub(super) async fn preview_campaign(access: AuthenticatedCaller, JsonBody(preview): JsonBody<PreviewCampaignRequest>) -> JsonResult<PreviewCampaignResponse> {
-    Ok(Json(access.require_permission(Permission::Read)?.preview_campaign(preview).await?))
+pub(super) async fn preview_campaign(
+    access: AuthenticatedCaller,
+    JsonBody(preview): JsonBody<PreviewCampaignRequest>,
+) -> JsonResult<PreviewCampaignResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .preview_campaign(preview)
+            .await?,
+    ))
 }
 
 /// Stores a part of an audience. Whoever stores it chooses its name, best at random; parts are numbered from 0.
@@ -66,7 +87,10 @@ pub(super) async fn put_audience_part(
     PathParams((audience, number)): PathParams<(String, u32)>,
     JsonBody(part): JsonBody<PutAudiencePartRequest>,
 ) -> Result<StatusCode, ProblemResponse> {
-    access.require_permission(Permission::Build)?.put_audience_part(&audience, number, part).await?;
+    access
+        .require_permission(Permission::Build)?
+        .put_audience_part(&audience, number, part)
+        .await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -83,8 +107,16 @@ pub(super) async fn put_audience_part(
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn deploy_campaign(access: AuthenticatedCaller, JsonBody(deploy): JsonBody<DeployCampaignRequest>) -> JsonResult<DeployCampaignResponse> {
-    Ok(Json(access.require_permission(Permission::Build)?.deploy_campaign(deploy).await?))
+pub(super) async fn deploy_campaign(
+    access: AuthenticatedCaller,
+    JsonBody(deploy): JsonBody<DeployCampaignRequest>,
+) -> JsonResult<DeployCampaignResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Build)?
+            .deploy_campaign(deploy)
+            .await?,
+    ))
 }
 
 /// Lists campaign runs, the newest first.
@@ -95,8 +127,16 @@ pub(super) async fn deploy_campaign(access: AuthenticatedCaller, JsonBody(deploy
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_campaign_runs(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListCampaignRunsQuery>) -> JsonResult<CampaignRunPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_campaign_runs(listing).await?))
+pub(super) async fn list_campaign_runs(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListCampaignRunsQuery>,
+) -> JsonResult<CampaignRunPage> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_campaign_runs(listing)
+            .await?,
+    ))
 }
 
 /// Shows a campaign run, and how many were reached.
@@ -108,8 +148,16 @@ pub(super) async fn list_campaign_runs(access: AuthenticatedCaller, QueryParams(
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn get_campaign_run(access: AuthenticatedCaller, PathName(run): PathName) -> JsonResult<CampaignRunView> {
-    Ok(Json(access.require_permission(Permission::Read)?.get_campaign_run(&run).await?))
+pub(super) async fn get_campaign_run(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+) -> JsonResult<CampaignRunView> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .get_campaign_run(&run)
+            .await?,
+    ))
 }
 
 /// Lists what happened to a campaign run, in order.
@@ -126,7 +174,12 @@ pub(super) async fn list_audit_entries(
     PathName(run): PathName,
     QueryParams(listing): QueryParams<ListAuditEntriesQuery>,
 ) -> JsonResult<CampaignAuditPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_audit_entries(&run, listing).await?))
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_audit_entries(&run, listing)
+            .await?,
+    ))
 }
 
 /// Begins nothing more of a campaign run until it is resumed. What is under way is settled.
@@ -138,8 +191,17 @@ pub(super) async fn list_audit_entries(
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn pause_campaign_run(access: AuthenticatedCaller, PathName(run): PathName, JsonBody(by): JsonBody<OperatorActionRequest>) -> JsonResult<CampaignRunView> {
-    Ok(Json(access.require_permission(Permission::Operate)?.control_campaign_run(&run, CampaignControl::Paused, by).await?))
+pub(super) async fn pause_campaign_run(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+    JsonBody(by): JsonBody<OperatorActionRequest>,
+) -> JsonResult<CampaignRunView> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .control_campaign_run(&run, CampaignControl::Paused, by)
+            .await?,
+    ))
 }
 
 /// Goes on with a campaign run that was paused.
@@ -151,8 +213,17 @@ pub(super) async fn pause_campaign_run(access: AuthenticatedCaller, PathName(run
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn resume_campaign_run(access: AuthenticatedCaller, PathName(run): PathName, JsonBody(by): JsonBody<OperatorActionRequest>) -> JsonResult<CampaignRunView> {
-    Ok(Json(access.require_permission(Permission::Operate)?.control_campaign_run(&run, CampaignControl::Active, by).await?))
+pub(super) async fn resume_campaign_run(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+    JsonBody(by): JsonBody<OperatorActionRequest>,
+) -> JsonResult<CampaignRunView> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .control_campaign_run(&run, CampaignControl::Active, by)
+            .await?,
+    ))
 }
 
 /// Begins nothing more of a campaign run, ever: whoever was not reached by then is skipped.
@@ -164,8 +235,17 @@ pub(super) async fn resume_campaign_run(access: AuthenticatedCaller, PathName(ru
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn cancel_campaign_run(access: AuthenticatedCaller, PathName(run): PathName, JsonBody(by): JsonBody<OperatorActionRequest>) -> JsonResult<CampaignRunView> {
-    Ok(Json(access.require_permission(Permission::Operate)?.control_campaign_run(&run, CampaignControl::Cancelled, by).await?))
+pub(super) async fn cancel_campaign_run(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+    JsonBody(by): JsonBody<OperatorActionRequest>,
+) -> JsonResult<CampaignRunView> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .control_campaign_run(&run, CampaignControl::Cancelled, by)
+            .await?,
+    ))
 }
 
 /// Tries a campaign run again that is over: another run reaches those whom it did not. Asked again, it is the same run.
@@ -177,6 +257,15 @@ pub(super) async fn cancel_campaign_run(access: AuthenticatedCaller, PathName(ru
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn retry_campaign_run(access: AuthenticatedCaller, PathName(run): PathName, JsonBody(by): JsonBody<OperatorActionRequest>) -> JsonResult<DeployCampaignResponse> {
-    Ok(Json(access.require_permission(Permission::Operate)?.retry_campaign_run(&run, by).await?))
+pub(super) async fn retry_campaign_run(
+    access: AuthenticatedCaller,
+    PathName(run): PathName,
+    JsonBody(by): JsonBody<OperatorActionRequest>,
+) -> JsonResult<DeployCampaignResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .retry_campaign_run(&run, by)
+            .await?,
+    ))
 }

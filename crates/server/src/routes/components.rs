@@ -39,9 +39,16 @@ pub(super) async fn deploy_component(
     QueryParams(permissions): QueryParams<DeployComponentQuery>,
     RawBody(code): RawBody,
 ) -> Result<Response, ProblemResponse> {
-    let hosts = permissions.allow_hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
+    let hosts = permissions
+        .allow_hosts
+        .split(',')
+        .map(str::trim)
+        .filter(|host| !host.is_empty());
     let hosts = hosts.map(str::to_owned).collect();
-    let deployed = access.require_permission(Permission::Build)?.deploy_component(code.to_vec(), hosts).await?;
+    let deployed = access
+        .require_permission(Permission::Build)?
+        .deploy_component(code.to_vec(), hosts)
+        .await?;
     Ok((StatusCode::CREATED, Json(deployed)).into_response())
 }
 
@@ -54,7 +61,12 @@ pub(super) async fn deploy_component(
     ),
 )]
 pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<FunctionList> {
-    Ok(Json(FunctionList { functions: access.require_permission(Permission::Read)?.list_functions().await? }))
+    Ok(Json(FunctionList {
+        functions: access
+            .require_permission(Permission::Read)?
+            .list_functions()
+            .await?,
+    }))
 }
 
 /// What is deployed: the components that names stand for.
@@ -66,5 +78,10 @@ pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<Fu
     ),
 )]
 pub(super) async fn list_components(access: AuthenticatedCaller) -> JsonResult<ComponentList> {
-    Ok(Json(ComponentList::from_functions(access.require_permission(Permission::Read)?.list_functions().await?)))
+    Ok(Json(ComponentList::from_functions(
+        access
+            .require_permission(Permission::Read)?
+            .list_functions()
+            .await?,
+    )))
 }

@@ -12,8 +12,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use utoipa::IntoParams;
 
-use super::executions::JSON_LINES;
 use super::error_responses;
+use super::executions::JSON_LINES;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{ProblemResponse, QueryParams};
 
@@ -64,7 +64,10 @@ pub(super) struct VerifyRunsQuery {
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn verify_runs(access: AuthenticatedCaller, QueryParams(which): QueryParams<VerifyRunsQuery>) -> Result<Response, ProblemResponse> {
+pub(super) async fn verify_runs(
+    access: AuthenticatedCaller,
+    QueryParams(which): QueryParams<VerifyRunsQuery>,
+) -> Result<Response, ProblemResponse> {
     let service = access.require_permission(Permission::Administer)?.clone();
     Ok(stream_findings(move |lines| async move {
         let found = lines.clone();
@@ -73,19 +76,24 @@ pub(super) async fn verify_runs(access: AuthenticatedCaller, QueryParams(which):
                 found.send_line(&wrong);
             }
         };
-        let verdict = service.verify_runs(which.run.as_deref(), which.accept_v1_keys, &mut hear).await;
+        let verdict = service
+            .verify_runs(which.run.as_deref(), which.accept_v1_keys, &mut hear)
+            .await;
         lines.send_report(&verdict);
     }))
 }
 
 /// Lines as they are known.
-fn stream_findings<F: Future<Output = ()> + Send + 'static>(look: impl FnOnce(JsonLineSender) -> F) -> Response {
+fn stream_findings<F: Future<Output = ()> + Send + 'static>(
+    look: impl FnOnce(JsonLineSender) -> F,
+) -> Response {
     let (sender, lines) = mpsc::unbounded_channel();
     let looking = AbortOnDrop(tokio::spawn(look(JsonLineSender(sender))));
-    let stream = futures_util::stream::unfold((lines, looking), |(mut lines, looking)| async move {
-        let line: String = lines.recv().await?;
-        Some((Ok::<_, std::convert::Infallible>(line), (lines, looking)))
-    });
+    let stream =
+        futures_util::stream::unfold((lines, looking), |(mut lines, looking)| async move {
+            let line: String = lines.recv().await?;
+            Some((Ok::<_, std::convert::Infallible>(line), (lines, looking)))
+        });
     ([(CONTENT_TYPE, JSON_LINES)], Body::from_stream(stream)).into_response()
 }
 
@@ -95,7 +103,10 @@ struct JsonLineSender(mpsc::UnboundedSender<String>);
 
 impl JsonLineSender {
     fn send_line(&self, document: &impl Serialize) {
-        drop(self.0.send(serde_json::to_string(document).unwrap_or_default() + "\n"));
+        drop(
+            self.0
+                .send(serde_json::to_string(document).unwrap_or_default() + "\n"),
+        );
     }
 
     fn send_report(&self, verdict: &Result<impl Serialize, Problem>) {

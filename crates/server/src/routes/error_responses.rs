@@ -47,6 +47,9 @@ error_responses! {
 
 fn problem_response(words: &str) -> RefOr<Response> {
     let problem = Content::new(Some(Ref::from_schema_name(Problem::name())));
-    let response = Response::builder().description(words).content(PROBLEM_JSON, problem).build();
+    let response = Response::builder()
+        .description(words)
+        .content(PROBLEM_JSON, problem)
+        .build();
     response.into()
 }

@@ -14,11 +14,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
-use super::executions::parse_sequence;
 use super::error_responses;
+use super::executions::parse_sequence;
 use crate::ApiService;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{ProblemResponse, PathName, QueryParams};
+use crate::http_types::{PathName, ProblemResponse, QueryParams};
 
 /// How long to wait for an event at a time, in milliseconds.
 const POLL_WAIT_MS: u64 = 10_000;
@@ -64,13 +64,18 @@ pub(super) async fn follow_execution(
         None => parse_sequence(from)?,
         Some(last) => {
             let last = last.to_str().ok().and_then(|text| text.parse::<u64>().ok());
-            last.ok_or_else(|| Problem::new(Code::InvalidRequest, "Last-Event-ID is not a sequence"))?.saturating_add(1)
+            last.ok_or_else(|| {
+                Problem::new(Code::InvalidRequest, "Last-Event-ID is not a sequence")
+            })?
+            .saturating_add(1)
         }
     };
     // Whatever is wrong with the name is told before the stream begins.
     let execution = service.get_execution(&execution).await?.execution;
     let events = stream_event_pages(service, execution, from).flat_map(stream::iter);
-    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL)).into_response())
+    Ok(Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
+        .into_response())
 }
 
 /// Where a reader is.
@@ -80,33 +85,59 @@ enum FollowPosition {
 }
 
 /// What is read at a time.
-fn stream_event_pages(service: ApiService, execution: String, from: u64) -> impl Stream<Item = Vec<Result<Event, Infallible>>> {
-    stream::unfold((service, execution, FollowPosition::Next(from)), |(service, execution, place)| async move {
-        let FollowPosition::Next(from) = place else { return None };
-        // Whoever follows takes it up elsewhere.
-        if service.is_stopping() {
-            return None;
-        }
-        match read_event_page(&service, &execution, from).await {
-            Ok((events, next)) => Some((events.into_iter().map(Ok).collect(), (service, execution, next))),
-            Err(problem) => {
-                let data = serde_json::to_string(&problem).unwrap_or_default();
-                let event = Event::default().event("problem").data(data);
-                Some((vec![Ok(event)], (service, execution, FollowPosition::End)))
+fn stream_event_pages(
+    service: ApiService,
+    execution: String,
+    from: u64,
+) -> impl Stream<Item = Vec<Result<Event, Infallible>>> {
+    stream::unfold(
+        (service, execution, FollowPosition::Next(from)),
+        |(service, execution, place)| async move {
+            let FollowPosition::Next(from) = place else {
+                return None;
+            };
+            // Whoever follows takes it up elsewhere.
+            if service.is_stopping() {
+                return None;
             }
-        }
-    })
+            match read_event_page(&service, &execution, from).await {
+                Ok((events, next)) => Some((
+                    events.into_iter().map(Ok).collect(),
+                    (service, execution, next),
+                )),
+                Err(problem) => {
+                    let data = serde_json::to_string(&problem).unwrap_or_default();
+                    let event = Event::default().event("problem").data(data);
+                    Some((vec![Ok(event)], (service, execution, FollowPosition::End)))
+                }
+            }
+        },
+    )
 }
 
-async fn read_event_page(service: &ApiService, execution: &str, from: u64) -> Result<(Vec<Event>, FollowPosition), Problem> {
-    let followed = service.follow_journal(execution, from, POLL_WAIT_MS).await?;
+async fn read_event_page(
+    service: &ApiService,
+    execution: &str,
+    from: u64,
+) -> Result<(Vec<Event>, FollowPosition), Problem> {
+    let followed = service
+        .follow_journal(execution, from, POLL_WAIT_MS)
+        .await?;
     let mut next = from;
     let mut events = Vec::new();
     for line in followed.lines.lines() {
-        let sequence = serde_json::from_str::<Value>(line).ok().and_then(|line| line["sequence"].as_u64());
-        let sequence = sequence.ok_or_else(|| Problem::new(Code::Corrupt, "an event without a sequence"))?;
+        let sequence = serde_json::from_str::<Value>(line)
+            .ok()
+            .and_then(|line| line["sequence"].as_u64());
+        let sequence =
+            sequence.ok_or_else(|| Problem::new(Code::Corrupt, "an event without a sequence"))?;
         next = sequence + 1;
-        events.push(Event::default().event("journal").id(sequence.to_string()).data(line));
+        events.push(
+            Event::default()
+                .event("journal")
+                .id(sequence.to_string())
+                .data(line),
+        );
     }
     if !followed.is_complete {
         return Ok((events, FollowPosition::Next(next)));

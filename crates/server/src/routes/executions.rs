@@ -6,7 +6,10 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use onward_api::OnwardApi as _;
-use onward_api::execution::{CancelExecutionRequest, ExecutionView, ExecutionPage, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse};
+use onward_api::execution::{
+    AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
+    ListExecutionsQuery, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse,
+};
 use onward_api::explanation::ExecutionExplanation;
 use onward_api::problem::{Code, Problem};
 use onward_api::token::Permission;
@@ -15,21 +18,30 @@ use utoipa::IntoParams;
 
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, JsonBody, ProblemResponse, PathName, QueryParams};
+use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse, QueryParams};
 
 /// Nobody waits longer, in milliseconds: what is between would give up.
 const WAIT_MS_MAX: u64 = 60_000;
 
 /// The sequence of an event, from a number as others write it.
 pub(super) fn parse_sequence(number: i64) -> Result<u64, ProblemResponse> {
-    let wrong = |_| Problem::new(Code::InvalidRequest, format!("{number} is not the sequence of an event"));
+    let wrong = |_| {
+        Problem::new(
+            Code::InvalidRequest,
+            format!("{number} is not the sequence of an event"),
+        )
+    };
     Ok(u64::try_from(number).map_err(wrong)?)
 }
 
 /// How long somebody wants to wait, if that is not too long.
 pub(super) fn check_wait_ms(wait_ms: u64) -> Result<u64, ProblemResponse> {
     let words = || format!("waitMs: {wait_ms} is more than {WAIT_MS_MAX}: ask again instead");
-    if wait_ms > WAIT_MS_MAX { Err(Problem::new(Code::InvalidRequest, words()).into()) } else { Ok(wait_ms) }
+    if wait_ms > WAIT_MS_MAX {
+        Err(Problem::new(Code::InvalidRequest, words()).into())
+    } else {
+        Ok(wait_ms)
+    }
 }
 
 /// The media type of JSON Lines.
@@ -55,7 +67,9 @@ pub(super) async fn start_execution(
 ) -> Result<Response, ProblemResponse> {
     let service = access.require_permission(Permission::Operate)?;
     if let Some(key) = headers.get("idempotency-key") {
-        let key = key.to_str().map_err(|_| Problem::new(Code::InvalidRequest, "the key is not plain text"))?;
+        let key = key
+            .to_str()
+            .map_err(|_| Problem::new(Code::InvalidRequest, "the key is not plain text"))?;
         match &start.key {
             Some(other) if other != key => {
                 let words = "there is one key in the body and another in the header";
@@ -66,7 +80,11 @@ pub(super) async fn start_execution(
     }
     start.wait_ms.map(check_wait_ms).transpose()?;
     let started = service.start_execution(start).await?;
-    let status = if started.existed { StatusCode::OK } else { StatusCode::CREATED };
+    let status = if started.existed {
+        StatusCode::OK
+    } else {
+        StatusCode::CREATED
+    };
     Ok((status, Json(started)).into_response())
 }
 
@@ -80,8 +98,16 @@ pub(super) async fn start_execution(
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_executions(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListExecutionsQuery>) -> JsonResult<ExecutionPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_executions(listing).await?))
+pub(super) async fn list_executions(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListExecutionsQuery>,
+) -> JsonResult<ExecutionPage> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_executions(listing)
+            .await?,
+    ))
 }
 
 /// Shows an execution, by its id or four or more digits that it begins with.
@@ -93,8 +119,16 @@ pub(super) async fn list_executions(access: AuthenticatedCaller, QueryParams(lis
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn get_execution(access: AuthenticatedCaller, PathName(execution): PathName) -> JsonResult<ExecutionView> {
-    Ok(Json(access.require_permission(Permission::Read)?.get_execution(&execution).await?))
+pub(super) async fn get_execution(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+) -> JsonResult<ExecutionView> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .get_execution(&execution)
+            .await?,
+    ))
 }
 
 /// For how long to wait.
@@ -122,7 +156,12 @@ pub(super) async fn get_execution_result(
     PathName(execution): PathName,
     QueryParams(patience): QueryParams<ExecutionResultQuery>,
 ) -> JsonResult<ExecutionResult> {
-    Ok(Json(access.require_permission(Permission::Read)?.get_execution_result(&execution, self::check_wait_ms(patience.wait_ms)?).await?))
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .get_execution_result(&execution, self::check_wait_ms(patience.wait_ms)?)
+            .await?,
+    ))
 }
 
 /// From where, and for how long to wait.
@@ -154,7 +193,10 @@ pub(super) async fn get_execution_journal(
     PathName(execution): PathName,
     QueryParams(ExecutionJournalQuery { from, wait_ms }): QueryParams<ExecutionJournalQuery>,
 ) -> Result<Response, ProblemResponse> {
-    let lines = access.require_permission(Permission::Read)?.get_execution_journal(&execution, parse_sequence(from)?, check_wait_ms(wait_ms)?).await?;
+    let lines = access
+        .require_permission(Permission::Read)?
+        .get_execution_journal(&execution, parse_sequence(from)?, check_wait_ms(wait_ms)?)
+        .await?;
     Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
 }
 
@@ -167,8 +209,14 @@ pub(super) async fn get_execution_journal(
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn get_execution_component(access: AuthenticatedCaller, PathName(execution): PathName) -> Result<Response, ProblemResponse> {
-    let code = access.require_permission(Permission::Read)?.get_execution_component(&execution).await?;
+pub(super) async fn get_execution_component(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+) -> Result<Response, ProblemResponse> {
+    let code = access
+        .require_permission(Permission::Read)?
+        .get_execution_component(&execution)
+        .await?;
     Ok(([(CONTENT_TYPE, "application/wasm")], code).into_response())
 }
 
@@ -181,8 +229,16 @@ pub(super) async fn get_execution_component(access: AuthenticatedCaller, PathNam
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn explain_execution(access: AuthenticatedCaller, PathName(execution): PathName) -> JsonResult<ExecutionExplanation> {
-    Ok(Json(access.require_permission(Permission::Read)?.explain_execution(&execution).await?))
+pub(super) async fn explain_execution(
+    access: AuthenticatedCaller,
+    PathName(execution): PathName,
+) -> JsonResult<ExecutionExplanation> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .explain_execution(&execution)
+            .await?,
+    ))
 }
 
 /// Sends a signal. It is kept until the execution waits for it.
@@ -200,7 +256,10 @@ pub(super) async fn signal_execution(
     PathName(execution): PathName,
     JsonBody(signal): JsonBody<SignalExecutionRequest>,
 ) -> Result<Response, ProblemResponse> {
-    let sent = access.require_permission(Permission::Operate)?.signal_execution(&execution, signal).await?;
+    let sent = access
+        .require_permission(Permission::Operate)?
+        .signal_execution(&execution, signal)
+        .await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
@@ -219,6 +278,9 @@ pub(super) async fn cancel_execution(
     PathName(execution): PathName,
     JsonBody(cancel): JsonBody<CancelExecutionRequest>,
 ) -> Result<Response, ProblemResponse> {
-    let sent = access.require_permission(Permission::Operate)?.cancel_execution(&execution, cancel).await?;
+    let sent = access
+        .require_permission(Permission::Operate)?
+        .cancel_execution(&execution, cancel)
+        .await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }

@@ -16,11 +16,18 @@ pub(super) async fn check_liveness() -> &'static str {
 }
 
 /// It answers, its store does, and it is not about to stop.
-pub(super) async fn check_readiness(State(app): State<Arc<ServerState>>) -> Result<&'static str, ProblemResponse> {
+pub(super) async fn check_readiness(
+    State(app): State<Arc<ServerState>>,
+) -> Result<&'static str, ProblemResponse> {
     if app.is_draining() {
         return Err(Problem::new(Code::Unavailable, "the server is stopping").into());
     }
-    app.service.engine_client().store().now().await.map_err(crate::service::store_problem)?;
+    app.service
+        .engine_client()
+        .store()
+        .now()
+        .await
+        .map_err(crate::service::store_problem)?;
     Ok("ready\n")
 }
 
@@ -29,6 +36,14 @@ pub(super) async fn render_metrics(State(app): State<Arc<ServerState>>) -> Respo
     if let Some(node) = app.service.local_node() {
         metrics::gauge!("onward_executions_in_memory").set(node.executions_in_memory() as f64);
     }
-    let text = app.metrics.as_ref().map(metrics_exporter_prometheus::PrometheusHandle::render).unwrap_or_default();
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
+    let text = app
+        .metrics
+        .as_ref()
+        .map(metrics_exporter_prometheus::PrometheusHandle::render)
+        .unwrap_or_default();
+    (
+        [(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")],
+        text,
+    )
+        .into_response()
 }

@@ -3,12 +3,12 @@
 mod campaigns;
 mod components;
 mod doctor;
+mod error_responses;
 mod execution_events;
 mod executions;
-mod outbox;
-mod error_responses;
-mod runs;
 mod health;
+mod outbox;
+mod runs;
 mod tasks;
 mod tokens;
 
@@ -57,7 +57,10 @@ struct OpenApiRoot;
 
 fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
     let usual = OpenApiRouter::new()
-        .routes(routes!(executions::start_execution, executions::list_executions))
+        .routes(routes!(
+            executions::start_execution,
+            executions::list_executions
+        ))
         .routes(routes!(executions::get_execution))
         .routes(routes!(executions::get_execution_result))
         .routes(routes!(executions::get_execution_journal))
@@ -99,19 +102,31 @@ fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
         .routes(routes!(campaigns::check_campaign))
         .routes(routes!(campaigns::preview_campaign))
         .routes(routes!(campaigns::put_audience_part))
-        .routes(routes!(campaigns::deploy_campaign, campaigns::list_campaign_runs))
+        .routes(routes!(
+            campaigns::deploy_campaign,
+            campaigns::list_campaign_runs
+        ))
         .layer(DefaultBodyLimit::max(CAMPAIGN_BYTES_MAX));
-    let components =
-        OpenApiRouter::new().routes(routes!(components::deploy_component)).layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
-    let appends = OpenApiRouter::new().routes(routes!(runs::append_run_events)).layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
-    OpenApiRouter::with_openapi(OpenApiRoot::openapi()).merge(usual).merge(campaigns).merge(components).merge(appends)
+    let components = OpenApiRouter::new()
+        .routes(routes!(components::deploy_component))
+        .layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
+    let appends = OpenApiRouter::new()
+        .routes(routes!(runs::append_run_events))
+        .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
+    OpenApiRouter::with_openapi(OpenApiRoot::openapi())
+        .merge(usual)
+        .merge(campaigns)
+        .merge(components)
+        .merge(appends)
 }
 
 /// The description of all of it.
 pub fn openapi_document() -> utoipa::openapi::OpenApi {
     let mut api = openapi_routes().into_openapi();
     let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-    api.components.get_or_insert_default().add_security_scheme("token", scheme);
+    api.components
+        .get_or_insert_default()
+        .add_security_scheme("token", scheme);
     api
 }
 
@@ -120,15 +135,26 @@ pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
     let document = openapi_document();
     let (described, _) = openapi_routes().split_for_parts();
     described
-        .route("/openapi.json", get(move || async move { axum::Json(document) }))
+        .route(
+            "/openapi.json",
+            get(move || async move { axum::Json(document) }),
+        )
         .route("/healthz", get(health::check_liveness))
         .route("/readyz", get(health::check_readiness))
         .route("/metrics", get(health::render_metrics))
         .fallback(|| async {
-            ProblemResponse::from(Problem::new(Code::NotFound, "there is nothing at this path")).into_response()
+            ProblemResponse::from(Problem::new(
+                Code::NotFound,
+                "there is nothing at this path",
+            ))
+            .into_response()
         })
         .method_not_allowed_fallback(|| async {
-            ProblemResponse::from(Problem::new(Code::MethodNotAllowed, "the path is there, the method is not")).into_response()
+            ProblemResponse::from(Problem::new(
+                Code::MethodNotAllowed,
+                "the path is there, the method is not",
+            ))
+            .into_response()
         })
         .layer(axum::middleware::from_fn(request_limits::enforce_limits))
         .with_state(app)

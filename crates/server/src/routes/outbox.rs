@@ -1,16 +1,18 @@
 //! Items, jobs and suppressions over HTTP.
 
 use axum::Json;
-use onward_api::campaign::{OperatorActionRequest, CampaignApi as _, ChannelName};
+use onward_api::campaign::{CampaignApi as _, ChannelName, OperatorActionRequest};
 use onward_api::outbox::{
-    ListInDoubtItemsQuery, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
-    AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, RemoveSuppressionResponse,
+    AddSuppressionRequest, CampaignJob, JobPage, ListInDoubtItemsQuery, ListJobsQuery,
+    ListOutboxItemsQuery, ListSuppressionsQuery, OutboxItemPage, OutboxItemView,
+    RemoveSuppressionResponse, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
+    SuppressionEntry, SuppressionPage,
 };
 use onward_api::token::Permission;
 
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, JsonBody, PathParams, PathName, QueryParams};
+use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, QueryParams};
 
 /// Lists items of a campaign run: what was sent to whom, or why not.
 #[utoipa::path(
@@ -20,8 +22,16 @@ use crate::http_types::{JsonResult, JsonBody, PathParams, PathName, QueryParams}
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn list_outbox_items(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListOutboxItemsQuery>) -> JsonResult<OutboxItemPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_outbox_items(listing).await?))
+pub(super) async fn list_outbox_items(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListOutboxItemsQuery>,
+) -> JsonResult<OutboxItemPage> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_outbox_items(listing)
+            .await?,
+    ))
 }
 
 /// Lists items in doubt of all campaign runs: nobody knows whether the provider has taken them.
@@ -32,8 +42,16 @@ pub(super) async fn list_outbox_items(access: AuthenticatedCaller, QueryParams(l
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_in_doubt_items(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListInDoubtItemsQuery>) -> JsonResult<OutboxItemPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_in_doubt_items(listing).await?))
+pub(super) async fn list_in_doubt_items(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListInDoubtItemsQuery>,
+) -> JsonResult<OutboxItemPage> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_in_doubt_items(listing)
+            .await?,
+    ))
 }
 
 /// Says what became of an item in doubt, and how that is known.
@@ -45,8 +63,17 @@ pub(super) async fn list_in_doubt_items(access: AuthenticatedCaller, QueryParams
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn settle_item(access: AuthenticatedCaller, PathName(item): PathName, JsonBody(settle): JsonBody<SettleItemRequest>) -> JsonResult<OutboxItemView> {
-    Ok(Json(access.require_permission(Permission::Operate)?.settle_item(&item, settle).await?))
+pub(super) async fn settle_item(
+    access: AuthenticatedCaller,
+    PathName(item): PathName,
+    JsonBody(settle): JsonBody<SettleItemRequest>,
+) -> JsonResult<OutboxItemView> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .settle_item(&item, settle)
+            .await?,
+    ))
 }
 
 /// Says the same of many items in doubt, and how that is known. Those of one job are settled together; what could not be
@@ -58,8 +85,16 @@ pub(super) async fn settle_item(access: AuthenticatedCaller, PathName(item): Pat
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
-pub(super) async fn settle_items(access: AuthenticatedCaller, JsonBody(settle): JsonBody<SettleItemsRequest>) -> JsonResult<SettleItemsResponse> {
-    Ok(Json(access.require_permission(Permission::Operate)?.settle_items(settle).await?))
+pub(super) async fn settle_items(
+    access: AuthenticatedCaller,
+    JsonBody(settle): JsonBody<SettleItemsRequest>,
+) -> JsonResult<SettleItemsResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .settle_items(settle)
+            .await?,
+    ))
 }
 
 /// Lists jobs of campaign runs.
@@ -70,8 +105,16 @@ pub(super) async fn settle_items(access: AuthenticatedCaller, JsonBody(settle): 
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn list_jobs(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListJobsQuery>) -> JsonResult<JobPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_jobs(listing).await?))
+pub(super) async fn list_jobs(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListJobsQuery>,
+) -> JsonResult<JobPage> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_jobs(listing)
+            .await?,
+    ))
 }
 
 /// Tries a dead job again: those of its items that nobody tried any more. One that waits for its time is tried now.
@@ -83,8 +126,17 @@ pub(super) async fn list_jobs(access: AuthenticatedCaller, QueryParams(listing):
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn redrive_job(access: AuthenticatedCaller, PathName(job): PathName, JsonBody(by): JsonBody<OperatorActionRequest>) -> JsonResult<CampaignJob> {
-    Ok(Json(access.require_permission(Permission::Operate)?.redrive_job(&job, by).await?))
+pub(super) async fn redrive_job(
+    access: AuthenticatedCaller,
+    PathName(job): PathName,
+    JsonBody(by): JsonBody<OperatorActionRequest>,
+) -> JsonResult<CampaignJob> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .redrive_job(&job, by)
+            .await?,
+    ))
 }
 
 /// Lists those who want nothing more by a channel.
@@ -99,7 +151,12 @@ pub(super) async fn list_suppressions(
     access: AuthenticatedCaller,
     QueryParams(listing): QueryParams<ListSuppressionsQuery>,
 ) -> JsonResult<SuppressionPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_suppressions(listing).await?))
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_suppressions(listing)
+            .await?,
+    ))
 }
 
 /// Reaches somebody no more by a channel. Runs that are under way heed it from their next job on.
@@ -110,8 +167,16 @@ pub(super) async fn list_suppressions(
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
-pub(super) async fn add_suppression(access: AuthenticatedCaller, JsonBody(suppress): JsonBody<AddSuppressionRequest>) -> JsonResult<SuppressionEntry> {
-    Ok(Json(access.require_permission(Permission::Operate)?.add_suppression(suppress).await?))
+pub(super) async fn add_suppression(
+    access: AuthenticatedCaller,
+    JsonBody(suppress): JsonBody<AddSuppressionRequest>,
+) -> JsonResult<SuppressionEntry> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .add_suppression(suppress)
+            .await?,
+    ))
 }
 
 /// Reaches somebody again by a channel.
@@ -130,5 +195,10 @@ pub(super) async fn remove_suppression(
     access: AuthenticatedCaller,
     PathParams((channel, address)): PathParams<(ChannelName, String)>,
 ) -> JsonResult<RemoveSuppressionResponse> {
-    Ok(Json(access.require_permission(Permission::Operate)?.remove_suppression(channel, &address).await?))
+    Ok(Json(
+        access
+            .require_permission(Permission::Operate)?
+            .remove_suppression(channel, &address)
+            .await?,
+    ))
 }

@@ -2,15 +2,17 @@
 
 use axum::Json;
 use onward_api::OnwardApi as _;
-use onward_api::run::{AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunSnapshotView};
+use onward_api::run::{
+    AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunSnapshotView,
+};
 use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::executions::{check_wait_ms, parse_sequence};
 use super::error_responses;
+use super::executions::{check_wait_ms, parse_sequence};
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, JsonBody, PathName, QueryParams};
+use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
 /// Events of a page, unless told.
 const DEFAULT_PAGE_SIZE: u32 = 1_000;
@@ -25,8 +27,16 @@ const DEFAULT_PAGE_SIZE: u32 = 1_000;
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn append_run_events(access: AuthenticatedCaller, JsonBody(append): JsonBody<AppendRunEventsRequest>) -> JsonResult<AppendRunEventsResponse> {
-    Ok(Json(AppendRunEventsResponse { results: access.require_permission(Permission::Build)?.append_run_events(append).await? }))
+pub(super) async fn append_run_events(
+    access: AuthenticatedCaller,
+    JsonBody(append): JsonBody<AppendRunEventsRequest>,
+) -> JsonResult<AppendRunEventsResponse> {
+    Ok(Json(AppendRunEventsResponse {
+        results: access
+            .require_permission(Permission::Build)?
+            .append_run_events(append)
+            .await?,
+    }))
 }
 
 /// Which events of a run.
@@ -59,11 +69,19 @@ pub(super) struct RunEventsQuery {
 pub(super) async fn get_run_events(
     access: AuthenticatedCaller,
     PathName(run): PathName,
-    QueryParams(RunEventsQuery { after, limit, wait_ms }): QueryParams<RunEventsQuery>,
+    QueryParams(RunEventsQuery {
+        after,
+        limit,
+        wait_ms,
+    }): QueryParams<RunEventsQuery>,
 ) -> JsonResult<RunEventPage> {
     let service = access.require_permission(Permission::Read)?;
     let (after, wait_ms) = (parse_sequence(after)?, check_wait_ms(wait_ms)?);
-    Ok(Json(service.get_run_events(&run, after, limit.unwrap_or(DEFAULT_PAGE_SIZE), wait_ms).await?))
+    Ok(Json(
+        service
+            .get_run_events(&run, after, limit.unwrap_or(DEFAULT_PAGE_SIZE), wait_ms)
+            .await?,
+    ))
 }
 
 /// Which snapshot.
@@ -90,5 +108,10 @@ pub(super) async fn get_run_snapshot(
     PathName(run): PathName,
     QueryParams(RunSnapshotQuery { project }): QueryParams<RunSnapshotQuery>,
 ) -> JsonResult<RunSnapshotView> {
-    Ok(Json(access.require_permission(Permission::Read)?.get_run_snapshot(&run, project).await?))
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .get_run_snapshot(&run, project)
+            .await?,
+    ))
 }

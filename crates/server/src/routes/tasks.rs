@@ -5,14 +5,18 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use onward_api::OnwardApi as _;
-use onward_api::task::{ClaimTasksRequest, ClaimTasksResponse, CompleteTaskRequest, TaskEndResponse, HeartbeatTaskResponse, FailTaskRequest, HeartbeatTaskRequest, ReleaseTaskRequest, ListTasksQuery, TaskPage};
+use onward_api::task::{
+    ClaimTasksRequest, ClaimTasksResponse, CompleteTaskRequest, FailTaskRequest,
+    HeartbeatTaskRequest, HeartbeatTaskResponse, ListTasksQuery, ReleaseTaskRequest,
+    TaskEndResponse, TaskPage,
+};
 use onward_api::token::Permission;
 
-use super::executions::check_wait_ms;
 use super::error_responses;
+use super::executions::check_wait_ms;
 use crate::ServerState;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, JsonBody, PathName, QueryParams};
+use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
 /// Claims tasks. Answers as soon as there is one, or with none when the time is over.
 ///
@@ -25,7 +29,11 @@ use crate::http_types::{JsonResult, JsonBody, PathName, QueryParams};
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn claim_tasks(State(app): State<Arc<ServerState>>, access: AuthenticatedCaller, JsonBody(claim): JsonBody<ClaimTasksRequest>) -> JsonResult<ClaimTasksResponse> {
+pub(super) async fn claim_tasks(
+    State(app): State<Arc<ServerState>>,
+    access: AuthenticatedCaller,
+    JsonBody(claim): JsonBody<ClaimTasksRequest>,
+) -> JsonResult<ClaimTasksResponse> {
     check_wait_ms(claim.wait_ms)?;
     tokio::select! {
         claimed = access.require_permission(Permission::Work)?.claim_tasks(claim) => Ok(Json(claimed?)),
@@ -43,8 +51,17 @@ pub(super) async fn claim_tasks(State(app): State<Arc<ServerState>>, access: Aut
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn heartbeat_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(beat): JsonBody<HeartbeatTaskRequest>) -> JsonResult<HeartbeatTaskResponse> {
-    Ok(Json(access.require_permission(Permission::Work)?.heartbeat_task(&task, &beat.token).await?))
+pub(super) async fn heartbeat_task(
+    access: AuthenticatedCaller,
+    PathName(task): PathName,
+    JsonBody(beat): JsonBody<HeartbeatTaskRequest>,
+) -> JsonResult<HeartbeatTaskResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Work)?
+            .heartbeat_task(&task, &beat.token)
+            .await?,
+    ))
 }
 
 /// A task was performed. Said a second time it is refused: the task is over.
@@ -57,8 +74,17 @@ pub(super) async fn heartbeat_task(access: AuthenticatedCaller, PathName(task): 
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn complete_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(complete): JsonBody<CompleteTaskRequest>) -> JsonResult<TaskEndResponse> {
-    Ok(Json(access.require_permission(Permission::Work)?.complete_task(&task, complete).await?))
+pub(super) async fn complete_task(
+    access: AuthenticatedCaller,
+    PathName(task): PathName,
+    JsonBody(complete): JsonBody<CompleteTaskRequest>,
+) -> JsonResult<TaskEndResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Work)?
+            .complete_task(&task, complete)
+            .await?,
+    ))
 }
 
 /// A task could not be performed. Whether there is another attempt is up to the workflow that wants it.
@@ -71,8 +97,17 @@ pub(super) async fn complete_task(access: AuthenticatedCaller, PathName(task): P
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn fail_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(fail): JsonBody<FailTaskRequest>) -> JsonResult<TaskEndResponse> {
-    Ok(Json(access.require_permission(Permission::Work)?.fail_task(&task, fail).await?))
+pub(super) async fn fail_task(
+    access: AuthenticatedCaller,
+    PathName(task): PathName,
+    JsonBody(fail): JsonBody<FailTaskRequest>,
+) -> JsonResult<TaskEndResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Work)?
+            .fail_task(&task, fail)
+            .await?,
+    ))
 }
 
 /// Lists tasks that workers hold, or that wait for one.
@@ -83,8 +118,16 @@ pub(super) async fn fail_task(access: AuthenticatedCaller, PathName(task): PathN
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_tasks(access: AuthenticatedCaller, QueryParams(listing): QueryParams<ListTasksQuery>) -> JsonResult<TaskPage> {
-    Ok(Json(access.require_permission(Permission::Read)?.list_tasks(listing).await?))
+pub(super) async fn list_tasks(
+    access: AuthenticatedCaller,
+    QueryParams(listing): QueryParams<ListTasksQuery>,
+) -> JsonResult<TaskPage> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Read)?
+            .list_tasks(listing)
+            .await?,
+    ))
 }
 
 /// Gives a task back that its worker has not begun: it waits for another as if nobody had had it.
@@ -97,6 +140,15 @@ pub(super) async fn list_tasks(access: AuthenticatedCaller, QueryParams(listing)
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn release_task(access: AuthenticatedCaller, PathName(task): PathName, JsonBody(release): JsonBody<ReleaseTaskRequest>) -> JsonResult<TaskEndResponse> {
-    Ok(Json(access.require_permission(Permission::Work)?.release_task(&task, &release.token).await?))
+pub(super) async fn release_task(
+    access: AuthenticatedCaller,
+    PathName(task): PathName,
+    JsonBody(release): JsonBody<ReleaseTaskRequest>,
+) -> JsonResult<TaskEndResponse> {
+    Ok(Json(
+        access
+            .require_permission(Permission::Work)?
+            .release_task(&task, &release.token)
+            .await?,
+    ))
 }

@@ -4,11 +4,11 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::problem::{Code, Problem};
-use onward_api::token::{Permission, CreateTokenResponse, CreateTokenRequest, TokenList};
+use onward_api::token::{CreateTokenRequest, CreateTokenResponse, Permission, TokenList};
 
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, JsonBody, ProblemResponse, PathName};
+use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse};
 use crate::token;
 
 /// Makes a token. It is shown this once.
@@ -19,12 +19,32 @@ use crate::token;
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn create_token(access: AuthenticatedCaller, JsonBody(new): JsonBody<CreateTokenRequest>) -> Result<Response, ProblemResponse> {
-    let client = access.require_permission(Permission::Administer)?.engine_client();
+pub(super) async fn create_token(
+    access: AuthenticatedCaller,
+    JsonBody(new): JsonBody<CreateTokenRequest>,
+) -> Result<Response, ProblemResponse> {
+    let client = access
+        .require_permission(Permission::Administer)?
+        .engine_client();
     let expires_at = new.expires_at.as_deref().map(str::parse).transpose();
-    let expires_at = expires_at.map_err(|error| Problem::new(Code::Unprocessable, format!("expiresAt: {error}")))?;
-    let token = token::create_token(&**client.store(), client.scope(), &new.name, new.role, expires_at).await?;
-    Ok((StatusCode::CREATED, Json(CreateTokenResponse { name: new.name, token })).into_response())
+    let expires_at = expires_at
+        .map_err(|error| Problem::new(Code::Unprocessable, format!("expiresAt: {error}")))?;
+    let token = token::create_token(
+        &**client.store(),
+        client.scope(),
+        &new.name,
+        new.role,
+        expires_at,
+    )
+    .await?;
+    Ok((
+        StatusCode::CREATED,
+        Json(CreateTokenResponse {
+            name: new.name,
+            token,
+        }),
+    )
+        .into_response())
 }
 
 /// Lists tokens, without what they read.
@@ -36,8 +56,12 @@ pub(super) async fn create_token(access: AuthenticatedCaller, JsonBody(new): Jso
     ),
 )]
 pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<TokenList> {
-    let client = access.require_permission(Permission::Administer)?.engine_client();
-    Ok(Json(TokenList { tokens: token::list_tokens(&**client.store(), client.scope()).await? }))
+    let client = access
+        .require_permission(Permission::Administer)?
+        .engine_client();
+    Ok(Json(TokenList {
+        tokens: token::list_tokens(&**client.store(), client.scope()).await?,
+    }))
 }
 
 /// Takes a token back. Servers that have seen it know after two seconds at most.
@@ -49,8 +73,13 @@ pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<Token
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
-pub(super) async fn revoke_token(access: AuthenticatedCaller, PathName(name): PathName) -> Result<StatusCode, ProblemResponse> {
-    let client = access.require_permission(Permission::Administer)?.engine_client();
+pub(super) async fn revoke_token(
+    access: AuthenticatedCaller,
+    PathName(name): PathName,
+) -> Result<StatusCode, ProblemResponse> {
+    let client = access
+        .require_permission(Permission::Administer)?
+        .engine_client();
     token::revoke_token(&**client.store(), client.scope(), &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -3,7 +3,7 @@
 
 use onward_campaign::{Campaign, CampaignChecker, DeployPrerequisite, address};
 use onward_dispatch::DeliveryChannel;
-use onward_dispatcher::{StoredAudience, ScopedCampaigns, AudienceRecipient, CampaignError};
+use onward_dispatcher::{AudienceRecipient, CampaignError, ScopedCampaigns, StoredAudience};
 use onward_journal::Timestamp;
 
 /// Recipients that cannot be reached as they are stored: how many, and the first.
@@ -20,14 +20,27 @@ pub(super) async fn check_audience(
     audience: &StoredAudience,
     now: Timestamp,
 ) -> Result<Vec<DeployPrerequisite>, CampaignError> {
-    let (mut checker, mut unusable) = (CampaignChecker::new(campaign, now), UnusableRecipients::default());
+    let (mut checker, mut unusable) = (
+        CampaignChecker::new(campaign, now),
+        UnusableRecipients::default(),
+    );
     for number in audience.part_numbers() {
-        for (position, recipient) in campaigns.read_recipients(audience, number).await?.iter().enumerate() {
+        for (position, recipient) in campaigns
+            .read_recipients(audience, number)
+            .await?
+            .iter()
+            .enumerate()
+        {
             match address_error(campaign.channel, recipient) {
                 None => checker.add_recipient(recipient),
                 Some(reason) => {
                     unusable.count += 1;
-                    let place = || format!("`{}` (part {number}, place {position}): {reason}", recipient.id);
+                    let place = || {
+                        format!(
+                            "`{}` (part {number}, place {position}): {reason}",
+                            recipient.id
+                        )
+                    };
                     unusable.first.get_or_insert_with(place);
                 }
             }
@@ -36,7 +49,10 @@ pub(super) async fn check_audience(
     let (mut list, _) = checker.finish();
     if let Some(first) = unusable.first {
         // `bad_rows: skip` is for whoever reads the file: what is stored is deployed as a whole.
-        let message = format!("{} recipients cannot be used; the first is {first}", unusable.count);
+        let message = format!(
+            "{} recipients cannot be used; the first is {first}",
+            unusable.count
+        );
         list.retain(|it| it.id != "audience.rows");
         list.push(DeployPrerequisite::new("audience.rows", false, message));
     }
@@ -47,7 +63,10 @@ pub(super) async fn check_audience(
 fn address_error(channel: DeliveryChannel, recipient: &AudienceRecipient) -> Option<String> {
     match address::parse_address(channel, &recipient.address) {
         Ok(address) if address == recipient.address => None,
-        Ok(address) => Some(format!("the address `{}` is to be written `{address}`", recipient.address)),
+        Ok(address) => Some(format!(
+            "the address `{}` is to be written `{address}`",
+            recipient.address
+        )),
         Err(reason) => Some(format!("the address `{}`: {reason}", recipient.address)),
     }
 }

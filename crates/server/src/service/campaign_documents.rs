@@ -1,13 +1,22 @@
 //! Rows of campaigns as documents.
 
-use onward_api::campaign::{CampaignRunSummary, CampaignTally, ChannelName, CampaignControl, PrerequisiteCheck, CampaignStatus};
-use onward_api::outbox::{OutboxItemState, CampaignJob, CampaignJobStatus, OutboxItemView, SuppressionEntry};
-use onward_dispatch::{DeliveryChannel, ItemState, ItemCounts};
+use onward_api::campaign::{
+    CampaignControl, CampaignRunSummary, CampaignStatus, CampaignTally, ChannelName,
+    PrerequisiteCheck,
+};
+use onward_api::outbox::{
+    CampaignJob, CampaignJobStatus, OutboxItemState, OutboxItemView, SuppressionEntry,
+};
+use onward_dispatch::{DeliveryChannel, ItemCounts, ItemState};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables;
 
 pub(super) fn api_prerequisite_check(it: onward_campaign::DeployPrerequisite) -> PrerequisiteCheck {
-    PrerequisiteCheck { id: it.id, pass: it.pass, message: it.message }
+    PrerequisiteCheck {
+        id: it.id,
+        pass: it.pass,
+        message: it.message,
+    }
 }
 
 pub(super) fn api_campaign_run_summary(row: &tables::CampaignRunRow) -> CampaignRunSummary {
@@ -27,8 +36,20 @@ pub(super) fn api_campaign_run_summary(row: &tables::CampaignRunRow) -> Campaign
 }
 
 pub(super) const fn api_campaign_tally(tally: &ItemCounts) -> CampaignTally {
-    let ItemCounts { served, failed, skipped, in_doubt, .. } = *tally;
-    CampaignTally { served, failed, skipped, in_doubt, waiting: tally.open_items() }
+    let ItemCounts {
+        served,
+        failed,
+        skipped,
+        in_doubt,
+        ..
+    } = *tally;
+    CampaignTally {
+        served,
+        failed,
+        skipped,
+        in_doubt,
+        waiting: tally.open_items(),
+    }
 }
 
 pub(super) fn api_item_state(row: &tables::OutboxItemRow) -> OutboxItemState {
@@ -80,7 +101,9 @@ pub(super) fn api_campaign_job(row: &tables::JobRow) -> CampaignJob {
         attempts: row.attempts,
         items: row.items,
         tally: api_campaign_tally(&counted),
-        run_after: Some(row.run_after).filter(|at| *at != Timestamp::MAX).map(|at| at.to_string()),
+        run_after: Some(row.run_after)
+            .filter(|at| *at != Timestamp::MAX)
+            .map(|at| at.to_string()),
         locked_until: optional_time(row.locked_until),
         error: optional_text(row.error.as_ref()),
         created_at: row.created_at.to_string(),

@@ -4,28 +4,36 @@ use std::io;
 
 use async_trait::async_trait;
 use onward_api::campaign::{
-    PutAudiencePartRequest, CampaignAuditEntry, ListAuditEntriesQuery, CampaignAuditPage, OperatorActionRequest, ListCampaignRunsQuery, CampaignRunPage, CampaignRunView, CampaignRunSummary,
-    CampaignApi, ChannelName, CheckCampaignResponse, CampaignControl, DeployCampaignRequest, DeployCampaignResponse, MessagePart, PreviewCampaignRequest, PreviewCampaignResponse,
-    MessagePreview, RepeatContactPolicy, RecipientInput, CampaignRunWait, ActiveJobs,
+    ActiveJobs, CampaignApi, CampaignAuditEntry, CampaignAuditPage, CampaignControl,
+    CampaignRunPage, CampaignRunSummary, CampaignRunView, CampaignRunWait, ChannelName,
+    CheckCampaignResponse, DeployCampaignRequest, DeployCampaignResponse, ListAuditEntriesQuery,
+    ListCampaignRunsQuery, MessagePart, MessagePreview, OperatorActionRequest,
+    PreviewCampaignRequest, PreviewCampaignResponse, PutAudiencePartRequest, RecipientInput,
+    RepeatContactPolicy,
 };
 use onward_api::finding::{self, DoctorFinding};
 use onward_api::outbox::{
-    ListInDoubtItemsQuery, ItemResolution, CampaignJob, ListJobsQuery, JobPage, OutboxItemView, ListOutboxItemsQuery, OutboxItemPage, SettleItemRequest, SettleItemsRequest,
-    SettleItemsResponse, AddSuppressionRequest, SuppressionEntry, ListSuppressionsQuery, SuppressionPage, UnsettledItem, RemoveSuppressionResponse,
+    AddSuppressionRequest, CampaignJob, ItemResolution, JobPage, ListInDoubtItemsQuery,
+    ListJobsQuery, ListOutboxItemsQuery, ListSuppressionsQuery, OutboxItemPage, OutboxItemView,
+    RemoveSuppressionResponse, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
+    SuppressionEntry, SuppressionPage, UnsettledItem,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
-use onward_campaign::{Campaign, TemplateComposer, DeployCheckInput, DeployPrerequisite, ProviderRef, check_campaign};
-use onward_dispatch::{DeliveryChannel, JobStatus, CampaignRunStatus};
+use onward_campaign::{
+    Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, TemplateComposer, check_campaign,
+};
+use onward_dispatch::{CampaignRunStatus, DeliveryChannel, JobStatus};
 use onward_dispatcher::{
-    CampaignFindingKind, ScopedCampaigns, DeploymentResult, CampaignDeployment, EntropySource, CampaignFinding, JobFilter, JobCursor, CampaignDoctorStats, RunActivity, TimestampCursor, CampaignError, CampaignScope,
-    Resolution, examine_runs,
+    CampaignDeployment, CampaignDoctorStats, CampaignError, CampaignFinding, CampaignFindingKind,
+    CampaignScope, DeploymentResult, EntropySource, JobCursor, JobFilter, Resolution, RunActivity,
+    ScopedCampaigns, TimestampCursor, examine_runs,
 };
 use onward_store::tables::{self, CampaignRunRow as Row};
 
-use super::executions::{KEY_MAX, parse_page_size};
-use super::problems::{check_length, store_problem, invalid_field};
 use super::campaign_documents;
+use super::executions::{KEY_MAX, parse_page_size};
+use super::problems::{check_length, invalid_field, store_problem};
 use super::{ApiService, audience_check};
 
 /// Things of a page, unless told.
@@ -51,7 +59,10 @@ impl ApiService {
     fn campaigns_in_scope(&self) -> ScopedCampaigns {
         let scope = self.client.scope();
         let workspace = format!("{}/{}", scope.project, scope.environment);
-        let scope = CampaignScope { tenant: scope.tenant.to_string().into(), workspace: workspace.into() };
+        let scope = CampaignScope {
+            tenant: scope.tenant.to_string().into(),
+            workspace: workspace.into(),
+        };
         ScopedCampaigns::new(std::sync::Arc::clone(self.client.store()), scope)
     }
 
@@ -62,7 +73,11 @@ impl ApiService {
     ) -> Result<CampaignDoctorStats, Problem> {
         let campaigns = self.campaigns_in_scope();
         let scope = self.scope_filter().map(|_| campaigns.scope());
-        let mut tell = |CampaignFinding { run_id: run, kind: ailment, message }: CampaignFinding| {
+        let mut tell = |CampaignFinding {
+                            run_id: run,
+                            kind: ailment,
+                            message,
+                        }: CampaignFinding| {
             let code = match ailment {
                 CampaignFindingKind::Missing => finding::FindingCode::CampaignIncomplete,
                 CampaignFindingKind::Inconsistent => finding::FindingCode::CampaignDiffers,
@@ -70,9 +85,15 @@ impl ApiService {
                 CampaignFindingKind::InDoubt => finding::FindingCode::CampaignInDoubt,
                 CampaignFindingKind::Overdue => finding::FindingCode::CampaignLate,
             };
-            drop(report(&DoctorFinding::for_campaign_run(run.to_string(), code, message)));
+            drop(report(&DoctorFinding::for_campaign_run(
+                run.to_string(),
+                code,
+                message,
+            )));
         };
-        examine_runs(&**self.client.store(), scope, &mut tell).await.map_err(store_problem)
+        examine_runs(&**self.client.store(), scope, &mut tell)
+            .await
+            .map_err(store_problem)
     }
 
     /// Who wants something, for the record: whoever the token belongs to, and whoever they say.
@@ -88,35 +109,94 @@ impl ApiService {
     }
 
     /// What has to be so before a campaign is deployed, as far as it can be told without its audience.
-    async fn check_prerequisites(&self, campaign: &Campaign) -> Result<Vec<DeployPrerequisite>, Problem> {
+    async fn check_prerequisites(
+        &self,
+        campaign: &Campaign,
+    ) -> Result<Vec<DeployPrerequisite>, Problem> {
         let now = self.client.store().now().await.map_err(store_problem)?;
-        Ok(self.add_provider_checks(campaign, check_campaign(campaign, &DeployCheckInput { now, sample: &[], report: None })))
+        Ok(self.add_provider_checks(
+            campaign,
+            check_campaign(
+                campaign,
+                &DeployCheckInput {
+                    now,
+                    sample: &[],
+                    report: None,
+                },
+            ),
+        ))
     }
 
     /// What has to be so with the campaign, and with whoever is to send it.
-    fn add_provider_checks(&self, campaign: &Campaign, mut all: Vec<DeployPrerequisite>) -> Vec<DeployPrerequisite> {
-        all.extend(self.providers.as_ref().map(|house| house.check_campaign(campaign)).unwrap_or_default());
+    fn add_provider_checks(
+        &self,
+        campaign: &Campaign,
+        mut all: Vec<DeployPrerequisite>,
+    ) -> Vec<DeployPrerequisite> {
+        all.extend(
+            self.providers
+                .as_ref()
+                .map(|house| house.check_campaign(campaign))
+                .unwrap_or_default(),
+        );
         all
     }
 
-    async fn load_campaign_run(&self, campaigns: &ScopedCampaigns, row: Row) -> Result<CampaignRunView, Problem> {
-        let tally = campaigns.count_run_items(&row.id).await.map_err(campaign_problem)?;
-        let retried_by = campaigns.find_retry_run(&row).await.map_err(campaign_problem)?.map(|run| run.id.to_string());
-        let provider = match Campaign::from_document(&row.document).map(|campaign| campaign.provider) {
-            Ok(ProviderRef::Named(name)) => name,
-            Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
-            Err(_) => String::new(),
-        };
+    async fn load_campaign_run(
+        &self,
+        campaigns: &ScopedCampaigns,
+        row: Row,
+    ) -> Result<CampaignRunView, Problem> {
+        let tally = campaigns
+            .count_run_items(&row.id)
+            .await
+            .map_err(campaign_problem)?;
+        let retried_by = campaigns
+            .find_retry_run(&row)
+            .await
+            .map_err(campaign_problem)?
+            .map(|run| run.id.to_string());
+        let provider =
+            match Campaign::from_document(&row.document).map(|campaign| campaign.provider) {
+                Ok(ProviderRef::Named(name)) => name,
+                Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
+                Err(_) => String::new(),
+            };
         let (mut under_way, mut waits) = (None, None);
-        match campaigns.run_activity(&row).await.map_err(campaign_problem)? {
-            Some(RunActivity::InProgress { jobs, lease_until: until }) => under_way = Some(ActiveJobs { jobs, until: until.to_string() }),
+        match campaigns
+            .run_activity(&row)
+            .await
+            .map_err(campaign_problem)?
+        {
+            Some(RunActivity::InProgress {
+                jobs,
+                lease_until: until,
+            }) => {
+                under_way = Some(ActiveJobs {
+                    jobs,
+                    until: until.to_string(),
+                })
+            }
             Some(RunActivity::WaitingUntil(until, why)) => {
-                waits = Some(CampaignRunWait { until: until.to_string(), why: why.map(|why| why.to_string()) });
+                waits = Some(CampaignRunWait {
+                    until: until.to_string(),
+                    why: why.map(|why| why.to_string()),
+                });
             }
             None => {}
         }
-        let (summary, tally) = (campaign_documents::api_campaign_run_summary(&row), campaign_documents::api_campaign_tally(&tally));
-        Ok(CampaignRunView { summary, tally, provider, retried_by, under_way, waits })
+        let (summary, tally) = (
+            campaign_documents::api_campaign_run_summary(&row),
+            campaign_documents::api_campaign_tally(&tally),
+        );
+        Ok(CampaignRunView {
+            summary,
+            tally,
+            provider,
+            retried_by,
+            under_way,
+            waits,
+        })
     }
 }
 
@@ -126,60 +206,126 @@ fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
 }
 
 /// What somebody would be sent, or why there is nothing that can be.
-pub fn preview_message(composer: &TemplateComposer, recipient: onward_dispatcher::AudienceRecipient) -> MessagePreview {
+pub fn preview_message(
+    composer: &TemplateComposer,
+    recipient: onward_dispatcher::AudienceRecipient,
+) -> MessagePreview {
     let (parts, error) = match composer.preview_message(&recipient) {
         Ok(message) => (message.parts, None),
         Err(error) => (Vec::new(), Some(error)),
     };
-    let parts = parts.into_iter().map(|(name, text)| MessagePart { name, text }).collect();
-    MessagePreview { recipient: recipient.id, to: recipient.address, parts, error }
+    let parts = parts
+        .into_iter()
+        .map(|(name, text)| MessagePart { name, text })
+        .collect();
+    MessagePreview {
+        recipient: recipient.id,
+        to: recipient.address,
+        parts,
+        error,
+    }
 }
 
 fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignResponse {
-    let DeploymentResult { run_id: run, already_existed: existed, items, jobs, excluded: left_out } = deployed;
+    let DeploymentResult {
+        run_id: run,
+        already_existed: existed,
+        items,
+        jobs,
+        excluded: left_out,
+    } = deployed;
     let (run, prerequisites) = (run.to_string(), Vec::new());
-    DeployCampaignResponse { run, existed: *existed, items: *items, jobs: *jobs, left_out: *left_out, prerequisites }
+    DeployCampaignResponse {
+        run,
+        existed: *existed,
+        items: *items,
+        jobs: *jobs,
+        left_out: *left_out,
+        prerequisites,
+    }
 }
 
 /// What has to be so before a campaign is deployed, if it is.
-fn require_prerequisites(prerequisites: Vec<DeployPrerequisite>) -> Result<Vec<onward_api::campaign::PrerequisiteCheck>, Problem> {
-    let unmet = prerequisites.iter().filter(|it| !it.pass).map(|it| format!("{}: {}", it.id, it.message));
+fn require_prerequisites(
+    prerequisites: Vec<DeployPrerequisite>,
+) -> Result<Vec<onward_api::campaign::PrerequisiteCheck>, Problem> {
+    let unmet = prerequisites
+        .iter()
+        .filter(|it| !it.pass)
+        .map(|it| format!("{}: {}", it.id, it.message));
     let unmet = unmet.collect::<Vec<_>>().join("; ");
-    let prerequisites = prerequisites.into_iter().map(campaign_documents::api_prerequisite_check).collect();
+    let prerequisites = prerequisites
+        .into_iter()
+        .map(campaign_documents::api_prerequisite_check)
+        .collect();
     if unmet.is_empty() {
         return Ok(prerequisites);
     }
-    Err(Problem { prerequisites, ..Problem::new(Code::Unprocessable, unmet) })
+    Err(Problem {
+        prerequisites,
+        ..Problem::new(Code::Unprocessable, unmet)
+    })
 }
 
-fn parse_recipient(recipient: RecipientInput) -> Result<onward_dispatcher::AudienceRecipient, Problem> {
+fn parse_recipient(
+    recipient: RecipientInput,
+) -> Result<onward_dispatcher::AudienceRecipient, Problem> {
     let RecipientInput { id, to, data } = recipient;
     if id.is_empty() || to.is_empty() {
-        return Err(Problem::new(Code::Unprocessable, "a recipient has an id, and an address to be reached at"));
+        return Err(Problem::new(
+            Code::Unprocessable,
+            "a recipient has an id, and an address to be reached at",
+        ));
     }
     if id.chars().chain(to.chars()).any(char::is_control) {
-        return Err(Problem::new(Code::Unprocessable, "ids and addresses have no control characters"));
+        return Err(Problem::new(
+            Code::Unprocessable,
+            "ids and addresses have no control characters",
+        ));
     }
     check_length("the id of a recipient", &id, ID_MAX)?;
     check_length("the address of a recipient", &to, ADDRESS_MAX)?;
-    Ok(onward_dispatcher::AudienceRecipient { id, address: to, data })
+    Ok(onward_dispatcher::AudienceRecipient {
+        id,
+        address: to,
+        data,
+    })
 }
 
 /// An address as audiences have it.
 fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Problem> {
-    let wrong = |reason: &str| Problem::new(Code::Unprocessable, format!("the address {address}: {reason}"));
-    let channel = DeliveryChannel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
+    let wrong = |reason: &str| {
+        Problem::new(
+            Code::Unprocessable,
+            format!("the address {address}: {reason}"),
+        )
+    };
+    let channel =
+        DeliveryChannel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
     onward_campaign::address::parse_address(channel, address.trim()).map_err(wrong)
 }
 
 /// A verdict, and how it is known.
-fn parse_resolution(verdict: ItemResolution, message_id: Option<String>, why: &str) -> Result<Resolution, Problem> {
+fn parse_resolution(
+    verdict: ItemResolution,
+    message_id: Option<String>,
+    why: &str,
+) -> Result<Resolution, Problem> {
     check_length("why", why, REASON_MAX)?;
     if why.trim().is_empty() {
-        return Err(Problem::new(Code::Unprocessable, "why: how it is known what became of the item"));
+        return Err(Problem::new(
+            Code::Unprocessable,
+            "why: how it is known what became of the item",
+        ));
     }
-    if message_id.as_deref().is_some_and(|id| id.chars().any(char::is_control)) {
-        return Err(Problem::new(Code::Unprocessable, "the id of a message has no line breaks or control characters"));
+    if message_id
+        .as_deref()
+        .is_some_and(|id| id.chars().any(char::is_control))
+    {
+        return Err(Problem::new(
+            Code::Unprocessable,
+            "the id of a message has no line breaks or control characters",
+        ));
     }
     Ok(match verdict {
         ItemResolution::Sent => Resolution::Sent(message_id),
@@ -189,14 +335,24 @@ fn parse_resolution(verdict: ItemResolution, message_id: Option<String>, why: &s
 }
 
 /// Where a list goes on.
-fn parse_page_cursor<T>(after: Option<&str>, parse: impl Fn(&str) -> Option<T>) -> Result<Option<T>, Problem> {
-    after.map(|text| parse(text).ok_or_else(|| invalid_field("after", "that is not where a page ended"))).transpose()
+fn parse_page_cursor<T>(
+    after: Option<&str>,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<Option<T>, Problem> {
+    after
+        .map(|text| {
+            parse(text).ok_or_else(|| invalid_field("after", "that is not where a page ended"))
+        })
+        .transpose()
 }
 
 /// Why the dispatcher refused.
 pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
     let code = match &refused {
-        CampaignError::RunNotFound(_) | CampaignError::ItemNotFound(_) | CampaignError::JobNotFound(_) | CampaignError::AudienceNotFound(_) => Code::NotFound,
+        CampaignError::RunNotFound(_)
+        | CampaignError::ItemNotFound(_)
+        | CampaignError::JobNotFound(_)
+        | CampaignError::AudienceNotFound(_) => Code::NotFound,
         CampaignError::RunCancelled(_)
         | CampaignError::ItemNotInDoubt(_)
         | CampaignError::JobNotRedrivable(_)
@@ -209,9 +365,10 @@ pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
         | CampaignError::JobLocked(..)
         | CampaignError::AudiencePartMissing(..)
         | CampaignError::AudiencePartConflict(..) => Code::Conflict,
-        CampaignError::EmptyAudience | CampaignError::NothingToRetry | CampaignError::AudiencePartSize(_) | CampaignError::TooManyJobs(_) => {
-            Code::Unprocessable
-        }
+        CampaignError::EmptyAudience
+        | CampaignError::NothingToRetry
+        | CampaignError::AudiencePartSize(_)
+        | CampaignError::TooManyJobs(_) => Code::Unprocessable,
         CampaignError::AmbiguousRunId(_) | CampaignError::RunIdTooShort(_) => Code::AmbiguousId,
         CampaignError::DeploymentKeyReused(_) => Code::KeyTaken,
         CampaignError::AlreadyReached { .. } => Code::ReachedBefore,
@@ -226,18 +383,32 @@ pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
 #[async_trait]
 impl CampaignApi for ApiService {
     async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem> {
-        let prerequisites = self.check_prerequisites(&parse_campaign(&campaign)?).await?;
+        let prerequisites = self
+            .check_prerequisites(&parse_campaign(&campaign)?)
+            .await?;
         let pass = prerequisites.iter().all(|it| it.pass);
-        Ok(CheckCampaignResponse { pass, prerequisites: prerequisites.into_iter().map(campaign_documents::api_prerequisite_check).collect() })
+        Ok(CheckCampaignResponse {
+            pass,
+            prerequisites: prerequisites
+                .into_iter()
+                .map(campaign_documents::api_prerequisite_check)
+                .collect(),
+        })
     }
 
-    async fn preview_campaign(&self, preview: PreviewCampaignRequest) -> Result<PreviewCampaignResponse, Problem> {
+    async fn preview_campaign(
+        &self,
+        preview: PreviewCampaignRequest,
+    ) -> Result<PreviewCampaignResponse, Problem> {
         let campaign = parse_campaign(&preview.campaign)?;
         if preview.recipients.len() > PREVIEW_MAX {
-            return Err(Problem::new(Code::Unprocessable, "a preview is for at most 100 recipients"));
+            return Err(Problem::new(
+                Code::Unprocessable,
+                "a preview is for at most 100 recipients",
+            ));
         }
-        let composer =
-            TemplateComposer::new(&campaign).map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+        let composer = TemplateComposer::new(&campaign)
+            .map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
         let mut messages = Vec::new();
         for wanted in preview.recipients {
             messages.push(preview_message(&composer, parse_recipient(wanted)?));
@@ -245,28 +416,64 @@ impl CampaignApi for ApiService {
         Ok(PreviewCampaignResponse { messages })
     }
 
-    async fn put_audience_part(&self, audience: &str, number: u32, part: PutAudiencePartRequest) -> Result<(), Problem> {
+    async fn put_audience_part(
+        &self,
+        audience: &str,
+        number: u32,
+        part: PutAudiencePartRequest,
+    ) -> Result<(), Problem> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
         if !(1..=AUDIENCE_MAX).contains(&audience.len()) || !audience.bytes().all(is_name) {
-            return Err(invalid_field("audience", "1 to 100 letters, digits, _ and -"));
+            return Err(invalid_field(
+                "audience",
+                "1 to 100 letters, digits, _ and -",
+            ));
         }
         if number > PART_MAX {
-            return Err(invalid_field("number", format!("{number} is not from 0 to {PART_MAX}")));
+            return Err(invalid_field(
+                "number",
+                format!("{number} is not from 0 to {PART_MAX}"),
+            ));
         }
-        let recipients = part.recipients.into_iter().map(parse_recipient).collect::<Result<Vec<_>, _>>()?;
-        self.campaigns_in_scope().put_audience_part(audience, number, &recipients).await.map_err(campaign_problem)
+        let recipients = part
+            .recipients
+            .into_iter()
+            .map(parse_recipient)
+            .collect::<Result<Vec<_>, _>>()?;
+        self.campaigns_in_scope()
+            .put_audience_part(audience, number, &recipients)
+            .await
+            .map_err(campaign_problem)
     }
 
-    async fn deploy_campaign(&self, deploy: DeployCampaignRequest) -> Result<DeployCampaignResponse, Problem> {
-        let DeployCampaignRequest { campaign, audience, key, reached, by } = deploy;
+    async fn deploy_campaign(
+        &self,
+        deploy: DeployCampaignRequest,
+    ) -> Result<DeployCampaignResponse, Problem> {
+        let DeployCampaignRequest {
+            campaign,
+            audience,
+            key,
+            reached,
+            by,
+        } = deploy;
         check_length("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
         if key.as_deref() == Some("") {
-            return Err(Problem::new(Code::Unprocessable, "the key is empty: leave it out, or say one"));
+            return Err(Problem::new(
+                Code::Unprocessable,
+                "the key is empty: leave it out, or say one",
+            ));
         }
         let campaign = parse_campaign(&campaign)?;
         let campaigns = self.campaigns_in_scope();
-        let audience = campaigns.read_audience(&audience).await.map_err(campaign_problem)?;
-        let scheduled_for = campaign.schedule.start_time().map_err(|error| invalid_field("schedule", error))?;
+        let audience = campaigns
+            .read_audience(&audience)
+            .await
+            .map_err(campaign_problem)?;
+        let scheduled_for = campaign
+            .schedule
+            .start_time()
+            .map_err(|error| invalid_field("schedule", error))?;
         let deployment = CampaignDeployment {
             campaign_id: campaign.id.as_str().into(),
             channel: campaign.channel,
@@ -282,25 +489,57 @@ impl CampaignApi for ApiService {
             deployed_by: self.audit_actor(by.as_deref())?,
         };
         // Whoever has heard no answer asks again, whatever has changed since.
-        if let Some(made) = campaigns.find_deployed_run(&deployment, &audience).await.map_err(campaign_problem)? {
+        if let Some(made) = campaigns
+            .find_deployed_run(&deployment, &audience)
+            .await
+            .map_err(campaign_problem)?
+        {
             return Ok(api_deployment(&made));
         }
         let now = self.client.store().now().await.map_err(store_problem)?;
-        let looked = audience_check::check_audience(&campaigns, &campaign, &audience, now).await.map_err(campaign_problem)?;
+        let looked = audience_check::check_audience(&campaigns, &campaign, &audience, now)
+            .await
+            .map_err(campaign_problem)?;
         let prerequisites = require_prerequisites(self.add_provider_checks(&campaign, looked))?;
-        let made = campaigns.deploy_campaign(&deployment, &audience, &EntropySource::default()).await.map_err(campaign_problem)?;
-        Ok(DeployCampaignResponse { prerequisites, ..api_deployment(&made) })
+        let made = campaigns
+            .deploy_campaign(&deployment, &audience, &EntropySource::default())
+            .await
+            .map_err(campaign_problem)?;
+        Ok(DeployCampaignResponse {
+            prerequisites,
+            ..api_deployment(&made)
+        })
     }
 
-    async fn list_campaign_runs(&self, listing: ListCampaignRunsQuery) -> Result<CampaignRunPage, Problem> {
+    async fn list_campaign_runs(
+        &self,
+        listing: ListCampaignRunsQuery,
+    ) -> Result<CampaignRunPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let after = parse_page_cursor(listing.after.as_deref(), TimestampCursor::parse)?;
-        let status = listing.status.and_then(|status| CampaignRunStatus::parse(status.as_str()));
-        let rows = self.campaigns_in_scope().list_runs(listing.campaign.as_deref(), status, after.as_ref(), limit).await;
+        let status = listing
+            .status
+            .and_then(|status| CampaignRunStatus::parse(status.as_str()));
+        let rows = self
+            .campaigns_in_scope()
+            .list_runs(listing.campaign.as_deref(), status, after.as_ref(), limit)
+            .await;
         let rows = rows.map_err(campaign_problem)?;
         let next = rows.last().filter(|_| rows.len() == limit);
-        let next = next.map(|last| TimestampCursor { at: last.created_at, id: last.id.clone() }.to_string());
-        Ok(CampaignRunPage { runs: rows.iter().map(campaign_documents::api_campaign_run_summary).collect::<Vec<CampaignRunSummary>>(), next })
+        let next = next.map(|last| {
+            TimestampCursor {
+                at: last.created_at,
+                id: last.id.clone(),
+            }
+            .to_string()
+        });
+        Ok(CampaignRunPage {
+            runs: rows
+                .iter()
+                .map(campaign_documents::api_campaign_run_summary)
+                .collect::<Vec<CampaignRunSummary>>(),
+            next,
+        })
     }
 
     async fn get_campaign_run(&self, run: &str) -> Result<CampaignRunView, Problem> {
@@ -309,80 +548,205 @@ impl CampaignApi for ApiService {
         self.load_campaign_run(&campaigns, row).await
     }
 
-    async fn list_audit_entries(&self, run: &str, listing: ListAuditEntriesQuery) -> Result<CampaignAuditPage, Problem> {
+    async fn list_audit_entries(
+        &self,
+        run: &str,
+        listing: ListAuditEntriesQuery,
+    ) -> Result<CampaignAuditPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let campaigns = self.campaigns_in_scope();
         let row = campaigns.find_run(run).await.map_err(campaign_problem)?;
-        let rows = campaigns.list_audit_entries(&row.id, listing.after.unwrap_or(0), limit).await.map_err(campaign_problem)?;
-        let next = rows.last().filter(|_| rows.len() == limit).and_then(|last| last.entry_id.0);
+        let rows = campaigns
+            .list_audit_entries(&row.id, listing.after.unwrap_or(0), limit)
+            .await
+            .map_err(campaign_problem)?;
+        let next = rows
+            .last()
+            .filter(|_| rows.len() == limit)
+            .and_then(|last| last.entry_id.0);
         let entry = |row: tables::AuditEntryRow| {
-            let detail = row.detail.as_deref().map(parse_json).transpose()?.unwrap_or_default();
+            let detail = row
+                .detail
+                .as_deref()
+                .map(parse_json)
+                .transpose()?
+                .unwrap_or_default();
             let (event, at) = (row.event.to_string(), row.created_at.to_string());
-            Ok(CampaignAuditEntry { entry: row.entry_id.0.unwrap_or(0), event, at, detail })
+            Ok(CampaignAuditEntry {
+                entry: row.entry_id.0.unwrap_or(0),
+                event,
+                at,
+                detail,
+            })
         };
-        Ok(CampaignAuditPage { entries: rows.into_iter().map(entry).collect::<Result<_, Problem>>()?, next })
+        Ok(CampaignAuditPage {
+            entries: rows
+                .into_iter()
+                .map(entry)
+                .collect::<Result<_, Problem>>()?,
+            next,
+        })
     }
 
-    async fn control_campaign_run(&self, run: &str, control: CampaignControl, by: OperatorActionRequest) -> Result<CampaignRunView, Problem> {
-        let (campaigns, by) = (self.campaigns_in_scope(), self.audit_actor(by.by.as_deref())?);
+    async fn control_campaign_run(
+        &self,
+        run: &str,
+        control: CampaignControl,
+        by: OperatorActionRequest,
+    ) -> Result<CampaignRunView, Problem> {
+        let (campaigns, by) = (
+            self.campaigns_in_scope(),
+            self.audit_actor(by.by.as_deref())?,
+        );
         let run = campaigns.find_run(run).await.map_err(campaign_problem)?.id;
         let row = match control {
             CampaignControl::Active => campaigns.resume_run(&run, &by).await,
             CampaignControl::Paused => campaigns.pause_run(&run, &by).await,
             CampaignControl::Cancelled => campaigns.cancel_run(&run, &by).await,
         };
-        self.load_campaign_run(&campaigns, row.map_err(campaign_problem)?).await
+        self.load_campaign_run(&campaigns, row.map_err(campaign_problem)?)
+            .await
     }
 
-    async fn retry_campaign_run(&self, run: &str, by: OperatorActionRequest) -> Result<DeployCampaignResponse, Problem> {
-        let (campaigns, by) = (self.campaigns_in_scope(), self.audit_actor(by.by.as_deref())?);
+    async fn retry_campaign_run(
+        &self,
+        run: &str,
+        by: OperatorActionRequest,
+    ) -> Result<DeployCampaignResponse, Problem> {
+        let (campaigns, by) = (
+            self.campaigns_in_scope(),
+            self.audit_actor(by.by.as_deref())?,
+        );
         let run = campaigns.find_run(run).await.map_err(campaign_problem)?.id;
-        Ok(api_deployment(&campaigns.retry_run(&run, &by, &EntropySource::default()).await.map_err(campaign_problem)?))
+        Ok(api_deployment(
+            &campaigns
+                .retry_run(&run, &by, &EntropySource::default())
+                .await
+                .map_err(campaign_problem)?,
+        ))
     }
 
-    async fn list_outbox_items(&self, listing: ListOutboxItemsQuery) -> Result<OutboxItemPage, Problem> {
+    async fn list_outbox_items(
+        &self,
+        listing: ListOutboxItemsQuery,
+    ) -> Result<OutboxItemPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let campaigns = self.campaigns_in_scope();
-        let run = campaigns.find_run(&listing.run).await.map_err(campaign_problem)?.id;
+        let run = campaigns
+            .find_run(&listing.run)
+            .await
+            .map_err(campaign_problem)?
+            .id;
         let is_wanted = |row: &tables::OutboxItemRow| {
-            listing.standing.is_none_or(|standing| campaign_documents::api_item_state(row) == standing)
-                && listing.recipient.as_deref().is_none_or(|recipient| recipient == &*row.recipient_id)
+            listing
+                .standing
+                .is_none_or(|standing| campaign_documents::api_item_state(row) == standing)
+                && listing
+                    .recipient
+                    .as_deref()
+                    .is_none_or(|recipient| recipient == &*row.recipient_id)
         };
-        let rows = campaigns.list_items(&run, is_wanted, listing.after.as_deref(), limit).await.map_err(campaign_problem)?;
-        let next = rows.last().filter(|_| rows.len() == limit).map(|last| last.id.to_string());
-        Ok(OutboxItemPage { items: rows.iter().map(campaign_documents::api_outbox_item).collect(), next })
+        let rows = campaigns
+            .list_items(&run, is_wanted, listing.after.as_deref(), limit)
+            .await
+            .map_err(campaign_problem)?;
+        let next = rows
+            .last()
+            .filter(|_| rows.len() == limit)
+            .map(|last| last.id.to_string());
+        Ok(OutboxItemPage {
+            items: rows
+                .iter()
+                .map(campaign_documents::api_outbox_item)
+                .collect(),
+            next,
+        })
     }
 
-    async fn list_in_doubt_items(&self, listing: ListInDoubtItemsQuery) -> Result<OutboxItemPage, Problem> {
+    async fn list_in_doubt_items(
+        &self,
+        listing: ListInDoubtItemsQuery,
+    ) -> Result<OutboxItemPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let after = parse_page_cursor(listing.after.as_deref(), TimestampCursor::parse)?;
-        let (rows, next) = self.campaigns_in_scope().list_in_doubt(after.as_ref(), limit).await.map_err(campaign_problem)?;
-        Ok(OutboxItemPage { items: rows.iter().map(campaign_documents::api_outbox_item).collect(), next: next.map(|it| it.to_string()) })
+        let (rows, next) = self
+            .campaigns_in_scope()
+            .list_in_doubt(after.as_ref(), limit)
+            .await
+            .map_err(campaign_problem)?;
+        Ok(OutboxItemPage {
+            items: rows
+                .iter()
+                .map(campaign_documents::api_outbox_item)
+                .collect(),
+            next: next.map(|it| it.to_string()),
+        })
     }
 
-    async fn settle_item(&self, item: &str, settle: SettleItemRequest) -> Result<OutboxItemView, Problem> {
-        let SettleItemRequest { verdict, why, message_id, by } = settle;
-        check_length("the message id", message_id.as_deref().unwrap_or_default(), ID_MAX)?;
+    async fn settle_item(
+        &self,
+        item: &str,
+        settle: SettleItemRequest,
+    ) -> Result<OutboxItemView, Problem> {
+        let SettleItemRequest {
+            verdict,
+            why,
+            message_id,
+            by,
+        } = settle;
+        check_length(
+            "the message id",
+            message_id.as_deref().unwrap_or_default(),
+            ID_MAX,
+        )?;
         let verdict = parse_resolution(verdict, message_id, &why)?;
         let by = self.audit_actor(by.as_deref())?;
-        let row = self.campaigns_in_scope().resolve_item(item, &verdict, &by, &why).await.map_err(campaign_problem)?;
+        let row = self
+            .campaigns_in_scope()
+            .resolve_item(item, &verdict, &by, &why)
+            .await
+            .map_err(campaign_problem)?;
         Ok(campaign_documents::api_outbox_item(&row))
     }
 
-    async fn settle_items(&self, settle: SettleItemsRequest) -> Result<SettleItemsResponse, Problem> {
-        let SettleItemsRequest { items, verdict, why, by } = settle;
+    async fn settle_items(
+        &self,
+        settle: SettleItemsRequest,
+    ) -> Result<SettleItemsResponse, Problem> {
+        let SettleItemsRequest {
+            items,
+            verdict,
+            why,
+            by,
+        } = settle;
         if !(1..=SETTLE_ITEMS_MAX).contains(&items.len()) {
-            let words = format!("items: 1 to {SETTLE_ITEMS_MAX} of them, and not {}", items.len());
+            let words = format!(
+                "items: 1 to {SETTLE_ITEMS_MAX} of them, and not {}",
+                items.len()
+            );
             return Err(Problem::new(Code::Unprocessable, words));
         }
         let verdict = parse_resolution(verdict, None, &why)?;
         let by = self.audit_actor(by.as_deref())?;
-        let outcomes = self.campaigns_in_scope().resolve_items(&items, &verdict, &by, &why).await.map_err(campaign_problem)?;
-        let mut settlement = SettleItemsResponse { settled: Vec::new(), refused: Vec::new() };
+        let outcomes = self
+            .campaigns_in_scope()
+            .resolve_items(&items, &verdict, &by, &why)
+            .await
+            .map_err(campaign_problem)?;
+        let mut settlement = SettleItemsResponse {
+            settled: Vec::new(),
+            refused: Vec::new(),
+        };
         for (item, outcome) in outcomes {
             match outcome.map_err(campaign_problem) {
-                Ok(row) => settlement.settled.push(campaign_documents::api_outbox_item(&row)),
-                Err(Problem { code, detail, .. }) => settlement.refused.push(UnsettledItem { item, code, detail }),
+                Ok(row) => settlement
+                    .settled
+                    .push(campaign_documents::api_outbox_item(&row)),
+                Err(Problem { code, detail, .. }) => {
+                    settlement
+                        .refused
+                        .push(UnsettledItem { item, code, detail })
+                }
             }
         }
         Ok(settlement)
@@ -393,40 +757,116 @@ impl CampaignApi for ApiService {
         let after = parse_page_cursor(listing.after.as_deref(), JobCursor::parse)?;
         let campaigns = self.campaigns_in_scope();
         let run = match &listing.run {
-            Some(run) => Some(campaigns.find_run(run).await.map_err(campaign_problem)?.id.to_string()),
+            Some(run) => Some(
+                campaigns
+                    .find_run(run)
+                    .await
+                    .map_err(campaign_problem)?
+                    .id
+                    .to_string(),
+            ),
             None => None,
         };
-        let status = listing.status.and_then(|status| JobStatus::parse(status.as_str()));
-        let rows = campaigns.list_jobs(&JobFilter { run_id: run, status }, after.as_ref(), limit).await.map_err(campaign_problem)?;
-        let next = rows.last().filter(|_| rows.len() == limit).map(|last| JobCursor::from_job(last).to_string());
-        Ok(JobPage { jobs: rows.iter().map(campaign_documents::api_campaign_job).collect(), next })
+        let status = listing
+            .status
+            .and_then(|status| JobStatus::parse(status.as_str()));
+        let rows = campaigns
+            .list_jobs(
+                &JobFilter {
+                    run_id: run,
+                    status,
+                },
+                after.as_ref(),
+                limit,
+            )
+            .await
+            .map_err(campaign_problem)?;
+        let next = rows
+            .last()
+            .filter(|_| rows.len() == limit)
+            .map(|last| JobCursor::from_job(last).to_string());
+        Ok(JobPage {
+            jobs: rows
+                .iter()
+                .map(campaign_documents::api_campaign_job)
+                .collect(),
+            next,
+        })
     }
 
-    async fn redrive_job(&self, job: &str, by: OperatorActionRequest) -> Result<CampaignJob, Problem> {
+    async fn redrive_job(
+        &self,
+        job: &str,
+        by: OperatorActionRequest,
+    ) -> Result<CampaignJob, Problem> {
         let by = self.audit_actor(by.by.as_deref())?;
-        Ok(campaign_documents::api_campaign_job(&self.campaigns_in_scope().redrive_job(job, &by).await.map_err(campaign_problem)?))
+        Ok(campaign_documents::api_campaign_job(
+            &self
+                .campaigns_in_scope()
+                .redrive_job(job, &by)
+                .await
+                .map_err(campaign_problem)?,
+        ))
     }
 
-    async fn list_suppressions(&self, listing: ListSuppressionsQuery) -> Result<SuppressionPage, Problem> {
+    async fn list_suppressions(
+        &self,
+        listing: ListSuppressionsQuery,
+    ) -> Result<SuppressionPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
-        let rows = self.campaigns_in_scope().list_suppressions(listing.channel.as_str(), listing.after.as_deref(), limit).await;
+        let rows = self
+            .campaigns_in_scope()
+            .list_suppressions(listing.channel.as_str(), listing.after.as_deref(), limit)
+            .await;
         let rows = rows.map_err(campaign_problem)?;
-        let next = rows.last().filter(|_| rows.len() == limit).map(|last| last.address.to_string());
-        Ok(SuppressionPage { suppressions: rows.iter().map(campaign_documents::api_suppression_entry).collect(), next })
+        let next = rows
+            .last()
+            .filter(|_| rows.len() == limit)
+            .map(|last| last.address.to_string());
+        Ok(SuppressionPage {
+            suppressions: rows
+                .iter()
+                .map(campaign_documents::api_suppression_entry)
+                .collect(),
+            next,
+        })
     }
 
-    async fn add_suppression(&self, suppress: AddSuppressionRequest) -> Result<SuppressionEntry, Problem> {
-        let AddSuppressionRequest { channel, address, reason } = suppress;
+    async fn add_suppression(
+        &self,
+        suppress: AddSuppressionRequest,
+    ) -> Result<SuppressionEntry, Problem> {
+        let AddSuppressionRequest {
+            channel,
+            address,
+            reason,
+        } = suppress;
         check_length("the address", &address, ADDRESS_MAX)?;
         check_length("the reason", &reason, REASON_MAX)?;
         let address = normalize_address(channel, &address)?;
-        let row = self.campaigns_in_scope().add_suppression(channel.as_str(), &address, &reason).await.map_err(campaign_problem)?;
+        let row = self
+            .campaigns_in_scope()
+            .add_suppression(channel.as_str(), &address, &reason)
+            .await
+            .map_err(campaign_problem)?;
         Ok(campaign_documents::api_suppression_entry(&row))
     }
 
-    async fn remove_suppression(&self, channel: ChannelName, address: &str) -> Result<RemoveSuppressionResponse, Problem> {
+    async fn remove_suppression(
+        &self,
+        channel: ChannelName,
+        address: &str,
+    ) -> Result<RemoveSuppressionResponse, Problem> {
         let address = normalize_address(channel, address)?;
-        let was_listed = self.campaigns_in_scope().remove_suppression(channel.as_str(), &address).await.map_err(campaign_problem)?;
-        Ok(RemoveSuppressionResponse { channel, address, was_listed })
+        let was_listed = self
+            .campaigns_in_scope()
+            .remove_suppression(channel.as_str(), &address)
+            .await
+            .map_err(campaign_problem)?;
+        Ok(RemoveSuppressionResponse {
+            channel,
+            address,
+            was_listed,
+        })
     }
 }

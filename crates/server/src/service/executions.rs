@@ -6,13 +6,17 @@ use std::pin::pin;
 use std::time::Duration;
 
 use onward_api::execution::{
-    ChildExecution, ExecutionView, ExecutionPage, FailureDetail, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse, ExecutionSummary,
+    AcceptedMessage, ChildExecution, ExecutionPage, ExecutionResult, ExecutionSummary,
+    ExecutionView, FailureDetail, ListExecutionsQuery, SignalExecutionRequest,
+    StartExecutionRequest, StartExecutionResponse,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
 use onward_engine::client::is_execution_over;
 use onward_journal::jsonl::JournalLine;
-use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, BoundedName, Payload, PromiseId, Timestamp};
+use onward_journal::{
+    BoundedName, Event, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, Timestamp,
+};
 use onward_store::tables::ExecutionRow as Row;
 
 use super::ApiService;
@@ -37,23 +41,55 @@ const READ_BATCH_SIZE: usize = 1_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ApiService {
-    pub(super) async fn start_from_request(&self, start: StartExecutionRequest) -> Result<StartExecutionResponse, Problem> {
+    pub(super) async fn start_from_request(
+        &self,
+        start: StartExecutionRequest,
+    ) -> Result<StartExecutionResponse, Problem> {
         check_length("the key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
         let input = parse_payload("the input", &start.input)?;
         let (function, key) = (&*start.function, start.key.as_deref());
         let (started, ended) = match start.wait_ms {
-            Some(ms) => self.client.start_and_wait(function, input, key, self.wait_or_stop(ms)).await,
-            None => self.client.start_execution(function, input, key).await.map(|started| (started, None)),
+            Some(ms) => {
+                self.client
+                    .start_and_wait(function, input, key, self.wait_or_stop(ms))
+                    .await
+            }
+            None => self
+                .client
+                .start_execution(function, input, key)
+                .await
+                .map(|started| (started, None)),
         }
         .map_err(engine_problem)?;
-        let ExecutionResult { result, error } = ended.as_ref().map(api_execution_result).transpose()?.unwrap_or_default();
-        Ok(StartExecutionResponse { execution: started.execution.to_string(), existed: started.already_existed, result, error })
+        let ExecutionResult { result, error } = ended
+            .as_ref()
+            .map(api_execution_result)
+            .transpose()?
+            .unwrap_or_default();
+        Ok(StartExecutionResponse {
+            execution: started.execution.to_string(),
+            existed: started.already_existed,
+            result,
+            error,
+        })
     }
 
-    pub(super) async fn wait_for_result(&self, id: ExecutionId, wait_ms: u64) -> Result<ExecutionResult, Problem> {
+    pub(super) async fn wait_for_result(
+        &self,
+        id: ExecutionId,
+        wait_ms: u64,
+    ) -> Result<ExecutionResult, Problem> {
         if wait_ms == 0 {
-            let ended = self.client.execution_result(id).await.map_err(engine_problem)?;
-            return ended.as_ref().map(api_execution_result).transpose().map(Option::unwrap_or_default);
+            let ended = self
+                .client
+                .execution_result(id)
+                .await
+                .map_err(engine_problem)?;
+            return ended
+                .as_ref()
+                .map(api_execution_result)
+                .transpose()
+                .map(Option::unwrap_or_default);
         }
         tokio::select! {
             result = self.client.wait_for_result(id) => api_execution_result(&result.map_err(engine_problem)?),
@@ -61,28 +97,55 @@ impl ApiService {
         }
     }
 
-    pub(super) async fn send_signal(&self, execution: &str, signal: SignalExecutionRequest) -> Result<AcceptedMessage, Problem> {
+    pub(super) async fn send_signal(
+        &self,
+        execution: &str,
+        signal: SignalExecutionRequest,
+    ) -> Result<AcceptedMessage, Problem> {
         let row = self.find_execution(execution).await?;
-        check_length("the key", signal.key.as_deref().unwrap_or_default(), KEY_MAX)?;
-        let name: BoundedName = signal.name.parse().map_err(|error| invalid_field("the name", error))?;
+        check_length(
+            "the key",
+            signal.key.as_deref().unwrap_or_default(),
+            KEY_MAX,
+        )?;
+        let name: BoundedName = signal
+            .name
+            .parse()
+            .map_err(|error| invalid_field("the name", error))?;
         let said = parse_payload("the signal", &signal.payload)?;
-        self.client.send_signal(row.execution_id, name, said, signal.key.as_deref()).await.map_err(engine_problem)?;
-        Ok(AcceptedMessage { execution: row.execution_id.to_string(), sent: "signal".to_owned() })
+        self.client
+            .send_signal(row.execution_id, name, said, signal.key.as_deref())
+            .await
+            .map_err(engine_problem)?;
+        Ok(AcceptedMessage {
+            execution: row.execution_id.to_string(),
+            sent: "signal".to_owned(),
+        })
     }
 
     /// The execution with this id, or whose id begins so.
     pub(super) async fn find_execution(&self, id: &str) -> Result<Row, Problem> {
-        let absent = |id: &str| Problem::new(Code::NoExecution, format!("there is no execution {id}"));
+        let absent =
+            |id: &str| Problem::new(Code::NoExecution, format!("there is no execution {id}"));
         if let Ok(id) = id.parse::<ExecutionId>() {
-            let row = self.client.find_execution(id).await.map_err(engine_problem)?;
+            let row = self
+                .client
+                .find_execution(id)
+                .await
+                .map_err(engine_problem)?;
             return row.ok_or_else(|| absent(&id.to_string()));
         }
         let beginning = id.to_ascii_lowercase();
         if beginning.len() < 4 || !beginning.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            let words = format!("{id} is not the id of an execution, nor four or more digits of one");
+            let words =
+                format!("{id} is not the id of an execution, nor four or more digits of one");
             return Err(Problem::new(Code::InvalidRequest, words));
         }
-        let mut found = self.client.find_by_id_prefix(&beginning, READ_BATCH_SIZE).await.map_err(engine_problem)?;
+        let mut found = self
+            .client
+            .find_by_id_prefix(&beginning, READ_BATCH_SIZE)
+            .await
+            .map_err(engine_problem)?;
         if found.len() > 1 {
             let words = format!("several executions begin with {beginning}: give more digits");
             return Err(Problem::new(Code::AmbiguousId, words));
@@ -91,17 +154,29 @@ impl ApiService {
     }
 
     /// A page, looked for in a bounded part of all: it may be short, or empty, and still not be the last.
-    pub(super) async fn read_execution_page(&self, listing: &ListExecutionsQuery) -> Result<ExecutionPage, Problem> {
+    pub(super) async fn read_execution_page(
+        &self,
+        listing: &ListExecutionsQuery,
+    ) -> Result<ExecutionPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let mut after = listing.after.as_deref().map(parse_cursor).transpose()?;
         let is_wanted = |row: &Row| {
-            listing.state.is_none_or(|state| state.as_str() == &*row.state)
-                && listing.function.as_ref().is_none_or(|function| **function == *row.function)
+            listing
+                .state
+                .is_none_or(|state| state.as_str() == &*row.state)
+                && listing
+                    .function
+                    .as_ref()
+                    .is_none_or(|function| **function == *row.function)
         };
         let mut executions = Vec::new();
         let mut seen = 0;
         loop {
-            let rows = self.client.list_executions(listing.order, after, READ_BATCH_SIZE).await.map_err(engine_problem)?;
+            let rows = self
+                .client
+                .list_executions(listing.order, after, READ_BATCH_SIZE)
+                .await
+                .map_err(engine_problem)?;
             let is_last = rows.len() < READ_BATCH_SIZE;
             for row in rows {
                 seen += 1;
@@ -110,20 +185,38 @@ impl ApiService {
                     executions.push(api_execution_summary(&row));
                 }
                 if executions.len() == limit || seen == SCAN_MAX {
-                    return Ok(ExecutionPage { executions, next: after.map(format_cursor) });
+                    return Ok(ExecutionPage {
+                        executions,
+                        next: after.map(format_cursor),
+                    });
                 }
             }
             if is_last {
-                return Ok(ExecutionPage { executions, next: None });
+                return Ok(ExecutionPage {
+                    executions,
+                    next: None,
+                });
             }
         }
     }
 
     pub(super) async fn load_execution_view(&self, row: &Row) -> Result<ExecutionView, Problem> {
-        let events = self.client.read_journal(row.execution_id).await.map_err(engine_problem)?;
+        let events = self
+            .client
+            .read_journal(row.execution_id)
+            .await
+            .map_err(engine_problem)?;
         let children = self.load_child_executions(row, &events).await?;
-        let ended = self.client.execution_result(row.execution_id).await.map_err(engine_problem)?;
-        let ExecutionResult { result, error } = ended.as_ref().map(api_execution_result).transpose()?.unwrap_or_default();
+        let ended = self
+            .client
+            .execution_result(row.execution_id)
+            .await
+            .map_err(engine_problem)?;
+        let ExecutionResult { result, error } = ended
+            .as_ref()
+            .map(api_execution_result)
+            .transpose()?
+            .unwrap_or_default();
         Ok(ExecutionView {
             execution: row.execution_id.to_string(),
             function: row.function.to_string(),
@@ -133,23 +226,42 @@ impl ApiService {
             created_at: row.created_at.to_string(),
             events: events.len() as u64,
             children,
-            continued_as: events.last().and_then(|last| last.event.continued_as()).map(|next| next.to_string()),
+            continued_as: events
+                .last()
+                .and_then(|last| last.event.continued_as())
+                .map(|next| next.to_string()),
             result,
             error,
         })
     }
 
     /// The children of an execution, in the order in which they were started.
-    async fn load_child_executions(&self, row: &Row, events: &[JournalEvent]) -> Result<Vec<ChildExecution>, Problem> {
+    async fn load_child_executions(
+        &self,
+        row: &Row,
+        events: &[JournalEvent],
+    ) -> Result<Vec<ChildExecution>, Problem> {
         let mut functions: BTreeMap<&PromiseId, String> = BTreeMap::new();
         let mut children = Vec::new();
         for recorded in events {
             match &recorded.event {
-                Event::InvokeScheduled { promise_id, function_name, .. } => {
+                Event::InvokeScheduled {
+                    promise_id,
+                    function_name,
+                    ..
+                } => {
                     functions.insert(promise_id, function_name.to_string());
                 }
-                Event::InvokeStarted { promise_id, performer: onward_journal::InvokePerformer::Child(child), .. } => {
-                    let state = self.client.find_execution(*child).await.map_err(engine_problem)?;
+                Event::InvokeStarted {
+                    promise_id,
+                    performer: onward_journal::InvokePerformer::Child(child),
+                    ..
+                } => {
+                    let state = self
+                        .client
+                        .find_execution(*child)
+                        .await
+                        .map_err(engine_problem)?;
                     children.push(ChildExecution {
                         promise: promise_id.relative_to(row.execution_id).to_string(),
                         execution: child.to_string(),
@@ -163,12 +275,21 @@ impl ApiService {
         Ok(children)
     }
 
-    pub(super) async fn poll_journal_lines(&self, row: &Row, from: u64, wait_ms: u64) -> Result<String, Problem> {
+    pub(super) async fn poll_journal_lines(
+        &self,
+        row: &Row,
+        from: u64,
+        wait_ms: u64,
+    ) -> Result<String, Problem> {
         let id = row.execution_id;
         let mut patience = pin!(self.wait_or_stop(wait_ms));
         let mut is_last = is_execution_over(row) || wait_ms == 0;
         loop {
-            let events = self.client.read_journal_from(id, from).await.map_err(engine_problem)?;
+            let events = self
+                .client
+                .read_journal_from(id, from)
+                .await
+                .map_err(engine_problem)?;
             if !events.is_empty() || is_last {
                 return Ok(format_journal_lines(id, &events));
             }
@@ -177,7 +298,12 @@ impl ApiService {
                 () = &mut patience => return Ok(String::new()),
             }
             // Nothing is recorded after its end, but its end may be what was not seen.
-            is_last = self.client.find_execution(id).await.map_err(engine_problem)?.is_none_or(|row| is_execution_over(&row));
+            is_last = self
+                .client
+                .find_execution(id)
+                .await
+                .map_err(engine_problem)?
+                .is_none_or(|row| is_execution_over(&row));
         }
     }
 }
@@ -192,10 +318,18 @@ pub(crate) struct JournalLinesPage {
 
 impl ApiService {
     /// What a journal holds from `from` on, waited for if there is nothing.
-    pub(crate) async fn follow_journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<JournalLinesPage, Problem> {
+    pub(crate) async fn follow_journal(
+        &self,
+        execution: &str,
+        from: u64,
+        wait_ms: u64,
+    ) -> Result<JournalLinesPage, Problem> {
         let row = self.find_execution(execution).await?;
         let lines = self.poll_journal_lines(&row, from, wait_ms).await?;
-        Ok(JournalLinesPage { lines, is_complete: is_execution_over(&row) })
+        Ok(JournalLinesPage {
+            lines,
+            is_complete: is_execution_over(&row),
+        })
     }
 }
 
@@ -214,10 +348,19 @@ fn parse_payload(what: &str, json: &RawJson) -> Result<Payload, Problem> {
 
 fn api_execution_result(result: &InvokeResult) -> Result<ExecutionResult, Problem> {
     Ok(match result {
-        Ok(payload) => ExecutionResult { result: Some(parse_json(payload.as_str())?), error: None },
+        Ok(payload) => ExecutionResult {
+            result: Some(parse_json(payload.as_str())?),
+            error: None,
+        },
         Err(error) => {
-            let failure = FailureDetail { kind: error.kind.to_string(), message: error.message.to_string() };
-            ExecutionResult { result: None, error: Some(failure) }
+            let failure = FailureDetail {
+                kind: error.kind.to_string(),
+                message: error.message.to_string(),
+            };
+            ExecutionResult {
+                result: None,
+                error: Some(failure),
+            }
         }
     })
 }
@@ -236,7 +379,10 @@ fn api_execution_summary(row: &Row) -> ExecutionSummary {
 pub(super) fn parse_page_size(asked: Option<u32>, usual: u32) -> Result<usize, Problem> {
     match asked.unwrap_or(usual) {
         size @ 1..=PAGE_MAX => Ok(size as usize),
-        size => Err(invalid_field("limit", format!("{size} is not from 1 to {PAGE_MAX}"))),
+        size => Err(invalid_field(
+            "limit",
+            format!("{size} is not from 1 to {PAGE_MAX}"),
+        )),
     }
 }
 
@@ -248,7 +394,10 @@ fn format_cursor((created_at, id): (Timestamp, ExecutionId)) -> String {
 fn parse_cursor(cursor: &str) -> Result<(Timestamp, ExecutionId), Problem> {
     let parse = || {
         let (micros, id) = cursor.split_once('.')?;
-        Some((Timestamp::from_micros(micros.parse().ok()?)?, id.parse().ok()?))
+        Some((
+            Timestamp::from_micros(micros.parse().ok()?)?,
+            id.parse().ok()?,
+        ))
     };
     parse().ok_or_else(|| invalid_field("after", "it is not the `next` of a page"))
 }

@@ -1,12 +1,12 @@
 //! What can be asked of Onward, answered from a store. The server says it over HTTP, the command line without one.
 
 mod audience_check;
+mod campaign_documents;
 mod campaigns;
 mod executions;
 mod problems;
 mod runs;
 mod tasks;
-mod campaign_documents;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,12 +14,17 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_api::OnwardApi;
-use onward_api::component::{DeployComponentResponse, FunctionKind, DeployedFunction};
-use onward_api::execution::{CancelExecutionRequest, ExecutionView, ExecutionPage, ListExecutionsQuery, ExecutionResult, AcceptedMessage, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse};
+use onward_api::component::{DeployComponentResponse, DeployedFunction, FunctionKind};
+use onward_api::execution::{
+    AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
+    ListExecutionsQuery, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse,
+};
 use onward_api::explanation::ExecutionExplanation;
-use onward_api::finding::{FindingClass, DoctorFinding, DoctorProgress, DoctorReport};
+use onward_api::finding::{DoctorFinding, DoctorProgress, DoctorReport, FindingClass};
 use onward_api::problem::{Code, Problem};
-use onward_api::run::{self, AppendRunEventsRequest, RunEventReceipt, RunEventPage, RunSnapshotView, VerifyReport};
+use onward_api::run::{
+    self, AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyReport,
+};
 use onward_api::task::{ListTasksQuery, TaskPage};
 use onward_dispatcher::CampaignDoctorStats;
 use onward_engine::client::{EngineClient, Scope};
@@ -28,7 +33,7 @@ use onward_engine::{doctor, explain};
 use onward_journal::SharedText;
 use onward_outlets::ProviderRegistry;
 use onward_store::tables::{ComponentRow, FunctionRow};
-use onward_store::{ColumnCodec as _, RowKey, RecordReader as _, TableScan};
+use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, TableScan};
 use tokio::sync::watch;
 
 pub use self::campaigns::preview_message;
@@ -58,26 +63,45 @@ pub struct ApiService {
 impl ApiService {
     /// Access to what the client sees.
     pub const fn new(client: EngineClient) -> Self {
-        Self { client, component_runtime: None, node: None, full_access: false, providers: None, caller_token: None, server_stage: None }
+        Self {
+            client,
+            component_runtime: None,
+            node: None,
+            full_access: false,
+            providers: None,
+            caller_token: None,
+            server_stage: None,
+        }
     }
 
     /// The same, for whoever has the whole store: runs are found, and everything is checked, whoever it belongs to.
     #[must_use]
     pub fn with_full_access(self) -> Self {
-        Self { full_access: true, ..self }
+        Self {
+            full_access: true,
+            ..self
+        }
     }
 
     /// The same, until a server stops: whoever waits for something is answered then, with what is known.
     #[must_use]
     pub fn with_server_stage(self, stage: watch::Receiver<ServerStage>) -> Self {
-        Self { server_stage: Some(stage), ..self }
+        Self {
+            server_stage: Some(stage),
+            ..self
+        }
     }
 
     /// Waits so long, but not for a server that stops.
     async fn wait_or_stop(&self, wait_ms: u64) {
         let stops = async {
             match &self.server_stage {
-                Some(stage) => drop(stage.clone().wait_for(|stage| *stage >= ServerStage::Stopping).await),
+                Some(stage) => drop(
+                    stage
+                        .clone()
+                        .wait_for(|stage| *stage >= ServerStage::Stopping)
+                        .await,
+                ),
                 None => std::future::pending().await,
             }
         };
@@ -89,7 +113,9 @@ impl ApiService {
 
     /// Whether nobody should wait any more.
     pub(crate) fn is_stopping(&self) -> bool {
-        self.server_stage.as_ref().is_some_and(|stage| *stage.borrow() >= ServerStage::Stopping)
+        self.server_stage
+            .as_ref()
+            .is_some_and(|stage| *stage.borrow() >= ServerStage::Stopping)
     }
 
     /// Whose things are checked; everybody's unless that says.
@@ -100,31 +126,48 @@ impl ApiService {
     /// The same, able to look into components that are to be deployed.
     #[must_use]
     pub fn with_component_runtime(self, code: Arc<dyn node::ComponentRuntime>) -> Self {
-        Self { component_runtime: Some(code), ..self }
+        Self {
+            component_runtime: Some(code),
+            ..self
+        }
     }
 
     /// The same, able to say whether campaigns can reach people.
     #[must_use]
     pub fn with_providers(self, house: Arc<ProviderRegistry>) -> Self {
-        Self { providers: Some(house), ..self }
+        Self {
+            providers: Some(house),
+            ..self
+        }
     }
 
     /// The same, asked with a token of this name.
     #[must_use]
     pub(crate) fn with_caller_token(self, asker: Option<SharedText>) -> Self {
-        Self { caller_token: asker, ..self }
+        Self {
+            caller_token: asker,
+            ..self
+        }
     }
 
     /// The same, beside a node of this process.
     #[must_use]
     pub fn with_local_node(self, node: &Arc<Node>) -> Self {
-        Self { client: self.client.with_local_node(node), node: Some(Arc::clone(node)), ..self }
+        Self {
+            client: self.client.with_local_node(node),
+            node: Some(Arc::clone(node)),
+            ..self
+        }
     }
 
     /// The same for another owner.
     #[must_use]
     pub fn for_scope(&self, scope: Scope) -> Self {
-        Self { client: self.client.with_scope(scope), full_access: false, ..self.clone() }
+        Self {
+            client: self.client.with_scope(scope),
+            full_access: false,
+            ..self.clone()
+        }
     }
 
     /// The node beside it, if there is one.
@@ -140,40 +183,82 @@ impl ApiService {
 
 #[async_trait]
 impl OnwardApi for ApiService {
-    async fn deploy_component(&self, code: Vec<u8>, hosts: Vec<String>) -> Result<DeployComponentResponse, Problem> {
+    async fn deploy_component(
+        &self,
+        code: Vec<u8>,
+        hosts: Vec<String>,
+    ) -> Result<DeployComponentResponse, Problem> {
         let Some(runtime) = &self.component_runtime else {
-            return Err(Problem::new(Code::Unavailable, "nothing here can run a component"));
+            return Err(Problem::new(
+                Code::Unavailable,
+                "nothing here can run a component",
+            ));
         };
         let functions = runtime.deployable_functions(&code, &hosts).await;
         let functions = functions.map_err(|reason| Problem::new(Code::BadComponent, reason))?;
-        let digest = self.client.deploy_component(&code, &functions, &hosts).await.map_err(engine_problem)?;
+        let digest = self
+            .client
+            .deploy_component(&code, &functions, &hosts)
+            .await
+            .map_err(engine_problem)?;
         if let Some(node) = &self.node {
             node.refresh_functions().await.map_err(store_problem)?;
         }
-        Ok(DeployComponentResponse { component: digest.to_string(), functions })
+        Ok(DeployComponentResponse {
+            component: digest.to_string(),
+            functions,
+        })
     }
 
     async fn get_execution_component(&self, execution: &str) -> Result<Vec<u8>, Problem> {
         let digest = self.find_execution(execution).await?.component_digest;
-        let row: Option<(ComponentRow, u64)> =
-            self.client.store().read_record(RowKey(vec![digest.to_value()])).await.map_err(store_problem)?;
-        let absent = || Problem::new(Code::NoComponent, format!("component {digest} is not in the store"));
-        row.map(|(component, _)| component.code.to_vec()).ok_or_else(absent)
+        let row: Option<(ComponentRow, u64)> = self
+            .client
+            .store()
+            .read_record(RowKey(vec![digest.to_value()]))
+            .await
+            .map_err(store_problem)?;
+        let absent = || {
+            Problem::new(
+                Code::NoComponent,
+                format!("component {digest} is not in the store"),
+            )
+        };
+        row.map(|(component, _)| component.code.to_vec())
+            .ok_or_else(absent)
     }
 
     async fn list_functions(&self) -> Result<Vec<DeployedFunction>, Problem> {
-        let Scope { tenant, project, environment } = self.client.scope();
-        let mut scan = TableScan::all_rows::<FunctionRow>().where_equal(tenant).where_equal(project).where_equal(environment);
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = self.client.scope();
+        let mut scan = TableScan::all_rows::<FunctionRow>()
+            .where_equal(tenant)
+            .where_equal(project)
+            .where_equal(environment);
         let mut all = Vec::new();
         loop {
-            let rows: Vec<(FunctionRow, u64)> = self.client.store().list_records(scan.clone()).await.map_err(store_problem)?;
-            let Some((last, _)) = rows.last() else { return Ok(all) };
+            let rows: Vec<(FunctionRow, u64)> = self
+                .client
+                .store()
+                .list_records(scan.clone())
+                .await
+                .map_err(store_problem)?;
+            let Some((last, _)) = rows.last() else {
+                return Ok(all);
+            };
             scan = scan.starting_after(last);
             for (row, _) in rows {
                 let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
                 all.push(DeployedFunction {
                     name: row.name.to_string(),
-                    kind: if is_workflow { FunctionKind::Workflow } else { FunctionKind::Task },
+                    kind: if is_workflow {
+                        FunctionKind::Workflow
+                    } else {
+                        FunctionKind::Task
+                    },
                     component: row.component_digest.to_string(),
                     hosts: serde_json::from_str(&row.hosts).unwrap_or_default(),
                     deployed_at: row.deployed_at.to_string(),
@@ -182,16 +267,26 @@ impl OnwardApi for ApiService {
         }
     }
 
-    async fn start_execution(&self, start: StartExecutionRequest) -> Result<StartExecutionResponse, Problem> {
+    async fn start_execution(
+        &self,
+        start: StartExecutionRequest,
+    ) -> Result<StartExecutionResponse, Problem> {
         self.start_from_request(start).await
     }
 
-    async fn get_execution_result(&self, execution: &str, wait_ms: u64) -> Result<ExecutionResult, Problem> {
+    async fn get_execution_result(
+        &self,
+        execution: &str,
+        wait_ms: u64,
+    ) -> Result<ExecutionResult, Problem> {
         let row = self.find_execution(execution).await?;
         self.wait_for_result(row.execution_id, wait_ms).await
     }
 
-    async fn list_executions(&self, listing: ListExecutionsQuery) -> Result<ExecutionPage, Problem> {
+    async fn list_executions(
+        &self,
+        listing: ListExecutionsQuery,
+    ) -> Result<ExecutionPage, Problem> {
         self.read_execution_page(&listing).await
     }
 
@@ -200,57 +295,117 @@ impl OnwardApi for ApiService {
         self.load_execution_view(&row).await
     }
 
-    async fn get_execution_journal(&self, execution: &str, from: u64, wait_ms: u64) -> Result<String, Problem> {
+    async fn get_execution_journal(
+        &self,
+        execution: &str,
+        from: u64,
+        wait_ms: u64,
+    ) -> Result<String, Problem> {
         let row = self.find_execution(execution).await?;
         self.poll_journal_lines(&row, from, wait_ms).await
     }
 
     async fn explain_execution(&self, execution: &str) -> Result<ExecutionExplanation, Problem> {
         let row = self.find_execution(execution).await?;
-        explain::explain_execution(&self.client, row.execution_id).await.map_err(engine_problem)
+        explain::explain_execution(&self.client, row.execution_id)
+            .await
+            .map_err(engine_problem)
     }
 
-    async fn signal_execution(&self, execution: &str, signal: SignalExecutionRequest) -> Result<AcceptedMessage, Problem> {
+    async fn signal_execution(
+        &self,
+        execution: &str,
+        signal: SignalExecutionRequest,
+    ) -> Result<AcceptedMessage, Problem> {
         self.send_signal(execution, signal).await
     }
 
-    async fn cancel_execution(&self, execution: &str, cancel: CancelExecutionRequest) -> Result<AcceptedMessage, Problem> {
+    async fn cancel_execution(
+        &self,
+        execution: &str,
+        cancel: CancelExecutionRequest,
+    ) -> Result<AcceptedMessage, Problem> {
         let row = self.find_execution(execution).await?;
         check_length("the reason", &cancel.reason, REASON_MAX)?;
-        self.client.request_cancel(row.execution_id, &cancel.reason).await.map_err(engine_problem)?;
-        Ok(AcceptedMessage { execution: row.execution_id.to_string(), sent: "cancel".to_owned() })
+        self.client
+            .request_cancel(row.execution_id, &cancel.reason)
+            .await
+            .map_err(engine_problem)?;
+        Ok(AcceptedMessage {
+            execution: row.execution_id.to_string(),
+            sent: "cancel".to_owned(),
+        })
     }
 
     async fn list_tasks(&self, listing: ListTasksQuery) -> Result<TaskPage, Problem> {
         self.read_task_page(&listing).await
     }
 
-    async fn run_doctor(&self, hear: &mut (dyn FnMut(DoctorProgress) + Send)) -> Result<DoctorReport, Problem> {
+    async fn run_doctor(
+        &self,
+        hear: &mut (dyn FnMut(DoctorProgress) + Send),
+    ) -> Result<DoctorReport, Problem> {
         let (mut findings, mut warnings) = (0, 0);
         let hear = Mutex::new(hear);
         let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
         let mut report = |finding: &DoctorFinding| -> io::Result<()> {
-            *(if finding.class == FindingClass::Warning { &mut warnings } else { &mut findings }) += 1;
+            *(if finding.class == FindingClass::Warning {
+                &mut warnings
+            } else {
+                &mut findings
+            }) += 1;
             say(DoctorProgress::Finding(finding.clone()));
             Ok(())
         };
-        let looked = doctor::examine_store(&**self.client.store(), self.scope_filter(), &mut report, |tally| {
-            say(DoctorProgress::Examined { executions: tally.executions, events: tally.events });
-        });
+        let looked = doctor::examine_store(
+            &**self.client.store(),
+            self.scope_filter(),
+            &mut report,
+            |tally| {
+                say(DoctorProgress::Examined {
+                    executions: tally.executions,
+                    events: tally.events,
+                });
+            },
+        );
         let looked = looked.await;
-        let doctor::DoctorTally { executions, events, messages } =
-            looked.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+        let doctor::DoctorTally {
+            executions,
+            events,
+            messages,
+        } = looked.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         let looked = self.examine_campaigns(&mut report).await?;
-        let CampaignDoctorStats { runs: campaign_runs, items } = looked;
+        let CampaignDoctorStats {
+            runs: campaign_runs,
+            items,
+        } = looked;
         let ok = findings == 0;
-        Ok(DoctorReport { ok, executions, events, messages, campaign_runs, items, findings, warnings })
+        Ok(DoctorReport {
+            ok,
+            executions,
+            events,
+            messages,
+            campaign_runs,
+            items,
+            findings,
+            warnings,
+        })
     }
 
-    async fn append_run_events(&self, append: AppendRunEventsRequest) -> Result<Vec<RunEventReceipt>, Problem> {
+    async fn append_run_events(
+        &self,
+        append: AppendRunEventsRequest,
+    ) -> Result<Vec<RunEventReceipt>, Problem> {
         self.append_parsed_events(append).await
     }
 
-    async fn get_run_events(&self, run: &str, after: u64, limit: u32, wait_ms: u64) -> Result<RunEventPage, Problem> {
+    async fn get_run_events(
+        &self,
+        run: &str,
+        after: u64,
+        limit: u32,
+        wait_ms: u64,
+    ) -> Result<RunEventPage, Problem> {
         self.poll_run_events(run, after, limit, wait_ms).await
     }
 

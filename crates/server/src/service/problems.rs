@@ -27,9 +27,11 @@ pub(super) fn engine_problem(refused: ClientError) -> Problem {
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn store_problem(error: Error) -> Problem {
     let code = match &error {
-        Error::Unavailable(_) | Error::DiskFull(_) | Error::Poisoned(_) | Error::Unusable(_) | Error::Closed => {
-            Code::Unavailable
-        }
+        Error::Unavailable(_)
+        | Error::DiskFull(_)
+        | Error::Poisoned(_)
+        | Error::Unusable(_)
+        | Error::Closed => Code::Unavailable,
         Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
         Error::Conflict(_) => Code::Conflict,
         Error::Invalid(InvalidRequest::NoSuchRun(_)) => Code::NoRun,
@@ -48,5 +50,9 @@ pub(super) fn invalid_field(what: &str, error: impl std::fmt::Display) -> Proble
 pub(super) fn check_length(what: &str, text: &str, characters_max: usize) -> Result<(), Problem> {
     let found = text.chars().count();
     let words = || format!("{what} has {found} characters, at most {characters_max} are allowed");
-    if found > characters_max { Err(Problem::new(Code::Unprocessable, words())) } else { Ok(()) }
+    if found > characters_max {
+        Err(Problem::new(Code::Unprocessable, words()))
+    } else {
+        Ok(())
+    }
 }

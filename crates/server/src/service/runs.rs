@@ -5,16 +5,23 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use onward_api::problem::{Code, Problem};
-use onward_api::run::{AppendRunEventsRequest, RunEventReceipt, VerifyProgress, RunEventPage, RunSnapshotView, VerifyReport, VerifyFinding};
+use onward_api::run::{
+    AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyFinding,
+    VerifyProgress, VerifyReport,
+};
 use onward_api::{RawJson, parse_json};
 use onward_engine::verify;
-use onward_runs::{AcceptedKeyForms, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
+use onward_runs::{
+    AcceptedKeyForms, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId,
+};
 use onward_store::tables::RunSnapshotRow;
-use onward_store::{ColumnCodec as _, RowKey, RunEventQuery, RecordReader as _, RunStateStore as _};
+use onward_store::{
+    ColumnCodec as _, RecordReader as _, RowKey, RunEventQuery, RunStateStore as _,
+};
 use serde::Serialize;
 
 use super::ApiService;
-use super::problems::{store_problem, invalid_field};
+use super::problems::{invalid_field, store_problem};
 
 /// Events of a page at most.
 const PAGE_MAX: u32 = 1_000;
@@ -23,18 +30,27 @@ const PAGE_MAX: u32 = 1_000;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ApiService {
-    pub(super) async fn append_parsed_events(&self, append: AppendRunEventsRequest) -> Result<Vec<RunEventReceipt>, Problem> {
+    pub(super) async fn append_parsed_events(
+        &self,
+        append: AppendRunEventsRequest,
+    ) -> Result<Vec<RunEventReceipt>, Problem> {
         let mut events = Vec::with_capacity(append.events.len());
         for (place, event) in append.events.iter().enumerate() {
-            let event = RunEventWrite::from_json(event.as_str())
-                .map_err(|error| Problem::new(Code::Unprocessable, format!("event {place}: {error}")))?;
+            let event = RunEventWrite::from_json(event.as_str()).map_err(|error| {
+                Problem::new(Code::Unprocessable, format!("event {place}: {error}"))
+            })?;
             self.require_in_scope((&event.tenant_id, &event.project_id, &event.environment_id))?;
             events.push(event);
         }
         if events.is_empty() {
             return Err(invalid_field("events", "there are none"));
         }
-        let appended = self.client.store().append_events(events).await.map_err(store_problem)?;
+        let appended = self
+            .client
+            .store()
+            .append_events(events)
+            .await
+            .map_err(store_problem)?;
         Ok(appended
             .into_iter()
             .map(|it| RunEventReceipt {
@@ -50,23 +66,40 @@ impl ApiService {
 
     fn is_in_scope(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> bool {
         let (tenant, project, environment) = owner;
-        self.full_access || self.client.scope().matches_ids(tenant, project, environment)
+        self.full_access
+            || self
+                .client
+                .scope()
+                .matches_ids(tenant, project, environment)
     }
 
-    fn require_in_scope(&self, owner: (&TenantId, &ProjectId, &EnvironmentId)) -> Result<(), Problem> {
+    fn require_in_scope(
+        &self,
+        owner: (&TenantId, &ProjectId, &EnvironmentId),
+    ) -> Result<(), Problem> {
         if self.is_in_scope(owner) {
             return Ok(());
         }
         let (tenant, project, environment) = owner;
-        let words = format!("an event of tenant {tenant}, project {project}, environment {environment}");
-        Err(Problem::new(Code::Forbidden, format!("{words} cannot be stored on behalf of another")))
+        let words =
+            format!("an event of tenant {tenant}, project {project}, environment {environment}");
+        Err(Problem::new(
+            Code::Forbidden,
+            format!("{words} cannot be stored on behalf of another"),
+        ))
     }
 
     async fn find_run(&self, run: &str) -> Result<RunId, Problem> {
         let absent = || Problem::new(Code::NoRun, format!("there is no run {run} in the store"));
         let id: RunId = run.parse().map_err(|_| absent())?;
-        let head = self.client.store().read_run_head(&id).await.map_err(store_problem)?;
-        head.filter(|it| self.is_in_scope((&it.tenant_id, &it.project_id, &it.environment_id))).ok_or_else(absent)?;
+        let head = self
+            .client
+            .store()
+            .read_run_head(&id)
+            .await
+            .map_err(store_problem)?;
+        head.filter(|it| self.is_in_scope((&it.tenant_id, &it.project_id, &it.environment_id)))
+            .ok_or_else(absent)?;
         Ok(id)
     }
 
@@ -78,15 +111,27 @@ impl ApiService {
         wait_ms: u64,
     ) -> Result<RunEventPage, Problem> {
         let id = self.find_run(run).await?;
-        let from = RunSeq::new(after).ok_or_else(|| invalid_field("after", "no sequence is as large"))?;
-        let page = RunEventQuery { after: from, limit: limit.clamp(1, PAGE_MAX) as usize };
+        let from =
+            RunSeq::new(after).ok_or_else(|| invalid_field("after", "no sequence is as large"))?;
+        let page = RunEventQuery {
+            after: from,
+            limit: limit.clamp(1, PAGE_MAX) as usize,
+        };
         let mut patience = pin!(self.wait_or_stop(wait_ms));
         let mut is_over = false;
         loop {
-            let events = self.client.store().read_run_events(&id, page).await.map_err(store_problem)?;
+            let events = self
+                .client
+                .store()
+                .read_run_events(&id, page)
+                .await
+                .map_err(store_problem)?;
             if !events.is_empty() || is_over {
                 let watermark = events.last().map_or(after, |last| last.run_seq.as_u64());
-                let events = events.iter().map(|event| parse_json(&event.to_json())).collect::<Result<Vec<RawJson>, _>>()?;
+                let events = events
+                    .iter()
+                    .map(|event| parse_json(&event.to_json()))
+                    .collect::<Result<Vec<RawJson>, _>>()?;
                 return Ok(RunEventPage { events, watermark });
             }
             tokio::select! {
@@ -110,34 +155,77 @@ impl ApiService {
             say(VerifyProgress::Finding(api_verify_finding(found)));
             Ok(())
         };
-        let accept = if accept_v1_keys { AcceptedKeyForms::V2OrV1 } else { AcceptedKeyForms::V2Only };
+        let accept = if accept_v1_keys {
+            AcceptedKeyForms::V2OrV1
+        } else {
+            AcceptedKeyForms::V2Only
+        };
         let db = &**self.client.store();
         let looked = match run {
-            Some(run) => verify::verify_run(db, &self.find_run(run).await?, accept, &mut report).await,
+            Some(run) => {
+                verify::verify_run(db, &self.find_run(run).await?, accept, &mut report).await
+            }
             None => {
-                let progress = |tally: verify::VerifyTally| say(VerifyProgress::Examined { runs: tally.runs, events: tally.events });
-                verify::verify_all_runs(db, self.scope_filter(), accept, &mut report, progress).await
+                let progress = |tally: verify::VerifyTally| {
+                    say(VerifyProgress::Examined {
+                        runs: tally.runs,
+                        events: tally.events,
+                    })
+                };
+                verify::verify_all_runs(db, self.scope_filter(), accept, &mut report, progress)
+                    .await
             }
         };
         let verify::VerifyTally { runs, events } = looked.map_err(|stopped| match stopped {
             verify::StoreCheckError::Store(error) => store_problem(error),
-            verify::StoreCheckError::Report(error) => Problem::new(Code::Internal, error.to_string()),
+            verify::StoreCheckError::Report(error) => {
+                Problem::new(Code::Internal, error.to_string())
+            }
         })?;
-        Ok(VerifyReport { ok: findings == 0, runs, events, findings })
+        Ok(VerifyReport {
+            ok: findings == 0,
+            runs,
+            events,
+            findings,
+        })
     }
 
-    pub(super) async fn read_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
+    pub(super) async fn read_run_snapshot(
+        &self,
+        run: &str,
+        project: bool,
+    ) -> Result<RunSnapshotView, Problem> {
         let id = self.find_run(run).await?;
         if project {
-            let snapshot = self.client.store().project_snapshot(&id).await.map_err(store_problem)?;
-            return Ok(RunSnapshotView { condition: "CURRENT".to_owned(), snapshot: to_raw_json(&snapshot)? });
+            let snapshot = self
+                .client
+                .store()
+                .project_snapshot(&id)
+                .await
+                .map_err(store_problem)?;
+            return Ok(RunSnapshotView {
+                condition: "CURRENT".to_owned(),
+                snapshot: to_raw_json(&snapshot)?,
+            });
         }
-        let row: Option<(RunSnapshotRow, u64)> = self.client.store().read_record(RowKey(vec![id.to_value()])).await.map_err(store_problem)?;
-        let none =
-            || Problem::new(Code::NoRun, format!("run {run} has no snapshot yet; --project makes one from the log"));
+        let row: Option<(RunSnapshotRow, u64)> = self
+            .client
+            .store()
+            .read_record(RowKey(vec![id.to_value()]))
+            .await
+            .map_err(store_problem)?;
+        let none = || {
+            Problem::new(
+                Code::NoRun,
+                format!("run {run} has no snapshot yet; --project makes one from the log"),
+            )
+        };
         let (row, _) = row.ok_or_else(none)?;
         let snapshot = to_raw_json(&row.decode_snapshot().map_err(store_problem)?)?;
-        Ok(RunSnapshotView { condition: row.condition.to_string(), snapshot })
+        Ok(RunSnapshotView {
+            condition: row.condition.to_string(),
+            snapshot,
+        })
     }
 }
 
@@ -147,7 +235,11 @@ fn api_verify_finding(found: &verify::VerifyIssue) -> VerifyFinding {
     VerifyFinding {
         run_id: found.run_id.as_ref().map(ToString::to_string),
         run_seq: found.run_seq.map(RunSeq::as_u64),
-        wrong: code.as_ref().and_then(|code| code.as_str()).unwrap_or_default().to_owned(),
+        wrong: code
+            .as_ref()
+            .and_then(|code| code.as_str())
+            .unwrap_or_default()
+            .to_owned(),
         message: found.message.to_string(),
     }
 }

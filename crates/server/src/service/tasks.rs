@@ -6,13 +6,14 @@ use futures_util::FutureExt as _;
 use onward_api::RawJson;
 use onward_api::problem::{Code, Problem};
 use onward_api::task::{
-    ClaimTasksRequest, ClaimTasksResponse, TaskClaim, CompleteTaskRequest, TaskDelivery, TaskEndResponse, HeartbeatTaskResponse, FailTaskRequest, NextTaskRequest, TaskError, TaskSummary, ListTasksQuery,
-    TaskPage,
+    ClaimTasksRequest, ClaimTasksResponse, CompleteTaskRequest, FailTaskRequest,
+    HeartbeatTaskResponse, ListTasksQuery, NextTaskRequest, TaskClaim, TaskDelivery,
+    TaskEndResponse, TaskError, TaskPage, TaskSummary,
 };
-use onward_engine::client::{EngineClient, ClientError};
+use onward_engine::client::{ClientError, EngineClient};
 use onward_engine::shard::AttemptId;
-use onward_engine::task_queue::{self, LeasedTask, TaskCursor, task_name, parse_task_name};
-use onward_journal::{ExecutionError, InvokeResult, BoundedName, Payload, SharedText};
+use onward_engine::task_queue::{self, LeasedTask, TaskCursor, parse_task_name, task_name};
+use onward_journal::{BoundedName, ExecutionError, InvokeResult, Payload, SharedText};
 use onward_store::tables::TaskRow;
 use tokio::sync::oneshot;
 
@@ -38,59 +39,137 @@ const DEFAULT_PAGE_SIZE: u32 = 100;
 
 impl ApiService {
     /// Claims tasks for a worker; waits for one where there is none.
-    pub async fn claim_tasks(&self, claim: ClaimTasksRequest) -> Result<ClaimTasksResponse, Problem> {
-        let ClaimTasksRequest { worker, functions, max, lease_ms, wait_ms } = claim;
+    pub async fn claim_tasks(
+        &self,
+        claim: ClaimTasksRequest,
+    ) -> Result<ClaimTasksResponse, Problem> {
+        let ClaimTasksRequest {
+            worker,
+            functions,
+            max,
+            lease_ms,
+            wait_ms,
+        } = claim;
         let wanted = parse_claim_request(&worker, &functions, max, lease_ms)?;
         let wait = Duration::from_millis(wait_ms);
-        let held = self.claim_or_release(|client, gone| async move { client.claim_tasks(&wanted, wait, gone.map(drop)).await });
-        Ok(ClaimTasksResponse { tasks: held.await?.iter().map(|held| api_task_claim(held, lease_ms)).collect() })
+        let held = self.claim_or_release(|client, gone| async move {
+            client.claim_tasks(&wanted, wait, gone.map(drop)).await
+        });
+        Ok(ClaimTasksResponse {
+            tasks: held
+                .await?
+                .iter()
+                .map(|held| api_task_claim(held, lease_ms))
+                .collect(),
+        })
     }
 
     /// Gives a task back that its worker has not begun.
     pub async fn release_task(&self, task: &str, token: &str) -> Result<TaskEndResponse, Problem> {
-        self.client.release_task(parse_task_id(task)?, token).await.map_err(engine_problem)?;
-        Ok(TaskEndResponse { task: task.to_owned(), next: None })
+        self.client
+            .release_task(parse_task_id(task)?, token)
+            .await
+            .map_err(engine_problem)?;
+        Ok(TaskEndResponse {
+            task: task.to_owned(),
+            next: None,
+        })
     }
 
     /// Shows that the worker of a task is alive.
-    pub async fn heartbeat_task(&self, task: &str, token: &str) -> Result<HeartbeatTaskResponse, Problem> {
-        let until = self.client.heartbeat_task(parse_task_id(task)?, token).await.map_err(engine_problem)?;
-        Ok(HeartbeatTaskResponse { leased_until: until.to_string() })
+    pub async fn heartbeat_task(
+        &self,
+        task: &str,
+        token: &str,
+    ) -> Result<HeartbeatTaskResponse, Problem> {
+        let until = self
+            .client
+            .heartbeat_task(parse_task_id(task)?, token)
+            .await
+            .map_err(engine_problem)?;
+        Ok(HeartbeatTaskResponse {
+            leased_until: until.to_string(),
+        })
     }
 
     /// A task was performed.
-    pub async fn complete_task(&self, task: &str, complete: CompleteTaskRequest) -> Result<TaskEndResponse, Problem> {
+    pub async fn complete_task(
+        &self,
+        task: &str,
+        complete: CompleteTaskRequest,
+    ) -> Result<TaskEndResponse, Problem> {
         let result = Payload::parse(complete.result.as_str());
-        let result = result.map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
-        self.finish_task(task, complete.token, Ok(result), complete.next).await
+        let result =
+            result.map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+        self.finish_task(task, complete.token, Ok(result), complete.next)
+            .await
     }
 
     /// A task could not be performed.
-    pub async fn fail_task(&self, task: &str, fail: FailTaskRequest) -> Result<TaskEndResponse, Problem> {
-        let TaskError { message, code, retryable } = fail.error;
+    pub async fn fail_task(
+        &self,
+        task: &str,
+        fail: FailTaskRequest,
+    ) -> Result<TaskEndResponse, Problem> {
+        let TaskError {
+            message,
+            code,
+            retryable,
+        } = fail.error;
         check_length("the message", &message, MESSAGE_MAX)?;
         check_length("the code", code.as_deref().unwrap_or_default(), CODE_MAX)?;
         let error = ExecutionError::from_kind_name(code.as_deref().unwrap_or_default(), message);
-        self.finish_task(task, fail.token, Err(if retryable { error } else { error.into_permanent() }), fail.next).await
+        self.finish_task(
+            task,
+            fail.token,
+            Err(if retryable {
+                error
+            } else {
+                error.into_permanent()
+            }),
+            fail.next,
+        )
+        .await
     }
 
-    async fn finish_task(&self, task: &str, token: String, result: InvokeResult, next: Option<NextTaskRequest>) -> Result<TaskEndResponse, Problem> {
+    async fn finish_task(
+        &self,
+        task: &str,
+        token: String,
+        result: InvokeResult,
+        next: Option<NextTaskRequest>,
+    ) -> Result<TaskEndResponse, Problem> {
         let (id, task) = (parse_task_id(task)?, task.to_owned());
         let Some(next) = next else {
-            self.client.complete_task(id, &token, result).await.map_err(engine_problem)?;
+            self.client
+                .complete_task(id, &token, result)
+                .await
+                .map_err(engine_problem)?;
             return Ok(TaskEndResponse { task, next: None });
         };
         let lease_ms = next.lease_ms;
         let wanted = parse_claim_request(&next.worker, &next.functions, 1, lease_ms)?;
         let held = self.claim_or_release(|client, _| async move {
-            client.complete_task_and_claim_next(id, &token, result, &wanted).await.map(|held| held.into_iter().collect())
+            client
+                .complete_task_and_claim_next(id, &token, result, &wanted)
+                .await
+                .map(|held| held.into_iter().collect())
         });
-        Ok(TaskEndResponse { task, next: held.await?.first().map(|held| api_task_claim(held, lease_ms)) })
+        Ok(TaskEndResponse {
+            task,
+            next: held
+                .await?
+                .first()
+                .map(|held| api_task_claim(held, lease_ms)),
+        })
     }
 
     /// The tasks that work comes to. It is driven to its end, and told when nobody waits for it any more: what is claimed by
     /// then is given back.
-    async fn claim_or_release<W>(&self, work: impl FnOnce(EngineClient, oneshot::Receiver<()>) -> W) -> Result<Vec<LeasedTask>, Problem>
+    async fn claim_or_release<W>(
+        &self,
+        work: impl FnOnce(EngineClient, oneshot::Receiver<()>) -> W,
+    ) -> Result<Vec<LeasedTask>, Problem>
     where
         W: Future<Output = Result<Vec<LeasedTask>, ClientError>> + Send + 'static,
     {
@@ -99,8 +178,17 @@ impl ApiService {
         let client = self.client.clone();
         let working = work(client.clone(), gone);
         tokio::spawn(async move {
-            for unwanted in answer.send(working.await).err().and_then(Result::ok).into_iter().flatten() {
-                if let Err(error) = client.release_task(unwanted.id, &unwanted.claim_token).await {
+            for unwanted in answer
+                .send(working.await)
+                .err()
+                .and_then(Result::ok)
+                .into_iter()
+                .flatten()
+            {
+                if let Err(error) = client
+                    .release_task(unwanted.id, &unwanted.claim_token)
+                    .await
+                {
                     tracing::warn!(%error, "a task that nobody took could not be given back; its lease runs out");
                 }
             }
@@ -109,23 +197,52 @@ impl ApiService {
         answered.await.map_err(stopped)?.map_err(engine_problem)
     }
 
-    pub(super) async fn read_task_page(&self, listing: &ListTasksQuery) -> Result<TaskPage, Problem> {
+    pub(super) async fn read_task_page(
+        &self,
+        listing: &ListTasksQuery,
+    ) -> Result<TaskPage, Problem> {
         // Their inputs are read along.
-        let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?.min(DEFAULT_PAGE_SIZE as usize);
-        let wrong = || Problem::new(Code::InvalidRequest, "after: that is not where a page ended");
-        let after = listing.after.as_deref().map(|text| TaskCursor::parse(text).ok_or_else(wrong)).transpose()?;
-        let rows = self.client.list_tasks(after.as_ref(), limit).await.map_err(engine_problem)?;
-        let next = rows.last().filter(|_| rows.len() == limit).map(|last| TaskCursor::for_task(last).to_string());
-        Ok(TaskPage { tasks: rows.into_iter().map(api_task_summary).collect(), next })
+        let limit =
+            parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?.min(DEFAULT_PAGE_SIZE as usize);
+        let wrong = || {
+            Problem::new(
+                Code::InvalidRequest,
+                "after: that is not where a page ended",
+            )
+        };
+        let after = listing
+            .after
+            .as_deref()
+            .map(|text| TaskCursor::parse(text).ok_or_else(wrong))
+            .transpose()?;
+        let rows = self
+            .client
+            .list_tasks(after.as_ref(), limit)
+            .await
+            .map_err(engine_problem)?;
+        let next = rows
+            .last()
+            .filter(|_| rows.len() == limit)
+            .map(|last| TaskCursor::for_task(last).to_string());
+        Ok(TaskPage {
+            tasks: rows.into_iter().map(api_task_summary).collect(),
+            next,
+        })
     }
 }
 
 fn parse_task_id(task: &str) -> Result<AttemptId, Problem> {
-    parse_task_name(task).ok_or_else(|| Problem::new(Code::NotFound, "that is not the name of a task"))
+    parse_task_name(task)
+        .ok_or_else(|| Problem::new(Code::NotFound, "that is not the name of a task"))
 }
 
 /// What a worker asks for, if it makes sense.
-fn parse_claim_request(worker: &str, functions: &[String], max: u32, lease_ms: u32) -> Result<task_queue::ClaimRequest, Problem> {
+fn parse_claim_request(
+    worker: &str,
+    functions: &[String],
+    max: u32,
+    lease_ms: u32,
+) -> Result<task_queue::ClaimRequest, Problem> {
     let wrong = |words: &str| Problem::new(Code::Unprocessable, words);
     if worker.trim().is_empty() || worker.len() > 200 {
         return Err(wrong("a worker has a name of at most 200 bytes"));
@@ -139,7 +256,10 @@ fn parse_claim_request(worker: &str, functions: &[String], max: u32, lease_ms: u
     if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
         return Err(wrong("a lease is of 100 ms to an hour"));
     }
-    let name = |name: &String| name.parse::<BoundedName>().map(|name| SharedText::from(&*name));
+    let name = |name: &String| {
+        name.parse::<BoundedName>()
+            .map(|name| SharedText::from(&*name))
+    };
     let functions: Result<Vec<SharedText>, _> = functions.iter().map(name).collect();
     Ok(task_queue::ClaimRequest {
         worker: worker.into(),

@@ -8,11 +8,12 @@ use async_trait::async_trait;
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
-    AdmittedCommit, Error, JournalChunk, RowKey, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan, Store, StoredRow, TableSchema,
+    AdmittedCommit, CommitReceipt, Error, JournalChunk, PurgeTarget, RowKey, RunEventQuery,
+    RunEventReader, RunHead, Store, StorePolicy, StoredRow, TableScan, TableSchema,
 };
 use tokio::time::sleep;
 
-use super::{SharedRandom, LATE_COMMIT_MAX, LEASE_DURATION};
+use super::{LATE_COMMIT_MAX, LEASE_DURATION, SharedRandom};
 
 pub(super) struct FlakyStore {
     inner: Arc<dyn Store>,
@@ -23,7 +24,12 @@ pub(super) struct FlakyStore {
 
 impl FlakyStore {
     pub(super) fn new(store: Arc<dyn Store>, chance: SharedRandom) -> Self {
-        Self { inner: store, random: chance, is_fault_free: AtomicBool::new(false), stalls: AtomicU32::new(0) }
+        Self {
+            inner: store,
+            random: chance,
+            is_fault_free: AtomicBool::new(false),
+            stalls: AtomicU32::new(0),
+        }
     }
 
     /// Whether nothing fails.
@@ -48,9 +54,16 @@ impl FlakyStore {
         }
     }
 
-    async fn read_with_faults<T>(&self, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    async fn read_with_faults<T>(
+        &self,
+        read: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
         self.delay_or_stall().await;
-        if self.should_fail(2) { Err(Error::Unavailable("not now".to_owned())) } else { read.await }
+        if self.should_fail(2) {
+            Err(Error::Unavailable("not now".to_owned()))
+        } else {
+            read.await
+        }
     }
 }
 
@@ -68,7 +81,10 @@ impl Store for FlakyStore {
         if self.should_fail(2) {
             // It may still come to be stored, when nobody expects it any more.
             if self.random.roll_percent(50) {
-                let late = Duration::from_millis(self.random.draw_below(u64::try_from(LATE_COMMIT_MAX.as_millis()).unwrap_or(1)));
+                let late = Duration::from_millis(
+                    self.random
+                        .draw_below(u64::try_from(LATE_COMMIT_MAX.as_millis()).unwrap_or(1)),
+                );
                 let store = Arc::clone(&self.inner);
                 tokio::spawn(async move {
                     sleep(late).await;
@@ -85,7 +101,11 @@ impl Store for FlakyStore {
         applied
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.read_with_faults(self.inner.read_row(table, key)).await
     }
 
@@ -97,11 +117,20 @@ impl Store for FlakyStore {
         self.read_with_faults(self.inner.count_rows(scan)).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
         self.inner.read_journal(execution, from, limit).await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.inner.read_run_events(run, page).await
     }
 
@@ -109,7 +138,12 @@ impl Store for FlakyStore {
         self.inner.read_run_head(run).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         self.inner.list_run_heads(behind, after, limit).await
     }
 

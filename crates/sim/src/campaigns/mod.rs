@@ -7,30 +7,31 @@
 //! What the provider was asked is kept outside of the store. In the end somebody settles what is in doubt, by what the provider
 //! knows; then everybody was reached once, or the outbox says why not. Those who were not are reached by another run.
 
+mod flaky_store;
 mod invariants;
 mod operators;
 mod provider;
-mod flaky_store;
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_dispatch::{ExponentialBackoff, DeliveryChannel, DispatchPolicy};
+use onward_dispatch::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
 use onward_dispatcher::{
-    SendAdmission, ScopedCampaigns, ComposeMessage, CampaignDeployment, Dispatcher, EntropySource, AdmissionGate, RenderedMessage, ProviderCapabilities, Options, CampaignDelivery, RepeatSendPolicy,
-    AudienceRecipient, CampaignError, CampaignScope,
+    AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError,
+    CampaignScope, ComposeMessage, Dispatcher, EntropySource, Options, ProviderCapabilities,
+    RenderedMessage, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
 };
 use onward_journal::{SharedText, Timestamp};
 use onward_store::conformance::SeededRng;
 use onward_store::memory::MemoryStore;
-use onward_store::{StoreClock, StorePolicy, Store};
+use onward_store::{Store, StoreClock, StorePolicy};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use self::provider::SimProvider;
 use self::flaky_store::FlakyStore;
+use self::provider::SimProvider;
 
 /// How long a worker holds a job.
 const LEASE_DURATION: Duration = Duration::from_secs(60);
@@ -76,8 +77,15 @@ pub struct CampaignSimReport {
 struct RandomGate(SharedRandom);
 
 impl AdmissionGate for RandomGate {
-    fn admit_recipients(&self, recipients: &[&AudienceRecipient], at_most: usize, _now: Timestamp) -> SendAdmission {
-        let mut admitted: Vec<usize> = (0..recipients.len()).filter(|_| self.0.roll_percent(70)).collect();
+    fn admit_recipients(
+        &self,
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        _now: Timestamp,
+    ) -> SendAdmission {
+        let mut admitted: Vec<usize> = (0..recipients.len())
+            .filter(|_| self.0.roll_percent(70))
+            .collect();
         admitted.truncate(at_most);
         if admitted.is_empty() {
             return SendAdmission::Delayed(Duration::from_millis(1 + self.0.draw_below(5_000)));
@@ -137,7 +145,9 @@ struct GreetingComposer;
 
 impl ComposeMessage for GreetingComposer {
     fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
-        Ok(RenderedMessage { parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))] })
+        Ok(RenderedMessage {
+            parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))],
+        })
     }
 }
 
@@ -167,8 +177,13 @@ struct RunningDispatcher {
 
 /// Lives through a seed. Fails with what should not have happened.
 pub fn simulate_campaign(seed: u64) -> Result<CampaignSimReport, String> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.map_err(|error| error.to_string())?.block_on(run_campaign_world(seed))
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    runtime
+        .map_err(|error| error.to_string())?
+        .block_on(run_campaign_world(seed))
 }
 
 async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
@@ -176,7 +191,9 @@ async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
     let mut running: Vec<RunningDispatcher> = (0..2).map(|_| world.spawn_dispatcher()).collect();
     world.run_with_faults(&mut running, FAULT_DURATION).await?;
     if world.random.roll_percent(50) && world.retry_unserved().await? {
-        world.run_with_faults(&mut running, FAULT_DURATION / 4).await?;
+        world
+            .run_with_faults(&mut running, FAULT_DURATION / 4)
+            .await?;
     }
     world.check_no_duplicates().await?;
     for it in running {
@@ -189,8 +206,14 @@ async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
 impl CampaignWorld {
     async fn new(seed: u64) -> Result<Self, String> {
         let chance = SharedRandom(Arc::new(Mutex::new(SeededRng::new(seed))));
-        let clock = Arc::new(SimClock { started_at: Instant::now(), offset_ms: AtomicI64::new(0) });
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(StorePolicy::default(), Arc::clone(&clock) as Arc<dyn StoreClock>));
+        let clock = Arc::new(SimClock {
+            started_at: Instant::now(),
+            offset_ms: AtomicI64::new(0),
+        });
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new(
+            StorePolicy::default(),
+            Arc::clone(&clock) as Arc<dyn StoreClock>,
+        ));
         let nature = ProviderCapabilities {
             max_batch: usize::try_from(1 + chance.draw_below(4)).unwrap_or(1),
             idempotent: chance.roll_percent(25),
@@ -201,7 +224,10 @@ impl CampaignWorld {
             window: usize::try_from(1 + chance.draw_below(5)).unwrap_or(1),
             max_sends: 3,
             max_attempts: 4,
-            backoff: ExponentialBackoff { initial_ms: 1_000, max_ms: 30_000 },
+            backoff: ExponentialBackoff {
+                initial_ms: 1_000,
+                max_ms: 30_000,
+            },
             resend_in_doubt: nature.idempotent,
             lookup_after_ms: nature.status_lookup.then_some(600_000),
         };
@@ -212,12 +238,17 @@ impl CampaignWorld {
             policy: terms,
             timeout: Duration::from_secs(30),
         });
-        let scope = CampaignScope { tenant: "acme".into(), workspace: "shop".into() };
+        let scope = CampaignScope {
+            tenant: "acme".into(),
+            workspace: "shop".into(),
+        };
         let flaky = Arc::new(FlakyStore::new(Arc::clone(&store), chance.clone()));
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope);
         // Some are named twice.
         let count = 1 + chance.draw_below(14);
-        let recipients: Vec<String> = (0..count).map(|_| format!("r{}", chance.draw_below(count + 3))).collect();
+        let recipients: Vec<String> = (0..count)
+            .map(|_| format!("r{}", chance.draw_below(count + 3)))
+            .collect();
         let channel = *chance.lock_draw().pick_element(&DeliveryChannel::ALL);
         let deployment = CampaignDeployment {
             campaign_id: "spring".into(),
@@ -229,24 +260,54 @@ impl CampaignWorld {
             already_reached: RepeatSendPolicy::Refuse,
             deployed_by: "sim".to_owned(),
         };
-        let (entropy, part_items) = (chance.entropy_source(), u32::try_from(1 + chance.draw_below(6)).unwrap_or(1));
+        let (entropy, part_items) = (
+            chance.entropy_source(),
+            u32::try_from(1 + chance.draw_below(6)).unwrap_or(1),
+        );
         let mut gathering = campaigns.begin_audience(part_items, &entropy);
         for id in &recipients {
-            let recipient = AudienceRecipient { id: id.clone(), address: id.clone(), data: serde_json::Map::new() };
-            gathering.add_recipient(recipient).await.map_err(|error| error.to_string())?;
+            let recipient = AudienceRecipient {
+                id: id.clone(),
+                address: id.clone(),
+                data: serde_json::Map::new(),
+            };
+            gathering
+                .add_recipient(recipient)
+                .await
+                .map_err(|error| error.to_string())?;
         }
-        let audience = gathering.finish().await.map_err(|error| error.to_string())?;
-        let deployed = campaigns.deploy_campaign(&deployment, &audience, &entropy).await;
+        let audience = gathering
+            .finish()
+            .await
+            .map_err(|error| error.to_string())?;
+        let deployed = campaigns
+            .deploy_campaign(&deployment, &audience, &entropy)
+            .await;
         let run = deployed.map_err(|error| error.to_string())?.run_id;
         let (may_cancel, report) = (chance.roll_percent(20), CampaignSimReport::default());
-        Ok(Self { random: chance, clock, store, flaky_store: flaky, provider: ledger, delivery: outlet, campaigns, recipients, run, may_cancel, report })
+        Ok(Self {
+            random: chance,
+            clock,
+            store,
+            flaky_store: flaky,
+            provider: ledger,
+            delivery: outlet,
+            campaigns,
+            recipients,
+            run,
+            may_cancel,
+            report,
+        })
     }
 
     fn spawn_dispatcher(&self) -> RunningDispatcher {
         let options = Options {
             concurrency: usize::try_from(1 + self.random.draw_below(3)).unwrap_or(1),
             lease: LEASE_DURATION,
-            tenant_concurrency: self.random.roll_percent(30).then(|| 1 + u32::try_from(self.random.draw_below(2)).unwrap_or(0)),
+            tenant_concurrency: self
+                .random
+                .roll_percent(30)
+                .then(|| 1 + u32::try_from(self.random.draw_below(2)).unwrap_or(0)),
             poll_interval: Duration::from_secs(1),
             entropy: self.random.entropy_source(),
             ..Options::default()
@@ -260,7 +321,11 @@ impl CampaignWorld {
     }
 
     /// A run in rough times, until it has come to what it comes to.
-    async fn run_with_faults(&mut self, running: &mut [RunningDispatcher], rough: Duration) -> Result<(), String> {
+    async fn run_with_faults(
+        &mut self,
+        running: &mut [RunningDispatcher],
+        rough: Duration,
+    ) -> Result<(), String> {
         self.flaky_store.set_fault_free(false);
         self.provider.set_fault_free(false);
         let since = Instant::now();
@@ -279,7 +344,9 @@ impl CampaignWorld {
                     drop(ended.task.await);
                 }
                 5 if self.random.roll_percent(10) => {
-                    let by_ms = i64::try_from(self.random.draw_below(2 * CLOCK_SHIFT_MAX_MS)).unwrap_or(0) - CLOCK_SHIFT_MAX_MS as i64;
+                    let by_ms = i64::try_from(self.random.draw_below(2 * CLOCK_SHIFT_MAX_MS))
+                        .unwrap_or(0)
+                        - CLOCK_SHIFT_MAX_MS as i64;
                     self.clock.shift_clock(by_ms);
                     self.report.clock_shifts += 1;
                 }
@@ -299,7 +366,10 @@ impl CampaignWorld {
     /// Another run, for those whom the last has not reached. Tells whether there is anybody.
     async fn retry_unserved(&mut self) -> Result<bool, String> {
         self.recipients = self.unserved_recipients().await?;
-        let retried = self.campaigns.retry_run(&self.run, "sim", &self.random.entropy_source()).await;
+        let retried = self
+            .campaigns
+            .retry_run(&self.run, "sim", &self.random.entropy_source())
+            .await;
         match retried {
             Ok(deployed) if !self.recipients.is_empty() => {
                 self.run = deployed.run_id;
@@ -307,7 +377,11 @@ impl CampaignWorld {
                 Ok(true)
             }
             Err(CampaignError::NothingToRetry) if self.recipients.is_empty() => Ok(false),
-            other => Err(format!("{:?} were not reached: {other:?}\n{}", self.recipients, self.dump_state().await)),
+            other => Err(format!(
+                "{:?} were not reached: {other:?}\n{}",
+                self.recipients,
+                self.dump_state().await
+            )),
         }
     }
 
@@ -315,13 +389,20 @@ impl CampaignWorld {
     async fn wait_until_idle(&mut self) -> Result<(), String> {
         let since = Instant::now();
         loop {
-            let tally = self.campaigns.count_run_items(&self.run).await.map_err(|error| error.to_string())?;
+            let tally = self
+                .campaigns
+                .count_run_items(&self.run)
+                .await
+                .map_err(|error| error.to_string())?;
             if tally.open_items() == 0 && self.is_idle().await? {
                 self.report.in_doubt = u32::try_from(tally.in_doubt).unwrap_or(u32::MAX);
                 return Ok(());
             }
             if since.elapsed() > Duration::from_secs(48 * 3_600) {
-                return Err(format!("it does not come to an end: {}", self.dump_state().await));
+                return Err(format!(
+                    "it does not come to an end: {}",
+                    self.dump_state().await
+                ));
             }
             sleep(Duration::from_secs(10)).await;
         }

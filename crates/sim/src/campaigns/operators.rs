@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward_dispatch::ItemState;
-use onward_dispatcher::{ScopedCampaigns, CampaignError, Resolution, item_state};
+use onward_dispatcher::{CampaignError, Resolution, ScopedCampaigns, item_state};
 use onward_journal::SharedText;
 use tokio::time::timeout;
 
@@ -17,7 +17,10 @@ const OPERATOR_ACTIONS: u64 = 12;
 impl CampaignWorld {
     /// Somebody wants something, and may be killed before it is done.
     pub(super) async fn act_as_operator(&mut self) -> Result<(), String> {
-        let people = ScopedCampaigns::new(std::sync::Arc::clone(&self.flaky_store) as _, self.campaigns.scope().clone());
+        let people = ScopedCampaigns::new(
+            std::sync::Arc::clone(&self.flaky_store) as _,
+            self.campaigns.scope().clone(),
+        );
         let patience = Duration::from_millis(self.random.draw_below(4_000));
         match self.random.draw_below(OPERATOR_ACTIONS) {
             0 | 1 => drop(timeout(patience, people.pause_run(&self.run, "sim")).await),
@@ -39,31 +42,51 @@ impl CampaignWorld {
     }
 
     /// Says of something in doubt what is so, as far as that can be known.
-    async fn settle_in_doubt(&mut self, people: &ScopedCampaigns, patience: Duration) -> Result<(), String> {
+    async fn settle_in_doubt(
+        &mut self,
+        people: &ScopedCampaigns,
+        patience: Duration,
+    ) -> Result<(), String> {
         let known = self.provider.delivery_records().clone();
         let items = self.list_items().await?;
-        let doubts = items.iter().filter(|item| item_state(item) == ItemState::InDoubt);
-        let doubts: Vec<_> = doubts.filter_map(|item| Some((item, known_delivery(&known, &item.idempotency_key)?))).collect();
-        let Some((item, is_taken)) = doubts.first() else { return Ok(()) };
+        let doubts = items
+            .iter()
+            .filter(|item| item_state(item) == ItemState::InDoubt);
+        let doubts: Vec<_> = doubts
+            .filter_map(|item| Some((item, known_delivery(&known, &item.idempotency_key)?)))
+            .collect();
+        let Some((item, is_taken)) = doubts.first() else {
+            return Ok(());
+        };
         let verdict = match (is_taken, self.random.roll_percent(50)) {
             (true, _) => Resolution::Sent(None),
             (false, true) => Resolution::Retry,
             (false, false) => Resolution::Failed,
         };
         // Of others of its job the same may be so.
-        let same = doubts.iter().filter(|(it, taken)| it.job_id == item.job_id && taken == is_taken);
+        let same = doubts
+            .iter()
+            .filter(|(it, taken)| it.job_id == item.job_id && taken == is_taken);
         let same: Vec<String> = same.map(|(item, _)| item.id.to_string()).collect();
-        let said = timeout(patience, people.resolve_items(&same, &verdict, "sim", "as the provider says")).await;
+        let said = timeout(
+            patience,
+            people.resolve_items(&same, &verdict, "sim", "as the provider says"),
+        )
+        .await;
         if let Ok(Ok(settled)) = said {
             let is_done = |(_, outcome): &(String, Result<_, CampaignError>)| outcome.is_ok();
-            self.report.resolutions += u32::try_from(settled.iter().filter(|it| is_done(it)).count()).unwrap_or(u32::MAX);
+            self.report.resolutions +=
+                u32::try_from(settled.iter().filter(|it| is_done(it)).count()).unwrap_or(u32::MAX);
         }
         Ok(())
     }
 }
 
 /// Whether the provider has taken a key; nothing while that can still change.
-pub(super) fn known_delivery(known: &BTreeMap<SharedText, DeliveryRecord>, key: &SharedText) -> Option<bool> {
+pub(super) fn known_delivery(
+    known: &BTreeMap<SharedText, DeliveryRecord>,
+    key: &SharedText,
+) -> Option<bool> {
     let it = known.get(key).copied().unwrap_or_default();
     (it.in_flight == 0).then_some(it.deliveries > 0)
 }

@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{SendOutcome, LookupOutcome};
-use onward_dispatcher::{ProviderCapabilities, Provider, Reservation};
+use onward_dispatch::{LookupOutcome, SendOutcome};
+use onward_dispatcher::{Provider, ProviderCapabilities, Reservation};
 use onward_journal::SharedText;
 use tokio::time::sleep;
 
@@ -35,7 +35,12 @@ pub(super) struct SimProvider {
 
 impl SimProvider {
     pub(super) fn new(chance: SharedRandom, nature: ProviderCapabilities) -> Self {
-        Self { random: chance, capabilities: nature, records: Mutex::default(), is_fault_free: AtomicBool::new(false) }
+        Self {
+            random: chance,
+            capabilities: nature,
+            records: Mutex::default(),
+            is_fault_free: AtomicBool::new(false),
+        }
     }
 
     /// Whether it does what it should.
@@ -52,7 +57,11 @@ impl SimProvider {
         let mut known = self.delivery_records();
         let it = known.entry(key.clone()).or_default();
         it.calls += 1;
-        let rough = if self.is_fault_free.load(Ordering::SeqCst) { 100 } else { self.random.draw_below(100) };
+        let rough = if self.is_fault_free.load(Ordering::SeqCst) {
+            100
+        } else {
+            self.random.draw_below(100)
+        };
         // Whoever takes each key once has taken it, and may say something else all the same before it looks.
         if self.capabilities.idempotent && it.deliveries > 0 {
             return match rough {
@@ -97,14 +106,25 @@ struct InFlightCalls<'a> {
 impl<'a> InFlightCalls<'a> {
     fn register_calls(ledger: &'a SimProvider, keys: Vec<SharedText>) -> Self {
         for key in &keys {
-            ledger.delivery_records().entry(key.clone()).or_default().in_flight += 1;
+            ledger
+                .delivery_records()
+                .entry(key.clone())
+                .or_default()
+                .in_flight += 1;
         }
-        Self { provider: ledger, keys }
+        Self {
+            provider: ledger,
+            keys,
+        }
     }
 
     fn mark_arrived(&mut self, key: &SharedText) {
         self.keys.retain(|it| it != key);
-        self.provider.delivery_records().entry(key.clone()).or_default().in_flight -= 1;
+        self.provider
+            .delivery_records()
+            .entry(key.clone())
+            .or_default()
+            .in_flight -= 1;
     }
 }
 
@@ -128,10 +148,20 @@ impl Provider for SimProvider {
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
         let mut answers = Vec::new();
-        let mut on_their_way = InFlightCalls::register_calls(self, batch.iter().map(|it| it.idempotency_key().clone()).collect());
+        let mut on_their_way = InFlightCalls::register_calls(
+            self,
+            batch
+                .iter()
+                .map(|it| it.idempotency_key().clone())
+                .collect(),
+        );
         for reservation in batch {
             // It may take until after the patience of whoever asks, and is asked all the same.
-            let ms = if self.random.roll_percent(2) { 60_000 } else { self.random.draw_below(1_500) };
+            let ms = if self.random.roll_percent(2) {
+                60_000
+            } else {
+                self.random.draw_below(1_500)
+            };
             sleep(Duration::from_millis(ms)).await;
             let answer = self.accept_item(reservation.idempotency_key());
             on_their_way.mark_arrived(reservation.idempotency_key());
@@ -147,7 +177,9 @@ impl Provider for SimProvider {
             return LookupOutcome::Unknown;
         }
         match self.delivery_records().get(&SharedText::from(key)) {
-            Some(known) if known.deliveries > 0 => LookupOutcome::Accepted(Some("looked up".into())),
+            Some(known) if known.deliveries > 0 => {
+                LookupOutcome::Accepted(Some("looked up".into()))
+            }
             Some(known) if known.is_refused => LookupOutcome::Refused("no such address".into()),
             _ => LookupOutcome::NotFound,
         }

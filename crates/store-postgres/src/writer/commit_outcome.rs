@@ -24,7 +24,12 @@ pub(super) enum CommitOutcome {
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Asks until the transaction has come to its end.
-pub(super) async fn resolve_commit_outcome(pool: &Pool, transaction: &str, mark: TransactionMark, until: Instant) -> CommitOutcome {
+pub(super) async fn resolve_commit_outcome(
+    pool: &Pool,
+    transaction: &str,
+    mark: TransactionMark,
+    until: Instant,
+) -> CommitOutcome {
     while Instant::now() < until {
         match timeout_at(until, query_commit_outcome(pool, transaction, mark)).await {
             Ok(Ok(Some(fate))) => return fate,
@@ -36,9 +41,15 @@ pub(super) async fn resolve_commit_outcome(pool: &Pool, transaction: &str, mark:
     CommitOutcome::Unknown
 }
 
-async fn query_commit_outcome(pool: &Pool, transaction: &str, mark: TransactionMark) -> Result<Option<CommitOutcome>, StatementFailure> {
+async fn query_commit_outcome(
+    pool: &Pool,
+    transaction: &str,
+    mark: TransactionMark,
+) -> Result<Option<CommitOutcome>, StatementFailure> {
     let client = connection::acquire_connection(pool).await?;
-    let statement = client.prepare_cached("SELECT pg_xact_status($1::text::xid8)").await?;
+    let statement = client
+        .prepare_cached("SELECT pg_xact_status($1::text::xid8)")
+        .await?;
     let row = client.query_one(&statement, &[&transaction]).await?;
     Ok(match row.try_get::<_, Option<&str>>(0)? {
         // What is asked now sees all that was committed by the time of that answer.

@@ -5,15 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_journal::Timestamp;
 use onward_runs::RunId;
 use onward_store::{
-    AdmittedCommit, StoredState as _, Duplicates, ChangedColumns, CommitConflict, Error, JournalAppend, RowKey, WritePlan, PlannedEvent, TableRow, RunHead, StoredRow,
-    TableSchema, ColumnValue, RowWrite, plan_commit,
+    AdmittedCommit, ChangedColumns, ColumnValue, CommitConflict, Duplicates, Error, JournalAppend,
+    PlannedEvent, RowKey, RowWrite, RunHead, StoredRow, StoredState as _, TableRow, TableSchema,
+    WritePlan, plan_commit,
 };
 
 use crate::error::StatementFailure;
 use crate::writer::CommitResult;
 use crate::writer::load::LoadedState;
-use crate::writer::read_set_view::ReadSetView;
 use crate::writer::read_set::ReadSet;
+use crate::writer::read_set_view::ReadSetView;
 
 /// What a group of commits comes to: the answers, and the writes. What several commits did to one row is one write.
 #[derive(Default)]
@@ -51,18 +52,34 @@ pub(super) fn decide_commit_group<'a>(
     let mut decided = GroupDecision::default();
     let mut touched: BTreeSet<(&'static str, RowKey)> = BTreeSet::new();
     for commit in commits {
-        match plan_commit(commit, &mut ReadSetView { state: &mut loaded.state, read_set: wish }, now, care) {
-            Err(error) if care == Duplicates::Optimistic && !is_guard_conflict(&error) => return Err(StatementFailure::Race(error)),
+        match plan_commit(
+            commit,
+            &mut ReadSetView {
+                state: &mut loaded.state,
+                read_set: wish,
+            },
+            now,
+            care,
+        ) {
+            Err(error) if care == Duplicates::Optimistic && !is_guard_conflict(&error) => {
+                return Err(StatementFailure::Race(error));
+            }
             Err(error) => decided.answers.push(Err(error)),
             Ok(plan) => {
                 loaded.state.apply_plan(&plan);
                 for write in &plan.rows {
                     let table = write.table();
-                    let rows = decided.tables.entry(table.name).or_insert_with(|| TableWrites::for_table(table));
+                    let rows = decided
+                        .tables
+                        .entry(table.name)
+                        .or_insert_with(|| TableWrites::for_table(table));
                     if let RowWrite::UpdateIfVersion(_, row, version, changed) = *write {
                         rows.amend.entry(changed).or_default().push((row, version));
                     } else {
-                        touched.insert((table.name, written_key(write, loaded).map_err(StatementFailure::Permanent)?));
+                        touched.insert((
+                            table.name,
+                            written_key(write, loaded).map_err(StatementFailure::Permanent)?,
+                        ));
                     }
                 }
                 decided.add_plan(plan);
@@ -71,46 +88,71 @@ pub(super) fn decide_commit_group<'a>(
     }
     for (name, key) in touched {
         if let Some(rows) = decided.tables.get_mut(name) {
-            rows.resolve_row(key, loaded).map_err(StatementFailure::Permanent)?;
+            rows.resolve_row(key, loaded)
+                .map_err(StatementFailure::Permanent)?;
         }
     }
-    decided.tables.values_mut().for_each(TableWrites::sort_amendments);
-    decided.new_runs = decided.heads.keys().filter(|run| !loaded.runs.contains(*run)).cloned().collect();
+    decided
+        .tables
+        .values_mut()
+        .for_each(TableWrites::sort_amendments);
+    decided.new_runs = decided
+        .heads
+        .keys()
+        .filter(|run| !loaded.runs.contains(*run))
+        .cloned()
+        .collect();
     Ok(decided)
 }
 
 /// Whether nothing that was taken for new could have been the reason instead: the rules come to these guards first.
 const fn is_guard_conflict(error: &Error) -> bool {
-    matches!(error, Error::Conflict(CommitConflict::Fenced { .. } | CommitConflict::JournalLength { .. }))
+    matches!(
+        error,
+        Error::Conflict(CommitConflict::Fenced { .. } | CommitConflict::JournalLength { .. })
+    )
 }
 
 /// Which row a write is about. New rows take their numbers in the order in which the state has assigned them.
 fn written_key(write: &RowWrite<'_>, loaded: &mut LoadedState) -> Result<RowKey, Error> {
     match *write {
         RowWrite::Insert(table, _) if table.has_serial_key() => {
-            let number = loaded.serials.get_mut(table.name).and_then(std::collections::VecDeque::pop_front);
+            let number = loaded
+                .serials
+                .get_mut(table.name)
+                .and_then(std::collections::VecDeque::pop_front);
             let number = number.ok_or_else(|| Error::corrupt("a row without a number"))?;
             Ok(RowKey(vec![ColumnValue::Int(number)]))
         }
-        RowWrite::Insert(table, row) | RowWrite::Update(table, row, ..) | RowWrite::UpdateIfVersion(table, row, ..) => {
-            Ok(table.key_of(row))
-        }
+        RowWrite::Insert(table, row)
+        | RowWrite::Update(table, row, ..)
+        | RowWrite::UpdateIfVersion(table, row, ..) => Ok(table.key_of(row)),
         RowWrite::Delete(_, key) => Ok(key.clone()),
     }
 }
 
 impl<'a> GroupDecision<'a> {
     fn add_plan(&mut self, plan: WritePlan<'a>) {
-        let WritePlan { journals, rows: _, events, heads, receipt } = plan;
+        let WritePlan {
+            journals,
+            rows: _,
+            events,
+            heads,
+            receipt,
+        } = plan;
         self.journals.extend(journals);
         self.events.extend(events);
-        self.heads.extend(heads.into_iter().map(|head| (head.run_id.clone(), head)));
+        self.heads
+            .extend(heads.into_iter().map(|head| (head.run_id.clone(), head)));
         self.answers.push(Ok(receipt));
     }
 
     /// Whether there is nothing to write, and nothing to make sure of.
     pub(super) fn is_empty(&self) -> bool {
-        self.journals.is_empty() && self.events.is_empty() && self.heads.is_empty() && self.tables.is_empty()
+        self.journals.is_empty()
+            && self.events.is_empty()
+            && self.heads.is_empty()
+            && self.tables.is_empty()
     }
 }
 
@@ -129,7 +171,9 @@ impl TableWrites<'_> {
     /// Rows are locked in the order of their keys.
     fn sort_amendments(&mut self) {
         let key = self.table.key_length;
-        self.amend.values_mut().for_each(|rows| rows.sort_unstable_by(|(a, _), (b, _)| a.0[..key].cmp(&b.0[..key])));
+        self.amend
+            .values_mut()
+            .for_each(|rows| rows.sort_unstable_by(|(a, _), (b, _)| a.0[..key].cmp(&b.0[..key])));
     }
 
     /// Compares what a row was with what it is after all commits.

@@ -8,15 +8,17 @@ use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::{RunEventWrite, RunId};
 use onward_store::memory::MemoryState;
 use onward_store::tables::ShardLeaseRow;
-use onward_store::{Error, JournalChunk, RowKey, TableRecord as _, TableSchema, ColumnValue};
+use onward_store::{ColumnValue, Error, JournalChunk, RowKey, TableRecord as _, TableSchema};
 use tokio_postgres::Row;
 
 use crate::error::{self, StatementFailure};
+use crate::pipeline::{self, PipelineStatement, TransactionBoundary};
 use crate::run_event;
 use crate::run_head;
-use crate::pipeline::{self, TransactionBoundary, PipelineStatement};
 use crate::sql::{self, RowLock};
-use crate::value::{PostgresParameter, PostgresTimestamp, PostgresUuid, stored_from_row, count_from_sql};
+use crate::value::{
+    PostgresParameter, PostgresTimestamp, PostgresUuid, count_from_sql, stored_from_row,
+};
 use crate::writer::read_set::ReadSet;
 
 /// What is stored, as far as a group of commits is concerned.
@@ -48,12 +50,18 @@ enum LoadTarget {
 }
 
 /// Begins a transaction, locks and reads.
-pub(super) async fn load_read_set(client: &ClientWrapper, wish: &ReadSet<'_>) -> Result<LoadedState, StatementFailure> {
-    let (about, steps): (Vec<LoadTarget>, Vec<PipelineStatement<'_>>) = load_statements(wish).into_iter().unzip();
+pub(super) async fn load_read_set(
+    client: &ClientWrapper,
+    wish: &ReadSet<'_>,
+) -> Result<LoadedState, StatementFailure> {
+    let (about, steps): (Vec<LoadTarget>, Vec<PipelineStatement<'_>>) =
+        load_statements(wish).into_iter().unzip();
     let answers = pipeline::send_pipeline(client, &steps, TransactionBoundary::Begin).await?;
     let mut loaded = LoadedState::default();
     for (about, rows) in about.iter().zip(&answers) {
-        loaded.add_result(about, rows).map_err(StatementFailure::Permanent)?;
+        loaded
+            .add_result(about, rows)
+            .map_err(StatementFailure::Permanent)?;
     }
     Ok(loaded)
 }
@@ -62,64 +70,105 @@ pub(super) async fn load_read_set(client: &ClientWrapper, wish: &ReadSet<'_>) ->
 fn load_statements<'a>(wish: &'a ReadSet<'_>) -> Vec<(LoadTarget, PipelineStatement<'a>)> {
     let mut steps = Vec::new();
     if !wish.unlocked_executions.is_empty() {
-        steps.push((LoadTarget::Nothing, lock_against_purge(&wish.unlocked_executions)));
+        steps.push((
+            LoadTarget::Nothing,
+            lock_against_purge(&wish.unlocked_executions),
+        ));
     }
     for rows in wish.tables.values() {
         if !rows.keys.is_empty() {
             let keys = rows.keys.iter().map(|key| key.0.as_slice());
             let names = sql::key_column_names(rows.table);
-            steps.push((LoadTarget::Rows(rows.table), lock_rows_statement(rows.table, &names, keys, RowLock::Update)));
+            steps.push((
+                LoadTarget::Rows(rows.table),
+                lock_rows_statement(rows.table, &names, keys, RowLock::Update),
+            ));
         }
         for (&place, values) in &rows.unique {
             let values = values.iter().map(Vec::as_slice);
             let names = rows.table.unique[place];
-            steps.push((LoadTarget::Rows(rows.table), lock_rows_statement(rows.table, names, values, RowLock::Update)));
+            steps.push((
+                LoadTarget::Rows(rows.table),
+                lock_rows_statement(rows.table, names, values, RowLock::Update),
+            ));
         }
         if rows.serials > 0 {
-            steps.push((LoadTarget::Serials(rows.table), PipelineStatement::new(sql::build_next_serials(rows.table)).with_param(rows.serials)));
+            steps.push((
+                LoadTarget::Serials(rows.table),
+                PipelineStatement::new(sql::build_next_serials(rows.table))
+                    .with_param(rows.serials),
+            ));
         }
     }
     if wish.requires_unowned_shard {
-        steps.push((LoadTarget::Nothing, PipelineStatement::new("LOCK TABLE shards IN SHARE MODE")));
+        steps.push((
+            LoadTarget::Nothing,
+            PipelineStatement::new("LOCK TABLE shards IN SHARE MODE"),
+        ));
     }
     if !wish.fences.is_empty() {
         let table = ShardLeaseRow::TABLE;
         let keys = wish.fences.iter().map(|key| key.0.as_slice());
-        steps.push((LoadTarget::Rows(table), lock_rows_statement(table, &sql::key_column_names(table), keys, RowLock::Share)));
+        steps.push((
+            LoadTarget::Rows(table),
+            lock_rows_statement(table, &sql::key_column_names(table), keys, RowLock::Share),
+        ));
     }
     if !wish.runs.is_empty() {
         steps.push((LoadTarget::Heads, lock_heads_statement(&wish.runs)));
     }
     if !wish.executions.is_empty() {
-        steps.push((LoadTarget::Journals, last_chunks_statement(&wish.executions)));
+        steps.push((
+            LoadTarget::Journals,
+            last_chunks_statement(&wish.executions),
+        ));
     }
     if !wish.events.is_empty() {
         steps.push((LoadTarget::Events, events_by_key(&wish.events)));
         steps.push((LoadTarget::Events, events_by_id(&wish.events)));
     }
-    let transaction = PipelineStatement::new("SELECT clock_timestamp(), pg_current_xact_id()::text");
+    let transaction =
+        PipelineStatement::new("SELECT clock_timestamp(), pg_current_xact_id()::text");
     steps.push((LoadTarget::Transaction, transaction));
     steps
 }
 
 /// The rows with these values in the columns `by`.
-fn lock_rows_statement<'a>(table: &'static TableSchema, by: &[&str], values: impl Iterator<Item = &'a [ColumnValue]>, lock: RowLock) -> PipelineStatement<'a> {
+fn lock_rows_statement<'a>(
+    table: &'static TableSchema,
+    by: &[&str],
+    values: impl Iterator<Item = &'a [ColumnValue]>,
+    lock: RowLock,
+) -> PipelineStatement<'a> {
     let rows: Vec<&'a [ColumnValue]> = values.collect();
-    let columns = (0..by.len()).map(|place| rows.iter().map(|row| PostgresParameter(&row[place])).collect::<Vec<PostgresParameter<'a>>>());
-    PipelineStatement::new(sql::build_select_locked(table, by, lock)).with_params(columns.collect::<Vec<_>>())
+    let columns = (0..by.len()).map(|place| {
+        rows.iter()
+            .map(|row| PostgresParameter(&row[place]))
+            .collect::<Vec<PostgresParameter<'a>>>()
+    });
+    PipelineStatement::new(sql::build_select_locked(table, by, lock))
+        .with_params(columns.collect::<Vec<_>>())
 }
 
 /// Keeps executions from being purged meanwhile; see [`purge`](crate::purge). Writers do not hinder each other.
 fn lock_against_purge<'a>(executions: &BTreeSet<ExecutionId>) -> PipelineStatement<'a> {
-    let slots: BTreeSet<i32> = executions.iter().map(crate::purge::purge_lock_slot).collect();
+    let slots: BTreeSet<i32> = executions
+        .iter()
+        .map(crate::purge::purge_lock_slot)
+        .collect();
     let slots: Vec<i32> = slots.into_iter().collect();
-    PipelineStatement::new("SELECT pg_advisory_xact_lock_shared($1, slot) FROM unnest($2::int[]) AS slot")
-        .with_param(crate::purge::PURGE_LOCK_CLASS)
-        .with_param(slots)
+    PipelineStatement::new(
+        "SELECT pg_advisory_xact_lock_shared($1, slot) FROM unnest($2::int[]) AS slot",
+    )
+    .with_param(crate::purge::PURGE_LOCK_CLASS)
+    .with_param(slots)
 }
 
 fn last_chunks_statement(executions: &BTreeSet<ExecutionId>) -> PipelineStatement<'_> {
-    let ids: Vec<&[u8]> = executions.iter().map(|execution| execution.as_bytes().as_slice()).collect();
+    let ids: Vec<&[u8]> = executions
+        .iter()
+        .map(|execution| execution.as_bytes().as_slice())
+        .collect();
     PipelineStatement::new(include_str!("../../statements/last_chunks.sql")).with_param(ids)
 }
 
@@ -130,12 +179,20 @@ fn lock_heads_statement<'a>(runs: &BTreeSet<&'a RunId>) -> PipelineStatement<'a>
 
 fn events_by_key<'a>(events: &[&'a RunEventWrite]) -> PipelineStatement<'a> {
     let runs: Vec<&str> = events.iter().map(|event| &*event.run_id).collect();
-    let keys: Vec<&[u8]> = events.iter().map(|event| event.idempotency_key.as_bytes().as_slice()).collect();
-    PipelineStatement::new(include_str!("../../statements/events_by_key.sql")).with_param(runs).with_param(keys)
+    let keys: Vec<&[u8]> = events
+        .iter()
+        .map(|event| event.idempotency_key.as_bytes().as_slice())
+        .collect();
+    PipelineStatement::new(include_str!("../../statements/events_by_key.sql"))
+        .with_param(runs)
+        .with_param(keys)
 }
 
 fn events_by_id<'a>(events: &[&'a RunEventWrite]) -> PipelineStatement<'a> {
-    let ids: Vec<PostgresUuid> = events.iter().map(|event| PostgresUuid(*event.event_id.as_bytes())).collect();
+    let ids: Vec<PostgresUuid> = events
+        .iter()
+        .map(|event| PostgresUuid(*event.event_id.as_bytes()))
+        .collect();
     PipelineStatement::new(include_str!("../../statements/events_by_id.sql")).with_param(ids)
 }
 
@@ -157,7 +214,11 @@ impl LoadedState {
                 Ok(())
             }),
             LoadTarget::Transaction => rows.iter().try_for_each(|row| {
-                self.now = Some(row.try_get::<_, PostgresTimestamp>(0).map_err(error::from_postgres_error)?.0);
+                self.now = Some(
+                    row.try_get::<_, PostgresTimestamp>(0)
+                        .map_err(error::from_postgres_error)?
+                        .0,
+                );
                 self.transaction = row.try_get(1).map_err(error::from_postgres_error)?;
                 Ok(())
             }),
@@ -172,8 +233,11 @@ impl LoadedState {
     }
 
     fn add_serials(&mut self, table: &'static TableSchema, rows: &[Row]) -> Result<(), Error> {
-        let numbers =
-            rows.iter().map(|row| row.try_get(0)).collect::<Result<VecDeque<i64>, _>>().map_err(error::from_postgres_error)?;
+        let numbers = rows
+            .iter()
+            .map(|row| row.try_get(0))
+            .collect::<Result<VecDeque<i64>, _>>()
+            .map_err(error::from_postgres_error)?;
         self.state.reserve_serials(table, numbers.iter().copied());
         self.serials.insert(table.name, numbers);
         Ok(())
@@ -183,11 +247,17 @@ impl LoadedState {
     fn add_journal_end(&mut self, row: &Row) -> Result<(), Error> {
         let unreadable = |cause: tokio_postgres::Error| error::unreadable_row("journal", &cause);
         let id: &[u8] = row.try_get(0).map_err(unreadable)?;
-        let id = id.try_into().map_err(|cause| error::unreadable_row("journal", &cause))?;
+        let id = id
+            .try_into()
+            .map_err(|cause| error::unreadable_row("journal", &cause))?;
         let count = u32::try_from(row.try_get::<_, i64>(2).map_err(unreadable)?);
         let count = count.map_err(|cause| error::unreadable_row("journal", &cause))?;
         let first = count_from_sql(row.try_get(1).map_err(unreadable)?)?;
-        let chunk = JournalChunk { first, count, records: Arc::from([]) };
+        let chunk = JournalChunk {
+            first,
+            count,
+            records: Arc::from([]),
+        };
         self.state.put_chunk(ExecutionId::from_bytes(id), chunk);
         Ok(())
     }

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 
 use deadpool_postgres::{ClientWrapper, Object};
 use onward_journal::{ExecutionId, Timestamp};
-use onward_runs::{RunEventId, IdempotencyKey, RunId, RunSeq};
+use onward_runs::{IdempotencyKey, RunEventId, RunId, RunSeq};
 use onward_store::{
-    AdmittedCommit, StoredState, Duplicates, Error, RowKey, StoredEvent, PlannedEvent, CommitReceipt, RunHead, StoredRow, TableSchema, ColumnValue, plan_commit,
+    AdmittedCommit, ColumnValue, CommitReceipt, Duplicates, Error, PlannedEvent, RowKey, RunHead,
+    StoredEvent, StoredRow, StoredState, TableSchema, plan_commit,
 };
 use tokio::time::timeout;
 use tokio_postgres::Row;
 
 use crate::connection;
 use crate::error::StatementFailure;
-use crate::run_event;
 use crate::pipeline::PipelineStatement;
+use crate::run_event;
 use crate::value::{PostgresTimestamp, count_to_sql};
 use crate::writer::run_head_cache::RunHeadCache;
 use crate::writer::{PostgresWriter, is_idempotent};
@@ -54,9 +55,18 @@ struct OptimisticPlan<'a> {
 
 impl PostgresWriter {
     /// Tries the short way, if there is one.
-    pub(super) async fn commit_optimistically(&mut self, commits: &[&AdmittedCommit], bytes: usize) -> OptimisticOutcome {
-        let is_short = bytes <= OPTIMISTIC_BYTES_MAX && commits.iter().all(|commit| is_idempotent(commit.commit()));
-        let guess = if is_short { plan_optimistically(commits, &self.head_cache) } else { None };
+    pub(super) async fn commit_optimistically(
+        &mut self,
+        commits: &[&AdmittedCommit],
+        bytes: usize,
+    ) -> OptimisticOutcome {
+        let is_short = bytes <= OPTIMISTIC_BYTES_MAX
+            && commits.iter().all(|commit| is_idempotent(commit.commit()));
+        let guess = if is_short {
+            plan_optimistically(commits, &self.head_cache)
+        } else {
+            None
+        };
         let Some(guess) = guess else {
             return OptimisticOutcome::NotApplicable;
         };
@@ -71,8 +81,14 @@ impl PostgresWriter {
                 OptimisticOutcome::Unknown(why.to_string())
             }
             Ok(undone) => {
-                tracing::debug!(?undone, "what was believed of the runs is not true, or an event is there already");
-                guess.runs.iter().for_each(|(_, head)| self.head_cache.remove(&head.run_id));
+                tracing::debug!(
+                    ?undone,
+                    "what was believed of the runs is not true, or an event is there already"
+                );
+                guess
+                    .runs
+                    .iter()
+                    .for_each(|(_, head)| self.head_cache.remove(&head.run_id));
                 OptimisticOutcome::RolledBack
             }
             Err(_) => {
@@ -97,17 +113,45 @@ impl PostgresWriter {
 }
 
 /// What the rules make of a group; nothing if they object or if there is nothing to append.
-fn plan_optimistically<'a>(commits: &[&'a AdmittedCommit], heads: &RunHeadCache) -> Option<OptimisticPlan<'a>> {
-    let mut believed = CachedHeads { heads, changed: BTreeMap::new() };
+fn plan_optimistically<'a>(
+    commits: &[&'a AdmittedCommit],
+    heads: &RunHeadCache,
+) -> Option<OptimisticPlan<'a>> {
+    let mut believed = CachedHeads {
+        heads,
+        changed: BTreeMap::new(),
+    };
     let (mut receipts, mut events) = (Vec::with_capacity(commits.len()), Vec::new());
     for commit in commits {
-        let plan = plan_commit(commit, &mut believed, Timestamp::MIN, Duplicates::Optimistic).ok()?;
+        let plan = plan_commit(
+            commit,
+            &mut believed,
+            Timestamp::MIN,
+            Duplicates::Optimistic,
+        )
+        .ok()?;
         events.extend(plan.events);
-        believed.changed.extend(plan.heads.into_iter().map(|head| (head.run_id.clone(), head)));
+        believed.changed.extend(
+            plan.heads
+                .into_iter()
+                .map(|head| (head.run_id.clone(), head)),
+        );
         receipts.push(plan.receipt);
     }
-    let runs = believed.changed.into_values().map(|head| (heads.get(&head.run_id).cloned(), head)).collect();
-    if events.is_empty() { None } else { Some(OptimisticPlan { receipts, events, runs }) }
+    let runs = believed
+        .changed
+        .into_values()
+        .map(|head| (heads.get(&head.run_id).cloned(), head))
+        .collect();
+    if events.is_empty() {
+        None
+    } else {
+        Some(OptimisticPlan {
+            receipts,
+            events,
+            runs,
+        })
+    }
 }
 
 /// The stamp of what was stored; `None` if nothing was, because a run is not as believed.
@@ -118,33 +162,94 @@ async fn execute_plan(
 ) -> Result<Option<Timestamp>, StatementFailure> {
     let step = match guess.events[..] {
         [event] => {
-            let sql = if event.run_seq == RunSeq::ZERO.next_seq() { BEGIN_RUN } else { APPEND_EVENT };
-            run_event::with_event_values(PipelineStatement::new(sql), event).with_param(now.map(PostgresTimestamp))
+            let sql = if event.run_seq == RunSeq::ZERO.next_seq() {
+                BEGIN_RUN
+            } else {
+                APPEND_EVENT
+            };
+            run_event::with_event_values(PipelineStatement::new(sql), event)
+                .with_param(now.map(PostgresTimestamp))
         }
         _ => append_statement(guess, now),
     };
     let statement = client.prepare_cached(&step.sql).await?;
     let rows: Vec<Row> = client.query(&statement, &step.param_refs()).await?;
-    Ok(rows.first().map(|row| row.try_get::<_, PostgresTimestamp>(0)).transpose()?.map(|stamp| stamp.0))
+    Ok(rows
+        .first()
+        .map(|row| row.try_get::<_, PostgresTimestamp>(0))
+        .transpose()?
+        .map(|stamp| stamp.0))
 }
 
-fn append_statement<'a>(guess: &'a OptimisticPlan<'_>, now: Option<Timestamp>) -> PipelineStatement<'a> {
-    let continued: Vec<(&RunHead, &RunHead)> =
-        guess.runs.iter().filter_map(|(before, after)| before.as_ref().map(|before| (before, after))).collect();
-    let begun: Vec<&RunHead> =
-        guess.runs.iter().filter(|(before, _)| before.is_none()).map(|(_, after)| after).collect();
+fn append_statement<'a>(
+    guess: &'a OptimisticPlan<'_>,
+    now: Option<Timestamp>,
+) -> PipelineStatement<'a> {
+    let continued: Vec<(&RunHead, &RunHead)> = guess
+        .runs
+        .iter()
+        .filter_map(|(before, after)| before.as_ref().map(|before| (before, after)))
+        .collect();
+    let begun: Vec<&RunHead> = guess
+        .runs
+        .iter()
+        .filter(|(before, _)| before.is_none())
+        .map(|(_, after)| after)
+        .collect();
     let whose = |step: PipelineStatement<'a>, heads: &[&'a RunHead]| {
-        step.with_param(heads.iter().map(|head| &*head.run_id).collect::<Vec<&str>>())
-            .with_param(heads.iter().map(|head| &*head.tenant_id).collect::<Vec<&str>>())
-            .with_param(heads.iter().map(|head| &*head.project_id).collect::<Vec<&str>>())
-            .with_param(heads.iter().map(|head| &*head.environment_id).collect::<Vec<&str>>())
+        step.with_param(
+            heads
+                .iter()
+                .map(|head| &*head.run_id)
+                .collect::<Vec<&str>>(),
+        )
+        .with_param(
+            heads
+                .iter()
+                .map(|head| &*head.tenant_id)
+                .collect::<Vec<&str>>(),
+        )
+        .with_param(
+            heads
+                .iter()
+                .map(|head| &*head.project_id)
+                .collect::<Vec<&str>>(),
+        )
+        .with_param(
+            heads
+                .iter()
+                .map(|head| &*head.environment_id)
+                .collect::<Vec<&str>>(),
+        )
     };
     let seq = |head: &RunHead| count_to_sql(head.last_seq.as_u64());
-    let step = run_event::with_event_arrays(PipelineStatement::new(APPEND_EVENTS), &guess.events).with_param(now.map(PostgresTimestamp));
-    let step = whose(step, &continued.iter().map(|(before, _)| *before).collect::<Vec<_>>())
-        .with_param(continued.iter().map(|(before, _)| seq(before)).collect::<Vec<i64>>())
-        .with_param(continued.iter().map(|(before, _)| PostgresTimestamp(before.last_persisted_at)).collect::<Vec<PostgresTimestamp>>())
-        .with_param(continued.iter().map(|(_, after)| seq(after)).collect::<Vec<i64>>());
+    let step = run_event::with_event_arrays(PipelineStatement::new(APPEND_EVENTS), &guess.events)
+        .with_param(now.map(PostgresTimestamp));
+    let step = whose(
+        step,
+        &continued
+            .iter()
+            .map(|(before, _)| *before)
+            .collect::<Vec<_>>(),
+    )
+    .with_param(
+        continued
+            .iter()
+            .map(|(before, _)| seq(before))
+            .collect::<Vec<i64>>(),
+    )
+    .with_param(
+        continued
+            .iter()
+            .map(|(before, _)| PostgresTimestamp(before.last_persisted_at))
+            .collect::<Vec<PostgresTimestamp>>(),
+    )
+    .with_param(
+        continued
+            .iter()
+            .map(|(_, after)| seq(after))
+            .collect::<Vec<i64>>(),
+    );
     whose(step, &begun)
         .with_param(begun.iter().map(|head| seq(head)).collect::<Vec<i64>>())
         .with_param(count_to_sql(guess.runs.len() as u64))
@@ -158,22 +263,39 @@ struct CachedHeads<'a> {
 
 impl StoredState for CachedHeads<'_> {
     fn run_head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error> {
-        Ok(self.changed.get(run).or_else(|| self.heads.get(run)).cloned())
+        Ok(self
+            .changed
+            .get(run)
+            .or_else(|| self.heads.get(run))
+            .cloned())
     }
 
     fn journal_length(&mut self, _: ExecutionId) -> Result<u64, Error> {
         Ok(0)
     }
 
-    fn stored_row(&mut self, _: &'static TableSchema, _: &RowKey) -> Result<Option<StoredRow>, Error> {
+    fn stored_row(
+        &mut self,
+        _: &'static TableSchema,
+        _: &RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         Ok(None)
     }
 
-    fn row_by_unique(&mut self, _: &'static TableSchema, _: usize, _: &[ColumnValue]) -> Result<Option<StoredRow>, Error> {
+    fn row_by_unique(
+        &mut self,
+        _: &'static TableSchema,
+        _: usize,
+        _: &[ColumnValue],
+    ) -> Result<Option<StoredRow>, Error> {
         Ok(None)
     }
 
-    fn event_by_key(&mut self, _: &RunId, _: &IdempotencyKey) -> Result<Option<StoredEvent>, Error> {
+    fn event_by_key(
+        &mut self,
+        _: &RunId,
+        _: &IdempotencyKey,
+    ) -> Result<Option<StoredEvent>, Error> {
         Ok(None)
     }
 

@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::connection;
 use crate::error::StatementFailure;
-use crate::writer::decision::{GroupDecision, decide_commit_group};
 use crate::writer::commit_outcome::{CommitOutcome, resolve_commit_outcome};
+use crate::writer::decision::{GroupDecision, decide_commit_group};
 use crate::writer::flush::flush_decision;
 use crate::writer::load::{LoadedState, load_read_set};
 use crate::writer::read_set::ReadSet;
@@ -26,7 +26,11 @@ enum AttemptFailure {
     /// Nothing was stored.
     NotStored(StatementFailure),
     /// The connection was lost after COMMIT was sent.
-    OutcomeUnknown { transaction: String, answers: Vec<CommitResult>, cause: Error },
+    OutcomeUnknown {
+        transaction: String,
+        answers: Vec<CommitResult>,
+        cause: Error,
+    },
 }
 
 /// What went wrong with a group so far.
@@ -42,25 +46,55 @@ struct RetryState {
 
 impl PostgresWriter {
     /// Performs commits in one transaction. With `doubt`, they may have been performed already, and are idempotent.
-    pub(super) async fn commit_pessimistically(&mut self, commits: &[&AdmittedCommit], care: Duplicates, doubt: Option<String>) -> Vec<CommitResult> {
+    pub(super) async fn commit_pessimistically(
+        &mut self,
+        commits: &[&AdmittedCommit],
+        care: Duplicates,
+        doubt: Option<String>,
+    ) -> Vec<CommitResult> {
         let until = Instant::now() + self.call_timeout;
-        self.commit_with_retries(commits, RetryState { deadline: until, duplicates: care, races: 0, losses: 0, in_doubt_cause: doubt }).await
+        self.commit_with_retries(
+            commits,
+            RetryState {
+                deadline: until,
+                duplicates: care,
+                races: 0,
+                losses: 0,
+                in_doubt_cause: doubt,
+            },
+        )
+        .await
     }
 
-    async fn commit_with_retries(&mut self, commits: &[&AdmittedCommit], mut course: RetryState) -> Vec<CommitResult> {
+    async fn commit_with_retries(
+        &mut self,
+        commits: &[&AdmittedCommit],
+        mut course: RetryState,
+    ) -> Vec<CommitResult> {
         loop {
             let until = course.deadline;
             let trouble = match self.attempt_commit(commits, &course).await {
                 Ok(answers) => return answers,
                 Err(AttemptFailure::NotStored(trouble)) => trouble,
-                Err(AttemptFailure::OutcomeUnknown { transaction, answers, cause: why }) => {
+                Err(AttemptFailure::OutcomeUnknown {
+                    transaction,
+                    answers,
+                    cause: why,
+                }) => {
                     match resolve_commit_outcome(&self.pool, &transaction, self.mark, until).await {
                         CommitOutcome::Committed => return answers,
                         CommitOutcome::Aborted => {}
-                        CommitOutcome::Unknown if commits.iter().all(|commit| is_idempotent(commit.commit())) => {
+                        CommitOutcome::Unknown
+                            if commits.iter().all(|commit| is_idempotent(commit.commit())) =>
+                        {
                             course.in_doubt_cause = Some(why.to_string());
                         }
-                        CommitOutcome::Unknown => return answers.into_iter().map(|answer| mark_outcome_unknown(answer, &why)).collect(),
+                        CommitOutcome::Unknown => {
+                            return answers
+                                .into_iter()
+                                .map(|answer| mark_outcome_unknown(answer, &why))
+                                .collect();
+                        }
                     }
                     StatementFailure::ConnectionLost(why)
                 }
@@ -75,19 +109,38 @@ impl PostgresWriter {
         }
     }
 
-    async fn commit_one_by_one(&mut self, commits: &[&AdmittedCommit], course: &RetryState) -> Vec<CommitResult> {
+    async fn commit_one_by_one(
+        &mut self,
+        commits: &[&AdmittedCommit],
+        course: &RetryState,
+    ) -> Vec<CommitResult> {
         let mut answers = Vec::with_capacity(commits.len());
         for commit in commits {
-            let course = RetryState { races: 0, losses: 0, in_doubt_cause: course.in_doubt_cause.clone(), ..*course };
+            let course = RetryState {
+                races: 0,
+                losses: 0,
+                in_doubt_cause: course.in_doubt_cause.clone(),
+                ..*course
+            };
             answers.extend(Box::pin(self.commit_with_retries(&[commit], course)).await);
         }
         answers
     }
 
-    async fn attempt_commit(&mut self, commits: &[&AdmittedCommit], course: &RetryState) -> Result<Vec<CommitResult>, AttemptFailure> {
-        let RetryState { deadline: until, duplicates: care, .. } = *course;
+    async fn attempt_commit(
+        &mut self,
+        commits: &[&AdmittedCommit],
+        course: &RetryState,
+    ) -> Result<Vec<CommitResult>, AttemptFailure> {
+        let RetryState {
+            deadline: until,
+            duplicates: care,
+            ..
+        } = *course;
         let wish = ReadSet::from_commits(commits, care);
-        let client = before_deadline(until, connection::acquire_connection(&self.pool)).await.map_err(AttemptFailure::NotStored)?;
+        let client = before_deadline(until, connection::acquire_connection(&self.pool))
+            .await
+            .map_err(AttemptFailure::NotStored)?;
         let mut loaded = match before_deadline(until, load_read_set(&client, &wish)).await {
             Ok(loaded) => loaded,
             Err(trouble @ StatementFailure::ConnectionLost(_)) => {
@@ -103,18 +156,27 @@ impl PostgresWriter {
             Ok(decided) if !decided.is_empty() => decided,
             other => {
                 rollback_or_discard(client).await;
-                return other.map(|decided| decided.answers).map_err(AttemptFailure::NotStored);
+                return other
+                    .map(|decided| decided.answers)
+                    .map_err(AttemptFailure::NotStored);
             }
         };
         self.mark = self.mark.next();
         match before_deadline(until, flush_decision(&client, &decided, self.mark)).await {
             Ok(()) => {
-                decided.heads.into_values().for_each(|head| self.head_cache.insert(head));
+                decided
+                    .heads
+                    .into_values()
+                    .for_each(|head| self.head_cache.insert(head));
                 Ok(decided.answers)
             }
             Err(StatementFailure::ConnectionLost(why)) => {
                 drop(Object::take(client));
-                Err(AttemptFailure::OutcomeUnknown { transaction: loaded.transaction, answers: decided.answers, cause: why })
+                Err(AttemptFailure::OutcomeUnknown {
+                    transaction: loaded.transaction,
+                    answers: decided.answers,
+                    cause: why,
+                })
             }
             Err(trouble) => {
                 // The transaction has ended with the failure, unless a statement could not even be prepared.
@@ -131,7 +193,9 @@ impl PostgresWriter {
         loaded: &mut LoadedState,
     ) -> Result<GroupDecision<'a>, StatementFailure> {
         let now = self.clock.as_ref().map(|clock| clock.now()).or(loaded.now);
-        let now = now.ok_or_else(|| StatementFailure::Permanent(Error::corrupt("the database has no clock")))?;
+        let now = now.ok_or_else(|| {
+            StatementFailure::Permanent(Error::corrupt("the database has no clock"))
+        })?;
         decide_commit_group(commits, wish, loaded, now)
     }
 }
@@ -150,14 +214,25 @@ impl RetryState {
                 connection::sleep_backoff(self.losses).await;
             }
         }
-        self.races < RACES_MAX && self.losses < connection::CONNECTION_ATTEMPTS_MAX && Instant::now() < self.deadline
+        self.races < RACES_MAX
+            && self.losses < connection::CONNECTION_ATTEMPTS_MAX
+            && Instant::now() < self.deadline
     }
 }
 
 /// What a step comes to; who does not answer in time counts as lost.
-async fn before_deadline<T>(until: Instant, step: impl Future<Output = Result<T, StatementFailure>>) -> Result<T, StatementFailure> {
-    let too_late = || StatementFailure::ConnectionLost(Error::Unavailable("the database did not answer in time".to_owned()));
-    timeout_at(until, step).await.unwrap_or_else(|_| Err(too_late()))
+async fn before_deadline<T>(
+    until: Instant,
+    step: impl Future<Output = Result<T, StatementFailure>>,
+) -> Result<T, StatementFailure> {
+    let too_late = || {
+        StatementFailure::ConnectionLost(Error::Unavailable(
+            "the database did not answer in time".to_owned(),
+        ))
+    };
+    timeout_at(until, step)
+        .await
+        .unwrap_or_else(|_| Err(too_late()))
 }
 
 /// Gives up a transaction in which nothing was written. A connection that cannot do even that is thrown away, and the

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use deadpool_postgres::Pool;
 use onward_store::tables::ShardLeaseRow;
-use onward_store::{AdmittedCommit, RowChange, StoreClock, Commit, Error, RowKey, TableRecord as _, ColumnValue};
+use onward_store::{
+    AdmittedCommit, ColumnValue, Commit, Error, RowChange, RowKey, StoreClock, TableRecord as _,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
@@ -46,20 +48,41 @@ pub(crate) struct WriterOptions {
 impl CommitQueues {
     /// Starts the writers as tasks. They end when this is dropped, after the commits that are under way.
     pub(crate) fn start_writers(start: &WriterOptions) -> Result<Self, Error> {
-        let queues = |count: usize| (0..count.max(1)).map(|_| start.spawn_writer()).collect::<Result<_, _>>();
-        Ok(Self { small: queues(start.writers)?, bulk: queues(start.bulk_writers)?, call_timeout: start.call_timeout })
+        let queues = |count: usize| {
+            (0..count.max(1))
+                .map(|_| start.spawn_writer())
+                .collect::<Result<_, _>>()
+        };
+        Ok(Self {
+            small: queues(start.writers)?,
+            bulk: queues(start.bulk_writers)?,
+            call_timeout: start.call_timeout,
+        })
     }
 
     /// Has a commit performed.
     pub(crate) async fn commit(&self, commit: AdmittedCommit) -> CommitResult {
         let bytes = commit_bytes(commit.commit());
-        let queues = if bytes < BULK_BYTES_MIN { &self.small } else { &self.bulk };
+        let queues = if bytes < BULK_BYTES_MIN {
+            &self.small
+        } else {
+            &self.bulk
+        };
         let queue = &queues[writer_index(commit.commit(), queues.len())];
         let place = timeout(self.call_timeout, queue.reserve()).await;
-        let place = place.map_err(|_| queue_timeout_error())?.map_err(|_| Error::Closed)?;
+        let place = place
+            .map_err(|_| queue_timeout_error())?
+            .map_err(|_| Error::Closed)?;
         let (answer, answered) = oneshot::channel();
-        place.send(QueuedCommit { commit, bytes, queued_at: Instant::now(), reply: answer });
-        answered.await.unwrap_or_else(|_| Err(Error::OutcomeUnknown("the writer has ended".to_owned())))
+        place.send(QueuedCommit {
+            commit,
+            bytes,
+            queued_at: Instant::now(),
+            reply: answer,
+        });
+        answered
+            .await
+            .unwrap_or_else(|_| Err(Error::OutcomeUnknown("the writer has ended".to_owned())))
     }
 }
 
@@ -68,7 +91,17 @@ impl WriterOptions {
         let (sender, queue) = mpsc::channel(self.queue_capacity.max(1));
         let (pool, clock) = (self.pool.clone(), self.clock.clone());
         let (heads, mark) = (RunHeadCache::default(), TransactionMark::new()?);
-        tokio::spawn(PostgresWriter { queue, pool, clock, call_timeout: self.call_timeout, head_cache: heads, mark }.run_loop());
+        tokio::spawn(
+            PostgresWriter {
+                queue,
+                pool,
+                clock,
+                call_timeout: self.call_timeout,
+                head_cache: heads,
+                mark,
+            }
+            .run_loop(),
+        );
         Ok(sender)
     }
 }
@@ -83,7 +116,10 @@ pub(super) fn queue_timeout_error() -> Error {
 /// writer remembers where it ends.
 fn writer_index(commit: &Commit, writers: usize) -> usize {
     let mut hasher = DefaultHasher::new();
-    let lease = commit.changes.iter().find(|change| change.table().name == ShardLeaseRow::TABLE.name);
+    let lease = commit
+        .changes
+        .iter()
+        .find(|change| change.table().name == ShardLeaseRow::TABLE.name);
     if let Some(fence) = commit.fences.first() {
         ColumnValue::Int(i64::from(fence.shard.0)).hash(&mut hasher);
     } else if let Some(RowKey(shard)) = lease.map(RowChange::key) {
@@ -103,9 +139,21 @@ fn writer_index(commit: &Commit, writers: usize) -> usize {
 
 /// Roughly how many bytes a commit takes on its way.
 fn commit_bytes(commit: &Commit) -> usize {
-    let events = commit.events.iter().map(run_event::estimated_event_bytes).sum::<usize>();
-    let journals = commit.journals.iter().map(|append| append.records.len()).sum::<usize>();
-    let rows = commit.changes.iter().filter_map(RowChange::row).flat_map(|row| &row.0);
+    let events = commit
+        .events
+        .iter()
+        .map(run_event::estimated_event_bytes)
+        .sum::<usize>();
+    let journals = commit
+        .journals
+        .iter()
+        .map(|append| append.records.len())
+        .sum::<usize>();
+    let rows = commit
+        .changes
+        .iter()
+        .filter_map(RowChange::row)
+        .flat_map(|row| &row.0);
     events + journals + rows.map(ColumnValue::size_in_bytes).sum::<usize>()
 }
 

@@ -9,7 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use onward_journal::ExecutionId;
 use onward_runs::{RunEventWrite, RunId};
 use onward_store::tables::{ExecutionRow, ShardLeaseRow};
-use onward_store::{AdmittedCommit, Duplicates, RowChange, Commit, ShardEpoch, ColumnCodec as _, RowKey, TableRecord as _, TableSchema, ColumnValue};
+use onward_store::{
+    AdmittedCommit, ColumnCodec as _, ColumnValue, Commit, Duplicates, RowChange, RowKey,
+    ShardEpoch, TableRecord as _, TableSchema,
+};
 
 /// Rows by their tables and keys.
 type RowKeys = BTreeSet<(&'static str, RowKey)>;
@@ -53,14 +56,28 @@ impl<'a> ReadSet<'a> {
         let mut wish = Self::new_empty(care);
         wish.shared_rows = shared_row_keys(commits, care);
         for commit in commits.iter().map(|commit| commit.commit()) {
-            commit.changes.iter().for_each(|change| wish.add_change(change));
-            wish.requires_unowned_shard |= commit.fences.iter().any(|fence| fence.epoch == ShardEpoch::NONE);
-            wish.fences.extend(commit.fences.iter().map(|fence| RowKey(vec![fence.shard.to_value()])));
+            commit
+                .changes
+                .iter()
+                .for_each(|change| wish.add_change(change));
+            wish.requires_unowned_shard |= commit
+                .fences
+                .iter()
+                .any(|fence| fence.epoch == ShardEpoch::NONE);
+            wish.fences.extend(
+                commit
+                    .fences
+                    .iter()
+                    .map(|fence| RowKey(vec![fence.shard.to_value()])),
+            );
             let executions = commit.journals.iter().map(|append| append.execution);
             wish.executions.extend(executions.clone());
-            wish.unlocked_executions.extend(executions.filter(|execution| !updates_execution(commit, *execution)));
-            wish.runs.extend(commit.reader_advances.iter().map(|step| &step.run));
-            wish.runs.extend(commit.events.iter().map(|event| &event.run_id));
+            wish.unlocked_executions
+                .extend(executions.filter(|execution| !updates_execution(commit, *execution)));
+            wish.runs
+                .extend(commit.reader_advances.iter().map(|step| &step.run));
+            wish.runs
+                .extend(commit.events.iter().map(|event| &event.run_id));
             if care == Duplicates::Checked {
                 wish.events.extend(&commit.events);
             }
@@ -91,9 +108,13 @@ impl<'a> ReadSet<'a> {
             return;
         }
         let (table, care) = (change.table(), self.duplicates);
-        let rows = self.tables.entry(table.name).or_insert_with(|| TableReads::for_table(table));
+        let rows = self
+            .tables
+            .entry(table.name)
+            .or_insert_with(|| TableReads::for_table(table));
         let is_insert = matches!(change, RowChange::Insert { .. });
-        if table.has_serial_key() && (is_insert || matches!(change, RowChange::InsertOrKeep { .. })) {
+        if table.has_serial_key() && (is_insert || matches!(change, RowChange::InsertOrKeep { .. }))
+        {
             rows.serials += 1;
         } else if care == Duplicates::Checked || !is_insert {
             rows.keys.insert(change.key());
@@ -101,7 +122,11 @@ impl<'a> ReadSet<'a> {
         if care == Duplicates::Optimistic && !matches!(change, RowChange::InsertOrKeep { .. }) {
             return;
         }
-        for (place, values) in change.row().map(|row| table.unique_values(row)).unwrap_or_default() {
+        for (place, values) in change
+            .row()
+            .map(|row| table.unique_values(row))
+            .unwrap_or_default()
+        {
             rows.unique.entry(place).or_default().insert(values);
         }
     }
@@ -109,16 +134,26 @@ impl<'a> ReadSet<'a> {
     /// Whether the row of an amendment is not looked at: it is changed only if it is at the version that it should be at, and
     /// no other commit of the group is about it. The lease of a shard is looked at, because fences depend on it.
     pub(super) fn is_unread_amendment(&self, change: &RowChange) -> bool {
-        let RowChange::UpdateColumns { table, row, .. } = change else { return false };
-        let is_shared = || !self.shared_rows.is_empty() && self.shared_rows.contains(&(table.name, table.key_of(row)));
-        self.duplicates == Duplicates::Optimistic && table.name != ShardLeaseRow::TABLE.name && !is_shared()
+        let RowChange::UpdateColumns { table, row, .. } = change else {
+            return false;
+        };
+        let is_shared = || {
+            !self.shared_rows.is_empty()
+                && self.shared_rows.contains(&(table.name, table.key_of(row)))
+        };
+        self.duplicates == Duplicates::Optimistic
+            && table.name != ShardLeaseRow::TABLE.name
+            && !is_shared()
     }
 }
 
 /// The rows that several commits are about, if some of them might be amended unseen.
 fn shared_row_keys(commits: &[&AdmittedCommit], care: Duplicates) -> RowKeys {
     let changes = || commits.iter().flat_map(|commit| &commit.commit().changes);
-    if care == Duplicates::Checked || commits.len() < 2 || !changes().any(|change| matches!(change, RowChange::UpdateColumns { .. })) {
+    if care == Duplicates::Checked
+        || commits.len() < 2
+        || !changes().any(|change| matches!(change, RowChange::UpdateColumns { .. }))
+    {
         return RowKeys::new();
     }
     let (mut seen, mut shared) = (RowKeys::new(), RowKeys::new());
@@ -136,13 +171,19 @@ fn shared_row_keys(commits: &[&AdmittedCommit], care: Duplicates) -> RowKeys {
 fn updates_execution(commit: &Commit, execution: ExecutionId) -> bool {
     let key = RowKey(vec![execution.to_value()]);
     let is_update = |change: &RowChange| {
-        matches!(change, RowChange::Update { table, .. } if table.name == ExecutionRow::TABLE.name) && change.key() == key
+        matches!(change, RowChange::Update { table, .. } if table.name == ExecutionRow::TABLE.name)
+            && change.key() == key
     };
     commit.changes.iter().any(is_update)
 }
 
 impl TableReads {
     const fn for_table(table: &'static TableSchema) -> Self {
-        Self { table, keys: BTreeSet::new(), unique: BTreeMap::new(), serials: 0 }
+        Self {
+            table,
+            keys: BTreeSet::new(),
+            unique: BTreeMap::new(),
+            serials: 0,
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! What is stored before a commit, as far as it was looked at.
 
 use onward_journal::ExecutionId;
-use onward_runs::{RunEventId, IdempotencyKey, RunId};
+use onward_runs::{IdempotencyKey, RunEventId, RunId};
 use onward_store::memory::MemoryState;
-use onward_store::{StoredState, RowChange, Error, RowKey, StoredEvent, RunHead, StoredRow, TableSchema, ColumnValue};
+use onward_store::{
+    ColumnValue, Error, RowChange, RowKey, RunHead, StoredEvent, StoredRow, StoredState,
+    TableSchema,
+};
 
 use crate::writer::read_set::ReadSet;
 
@@ -18,7 +21,11 @@ impl StoredState for ReadSetView<'_> {
         self.state.journal_length(execution)
     }
 
-    fn stored_row(&mut self, table: &'static TableSchema, key: &RowKey) -> Result<Option<StoredRow>, Error> {
+    fn stored_row(
+        &mut self,
+        table: &'static TableSchema,
+        key: &RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.state.stored_row(table, key)
     }
 
@@ -40,7 +47,11 @@ impl StoredState for ReadSetView<'_> {
         self.state.run_head(run)
     }
 
-    fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<StoredEvent>, Error> {
+    fn event_by_key(
+        &mut self,
+        run: &RunId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<StoredEvent>, Error> {
         self.state.event_by_key(run, key)
     }
 

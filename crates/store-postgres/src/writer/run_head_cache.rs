@@ -65,7 +65,11 @@ mod tests {
             assert!(heads.young.len() + heads.old.len() <= 2 * GENERATION_CAPACITY);
         }
         assert!(heads.get(&head(0, 1).run_id).is_none());
-        assert!(heads.get(&head(2 * GENERATION_CAPACITY, 1).run_id).is_some());
+        assert!(
+            heads
+                .get(&head(2 * GENERATION_CAPACITY, 1).run_id)
+                .is_some()
+        );
     }
 
     #[test]

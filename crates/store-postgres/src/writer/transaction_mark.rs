@@ -25,29 +25,45 @@ impl TransactionMark {
     pub(super) fn new() -> Result<Self, Error> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| Error::Unusable(error.to_string()))?;
-        Ok(Self { writer: i64::from_ne_bytes(bytes), transaction: 0 })
+        Ok(Self {
+            writer: i64::from_ne_bytes(bytes),
+            transaction: 0,
+        })
     }
 
     /// The next transaction.
     pub(super) const fn next(self) -> Self {
-        Self { writer: self.writer, transaction: self.transaction + 1 }
+        Self {
+            writer: self.writer,
+            transaction: self.transaction + 1,
+        }
     }
 
     /// Leaves it, if the transaction is committed.
     pub(super) fn upsert_statement<'a>(self) -> PipelineStatement<'a> {
-        PipelineStatement::new(UPSERT_MARK).with_param(self.writer).with_param(self.transaction)
+        PipelineStatement::new(UPSERT_MARK)
+            .with_param(self.writer)
+            .with_param(self.transaction)
     }
 
     /// Whether it was left, by a writer that has not written since.
-    pub(super) async fn is_committed(self, client: &ClientWrapper) -> Result<bool, StatementFailure> {
+    pub(super) async fn is_committed(
+        self,
+        client: &ClientWrapper,
+    ) -> Result<bool, StatementFailure> {
         let sql = "SELECT EXISTS (SELECT FROM writers WHERE writer = $1 AND transactions = $2)";
         let statement = client.prepare_cached(sql).await?;
-        let row = client.query_one(&statement, &[&self.writer, &self.transaction]).await?;
+        let row = client
+            .query_one(&statement, &[&self.writer, &self.transaction])
+            .await?;
         Ok(row.try_get(0)?)
     }
 }
 
 /// Removes marks of writers that are long gone.
 pub(crate) async fn delete_stale_marks(client: &ClientWrapper) -> Result<(), Error> {
-    client.batch_execute(DELETE_STALE_MARKS).await.map_err(error::from_postgres_error)
+    client
+        .batch_execute(DELETE_STALE_MARKS)
+        .await
+        .map_err(error::from_postgres_error)
 }

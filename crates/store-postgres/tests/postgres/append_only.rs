@@ -2,7 +2,10 @@
 
 use onward_journal::SharedText;
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
-use onward_store::{RowChange, Commit, Error, InvalidRequest, RunEventQuery, TableRecord as _, RunStateStore as _, Store as _, ColumnValue};
+use onward_store::{
+    ColumnValue, Commit, Error, InvalidRequest, RowChange, RunEventQuery, RunStateStore as _,
+    Store as _, TableRecord as _,
+};
 use tokio_postgres::error::SqlState;
 
 use crate::sample::{append, event, execution, job, run};
@@ -10,8 +13,15 @@ use crate::server::{Fixture, connect, fresh};
 
 async fn filled() -> Fixture {
     let fixture = fresh().await;
-    fixture.store.append_events(vec![event("a", 1), event("a", 2), event("b", 1)]).await.unwrap();
-    let commit = Commit::new().insert(&execution(1)).append_journal(append(1, 0)).append_journal(append(2, 0));
+    fixture
+        .store
+        .append_events(vec![event("a", 1), event("a", 2), event("b", 1)])
+        .await
+        .unwrap();
+    let commit = Commit::new()
+        .insert(&execution(1))
+        .append_journal(append(1, 0))
+        .append_journal(append(2, 0));
     fixture.store.commit(commit).await.unwrap();
     fixture
 }
@@ -37,21 +47,57 @@ async fn events_and_journals_are_never_updated_and_go_only_as_a_whole() {
         "INSERT INTO run_events SELECT * FROM run_events ON CONFLICT (event_id) DO UPDATE SET payload = '{}'",
     ] {
         let refused = client.batch_execute(tampering).await.unwrap_err();
-        assert_eq!(refused.code(), Some(&SqlState::RESTRICT_VIOLATION), "{tampering}: {refused:?}");
+        assert_eq!(
+            refused.code(),
+            Some(&SqlState::RESTRICT_VIOLATION),
+            "{tampering}: {refused:?}"
+        );
     }
-    assert_eq!(fixture.store.fetch_events(&run("a"), RunEventQuery::default()).await.unwrap().len(), 2);
+    assert_eq!(
+        fixture
+            .store
+            .fetch_events(&run("a"), RunEventQuery::default())
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[tokio::test]
 async fn deleting_the_head_of_a_run_deletes_the_whole_run() {
     let fixture = filled().await;
     let client = connect(&fixture.url).await;
-    assert_eq!(client.execute("DELETE FROM runs WHERE run_id = 'a'", &[]).await.unwrap(), 1);
-    assert!(fixture.store.fetch_events(&run("a"), RunEventQuery::default()).await.unwrap().is_empty());
-    assert_eq!(fixture.store.fetch_events(&run("b"), RunEventQuery::default()).await.unwrap().len(), 1);
+    assert_eq!(
+        client
+            .execute("DELETE FROM runs WHERE run_id = 'a'", &[])
+            .await
+            .unwrap(),
+        1
+    );
+    assert!(
+        fixture
+            .store
+            .fetch_events(&run("a"), RunEventQuery::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    assert_eq!(
+        fixture
+            .store
+            .fetch_events(&run("b"), RunEventQuery::default())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     // The store has not noticed, and need not.
     let again = fixture.store.append_event(event("a", 2)).await.unwrap();
-    assert_eq!((again.result.run_seq.as_u64(), again.result.persisted), (1, true));
+    assert_eq!(
+        (again.result.run_seq.as_u64(), again.result.persisted),
+        (1, true)
+    );
 }
 
 #[tokio::test]
@@ -62,7 +108,10 @@ async fn a_journal_stays_as_long_as_its_execution() {
     let (kept, orphan) = ([1_u8; 32].as_slice(), [2_u8; 32].as_slice());
     assert!(client.execute(one, &[&kept]).await.is_err());
     assert_eq!(client.execute(one, &[&orphan]).await.unwrap(), 1);
-    client.execute("DELETE FROM executions WHERE execution_id = $1", &[&kept]).await.unwrap();
+    client
+        .execute("DELETE FROM executions WHERE execution_id = $1", &[&kept])
+        .await
+        .unwrap();
     assert_eq!(client.execute(one, &[&kept]).await.unwrap(), 1);
 }
 
@@ -95,7 +144,11 @@ fn item(status: &str, skipped: bool) -> OutboxItemRow {
 
 #[tokio::test]
 async fn the_database_refuses_statuses_that_do_not_exist() {
-    let Fixture { store, cluster: _cluster, .. } = fresh().await;
+    let Fixture {
+        store,
+        cluster: _cluster,
+        ..
+    } = fresh().await;
     let campaign = CampaignRunRow {
         id: SharedText::from("run"),
         campaign_id: SharedText::from("campaign"),
@@ -120,21 +173,58 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
     for (change, column) in [
         (RowChange::insert(&item("lost", false)), "status"),
         (RowChange::insert(&item("sent", true)), "skipped"),
-        (RowChange::insert(&OutboxItemRow { channel: SharedText::from("fax"), ..item("queued", false) }), "channel"),
-        (RowChange::insert(&JobRow { job_type: SharedText::from("fax_batch"), ..job("j", 0) }), "job_type"),
-        (RowChange::insert(&JobRow { status: SharedText::from("partial"), ..job("j", 0) }), "status"),
+        (
+            RowChange::insert(&OutboxItemRow {
+                channel: SharedText::from("fax"),
+                ..item("queued", false)
+            }),
+            "channel",
+        ),
+        (
+            RowChange::insert(&JobRow {
+                job_type: SharedText::from("fax_batch"),
+                ..job("j", 0)
+            }),
+            "job_type",
+        ),
+        (
+            RowChange::insert(&JobRow {
+                status: SharedText::from("partial"),
+                ..job("j", 0)
+            }),
+            "status",
+        ),
         (RowChange::insert(&campaign), "channel"),
         (
-            RowChange::insert(&CampaignRunRow { channel: SharedText::from("email"), status: SharedText::from("dead"), ..campaign }),
+            RowChange::insert(&CampaignRunRow {
+                channel: SharedText::from("email"),
+                status: SharedText::from("dead"),
+                ..campaign
+            }),
             "status",
         ),
     ] {
         let table = change.table().name;
         let mut commit = Commit::new().insert(&job("neighbour", 0));
         commit.changes.push(change);
-        let expected = InvalidRequest::Value { table, column, reason: "the database does not take this value" };
+        let expected = InvalidRequest::Value {
+            table,
+            column,
+            reason: "the database does not take this value",
+        };
         assert_eq!(store.commit(commit).await, Err(Error::Invalid(expected)));
     }
-    assert_eq!(store.read_row(JobRow::TABLE, onward_store::RowKey(vec![ColumnValue::Text(SharedText::from("neighbour"))])).await, Ok(None));
-    store.commit(Commit::new().insert(&item("skipped", true))).await.unwrap();
+    assert_eq!(
+        store
+            .read_row(
+                JobRow::TABLE,
+                onward_store::RowKey(vec![ColumnValue::Text(SharedText::from("neighbour"))])
+            )
+            .await,
+        Ok(None)
+    );
+    store
+        .commit(Commit::new().insert(&item("skipped", true)))
+        .await
+        .unwrap();
 }

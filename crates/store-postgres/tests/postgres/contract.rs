@@ -31,6 +31,10 @@ async fn the_trace_of_a_campaign_is_what_its_query_says() {
     let text = |column: &str| -> Vec<String> { traced.iter().map(|row| row.get(column)).collect() };
     assert_eq!(
         (text("run_id"), text("job_status"), text("outbox_status")),
-        (vec!["run".to_owned()], vec!["queued".to_owned()], vec!["sent".to_owned()],)
+        (
+            vec!["run".to_owned()],
+            vec!["queued".to_owned()],
+            vec!["sent".to_owned()],
+        )
     );
 }

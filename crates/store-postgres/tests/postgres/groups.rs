@@ -7,10 +7,11 @@ use std::task::Poll;
 use futures_util::future::{join, join3};
 use futures_util::poll;
 use onward_journal::SharedText;
-use onward_store::tables::{JobRow, InboxMessageRow};
+use onward_store::tables::{InboxMessageRow, JobRow};
 use onward_store::{
-    Commit, CommitConflict, Error, InvalidRequest, RowKey, StoreErrorKind, ChangeOutcome, RunEventQuery, TableRecord as _, RecordReader as _, RunStateStore as _, TableScan,
-    Store as _, ColumnValue,
+    ChangeOutcome, ColumnValue, Commit, CommitConflict, Error, InvalidRequest, RecordReader as _,
+    RowKey, RunEventQuery, RunStateStore as _, Store as _, StoreErrorKind, TableRecord as _,
+    TableScan,
 };
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testing::PostgresCluster;
@@ -30,11 +31,30 @@ struct Busy {
 async fn busy() -> Busy {
     let cluster = careless();
     let url = cluster.create_database().unwrap();
-    let store = PostgresStore::open(&url, Options { writers: 1, ..Options::default() }).await.unwrap();
-    store.commit(Commit::new().insert(&job("held", 0))).await.unwrap();
+    let store = PostgresStore::open(
+        &url,
+        Options {
+            writers: 1,
+            ..Options::default()
+        },
+    )
+    .await
+    .unwrap();
+    store
+        .commit(Commit::new().insert(&job("held", 0)))
+        .await
+        .unwrap();
     let holder = connect(&url).await;
-    holder.batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'held' FOR UPDATE").await.unwrap();
-    Busy { store, url, holder, _cluster: cluster }
+    holder
+        .batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'held' FOR UPDATE")
+        .await
+        .unwrap();
+    Busy {
+        store,
+        url,
+        holder,
+        _cluster: cluster,
+    }
 }
 
 impl Busy {
@@ -44,12 +64,19 @@ impl Busy {
 }
 
 /// Commits `commits` in one group, and returns what becomes of each.
-async fn together(busy: &Busy, commits: [Commit; 3]) -> [Result<onward_store::CommitReceipt, Error>; 3] {
+async fn together(
+    busy: &Busy,
+    commits: [Commit; 3],
+) -> [Result<onward_store::CommitReceipt, Error>; 3] {
     let mut first = pin!(busy.store.commit(Commit::new().update(&job("held", 1), 1)));
     assert!(poll!(&mut first).is_pending());
     wait_for_lock(&busy.url).await;
     let [one, two, three] = commits;
-    let mut all = pin!(join3(busy.store.commit(one), busy.store.commit(two), busy.store.commit(three)));
+    let mut all = pin!(join3(
+        busy.store.commit(one),
+        busy.store.commit(two),
+        busy.store.commit(three)
+    ));
     assert!(matches!(poll!(&mut all), Poll::Pending));
     busy.go_on().await;
     let (first, (one, two, three)) = join(first, all).await;
@@ -58,31 +85,68 @@ async fn together(busy: &Busy, commits: [Commit; 3]) -> [Result<onward_store::Co
 }
 
 async fn attempts(busy: &Busy, id: &str) -> Option<(u32, u64)> {
-    let stored: Option<(JobRow, u64)> = busy.store.read_record(RowKey(vec![ColumnValue::Text(SharedText::from(id))])).await.unwrap();
+    let stored: Option<(JobRow, u64)> = busy
+        .store
+        .read_record(RowKey(vec![ColumnValue::Text(SharedText::from(id))]))
+        .await
+        .unwrap();
     stored.map(|(job, version)| (job.attempts, version))
 }
 
 #[tokio::test]
 async fn a_refused_commit_leaves_its_neighbours_alone() {
     let busy = busy().await;
-    let refused = Commit::new().insert(&job("b", 0)).append_journal(append(1, 7)).append_events(vec![event("r", 2)]);
-    let good = |id: &str, step: usize| Commit::new().insert(&job(id, 0)).append_events(vec![event("r", step)]);
+    let refused = Commit::new()
+        .insert(&job("b", 0))
+        .append_journal(append(1, 7))
+        .append_events(vec![event("r", 2)]);
+    let good = |id: &str, step: usize| {
+        Commit::new()
+            .insert(&job(id, 0))
+            .append_events(vec![event("r", step)])
+    };
     let [one, two, three] = together(&busy, [good("a", 1), refused, good("c", 3)]).await;
     assert_eq!(one.unwrap().events[0].result.run_seq.as_u64(), 1);
     assert_eq!(two.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(three.unwrap().events[0].result.run_seq.as_u64(), 2);
     assert_eq!(attempts(&busy, "b").await, None);
-    assert_eq!(busy.store.fetch_events(&run("r"), RunEventQuery::default()).await.unwrap().len(), 2);
+    assert_eq!(
+        busy.store
+            .fetch_events(&run("r"), RunEventQuery::default())
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
 }
 
 #[tokio::test]
 async fn a_commit_that_the_database_refuses_leaves_its_neighbours_alone() {
     let busy = busy().await;
-    let wrong = Commit::new().insert(&JobRow { status: SharedText::from("lost"), ..job("b", 0) });
-    let [one, two, three] =
-        together(&busy, [Commit::new().insert(&job("a", 0)), wrong, Commit::new().insert(&job("c", 0))]).await;
+    let wrong = Commit::new().insert(&JobRow {
+        status: SharedText::from("lost"),
+        ..job("b", 0)
+    });
+    let [one, two, three] = together(
+        &busy,
+        [
+            Commit::new().insert(&job("a", 0)),
+            wrong,
+            Commit::new().insert(&job("c", 0)),
+        ],
+    )
+    .await;
     one.unwrap();
-    assert!(matches!(two, Err(Error::Invalid(InvalidRequest::Value { column: "status", .. }))), "{two:?}");
+    assert!(
+        matches!(
+            two,
+            Err(Error::Invalid(InvalidRequest::Value {
+                column: "status",
+                ..
+            }))
+        ),
+        "{two:?}"
+    );
     three.unwrap();
     assert_eq!(attempts(&busy, "a").await, Some((0, 1)));
     assert_eq!(attempts(&busy, "c").await, Some((0, 1)));
@@ -91,24 +155,61 @@ async fn a_commit_that_the_database_refuses_leaves_its_neighbours_alone() {
 #[tokio::test]
 async fn a_refused_first_event_leaves_no_run_behind() {
     let busy = busy().await;
-    let refused = Commit::new().append_events(vec![event("r", 1)]).append_journal(append(1, 7));
-    let [one, two, three] =
-        together(&busy, [refused.clone(), refused, Commit::new().append_events(vec![event("s", 1)])]).await;
-    assert_eq!((one.unwrap_err().kind(), two.unwrap_err().kind()), (StoreErrorKind::Conflict, StoreErrorKind::Conflict));
+    let refused = Commit::new()
+        .append_events(vec![event("r", 1)])
+        .append_journal(append(1, 7));
+    let [one, two, three] = together(
+        &busy,
+        [
+            refused.clone(),
+            refused,
+            Commit::new().append_events(vec![event("s", 1)]),
+        ],
+    )
+    .await;
+    assert_eq!(
+        (one.unwrap_err().kind(), two.unwrap_err().kind()),
+        (StoreErrorKind::Conflict, StoreErrorKind::Conflict)
+    );
     three.unwrap();
     assert_eq!(busy.store.read_run_head(&run("r")).await, Ok(None));
-    assert_eq!(busy.store.list_run_heads(None, None, 10).await.unwrap().len(), 1);
+    assert_eq!(
+        busy.store
+            .list_run_heads(None, None, 10)
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[tokio::test]
 async fn commits_of_a_group_build_on_each_other() {
     let busy = busy().await;
-    let made = Commit::new().insert(&job("a", 0)).append_journal(append(1, 0));
-    let changed = Commit::new().update(&job("a", 1), 1).append_journal(append(1, 1));
-    let [one, two, three] = together(&busy, [made, changed, Commit::new().update(&job("a", 2), 1)]).await;
+    let made = Commit::new()
+        .insert(&job("a", 0))
+        .append_journal(append(1, 0));
+    let changed = Commit::new()
+        .update(&job("a", 1), 1)
+        .append_journal(append(1, 1));
+    let [one, two, three] = together(
+        &busy,
+        [made, changed, Commit::new().update(&job("a", 2), 1)],
+    )
+    .await;
     one.unwrap();
     two.unwrap();
-    assert!(matches!(three, Err(Error::Conflict(CommitConflict::RowVersion { expected: 1, found: 2, .. }))), "{three:?}");
+    assert!(
+        matches!(
+            three,
+            Err(Error::Conflict(CommitConflict::RowVersion {
+                expected: 1,
+                found: 2,
+                ..
+            }))
+        ),
+        "{three:?}"
+    );
     assert_eq!(attempts(&busy, "a").await, Some((1, 2)));
 }
 
@@ -120,7 +221,9 @@ async fn a_row_that_comes_and_goes_in_a_group_was_never_there() {
         [
             Commit::new().insert(&job("a", 0)),
             Commit::new().delete(&job("a", 0), 1),
-            Commit::new().delete(&job("held", 1), 2).insert(&job("b", 0)),
+            Commit::new()
+                .delete(&job("held", 1), 2)
+                .insert(&job("b", 0)),
         ],
     )
     .await;
@@ -138,10 +241,24 @@ fn removal(id: &str) -> Commit {
 async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
     let busy = busy().await;
     let late = Commit::new().update(&job("a", 1), 1);
-    let [one, two, three] = together(&busy, [Commit::new().insert(&job("a", 0)), removal("a"), late]).await;
+    let [one, two, three] = together(
+        &busy,
+        [Commit::new().insert(&job("a", 0)), removal("a"), late],
+    )
+    .await;
     one.unwrap();
     assert_eq!(two.unwrap().changes, [ChangeOutcome::Applied]);
-    assert!(matches!(three, Err(Error::Conflict(CommitConflict::RowVersion { expected: 1, found: 0, .. }))), "{three:?}");
+    assert!(
+        matches!(
+            three,
+            Err(Error::Conflict(CommitConflict::RowVersion {
+                expected: 1,
+                found: 0,
+                ..
+            }))
+        ),
+        "{three:?}"
+    );
     assert_eq!(attempts(&busy, "a").await, None);
 }
 
@@ -151,15 +268,32 @@ async fn a_removal_in_a_group_takes_what_the_group_has_just_updated() {
     let update = |version| Commit::new().update(&job("held", 9), version);
     let [one, two, three] = together(&busy, [update(2), removal("held"), update(3)]).await;
     one.and(two).unwrap();
-    assert!(matches!(three, Err(Error::Conflict(CommitConflict::RowVersion { expected: 3, found: 0, .. }))), "{three:?}");
+    assert!(
+        matches!(
+            three,
+            Err(Error::Conflict(CommitConflict::RowVersion {
+                expected: 3,
+                found: 0,
+                ..
+            }))
+        ),
+        "{three:?}"
+    );
     assert_eq!(attempts(&busy, "held").await, None);
 }
 
 #[tokio::test]
 async fn what_a_group_removes_can_come_again_in_the_group() {
     let busy = busy().await;
-    let [one, two, three] =
-        together(&busy, [removal("held"), Commit::new().insert(&job("held", 7)), removal("absent")]).await;
+    let [one, two, three] = together(
+        &busy,
+        [
+            removal("held"),
+            Commit::new().insert(&job("held", 7)),
+            removal("absent"),
+        ],
+    )
+    .await;
     one.and(two).and(three).unwrap();
     assert_eq!(attempts(&busy, "held").await, Some((7, 1)));
 }
@@ -184,13 +318,28 @@ async fn a_row_that_is_replaced_in_a_group_begins_again() {
 async fn rows_that_the_store_numbers_are_known_by_their_numbers_in_the_group() {
     let busy = busy().await;
     let send = || Commit::new().insert_or_keep(&message(Some("once")));
-    let [one, two, three] = together(&busy, [send(), send(), Commit::new().insert(&message(None))]).await;
+    let [one, two, three] = together(
+        &busy,
+        [send(), send(), Commit::new().insert(&message(None))],
+    )
+    .await;
     assert_eq!(one.unwrap().changes, [ChangeOutcome::Applied]);
-    let stored = busy.store.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await.unwrap();
-    assert_eq!(two.unwrap().changes, [ChangeOutcome::Kept(stored[0].clone())]);
+    let stored = busy
+        .store
+        .scan_rows(TableScan::all_rows::<InboxMessageRow>())
+        .await
+        .unwrap();
+    assert_eq!(
+        two.unwrap().changes,
+        [ChangeOutcome::Kept(stored[0].clone())]
+    );
     three.unwrap();
     assert_eq!(stored.len(), 2);
-    let number = |place: usize| InboxMessageRow::from_row(&stored[place].row).unwrap().message_id;
+    let number = |place: usize| {
+        InboxMessageRow::from_row(&stored[place].row)
+            .unwrap()
+            .message_id
+    };
     assert!(number(0) < number(1));
 }
 
@@ -201,6 +350,9 @@ async fn what_is_unique_can_pass_from_row_to_row_in_a_group() {
     busy.store.commit(Commit::new()).await.unwrap();
     let [one, two, three] = together(&busy, [send(), send(), Commit::new()]).await;
     one.unwrap();
-    assert!(matches!(two, Err(Error::Conflict(CommitConflict::NotUnique { .. }))), "{two:?}");
+    assert!(
+        matches!(two, Err(Error::Conflict(CommitConflict::NotUnique { .. }))),
+        "{two:?}"
+    );
     three.unwrap();
 }

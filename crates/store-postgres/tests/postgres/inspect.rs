@@ -8,9 +8,18 @@ use crate::server::{connect, fresh};
 #[tokio::test]
 async fn whatever_belongs_to_nothing_is_found() {
     for (damage, words) in [
-        ("ALTER TABLE run_events DISABLE TRIGGER run_events_stay", "trigger run_events_stay is gone or switched off"),
-        ("DROP TRIGGER runs_go_whole ON runs", "trigger runs_go_whole is gone or switched off"),
-        ("ALTER TABLE run_events DROP CONSTRAINT run_events_event_id_unique", "run_events_event_id_unique is gone"),
+        (
+            "ALTER TABLE run_events DISABLE TRIGGER run_events_stay",
+            "trigger run_events_stay is gone or switched off",
+        ),
+        (
+            "DROP TRIGGER runs_go_whole ON runs",
+            "trigger runs_go_whole is gone or switched off",
+        ),
+        (
+            "ALTER TABLE run_events DROP CONSTRAINT run_events_event_id_unique",
+            "run_events_event_id_unique is gone",
+        ),
         (
             "DROP TRIGGER runs_go_whole ON runs; DELETE FROM runs WHERE run_id = 'a'",
             "belongs to run a, which does not exist",
@@ -29,14 +38,34 @@ async fn whatever_belongs_to_nothing_is_found() {
              sha256('other'), step_id, payload, extra, persisted_at FROM run_events WHERE run_id = 'a' AND run_seq = 1",
             "is there 2 times",
         ),
-        ("UPDATE runs SET projector_is_behind = false", "where the readers of run a stand"),
-        ("UPDATE runs SET delivered_seq = 99, event_bus_is_behind = false", "where the readers of run a stand"),
+        (
+            "UPDATE runs SET projector_is_behind = false",
+            "where the readers of run a stand",
+        ),
+        (
+            "UPDATE runs SET delivered_seq = 99, event_bus_is_behind = false",
+            "where the readers of run a stand",
+        ),
     ] {
         let fixture = fresh().await;
-        fixture.store.append_events(vec![event("a", 1), event("a", 2), event("b", 1)]).await.unwrap();
-        assert_eq!(fixture.store.check_integrity().await.unwrap(), Vec::<String>::new());
-        connect(&fixture.url).await.batch_execute(damage).await.unwrap();
+        fixture
+            .store
+            .append_events(vec![event("a", 1), event("a", 2), event("b", 1)])
+            .await
+            .unwrap();
+        assert_eq!(
+            fixture.store.check_integrity().await.unwrap(),
+            Vec::<String>::new()
+        );
+        connect(&fixture.url)
+            .await
+            .batch_execute(damage)
+            .await
+            .unwrap();
         let found = fixture.store.check_integrity().await.unwrap();
-        assert!(found.iter().any(|it| it.contains(words)), "{damage}: {found:?}");
+        assert!(
+            found.iter().any(|it| it.contains(words)),
+            "{damage}: {found:?}"
+        );
     }
 }

@@ -1,6 +1,10 @@
 //! The store on real servers: schema, append-only, groups, races, lost connections and crashes.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod append_only;
 mod conformance;

@@ -11,14 +11,23 @@ use tokio::sync::mpsc;
 use crate::server::{connect, fresh, open};
 
 /// What a store hears.
-fn hearing(store: &PostgresStore) -> (onward_store::RegistrationGuard, mpsc::UnboundedReceiver<String>) {
+fn hearing(
+    store: &PostgresStore,
+) -> (
+    onward_store::RegistrationGuard,
+    mpsc::UnboundedReceiver<String>,
+) {
     let (sender, words) = mpsc::unbounded_channel();
     let heard: NotificationHandler = Arc::new(move |word: &str| drop(sender.send(word.to_owned())));
     (store.subscribe(heard).unwrap(), words)
 }
 
 /// Tells until it is heard: whoever has begun to listen may not be listening yet.
-async fn until_heard(teller: &PostgresStore, words: &mut mpsc::UnboundedReceiver<String>, said: &str) {
+async fn until_heard(
+    teller: &PostgresStore,
+    words: &mut mpsc::UnboundedReceiver<String>,
+    said: &str,
+) {
     let heard = async {
         loop {
             teller.notify(said.to_owned());
@@ -30,7 +39,9 @@ async fn until_heard(teller: &PostgresStore, words: &mut mpsc::UnboundedReceiver
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), heard).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(60), heard)
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,14 +63,24 @@ async fn a_listener_that_was_cut_off_hears_again() {
     until_heard(&fixture.store, &mut words, "before").await;
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND query LIKE 'LISTEN%'";
-    assert_eq!(connect(&fixture.url).await.query(cut, &[]).await.unwrap().len(), 1);
+    assert_eq!(
+        connect(&fixture.url)
+            .await
+            .query(cut, &[])
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
     until_heard(&fixture.store, &mut words, "after").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_is_in_another_schema_hears_nothing() {
     let fixture = fresh().await;
-    let scratch = ScratchSchema::create(&fixture.url, "elsewhere").await.unwrap();
+    let scratch = ScratchSchema::create(&fixture.url, "elsewhere")
+        .await
+        .unwrap();
     let stranger = open(&scratch.store_url()).await;
     let (_hearing, mut strange) = hearing(&stranger);
     until_heard(&stranger, &mut strange, "own").await;

@@ -2,14 +2,19 @@
 
 use std::time::Duration;
 
-use onward_store::{Error, StoreErrorKind, RunEventQuery, PurgeTarget, RunStateStore as _, Store as _};
+use onward_store::{
+    Error, PurgeTarget, RunEventQuery, RunStateStore as _, Store as _, StoreErrorKind,
+};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::sample::{event, run};
 use crate::server::{careless, connect, fresh};
 
 async fn refusal(url: &str) -> Error {
-    let options = Options { call_timeout: Duration::from_secs(5), ..Options::default() };
+    let options = Options {
+        call_timeout: Duration::from_secs(5),
+        ..Options::default()
+    };
     match PostgresStore::open(url, options).await {
         Ok(_) => panic!("the database was opened"),
         Err(error) => error,
@@ -20,15 +25,45 @@ async fn refusal(url: &str) -> Error {
 async fn a_store_that_is_opened_to_be_read_is_not_changed() {
     let fixture = fresh().await;
     fixture.store.append_event(event("r", 1)).await.unwrap();
-    let reading = PostgresStore::open_read_only(&fixture.url, Options::default()).await.unwrap();
-    assert_eq!(reading.fetch_events(&run("r"), RunEventQuery::default()).await.unwrap().len(), 1);
-    assert!(matches!(reading.append_event(event("r", 2)).await, Err(Error::Unusable(_))));
-    assert!(matches!(reading.purge(PurgeTarget::Run(run("r"))).await, Err(Error::Unusable(_))));
+    let reading = PostgresStore::open_read_only(&fixture.url, Options::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        reading
+            .fetch_events(&run("r"), RunEventQuery::default())
+            .await
+            .unwrap()
+            .len(),
+        1
+    );
+    assert!(matches!(
+        reading.append_event(event("r", 2)).await,
+        Err(Error::Unusable(_))
+    ));
+    assert!(matches!(
+        reading.purge(PurgeTarget::Run(run("r"))).await,
+        Err(Error::Unusable(_))
+    ));
     let empty = fixture.cluster.create_database().unwrap();
-    let refused = PostgresStore::open_read_only(&empty, Options::default()).await.err();
-    assert_eq!(refused, Some(Error::Unusable("there is no store in the database".to_owned())));
+    let refused = PostgresStore::open_read_only(&empty, Options::default())
+        .await
+        .err();
+    assert_eq!(
+        refused,
+        Some(Error::Unusable(
+            "there is no store in the database".to_owned()
+        ))
+    );
     let count = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
-    assert_eq!(connect(&empty).await.query_one(count, &[]).await.unwrap().get::<_, i64>(0), 0);
+    assert_eq!(
+        connect(&empty)
+            .await
+            .query_one(count, &[])
+            .await
+            .unwrap()
+            .get::<_, i64>(0),
+        0
+    );
 }
 
 #[tokio::test]
@@ -36,7 +71,12 @@ async fn a_server_that_is_not_there_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    assert_eq!(refusal(&format!("postgres://onward@127.0.0.1:{port}/onward")).await.kind(), StoreErrorKind::Retry);
+    assert_eq!(
+        refusal(&format!("postgres://onward@127.0.0.1:{port}/onward"))
+            .await
+            .kind(),
+        StoreErrorKind::Retry
+    );
 }
 
 #[tokio::test]
@@ -50,9 +90,16 @@ async fn a_database_that_is_not_there_is_unusable() {
 #[tokio::test]
 async fn a_role_that_is_not_there_is_unusable_and_its_password_stays_secret() {
     let cluster = careless();
-    let error = refusal(&format!("postgres://nobody:secret@127.0.0.1:{}/postgres", cluster.port())).await;
+    let error = refusal(&format!(
+        "postgres://nobody:secret@127.0.0.1:{}/postgres",
+        cluster.port()
+    ))
+    .await;
     assert_eq!(error.kind(), StoreErrorKind::Fatal);
-    assert!(error.to_string().contains("Check user and password"), "{error}");
+    assert!(
+        error.to_string().contains("Check user and password"),
+        "{error}"
+    );
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 
@@ -61,16 +108,26 @@ async fn a_role_without_rights_is_told_so() {
     let cluster = careless();
     let url = cluster.create_database().unwrap();
     let client = connect(&url).await;
-    client.batch_execute("CREATE ROLE guest LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC").await.unwrap();
+    client
+        .batch_execute("CREATE ROLE guest LOGIN; REVOKE ALL ON SCHEMA public FROM PUBLIC")
+        .await
+        .unwrap();
     let error = refusal(&url.replace("onward@", "guest@")).await;
     assert_eq!(error.kind(), StoreErrorKind::Fatal);
-    assert!(error.to_string().contains("The role needs the right"), "{error}");
+    assert!(
+        error.to_string().contains("The role needs the right"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_unusable_when_tls_is_asked_for() {
     let cluster = careless();
-    let error = refusal(&format!("{}?sslmode=require", cluster.database_url("postgres"))).await;
+    let error = refusal(&format!(
+        "{}?sslmode=require",
+        cluster.database_url("postgres")
+    ))
+    .await;
     assert_eq!(error.kind(), StoreErrorKind::Fatal, "{error}");
 }
 
@@ -78,7 +135,8 @@ async fn a_server_without_tls_is_unusable_when_tls_is_asked_for() {
 async fn a_database_of_another_encoding_is_unusable() {
     let cluster = careless();
     let client = connect(&cluster.database_url("postgres")).await;
-    let sql = "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
+    let sql =
+        "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";
     client.batch_execute(sql).await.unwrap();
     let error = refusal(&cluster.database_url("latin")).await;
     assert!(error.to_string().contains("LATIN1"), "{error}");

@@ -38,7 +38,9 @@ impl Proxy {
         let shared = Arc::clone(&state);
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if shared.stays_closed.load(Ordering::SeqCst) && shared.cuts.load(Ordering::SeqCst) > 0 {
+                if shared.stays_closed.load(Ordering::SeqCst)
+                    && shared.cuts.load(Ordering::SeqCst) > 0
+                {
                     continue;
                 }
                 let server = TcpStream::connect(("127.0.0.1", server)).await.unwrap();
@@ -54,7 +56,11 @@ impl Proxy {
 
     /// Cuts the connection on which `words` are sent next.
     pub(crate) fn cut_next(&self, words: &'static str, cut: Cut) {
-        *self.state.waiting_for.lock().unwrap_or_else(PoisonError::into_inner) = Some((words, cut));
+        *self
+            .state
+            .waiting_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some((words, cut));
     }
 
     /// Refuses connections from the cut on.
@@ -93,7 +99,12 @@ async fn back(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_cut: Arc<Atomi
 }
 
 /// Passes on what the client says, until the words come.
-async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State, is_cut: &AtomicBool) {
+async fn there(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    is_cut: &AtomicBool,
+) {
     let mut buffer = vec![0; 1 << 16];
     while let Ok(count @ 1..) = from.read(&mut buffer).await {
         let said = &buffer[..count];
@@ -116,9 +127,15 @@ async fn there(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: &State, i
 impl State {
     /// Whether the words that are waited for are among what is said.
     fn comes_now(&self, said: &[u8]) -> Option<Cut> {
-        let mut waiting_for = self.waiting_for.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting_for = self
+            .waiting_for
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         let (words, cut) = (*waiting_for)?;
-        if !said.windows(words.len()).any(|part| part == words.as_bytes()) {
+        if !said
+            .windows(words.len())
+            .any(|part| part == words.as_bytes())
+        {
             return None;
         }
         *waiting_for = None;

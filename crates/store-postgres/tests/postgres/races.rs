@@ -10,8 +10,8 @@ use onward_journal::SharedText;
 use onward_runs::RunSeq;
 use onward_store::tables::JobRow;
 use onward_store::{
-    Commit, Error, RowKey, StoreErrorKind, ChangeOutcome, RunEventQuery, TableRecord as _, RecordReader as _, RunStateStore as _, ShardId, Store as _, ColumnValue,
-    shard_lease,
+    ChangeOutcome, ColumnValue, Commit, Error, RecordReader as _, RowKey, RunEventQuery,
+    RunStateStore as _, ShardId, Store as _, StoreErrorKind, TableRecord as _, shard_lease,
 };
 use onward_store_postgres::PostgresStore;
 use onward_testing::PostgresCluster;
@@ -50,10 +50,16 @@ async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
         done.unwrap();
     }
     for name in ["a", "b", "c"] {
-        let events = pair[0].fetch_events(&run(name), RunEventQuery::default()).await.unwrap();
+        let events = pair[0]
+            .fetch_events(&run(name), RunEventQuery::default())
+            .await
+            .unwrap();
         let places: Vec<u64> = events.iter().map(|event| event.run_seq.as_u64()).collect();
         assert_eq!(places, (1..=(TASKS * EACH) as u64).collect::<Vec<u64>>());
-        let keys: BTreeSet<_> = events.iter().map(|event| event.event.idempotency_key).collect();
+        let keys: BTreeSet<_> = events
+            .iter()
+            .map(|event| event.event.idempotency_key)
+            .collect();
         assert_eq!(keys.len(), events.len());
         assert!(events.is_sorted_by_key(|event| event.persisted_at));
     }
@@ -71,27 +77,51 @@ async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
         }
         let answers = tasks.join_all().await;
         assert_eq!(answers.iter().filter(|answer| answer.persisted).count(), 1);
-        assert!(answers.iter().all(|answer| answer.idempotent != answer.persisted));
-        let known = answers.iter().map(|answer| (answer.event_id, answer.run_seq, answer.persisted_at));
+        assert!(
+            answers
+                .iter()
+                .all(|answer| answer.idempotent != answer.persisted)
+        );
+        let known = answers
+            .iter()
+            .map(|answer| (answer.event_id, answer.run_seq, answer.persisted_at));
         assert_eq!(known.collect::<BTreeSet<_>>().len(), 1);
-        assert_eq!(pair[0].fetch_events(&run(&name), RunEventQuery::default()).await.unwrap().len(), 1);
+        assert_eq!(
+            pair[0]
+                .fetch_events(&run(&name), RunEventQuery::default())
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
     let (pair, _cluster) = pair().await;
-    pair[0].commit(Commit::new().insert(&execution(1))).await.unwrap();
+    pair[0]
+        .commit(Commit::new().insert(&execution(1)))
+        .await
+        .unwrap();
     for place in 0..20 {
         let mut tasks = JoinSet::new();
         for task in 0..8 {
             let store = Arc::clone(&pair[task % 2]);
-            tasks.spawn(async move { store.commit(Commit::new().append_journal(append(1, place))).await });
+            tasks.spawn(async move {
+                store
+                    .commit(Commit::new().append_journal(append(1, place)))
+                    .await
+            });
         }
         let answers = tasks.join_all().await;
         assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
         let refused = answers.iter().filter_map(|answer| answer.as_ref().err());
-        assert!(refused.map(Error::kind).all(|kind| kind == StoreErrorKind::Conflict));
+        assert!(
+            refused
+                .map(Error::kind)
+                .all(|kind| kind == StoreErrorKind::Conflict)
+        );
     }
 }
 
@@ -102,7 +132,11 @@ async fn of_all_who_claim_a_shard_one_gets_it() {
         let mut tasks = JoinSet::new();
         for task in 0..8 {
             let store = Arc::clone(&pair[task % 2]);
-            tasks.spawn(async move { shard_lease::claim_shard(&*store, ShardId(round), "node", 60_000).await.unwrap() });
+            tasks.spawn(async move {
+                shard_lease::claim_shard(&*store, ShardId(round), "node", 60_000)
+                    .await
+                    .unwrap()
+            });
         }
         assert_eq!(tasks.join_all().await.into_iter().flatten().count(), 1);
     }
@@ -117,7 +151,10 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
         let store = Arc::clone(&pair[task % 2]);
         writers.spawn(async move {
             for step in 0..60 {
-                store.append_event(event("r", task * 1_000 + step)).await.unwrap();
+                store
+                    .append_event(event("r", task * 1_000 + step))
+                    .await
+                    .unwrap();
             }
         });
     }
@@ -128,7 +165,11 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
             loop {
                 // Asked before looking, so that the last look sees everything.
                 let was_done = is_done.load(Ordering::SeqCst);
-                for event in store.fetch_events(&run("r"), RunEventQuery::starting_after(seen)).await.unwrap() {
+                for event in store
+                    .fetch_events(&run("r"), RunEventQuery::starting_after(seen))
+                    .await
+                    .unwrap()
+                {
                     assert_eq!(event.run_seq, seen.next_seq());
                     seen = event.run_seq;
                 }
@@ -156,14 +197,25 @@ async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
         let store = Arc::clone(&pair[task % 2]);
         tasks.spawn(async move {
             for _ in 0..50 {
-                let chunks = store.read_journal(execution(1).execution_id, 0, 1_000).await.unwrap();
+                let chunks = store
+                    .read_journal(execution(1).execution_id, 0, 1_000)
+                    .await
+                    .unwrap();
                 let length = chunks.last().map_or(0, |chunk| chunk.first + 1);
-                match store.commit(Commit::new().append_journal(append(1, length))).await {
+                match store
+                    .commit(Commit::new().append_journal(append(1, length)))
+                    .await
+                {
                     Ok(_) => {}
                     Err(error) => assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}"),
                 }
                 if length % 5 == 4 {
-                    store.purge(onward_store::PurgeTarget::Execution(execution(1).execution_id)).await.unwrap();
+                    store
+                        .purge(onward_store::PurgeTarget::Execution(
+                            execution(1).execution_id,
+                        ))
+                        .await
+                        .unwrap();
                 }
             }
         });
@@ -171,7 +223,10 @@ async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
     while let Some(done) = tasks.join_next().await {
         done.unwrap();
     }
-    let chunks = pair[0].read_journal(execution(1).execution_id, 0, 1_000).await.unwrap();
+    let chunks = pair[0]
+        .read_journal(execution(1).execution_id, 0, 1_000)
+        .await
+        .unwrap();
     let places: Vec<u64> = chunks.iter().map(|chunk| chunk.first).collect();
     assert_eq!(places, (0..places.len() as u64).collect::<Vec<u64>>());
 }
@@ -184,7 +239,10 @@ fn key(id: &str) -> RowKey {
 async fn claim(store: Arc<PostgresStore>) -> u32 {
     let mut claims = 0;
     while let Some((job, version)) = store.read_record::<JobRow>(key("j")).await.unwrap() {
-        let claimed = JobRow { attempts: job.attempts + 1, ..job };
+        let claimed = JobRow {
+            attempts: job.attempts + 1,
+            ..job
+        };
         match store.commit(Commit::new().update(&claimed, version)).await {
             Ok(_) => claims += 1,
             Err(error) => assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}"),
@@ -198,13 +256,28 @@ async fn a_job_that_others_claim_all_the_time_is_gone_once_it_is_removed() {
     let (pair, _cluster) = pair().await;
     let mut claims = 0;
     for _ in 0..10 {
-        pair[0].commit(Commit::new().insert(&job("j", 0))).await.unwrap();
+        pair[0]
+            .commit(Commit::new().insert(&job("j", 0)))
+            .await
+            .unwrap();
         let mut claimers = JoinSet::new();
         for task in 0..4 {
             claimers.spawn(claim(Arc::clone(&pair[task % 2])));
         }
-        while pair[0].read_record::<JobRow>(key("j")).await.unwrap().is_some_and(|(_, version)| version < 5) {}
-        assert_eq!(pair[0].commit(Commit::new().delete_if_exists::<JobRow>(key("j"))).await.unwrap().changes, [ChangeOutcome::Applied]);
+        while pair[0]
+            .read_record::<JobRow>(key("j"))
+            .await
+            .unwrap()
+            .is_some_and(|(_, version)| version < 5)
+        {}
+        assert_eq!(
+            pair[0]
+                .commit(Commit::new().delete_if_exists::<JobRow>(key("j")))
+                .await
+                .unwrap()
+                .changes,
+            [ChangeOutcome::Applied]
+        );
         assert_eq!(pair[1].read_row(JobRow::TABLE, key("j")).await, Ok(None));
         claims += claimers.join_all().await.into_iter().sum::<u32>();
     }
@@ -214,44 +287,85 @@ async fn a_job_that_others_claim_all_the_time_is_gone_once_it_is_removed() {
 #[tokio::test]
 async fn a_removal_that_waited_for_an_update_takes_the_updated_row() {
     let fixture = fresh().await;
-    fixture.store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
+    fixture
+        .store
+        .commit(Commit::new().insert(&job("j", 0)))
+        .await
+        .unwrap();
     let other = connect(&fixture.url).await;
-    other.batch_execute("BEGIN; UPDATE job_queue SET attempts = 9, version = 2 WHERE id = 'j'").await.unwrap();
-    let mut removed = pin!(fixture.store.commit(Commit::new().delete_if_exists::<JobRow>(key("j"))));
+    other
+        .batch_execute("BEGIN; UPDATE job_queue SET attempts = 9, version = 2 WHERE id = 'j'")
+        .await
+        .unwrap();
+    let mut removed = pin!(
+        fixture
+            .store
+            .commit(Commit::new().delete_if_exists::<JobRow>(key("j")))
+    );
     assert!(poll!(&mut removed).is_pending());
     wait_for_lock(&fixture.url).await;
     other.batch_execute("COMMIT").await.unwrap();
     assert_eq!(removed.await.unwrap().changes, [ChangeOutcome::Applied]);
-    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("j")).await, Ok(None));
+    assert_eq!(
+        fixture.store.read_row(JobRow::TABLE, key("j")).await,
+        Ok(None)
+    );
 }
 
 #[tokio::test]
 async fn a_removal_that_waited_takes_what_was_inserted_meanwhile() {
     let fixture = fresh().await;
-    fixture.store.commit(Commit::new().insert(&job("j", 0))).await.unwrap();
+    fixture
+        .store
+        .commit(Commit::new().insert(&job("j", 0)))
+        .await
+        .unwrap();
     let other = connect(&fixture.url).await;
     let insert_another = "CREATE TEMPORARY TABLE copied AS SELECT * FROM job_queue; UPDATE copied SET id = 'a'; \
                           INSERT INTO job_queue SELECT * FROM copied";
     let update = "UPDATE job_queue SET version = 2 WHERE id = 'j'";
-    other.batch_execute(&format!("BEGIN; {insert_another}; {update}")).await.unwrap();
-    let both = Commit::new().delete_if_exists::<JobRow>(key("a")).delete_if_exists::<JobRow>(key("j"));
+    other
+        .batch_execute(&format!("BEGIN; {insert_another}; {update}"))
+        .await
+        .unwrap();
+    let both = Commit::new()
+        .delete_if_exists::<JobRow>(key("a"))
+        .delete_if_exists::<JobRow>(key("j"));
     let mut removed = pin!(fixture.store.commit(both));
     assert!(poll!(&mut removed).is_pending());
     wait_for_lock(&fixture.url).await;
     other.batch_execute("COMMIT").await.unwrap();
-    assert_eq!(removed.await.unwrap().changes, [ChangeOutcome::Applied, ChangeOutcome::Applied]);
-    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("j")).await, Ok(None));
-    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("a")).await, Ok(None));
+    assert_eq!(
+        removed.await.unwrap().changes,
+        [ChangeOutcome::Applied, ChangeOutcome::Applied]
+    );
+    assert_eq!(
+        fixture.store.read_row(JobRow::TABLE, key("j")).await,
+        Ok(None)
+    );
+    assert_eq!(
+        fixture.store.read_row(JobRow::TABLE, key("a")).await,
+        Ok(None)
+    );
 }
 
 #[tokio::test]
 async fn an_update_that_waited_for_a_removal_conflicts() {
     let fixture = fresh().await;
-    fixture.store.commit(Commit::new().insert(&job("j", 0)).insert(&job("z", 0))).await.unwrap();
+    fixture
+        .store
+        .commit(Commit::new().insert(&job("j", 0)).insert(&job("z", 0)))
+        .await
+        .unwrap();
     let (other, rival) = (connect(&fixture.url).await, open(&fixture.url).await);
-    other.batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'z' FOR UPDATE").await.unwrap();
+    other
+        .batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'z' FOR UPDATE")
+        .await
+        .unwrap();
     // The removal has locked the first row when it waits for the second.
-    let both = Commit::new().delete_if_exists::<JobRow>(key("j")).delete_if_exists::<JobRow>(key("z"));
+    let both = Commit::new()
+        .delete_if_exists::<JobRow>(key("j"))
+        .delete_if_exists::<JobRow>(key("z"));
     let mut removed = pin!(fixture.store.commit(both));
     assert!(poll!(&mut removed).is_pending());
     wait_for_lock(&fixture.url).await;
@@ -260,5 +374,8 @@ async fn an_update_that_waited_for_a_removal_conflicts() {
     other.batch_execute("COMMIT").await.unwrap();
     removed.await.unwrap();
     assert_eq!(updated.await.unwrap_err().kind(), StoreErrorKind::Conflict);
-    assert_eq!(fixture.store.read_row(JobRow::TABLE, key("j")).await, Ok(None));
+    assert_eq!(
+        fixture.store.read_row(JobRow::TABLE, key("j")).await,
+        Ok(None)
+    );
 }

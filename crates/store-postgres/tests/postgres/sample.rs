@@ -5,8 +5,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use onward_journal::{ComponentDigest, ExecutionId, SharedText, Timestamp};
-use onward_runs::{AttemptNumber, RunEventId, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventWrite, RunId};
-use onward_store::tables::{ExecutionRow, JobRow, InboxMessageRow};
+use onward_runs::{
+    AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
+    RunId,
+};
+use onward_store::tables::{ExecutionRow, InboxMessageRow, JobRow};
 use onward_store::{JournalAppend, SerialId, ShardId};
 
 fn valid<T: FromStr<Err: Debug>>(text: &str) -> T {
@@ -36,7 +39,9 @@ pub(crate) fn event(run: &str, step: usize) -> RunEventWrite {
         payload: None,
         extra: ExtraFields::NONE,
     };
-    event.idempotency_key = IdempotencyKeyParts::from_event(&event, None).current_preimage().compute_key();
+    event.idempotency_key = IdempotencyKeyParts::from_event(&event, None)
+        .current_preimage()
+        .compute_key();
     event
 }
 
@@ -72,7 +77,12 @@ pub(crate) fn execution(number: u8) -> ExecutionRow {
 
 pub(crate) fn append(number: u8, expected: u64) -> JournalAppend {
     let records = Arc::from(format!("event {expected}").as_bytes());
-    JournalAppend { execution: ExecutionId::from_bytes([number; 32]), expected_length: expected, count: 1, records }
+    JournalAppend {
+        execution: ExecutionId::from_bytes([number; 32]),
+        expected_length: expected,
+        count: 1,
+        records,
+    }
 }
 
 pub(crate) fn job(id: &str, attempts: u32) -> JobRow {

@@ -2,24 +2,52 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_store::{ColumnSchema, TableSchema, ColumnType, tables};
+use onward_store::{ColumnSchema, ColumnType, TableSchema, tables};
 use tokio_postgres::Client;
 
 use crate::server::{connect, fresh};
 
-const SPECIAL: [&str; 5] = ["journal", "onward_migrations", "run_events", "runs", "writers"];
+const SPECIAL: [&str; 5] = [
+    "journal",
+    "onward_migrations",
+    "run_events",
+    "runs",
+    "writers",
+];
 
 #[tokio::test]
 async fn the_tables_are_the_ones_that_are_described() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
-    let sql = "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'";
-    let found: BTreeSet<String> = client.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
-    let described = tables::ALL_TABLES.iter().map(|table| table.name).chain(SPECIAL).map(str::to_owned).collect();
+    let sql =
+        "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'";
+    let found: BTreeSet<String> = client
+        .query(sql, &[])
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    let described = tables::ALL_TABLES
+        .iter()
+        .map(|table| table.name)
+        .chain(SPECIAL)
+        .map(str::to_owned)
+        .collect();
     assert_eq!(found, described);
     for table in tables::ALL_TABLES {
-        assert_eq!(columns(&client, table.name).await, described_columns(table), "{}", table.name);
-        assert_eq!(indexes(&client, table.name).await, described_indexes(table), "{}", table.name);
+        assert_eq!(
+            columns(&client, table.name).await,
+            described_columns(table),
+            "{}",
+            table.name
+        );
+        assert_eq!(
+            indexes(&client, table.name).await,
+            described_indexes(table),
+            "{}",
+            table.name
+        );
     }
 }
 
@@ -31,7 +59,9 @@ async fn columns(client: &Client, table: &str) -> Vec<Described> {
                is_identity = 'YES' AND identity_generation = 'BY DEFAULT' FROM information_schema.columns \
                WHERE table_schema = 'public' AND table_name = $1 ORDER BY ordinal_position";
     let rows = client.query(sql, &[&table]).await.unwrap();
-    rows.iter().map(|row| (row.get(0), row.get(1), row.get(2), row.get(3))).collect()
+    rows.iter()
+        .map(|row| (row.get(0), row.get(1), row.get(2), row.get(3)))
+        .collect()
 }
 
 fn described_columns(table: &TableSchema) -> Vec<Described> {
@@ -43,10 +73,20 @@ fn described_columns(table: &TableSchema) -> Vec<Described> {
         ColumnType::Time => "timestamp with time zone",
     };
     let described = |column: &ColumnSchema| {
-        (column.name.to_owned(), sql_type(column.column_type).to_owned(), column.nullable, column.column_type == ColumnType::Serial)
+        (
+            column.name.to_owned(),
+            sql_type(column.column_type).to_owned(),
+            column.nullable,
+            column.column_type == ColumnType::Serial,
+        )
     };
     let version = ("version".to_owned(), "bigint".to_owned(), false, false);
-    table.columns.iter().map(described).chain([version]).collect()
+    table
+        .columns
+        .iter()
+        .map(described)
+        .chain([version])
+        .collect()
 }
 
 /// The columns of each index by its name.
@@ -56,28 +96,56 @@ async fn indexes(client: &Client, table: &str) -> BTreeMap<String, Vec<String>> 
                CROSS JOIN LATERAL unnest(indkey::int2[]) WITH ORDINALITY AS key(number, place) \
                JOIN pg_attribute ON attrelid = indrelid AND attnum = key.number \
                WHERE indrelid = $1::text::regclass AND indpred IS NULL GROUP BY 1";
-    client.query(sql, &[&table]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+    client
+        .query(sql, &[&table])
+        .await
+        .unwrap()
+        .iter()
+        .map(|row| (row.get(0), row.get(1)))
+        .collect()
 }
 
 fn described_indexes(table: &TableSchema) -> BTreeMap<String, Vec<String>> {
     let name = table.name;
-    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
-    let key: Vec<&str> = table.key_columns().iter().map(|column| column.name).collect();
-    let unique = table.unique.iter().map(|set| (format!("{name}_{}_unique", set[set.len() - 1]), owned(set)));
-    let ordered = table
-        .indexes
+    let owned = |names: &[&str]| {
+        names
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect::<Vec<String>>()
+    };
+    let key: Vec<&str> = table
+        .key_columns()
         .iter()
-        .map(|index| (format!("{name}_{}", index.name.to_lowercase()), owned(&table.scan_order(Some(index)))));
-    [(format!("{name}_pkey"), owned(&key))].into_iter().chain(unique).chain(ordered).collect()
+        .map(|column| column.name)
+        .collect();
+    let unique = table
+        .unique
+        .iter()
+        .map(|set| (format!("{name}_{}_unique", set[set.len() - 1]), owned(set)));
+    let ordered = table.indexes.iter().map(|index| {
+        (
+            format!("{name}_{}", index.name.to_lowercase()),
+            owned(&table.scan_order(Some(index))),
+        )
+    });
+    [(format!("{name}_pkey"), owned(&key))]
+        .into_iter()
+        .chain(unique)
+        .chain(ordered)
+        .collect()
 }
 
 #[tokio::test]
 async fn unique_means_unique() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
-    let sql = "SELECT count(*) FROM pg_constraint WHERE conname LIKE '%\\_unique' AND contype = 'u'";
+    let sql =
+        "SELECT count(*) FROM pg_constraint WHERE conname LIKE '%\\_unique' AND contype = 'u'";
     let found: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-    let sets = tables::ALL_TABLES.iter().map(|table| table.unique.len()).sum::<usize>();
+    let sets = tables::ALL_TABLES
+        .iter()
+        .map(|table| table.unique.len())
+        .sum::<usize>();
     // Those of run events are the idempotency key and the id.
     assert_eq!(usize::try_from(found).unwrap(), sets + 2);
 }
@@ -87,11 +155,20 @@ async fn a_statement_fails_only_if_it_came_upon_other_rows_than_expected() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
     for (actual, wanted) in [(0_i64, 0_i64), (3, 3)] {
-        let row = client.query_one("SELECT onward_require($1, $2)", &[&actual, &wanted]).await.unwrap();
+        let row = client
+            .query_one("SELECT onward_require($1, $2)", &[&actual, &wanted])
+            .await
+            .unwrap();
         assert_eq!(row.get::<_, i64>(0), actual);
     }
     for (actual, wanted) in [(0_i64, 1_i64), (1, 0)] {
-        let error = client.query_one("SELECT onward_require($1, $2)", &[&actual, &wanted]).await.unwrap_err();
-        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("OW001"));
+        let error = client
+            .query_one("SELECT onward_require($1, $2)", &[&actual, &wanted])
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.code().map(tokio_postgres::error::SqlState::code),
+            Some("OW001")
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use onward_store_postgres::{Options, PostgresStore};
-use onward_testing::{PostgresCluster, ClusterDurability};
+use onward_testing::{ClusterDurability, PostgresCluster};
 use tokio_postgres::{Client, NoTls};
 
 /// A server for tests that crash nothing.
@@ -11,7 +11,8 @@ pub(crate) fn careless() -> Arc<PostgresCluster> {
     static SHARED: Mutex<Weak<PostgresCluster>> = Mutex::new(Weak::new());
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     shared.upgrade().unwrap_or_else(|| {
-        let cluster = Arc::new(PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap());
+        let cluster =
+            Arc::new(PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap());
         *shared = Arc::downgrade(&cluster);
         cluster
     })
@@ -28,7 +29,11 @@ pub(crate) struct Fixture {
 pub(crate) async fn fresh() -> Fixture {
     let cluster = careless();
     let url = cluster.create_database().unwrap();
-    Fixture { store: open(&url).await, url, cluster }
+    Fixture {
+        store: open(&url).await,
+        url,
+        cluster,
+    }
 }
 
 /// A store on the database that `url` names.

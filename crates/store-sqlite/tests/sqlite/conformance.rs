@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use onward_store::conformance::differential::run_differential;
-use onward_store::conformance::{self, MemoryStoreFactory, OpenedStore, StoreFactory, TamperAttempt};
-use onward_store::{Error, ManualClock, StorePolicy, Store};
+use onward_store::conformance::{
+    self, MemoryStoreFactory, OpenedStore, StoreFactory, TamperAttempt,
+};
+use onward_store::{Error, ManualClock, Store, StorePolicy};
 use onward_store_sqlite::{Options, SqliteStore};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
@@ -27,11 +29,27 @@ impl StoreFactory for OnSqlite {
         "sqlite"
     }
 
-    async fn open_empty(&self, policy: StorePolicy, clock: Arc<ManualClock>) -> Result<Box<dyn OpenedStore>, Error> {
+    async fn open_empty(
+        &self,
+        policy: StorePolicy,
+        clock: Arc<ManualClock>,
+    ) -> Result<Box<dyn OpenedStore>, Error> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let store = SqliteStore::open(&path, Options { policy, clock: Arc::<ManualClock>::clone(&clock) })?;
-        Ok(Box::new(File { store, path, policy, clock, _folder: folder }))
+        let store = SqliteStore::open(
+            &path,
+            Options {
+                policy,
+                clock: Arc::<ManualClock>::clone(&clock),
+            },
+        )?;
+        Ok(Box::new(File {
+            store,
+            path,
+            policy,
+            clock,
+            _folder: folder,
+        }))
     }
 }
 
@@ -42,7 +60,10 @@ impl OpenedStore for File {
     }
 
     async fn open_second_handle(&self) -> Result<Option<Arc<dyn Store>>, Error> {
-        let options = Options { policy: self.policy, clock: Arc::<ManualClock>::clone(&self.clock) };
+        let options = Options {
+            policy: self.policy,
+            clock: Arc::<ManualClock>::clone(&self.clock),
+        };
         Ok(Some(Arc::new(SqliteStore::open(&self.path, options)?)))
     }
 
@@ -63,9 +84,10 @@ impl OpenedStore for File {
                 &format!("UPDATE journal SET records = x'' WHERE {of_execution}"),
                 [execution.as_bytes().as_slice()],
             ),
-            TamperAttempt::DeleteJournal { execution } => {
-                raw.execute(&format!("DELETE FROM journal WHERE {of_execution}"), [execution.as_bytes().as_slice()])
-            }
+            TamperAttempt::DeleteJournal { execution } => raw.execute(
+                &format!("DELETE FROM journal WHERE {of_execution}"),
+                [execution.as_bytes().as_slice()],
+            ),
             TamperAttempt::EmptyEvents => raw.execute("DELETE FROM run_events", []),
         };
         Ok(done.is_ok())
@@ -74,13 +96,16 @@ impl OpenedStore for File {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_store_conforms() {
-    conformance::run_checks(&OnSqlite, std::env::var("ONWARD_ONLY").ok().as_deref()).await.expect_all_passed();
+    conformance::run_checks(&OnSqlite, std::env::var("ONWARD_ONLY").ok().as_deref())
+        .await
+        .expect_all_passed();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_sequences_are_answered_as_by_the_store_in_memory() {
     for seed in 0..300 {
-        if let Err(divergence) = run_differential(&[&MemoryStoreFactory, &OnSqlite], seed, 40).await {
+        if let Err(divergence) = run_differential(&[&MemoryStoreFactory, &OnSqlite], seed, 40).await
+        {
             panic!("{divergence}");
         }
     }

@@ -38,5 +38,8 @@ fn the_trace_of_a_campaign_is_what_its_query_says() {
         ))
     });
     let traced: Vec<_> = traced.unwrap().map(Result::unwrap).collect();
-    assert_eq!(traced, [("run".to_owned(), "queued".to_owned(), "sent".to_owned())]);
+    assert_eq!(
+        traced,
+        [("run".to_owned(), "queued".to_owned(), "sent".to_owned())]
+    );
 }

@@ -17,7 +17,10 @@ const STRIDE: usize = 67;
 async fn filled(place: &Place) -> Vec<RunEventRecord> {
     let store = place.open();
     for run in ["one", "two", "three"] {
-        store.append_events(RunEventGenerator::new(run).next_events(20)).await.unwrap();
+        store
+            .append_events(RunEventGenerator::new(run).next_events(20))
+            .await
+            .unwrap();
     }
     everything(&*store).await.unwrap()
 }
@@ -26,7 +29,11 @@ async fn filled(place: &Place) -> Vec<RunEventRecord> {
 async fn everything(store: &dyn Store) -> Result<Vec<RunEventRecord>, Error> {
     let mut all = Vec::new();
     for head in store.list_run_heads(None, None, 1_000).await? {
-        all.extend(store.read_run_events(&head.run_id, RunEventQuery::default()).await?);
+        all.extend(
+            store
+                .read_run_events(&head.run_id, RunEventQuery::default())
+                .await?,
+        );
     }
     Ok(all)
 }
@@ -38,7 +45,9 @@ async fn findings(store: &dyn Store) -> Vec<String> {
         found.push(it.to_string());
         Ok(())
     };
-    let stopped = verify::verify_all_runs(store, None, AcceptedKeyForms::V2Only, &mut note, |_| ()).await.err();
+    let stopped = verify::verify_all_runs(store, None, AcceptedKeyForms::V2Only, &mut note, |_| ())
+        .await
+        .err();
     found.extend(stopped.map(|stopped| stopped.to_string()));
     found
 }
@@ -66,13 +75,21 @@ async fn a_bit_that_has_turned_is_never_served() {
         };
         // Where an event stands is not part of its checksum, but of what `verify` looks at.
         let is_right = |it: &RunEventRecord| {
-            written.iter().any(|was| was.event == it.event && was.persisted_at == it.persisted_at)
+            written
+                .iter()
+                .any(|was| was.event == it.event && was.persisted_at == it.persisted_at)
         };
-        assert!(read.iter().all(is_right), "a bit of byte {at} was turned, and an event that never was is served");
+        assert!(
+            read.iter().all(is_right),
+            "a bit of byte {at} was turned, and an event that never was is served"
+        );
         if read == written {
             harmless += 1;
         } else {
-            assert!(!findings(&store).await.is_empty(), "a bit of byte {at} was turned, and nobody says so");
+            assert!(
+                !findings(&store).await.is_empty(),
+                "a bit of byte {at} was turned, and nobody says so"
+            );
             found_out += 1;
         }
     }
@@ -85,8 +102,14 @@ async fn a_bit_that_has_turned_is_never_served() {
 #[tokio::test]
 async fn whatever_belongs_to_nothing_is_found() {
     for (damage, words) in [
-        ("DROP TRIGGER run_events_are_never_updated", "trigger run_events_are_never_updated is gone"),
-        ("DROP INDEX runs_to_project", "index runs_to_project is gone"),
+        (
+            "DROP TRIGGER run_events_are_never_updated",
+            "trigger run_events_are_never_updated is gone",
+        ),
+        (
+            "DROP INDEX runs_to_project",
+            "index runs_to_project is gone",
+        ),
         (
             "DROP TRIGGER runs_take_their_events_along; DELETE FROM runs WHERE run_no = 1",
             "run number 1, which does not exist",
@@ -100,21 +123,31 @@ async fn whatever_belongs_to_nothing_is_found() {
             "snapshot of run nobody at event 3, and no such run",
         ),
         ("DELETE FROM event_ids", "is not marked as taken"),
-        ("INSERT INTO event_ids VALUES (x'00112233445566778899aabbccddeeff')", "marked as taken, by none"),
+        (
+            "INSERT INTO event_ids VALUES (x'00112233445566778899aabbccddeeff')",
+            "marked as taken, by none",
+        ),
         (
             "INSERT INTO run_events SELECT (2 << 32) + 21, event_id, event_type, emitted_at, plan_id, plan_version, 1, 1, \
              zeroblob(32), step_id, payload, extra, persisted_at, checksum FROM run_events WHERE run_no = 1 AND run_seq = 1",
             "is there 2 times",
         ),
         ("UPDATE runs SET to_project = 0", "where the readers of run"),
-        ("UPDATE runs SET delivered_seq = 99, to_deliver = 0", "where the readers of run"),
+        (
+            "UPDATE runs SET delivered_seq = 99, to_deliver = 0",
+            "where the readers of run",
+        ),
     ] {
         let place = Place::new();
         filled(&place).await;
         place.raw().execute_batch(damage).unwrap();
-        let store: Arc<dyn Store> = Arc::new(SqliteStore::open_read_only(&place.path(), Options::default()).unwrap());
+        let store: Arc<dyn Store> =
+            Arc::new(SqliteStore::open_read_only(&place.path(), Options::default()).unwrap());
         let found = findings(&*store).await;
-        assert!(found.iter().any(|it| it.contains(words)), "{damage}: {found:?}");
+        assert!(
+            found.iter().any(|it| it.contains(words)),
+            "{damage}: {found:?}"
+        );
     }
 }
 
@@ -136,7 +169,13 @@ async fn an_event_that_was_replaced_is_not_served() {
     assert!(runs.iter().any(|head| head.run_id == *run));
     let mut refusals = Vec::new();
     for head in runs {
-        refusals.extend(store.fetch_events(&head.run_id, RunEventQuery::default()).await.err().map(|error| error.to_string()));
+        refusals.extend(
+            store
+                .fetch_events(&head.run_id, RunEventQuery::default())
+                .await
+                .err()
+                .map(|error| error.to_string()),
+        );
     }
     assert_eq!(refusals.len(), 1);
     assert!(refusals[0].contains("event 3 of run"), "{refusals:?}");

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use onward_engine::projector::{ProjectorOptions, Projector};
+use onward_engine::projector::{Projector, ProjectorOptions};
 use onward_engine::verify::{self, VerifyIssueKind};
 use onward_runs::{AcceptedKeyForms, RunSeq};
 use onward_store::tables::RunSnapshotRow;
-use onward_store::{ColumnCodec as _, RowKey, RecordReader as _, RunStateStore as _, Store};
+use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, RunStateStore as _, Store};
 use onward_testing::RunEventGenerator;
 
 use crate::Place;
@@ -28,7 +28,9 @@ async fn findings(store: &Arc<dyn Store>) -> Vec<VerifyIssueKind> {
         found.push(it.kind);
         Ok(())
     };
-    verify::verify_all_runs(&**store, None, AcceptedKeyForms::V2Only, &mut note, |_| ()).await.unwrap();
+    verify::verify_all_runs(&**store, None, AcceptedKeyForms::V2Only, &mut note, |_| ())
+        .await
+        .unwrap();
     found
 }
 
@@ -47,10 +49,29 @@ async fn a_hole_stops_the_projector_until_the_whole_log_has_been_read() {
     assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 4));
     projector.run_pass().await.unwrap();
     let (row, _): (RunSnapshotRow, u64) = store.read_record(key()).await.unwrap().unwrap();
-    assert_eq!((row.is_whole, row.last_event_seq), (false, RunSeq::new(10).unwrap()));
-    assert_eq!(findings(&store).await, [VerifyIssueKind::Store, VerifyIssueKind::Gap], "the trigger that was in the way, and the hole");
-    let more = RunEventGenerator::new("foreign").next_events(12).split_off(9);
-    assert_eq!(store.append_events(more).await.unwrap()[0].result.run_seq.as_u64(), 11, "we go on after what is there");
+    assert_eq!(
+        (row.is_whole, row.last_event_seq),
+        (false, RunSeq::new(10).unwrap())
+    );
+    assert_eq!(
+        findings(&store).await,
+        [VerifyIssueKind::Store, VerifyIssueKind::Gap],
+        "the trigger that was in the way, and the hole"
+    );
+    let more = RunEventGenerator::new("foreign")
+        .next_events(12)
+        .split_off(9);
+    assert_eq!(
+        store.append_events(more).await.unwrap()[0]
+            .result
+            .run_seq
+            .as_u64(),
+        11,
+        "we go on after what is there"
+    );
     projector.run_pass().await.unwrap();
-    assert_eq!(store.get_snapshot(&run).await.unwrap(), Some(store.project_snapshot(&run).await.unwrap()));
+    assert_eq!(
+        store.get_snapshot(&run).await.unwrap(),
+        Some(store.project_snapshot(&run).await.unwrap())
+    );
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use onward_journal::Timestamp;
 use onward_store::tables::CampaignRunRow;
-use onward_store::{Commit, CommitConflict, Error, InvalidRequest, TableRecord as _, RecordReader as _, RunStateStore as _, TableScan, Store};
+use onward_store::{
+    Commit, CommitConflict, Error, InvalidRequest, RecordReader as _, RunStateStore as _, Store,
+    TableRecord as _, TableScan,
+};
 use onward_testing::RunEventGenerator;
 
 use crate::Place;
@@ -39,8 +42,18 @@ async fn what_the_database_refuses_fails_alone() {
     let store = place.open();
     let mut waiting = tokio::task::JoinSet::new();
     for id in 0..200 {
-        let (store, status) = (Arc::clone(&store), if id % 7 == 3 { "launched" } else { "queued" });
-        waiting.spawn(async move { (id, store.commit(Commit::new().insert(&campaign_run(id, status))).await) });
+        let (store, status) = (
+            Arc::clone(&store),
+            if id % 7 == 3 { "launched" } else { "queued" },
+        );
+        waiting.spawn(async move {
+            (
+                id,
+                store
+                    .commit(Commit::new().insert(&campaign_run(id, status)))
+                    .await,
+            )
+        });
     }
     while let Some(done) = waiting.join_next().await {
         let (id, outcome) = done.unwrap();
@@ -53,7 +66,10 @@ async fn what_the_database_refuses_fails_alone() {
             Err(error) => panic!("{id}: {error}"),
         }
     }
-    let rows: Vec<(CampaignRunRow, u64)> = store.list_records(TableScan::all_rows::<CampaignRunRow>()).await.unwrap();
+    let rows: Vec<(CampaignRunRow, u64)> = store
+        .list_records(TableScan::all_rows::<CampaignRunRow>())
+        .await
+        .unwrap();
     assert_eq!(rows.len(), (0..200).filter(|id| id % 7 != 3).count());
 }
 
@@ -74,11 +90,17 @@ async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
     while let Some(done) = waiting.join_next().await {
         match done.unwrap() {
             (place, Ok(appended)) => assert_eq!(appended.result.idempotent, place < 100),
-            (place, Err(Error::Conflict(CommitConflict::EventIdTaken { .. }))) => assert_eq!(place % 10, 0),
+            (place, Err(Error::Conflict(CommitConflict::EventIdTaken { .. }))) => {
+                assert_eq!(place % 10, 0)
+            }
             (place, Err(error)) => panic!("{place}: {error}"),
         }
     }
-    let head = store.read_run_head(&events[0].run_id).await.unwrap().unwrap();
+    let head = store
+        .read_run_head(&events[0].run_id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(head.last_seq.as_u64(), 290);
 }
 
@@ -89,7 +111,12 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
     let row = campaign_run(1, "queued");
     let key = CampaignRunRow::TABLE.key_of(&row.to_row());
     let remove = || Commit::new().delete_if_exists::<CampaignRunRow>(key.clone());
-    let unhurried = |commit| store.commit(Commit { is_background: true, ..commit });
+    let unhurried = |commit| {
+        store.commit(Commit {
+            is_background: true,
+            ..commit
+        })
+    };
     // They are asked for in this order, and do not wait for each other.
     let (inserted, updated, removed, late, again) = tokio::join!(
         biased;
@@ -100,7 +127,17 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
         unhurried(remove()),
     );
     inserted.and(updated).and(removed).and(again).unwrap();
-    assert!(matches!(late, Err(Error::Conflict(CommitConflict::RowVersion { expected: 2, found: 0, .. }))), "{late:?}");
+    assert!(
+        matches!(
+            late,
+            Err(Error::Conflict(CommitConflict::RowVersion {
+                expected: 2,
+                found: 0,
+                ..
+            }))
+        ),
+        "{late:?}"
+    );
     assert_eq!(store.read_row(CampaignRunRow::TABLE, key).await, Ok(None));
 }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use onward_journal::{ExecutionId, Timestamp};
 use onward_store::tables::ShardLeaseRow;
-use onward_store::{Commit, CommitConflict, ShardEpoch, Error, InvalidRequest, JournalAppend, PurgeTarget, ShardId, Store};
+use onward_store::{
+    Commit, CommitConflict, Error, InvalidRequest, JournalAppend, PurgeTarget, ShardEpoch, ShardId,
+    Store,
+};
 
 use crate::Place;
 use crate::groups::campaign_run;
@@ -14,7 +17,12 @@ use crate::groups::campaign_run;
 type Parts = Vec<(u64, u32, Vec<u8>)>;
 
 fn append(execution: ExecutionId, expected: u64, count: u32, records: &[u8]) -> Commit {
-    Commit::new().append_journal(JournalAppend { execution, expected_length: expected, count, records: records.into() })
+    Commit::new().append_journal(JournalAppend {
+        execution,
+        expected_length: expected,
+        count,
+        records: records.into(),
+    })
 }
 
 fn length(parts: &Parts) -> u64 {
@@ -23,7 +31,10 @@ fn length(parts: &Parts) -> u64 {
 
 async fn read(store: &dyn Store, execution: ExecutionId, from: u64, limit: usize) -> Parts {
     let chunks = store.read_journal(execution, from, limit).await.unwrap();
-    chunks.into_iter().map(|chunk| (chunk.first, chunk.count, chunk.records.to_vec())).collect()
+    chunks
+        .into_iter()
+        .map(|chunk| (chunk.first, chunk.count, chunk.records.to_vec()))
+        .collect()
 }
 
 /// Numbers that look random and are the same each time.
@@ -31,7 +42,10 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
@@ -51,28 +65,64 @@ async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
             let end = length(parts);
             match dice.roll(20) {
                 0 => {
-                    assert_eq!(store.purge(PurgeTarget::Execution(execution)).await.unwrap(), !parts.is_empty());
+                    assert_eq!(
+                        store
+                            .purge(PurgeTarget::Execution(execution))
+                            .await
+                            .unwrap(),
+                        !parts.is_empty()
+                    );
                     parts.clear();
                 }
                 1 => {
-                    let refused = store.commit(append(execution, end + 1, 1, b"too far")).await.unwrap_err();
-                    let expected = CommitConflict::JournalLength { execution, expected: end + 1, found: end };
+                    let refused = store
+                        .commit(append(execution, end + 1, 1, b"too far"))
+                        .await
+                        .unwrap_err();
+                    let expected = CommitConflict::JournalLength {
+                        execution,
+                        expected: end + 1,
+                        found: end,
+                    };
                     assert_eq!(refused, Error::from(expected), "seed {seed}, turn {turn}");
                 }
                 _ => {
                     let count = 1 + u32::try_from(dice.roll(3)).unwrap();
                     let records = turn.to_le_bytes();
-                    store.commit(append(execution, end, count, &records)).await.unwrap();
+                    store
+                        .commit(append(execution, end, count, &records))
+                        .await
+                        .unwrap();
                     parts.push((end, count, records.to_vec()));
                 }
             }
             let end = length(parts);
-            let (from, limit) = (dice.roll(end + 2), 1 + usize::try_from(dice.roll(30)).unwrap());
-            let expected = parts.iter().filter(|(first, count, _)| first + u64::from(*count) > from).take(limit);
-            let found = read(&*stores[usize::try_from(dice.roll(2)).unwrap()], execution, from, limit).await;
-            assert_eq!(found, expected.cloned().collect::<Parts>(), "seed {seed}, turn {turn}, from {from}");
+            let (from, limit) = (
+                dice.roll(end + 2),
+                1 + usize::try_from(dice.roll(30)).unwrap(),
+            );
+            let expected = parts
+                .iter()
+                .filter(|(first, count, _)| first + u64::from(*count) > from)
+                .take(limit);
+            let found = read(
+                &*stores[usize::try_from(dice.roll(2)).unwrap()],
+                execution,
+                from,
+                limit,
+            )
+            .await;
+            assert_eq!(
+                found,
+                expected.cloned().collect::<Parts>(),
+                "seed {seed}, turn {turn}, from {from}"
+            );
         }
-        assert_eq!(stores[0].check_integrity().await.unwrap(), [""; 0], "seed {seed}");
+        assert_eq!(
+            stores[0].check_integrity().await.unwrap(),
+            [""; 0],
+            "seed {seed}"
+        );
     }
 }
 
@@ -87,16 +137,29 @@ async fn a_shard_that_another_process_has_taken_is_lost_at_once() {
         epoch: ShardEpoch(epoch),
         lease_until: Timestamp::EPOCH,
     };
-    let step =
-        |number: u8, epoch| append(ExecutionId::from_bytes([number; 32]), 0, 1, b"step").fence_shard(ShardId(3), ShardEpoch(epoch));
+    let step = |number: u8, epoch| {
+        append(ExecutionId::from_bytes([number; 32]), 0, 1, b"step")
+            .fence_shard(ShardId(3), ShardEpoch(epoch))
+    };
     old.commit(Commit::new().insert(&lease(1))).await.unwrap();
     old.commit(step(1, 1)).await.unwrap();
-    new.commit(Commit::new().update(&lease(2), 1)).await.unwrap();
-    let fenced = CommitConflict::Fenced { shard: ShardId(3), held: ShardEpoch(2), given: ShardEpoch(1) };
-    assert_eq!(old.commit(step(2, 1)).await.unwrap_err(), Error::from(fenced));
+    new.commit(Commit::new().update(&lease(2), 1))
+        .await
+        .unwrap();
+    let fenced = CommitConflict::Fenced {
+        shard: ShardId(3),
+        held: ShardEpoch(2),
+        given: ShardEpoch(1),
+    };
+    assert_eq!(
+        old.commit(step(2, 1)).await.unwrap_err(),
+        Error::from(fenced)
+    );
     new.commit(step(2, 2)).await.unwrap();
     // And by the same one: what it knows of the shard is no longer true.
-    new.commit(Commit::new().update(&lease(3), 2)).await.unwrap();
+    new.commit(Commit::new().update(&lease(3), 2))
+        .await
+        .unwrap();
     assert!(new.commit(step(3, 2)).await.is_err());
     new.commit(step(3, 3)).await.unwrap();
 }
@@ -106,23 +169,43 @@ async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
     let place = Place::new();
     let store = place.open();
     let execution = ExecutionId::from_bytes([7; 32]);
-    store.commit(append(execution, 0, 2, b"begun")).await.unwrap();
+    store
+        .commit(append(execution, 0, 2, b"begun"))
+        .await
+        .unwrap();
     let invalid = campaign_run(1, "launched");
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..20_u8 {
         let (store, invalid) = (Arc::clone(&store), invalid.clone());
         let other = ExecutionId::from_bytes([100 + number; 32]);
         waiting.spawn(async move {
-            let refused = store.commit(append(execution, 2, 1, b"refused").insert(&invalid)).await;
-            assert!(matches!(refused, Err(Error::Invalid(InvalidRequest::RefusedByDatabase(_)))), "{refused:?}");
-            store.commit(append(other, 0, 1, b"neighbour")).await.unwrap();
+            let refused = store
+                .commit(append(execution, 2, 1, b"refused").insert(&invalid))
+                .await;
+            assert!(
+                matches!(
+                    refused,
+                    Err(Error::Invalid(InvalidRequest::RefusedByDatabase(_)))
+                ),
+                "{refused:?}"
+            );
+            store
+                .commit(append(other, 0, 1, b"neighbour"))
+                .await
+                .unwrap();
         });
     }
     while let Some(done) = waiting.join_next().await {
         done.unwrap();
     }
-    store.commit(append(execution, 2, 1, b"done")).await.unwrap();
-    assert_eq!(read(&*store, execution, 0, 9).await, [(0, 2, b"begun".to_vec()), (2, 1, b"done".to_vec())]);
+    store
+        .commit(append(execution, 2, 1, b"done"))
+        .await
+        .unwrap();
+    assert_eq!(
+        read(&*store, execution, 0, 9).await,
+        [(0, 2, b"begun".to_vec()), (2, 1, b"done".to_vec())]
+    );
 }
 
 #[tokio::test]
@@ -131,7 +214,10 @@ async fn parts_that_are_there_twice_or_are_not_in_the_index_are_found() {
     let store = place.open();
     let execution = ExecutionId::from_bytes([7; 32]);
     for part in 0..70 {
-        store.commit(append(execution, part, 1, b"part")).await.unwrap();
+        store
+            .commit(append(execution, part, 1, b"part"))
+            .await
+            .unwrap();
     }
     assert_eq!(store.check_integrity().await.unwrap(), [""; 0]);
     let raw = place.raw();
@@ -141,6 +227,12 @@ async fn parts_that_are_there_twice_or_are_not_in_the_index_are_found() {
     )
     .unwrap();
     let found = store.check_integrity().await.unwrap().join("\n");
-    assert!(found.contains("the events at 6 of journal number 1 are not in the index"), "{found}");
-    assert!(found.contains("the events from 69 on of journal number 1 are there more than once"), "{found}");
+    assert!(
+        found.contains("the events at 6 of journal number 1 are not in the index"),
+        "{found}"
+    );
+    assert!(
+        found.contains("the events from 69 on of journal number 1 are there more than once"),
+        "{found}"
+    );
 }

@@ -28,7 +28,9 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        Self { folder: tempfile::tempdir().unwrap() }
+        Self {
+            folder: tempfile::tempdir().unwrap(),
+        }
     }
 
     fn path(&self) -> PathBuf {
@@ -36,7 +38,10 @@ impl Place {
     }
 
     fn try_open(&self) -> Result<Arc<dyn Store>, Error> {
-        Ok(Arc::new(SqliteStore::open(&self.path(), Options::default())?))
+        Ok(Arc::new(SqliteStore::open(
+            &self.path(),
+            Options::default(),
+        )?))
     }
 
     fn open(&self) -> Arc<dyn Store> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use onward_store::{TableSchema, ColumnType, tables};
+use onward_store::{ColumnType, TableSchema, tables};
 use rusqlite::Connection;
 
 use crate::Place;
@@ -18,8 +18,12 @@ fn every_declared_table_is_there_column_by_column() {
 }
 
 fn columns(raw: &Connection, table: &str) -> Vec<(String, String, bool)> {
-    let mut statement = raw.prepare("SELECT name, type, \"notnull\" OR pk > 0 FROM pragma_table_info(?1)").unwrap();
-    let rows = statement.query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    let mut statement = raw
+        .prepare("SELECT name, type, \"notnull\" OR pk > 0 FROM pragma_table_info(?1)")
+        .unwrap();
+    let rows = statement
+        .query_map([table], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap();
     rows.map(Result::unwrap).collect()
 }
 
@@ -29,8 +33,16 @@ fn declared(table: &TableSchema) -> Vec<(String, String, bool)> {
         ColumnType::Text => "TEXT",
         ColumnType::Bytes => "BLOB",
     };
-    let columns = table.columns.iter().map(|it| (it.name.to_owned(), of(it.column_type).to_owned(), !it.nullable));
-    columns.chain([("version".to_owned(), "INTEGER".to_owned(), true)]).collect()
+    let columns = table.columns.iter().map(|it| {
+        (
+            it.name.to_owned(),
+            of(it.column_type).to_owned(),
+            !it.nullable,
+        )
+    });
+    columns
+        .chain([("version".to_owned(), "INTEGER".to_owned(), true)])
+        .collect()
 }
 
 #[test]
@@ -41,26 +53,52 @@ fn every_declared_order_and_unique_set_has_its_index() {
     for table in tables::ALL_TABLES {
         let there = indexes(&raw, table.name);
         for index in table.indexes {
-            let columns: Vec<String> = table.scan_order(Some(index)).iter().map(ToString::to_string).collect();
+            let columns: Vec<String> = table
+                .scan_order(Some(index))
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             let is_covered = there.iter().any(|(_, found)| *found == columns);
-            assert!(is_covered, "{} has no index on {columns:?}: {there:?}", table.name);
+            assert!(
+                is_covered,
+                "{} has no index on {columns:?}: {there:?}",
+                table.name
+            );
         }
         for unique in table.unique {
             let columns: Vec<String> = unique.iter().map(ToString::to_string).collect();
-            assert!(there.contains(&(true, columns)), "{} does not keep {unique:?} unique", table.name);
+            assert!(
+                there.contains(&(true, columns)),
+                "{} does not keep {unique:?} unique",
+                table.name
+            );
         }
     }
 }
 
 /// Whether it is unique, and its columns.
 fn indexes(raw: &Connection, table: &str) -> BTreeSet<(bool, Vec<String>)> {
-    let mut list = raw.prepare("SELECT name, \"unique\" FROM pragma_index_list(?1)").unwrap();
-    let names = list.query_map([table], |row| Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?))).unwrap();
-    let mut info = raw.prepare("SELECT name FROM pragma_index_info(?1) ORDER BY seqno").unwrap();
+    let mut list = raw
+        .prepare("SELECT name, \"unique\" FROM pragma_index_list(?1)")
+        .unwrap();
+    let names = list
+        .query_map([table], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, bool>(1)?))
+        })
+        .unwrap();
+    let mut info = raw
+        .prepare("SELECT name FROM pragma_index_info(?1) ORDER BY seqno")
+        .unwrap();
     let columns = |index: &str, info: &mut rusqlite::Statement<'_>| -> Vec<String> {
-        info.query_map([index], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        info.query_map([index], |row| row.get(0))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect()
     };
-    names.map(Result::unwrap).map(|(name, unique)| (unique, columns(&name, &mut info))).collect()
+    names
+        .map(Result::unwrap)
+        .map(|(name, unique)| (unique, columns(&name, &mut info)))
+        .collect()
 }
 
 #[test]
@@ -69,8 +107,14 @@ fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
     drop(place.open());
     let raw = place.raw();
     for (sql, index) in [
-        ("SELECT * FROM runs WHERE run_id > '' AND to_project ORDER BY run_id LIMIT 9", "runs_to_project"),
-        ("SELECT * FROM runs WHERE run_id > '' AND to_deliver ORDER BY run_id LIMIT 9", "runs_to_deliver"),
+        (
+            "SELECT * FROM runs WHERE run_id > '' AND to_project ORDER BY run_id LIMIT 9",
+            "runs_to_project",
+        ),
+        (
+            "SELECT * FROM runs WHERE run_id > '' AND to_deliver ORDER BY run_id LIMIT 9",
+            "runs_to_deliver",
+        ),
         (
             "SELECT * FROM timers WHERE shard = 1 AND fire_at <= 9 ORDER BY shard, fire_at, execution_id, promise LIMIT 9",
             "timers_by_due",
@@ -87,7 +131,13 @@ fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
         ),
     ] {
         let mut explained = raw.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let plan: String = explained.raw_query().next().unwrap().unwrap().get(3).unwrap();
+        let plan: String = explained
+            .raw_query()
+            .next()
+            .unwrap()
+            .unwrap()
+            .get(3)
+            .unwrap();
         assert!(plan.contains(index), "{sql}: {plan}");
     }
 }

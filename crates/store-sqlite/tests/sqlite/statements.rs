@@ -43,25 +43,49 @@ fn item(id: &str, key: Option<&str>, status: &str, skipped: bool, now: &str) -> 
 /// Rows that break the contract beside those of [`rows`], and what is wrong with each.
 pub(crate) fn broken(now: &str) -> Vec<(String, String)> {
     let mut broken = vec![
-        ("a key that is missing".to_owned(), item("other", None, "queued", false, now)),
-        ("a key that is taken".to_owned(), item("other", Some("key"), "queued", false, now)),
+        (
+            "a key that is missing".to_owned(),
+            item("other", None, "queued", false, now),
+        ),
+        (
+            "a key that is taken".to_owned(),
+            item("other", Some("key"), "queued", false, now),
+        ),
     ];
-    for status in ["delivered", "", "Queued", "partial", "dead", "running", "locked"] {
-        broken.push((format!("the status {status}"), item("other", Some("other"), status, false, now)));
+    for status in [
+        "delivered",
+        "",
+        "Queued",
+        "partial",
+        "dead",
+        "running",
+        "locked",
+    ] {
+        broken.push((
+            format!("the status {status}"),
+            item("other", Some("other"), status, false, now),
+        ));
     }
     for status in ["queued", "sent", "called", "posted", "failed"] {
-        broken.push((format!("skipped, and {status}"), item("other", Some("other"), status, true, now)));
+        broken.push((
+            format!("skipped, and {status}"),
+            item("other", Some("other"), status, true, now),
+        ));
     }
     let [run, job, _] = rows(now);
     let run = run.replace("'run'", "'other'");
     broken.push(("two first runs of a campaign".to_owned(), run.clone()));
     for status in ["sent", "locked", "cancelled", "paused", ""] {
-        let run = run.replace("'w', 1,", "'w', 2,").replace("'queued'", &format!("'{status}'"));
+        let run = run
+            .replace("'w', 1,", "'w', 2,")
+            .replace("'queued'", &format!("'{status}'"));
         broken.push((format!("the status {status} of a run"), run));
     }
     for status in ["partial", "running", "sent", "paused", "locked", ""] {
         // One that is locked has a token.
-        let job = job.replace("'run.0'", "'other'").replace("'queued'", &format!("'{status}'"));
+        let job = job
+            .replace("'run.0'", "'other'")
+            .replace("'queued'", &format!("'{status}'"));
         broken.push((format!("the status {status} of a job"), job));
     }
     broken

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_journal::Timestamp;
-use onward_runs::{AppendResult, RunEventId, IdempotencyKey, RunEventWrite, RunId, RunSeq};
+use onward_runs::{AppendResult, IdempotencyKey, RunEventId, RunEventWrite, RunId, RunSeq};
 use serde_json::{from_str, value::RawValue};
 
-use crate::{EventReceipt, StoredState, Duplicates, CommitConflict, Error, StoredEvent, WritePlan, PlannedEvent, RunHead};
+use crate::{
+    CommitConflict, Duplicates, Error, EventReceipt, PlannedEvent, RunHead, StoredEvent,
+    StoredState, WritePlan,
+};
 
 /// When the events are stored, and whether to look for duplicates.
 #[derive(Clone, Copy)]
@@ -23,7 +26,11 @@ pub(super) struct PendingRunHeads {
 }
 
 impl PendingRunHeads {
-    pub(super) fn get_or_load(&mut self, run: &RunId, before: &mut impl StoredState) -> Result<Option<&RunHead>, Error> {
+    pub(super) fn get_or_load(
+        &mut self,
+        run: &RunId,
+        before: &mut impl StoredState,
+    ) -> Result<Option<&RunHead>, Error> {
         if !self.known.contains_key(run) {
             let head = before.run_head(run)?;
             self.known.insert(run.clone(), head);
@@ -41,7 +48,10 @@ impl PendingRunHeads {
     }
 
     pub(super) fn into_changed(mut self) -> Vec<RunHead> {
-        self.changed.iter().filter_map(|run| self.known.remove(run).flatten()).collect()
+        self.changed
+            .iter()
+            .filter_map(|run| self.known.remove(run).flatten())
+            .collect()
     }
 }
 
@@ -57,30 +67,59 @@ pub(super) fn plan_events<'a>(
     plan.events.reserve(events.len());
     plan.receipt.events.reserve(events.len());
     for (index, event) in events.iter().enumerate() {
-        if current.as_ref().is_none_or(|head| head.run_id != event.run_id) {
-            current.take().into_iter().for_each(|head| heads.update_head(head));
-            current = Some(heads.get_or_load(&event.run_id, before)?.cloned().unwrap_or_else(|| initial_run_head(event, stamp.now)));
+        if current
+            .as_ref()
+            .is_none_or(|head| head.run_id != event.run_id)
+        {
+            current
+                .take()
+                .into_iter()
+                .for_each(|head| heads.update_head(head));
+            current = Some(
+                heads
+                    .get_or_load(&event.run_id, before)?
+                    .cloned()
+                    .unwrap_or_else(|| initial_run_head(event, stamp.now)),
+            );
         }
-        let Some(head) = current.as_mut() else { continue };
+        let Some(head) = current.as_mut() else {
+            continue;
+        };
         if !head.has_scope_of(event) {
-            return Err(CommitConflict::ForeignRun { index, run: event.run_id.clone() }.into());
+            return Err(CommitConflict::ForeignRun {
+                index,
+                run: event.run_id.clone(),
+            }
+            .into());
         }
         if stamp.duplicates == Duplicates::Checked {
             if let Some((known, differs)) = batch.find_duplicate(event, before)? {
-                plan.receipt.events.push(EventReceipt { result: append_result(&known, false), differs });
+                plan.receipt.events.push(EventReceipt {
+                    result: append_result(&known, false),
+                    differs,
+                });
                 continue;
             }
             batch.reserve_event_id(index, event, before)?;
         }
         head.last_seq = head.last_seq.next_seq();
         head.last_persisted_at = head.last_persisted_at.max(stamp.now);
-        let planned = PlannedEvent { event, run_seq: head.last_seq, persisted_at: head.last_persisted_at };
+        let planned = PlannedEvent {
+            event,
+            run_seq: head.last_seq,
+            persisted_at: head.last_persisted_at,
+        };
         if stamp.duplicates == Duplicates::Checked {
-            batch.keys.insert((&event.run_id, &event.idempotency_key), plan.events.len());
+            batch
+                .keys
+                .insert((&event.run_id, &event.idempotency_key), plan.events.len());
             batch.planned.push(planned);
         }
         plan.events.push(planned);
-        plan.receipt.events.push(EventReceipt { result: append_result(&to_stored_event(&planned), true), differs: false });
+        plan.receipt.events.push(EventReceipt {
+            result: append_result(&to_stored_event(&planned), true),
+            differs: false,
+        });
     }
     current.into_iter().for_each(|head| heads.update_head(head));
     Ok(())
@@ -124,8 +163,15 @@ struct EventBatch<'a> {
 
 impl<'a> EventBatch<'a> {
     /// The event that `event` repeats, and whether it carries something else.
-    fn find_duplicate(&self, event: &'a RunEventWrite, before: &mut impl StoredState) -> Result<Option<(StoredEvent, bool)>, Error> {
-        let here = self.keys.get(&(&event.run_id, &event.idempotency_key)).map(|&place| to_stored_event(&self.planned[place]));
+    fn find_duplicate(
+        &self,
+        event: &'a RunEventWrite,
+        before: &mut impl StoredState,
+    ) -> Result<Option<(StoredEvent, bool)>, Error> {
+        let here = self
+            .keys
+            .get(&(&event.run_id, &event.idempotency_key))
+            .map(|&place| to_stored_event(&self.planned[place]));
         let known = match here {
             Some(known) => Some(known),
             None => before.event_by_key(&event.run_id, &event.idempotency_key)?,
@@ -136,9 +182,18 @@ impl<'a> EventBatch<'a> {
         }))
     }
 
-    fn reserve_event_id(&mut self, index: usize, event: &'a RunEventWrite, before: &mut impl StoredState) -> Result<(), Error> {
+    fn reserve_event_id(
+        &mut self,
+        index: usize,
+        event: &'a RunEventWrite,
+        before: &mut impl StoredState,
+    ) -> Result<(), Error> {
         if !self.ids.insert(&event.event_id) || before.has_event_id(&event.event_id)? {
-            return Err(CommitConflict::EventIdTaken { index, event_id: event.event_id }.into());
+            return Err(CommitConflict::EventIdTaken {
+                index,
+                event_id: event.event_id,
+            }
+            .into());
         }
         Ok(())
     }
@@ -162,15 +217,24 @@ fn is_equal_json(one: &str, other: &str) -> bool {
     let same = |one: &RawValue, other: &RawValue| is_equal_json(one.get(), other.get());
     match (one.as_bytes(), other.as_bytes()) {
         _ if one == other => true,
-        ([b'{', ..], [b'{', ..]) => match (from_str::<Members<'_>>(one), from_str::<Members<'_>>(other)) {
-            (Ok(one), Ok(other)) => {
-                let in_other = |(name, value): (_, &&RawValue)| other.get(name).is_some_and(|it| same(value, it));
-                one.len() == other.len() && one.iter().all(in_other)
+        ([b'{', ..], [b'{', ..]) => {
+            match (from_str::<Members<'_>>(one), from_str::<Members<'_>>(other)) {
+                (Ok(one), Ok(other)) => {
+                    let in_other = |(name, value): (_, &&RawValue)| {
+                        other.get(name).is_some_and(|it| same(value, it))
+                    };
+                    one.len() == other.len() && one.iter().all(in_other)
+                }
+                _ => false,
             }
-            _ => false,
-        },
-        ([b'[', ..], [b'[', ..]) => match (from_str::<Elements<'_>>(one), from_str::<Elements<'_>>(other)) {
-            (Ok(one), Ok(other)) => one.len() == other.len() && one.iter().zip(other).all(|(one, it)| same(one, it)),
+        }
+        ([b'[', ..], [b'[', ..]) => match (
+            from_str::<Elements<'_>>(one),
+            from_str::<Elements<'_>>(other),
+        ) {
+            (Ok(one), Ok(other)) => {
+                one.len() == other.len() && one.iter().zip(other).all(|(one, it)| same(one, it))
+            }
             _ => false,
         },
         ([b'"', ..], [b'"', ..]) => {

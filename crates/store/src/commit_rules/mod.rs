@@ -7,26 +7,36 @@ mod event_rules;
 mod row_rules;
 
 use onward_journal::{ExecutionId, Payload, Timestamp};
-use onward_runs::{RunEventId, RunEventType, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq, StepId};
+use onward_runs::{
+    IdempotencyKey, RunEventId, RunEventRecord, RunEventType, RunEventWrite, RunId, RunSeq, StepId,
+};
 
 use crate::tables::ShardLeaseRow;
 use crate::{
-    AdmittedCommit, RowChange, CommitConflict, ShardEpoch, Error, ShardFence, ColumnCodec, InvalidRequest, JournalAppend, RowKey, ReaderAdvance, CommitReceipt, TableRecord, TableRow,
-    RunHead, ShardId, StoredRow, TableSchema, ColumnValue,
+    AdmittedCommit, ColumnCodec, ColumnValue, CommitConflict, CommitReceipt, Error, InvalidRequest,
+    JournalAppend, ReaderAdvance, RowChange, RowKey, RunHead, ShardEpoch, ShardFence, ShardId,
+    StoredRow, TableRecord, TableRow, TableSchema,
 };
 
 /// What is stored before a commit.
 pub trait StoredState {
     /// The epoch a shard is at; [`Epoch::NONE`] when nobody ever owned it.
     fn shard_epoch(&mut self, shard: ShardId) -> Result<ShardEpoch, Error> {
-        ShardLeaseRow::epoch_from_row(self.stored_row(ShardLeaseRow::TABLE, &RowKey(vec![shard.to_value()]))?.as_ref())
+        ShardLeaseRow::epoch_from_row(
+            self.stored_row(ShardLeaseRow::TABLE, &RowKey(vec![shard.to_value()]))?
+                .as_ref(),
+        )
     }
 
     /// How many events the journal of an execution has.
     fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error>;
 
     /// The row with this key.
-    fn stored_row(&mut self, table: &'static TableSchema, key: &RowKey) -> Result<Option<StoredRow>, Error>;
+    fn stored_row(
+        &mut self,
+        table: &'static TableSchema,
+        key: &RowKey,
+    ) -> Result<Option<StoredRow>, Error>;
 
     /// The row with these values in the columns `table.unique[unique]`.
     fn row_by_unique(
@@ -46,7 +56,11 @@ pub trait StoredState {
     fn run_head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error>;
 
     /// The event of a run with this idempotency key.
-    fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<StoredEvent>, Error>;
+    fn event_by_key(
+        &mut self,
+        run: &RunId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<StoredEvent>, Error>;
 
     /// Whether any run has an event with this id.
     fn has_event_id(&mut self, id: &RunEventId) -> Result<bool, Error>;
@@ -148,7 +162,12 @@ impl ChangedColumns {
 
     /// What `row` makes of `stored`.
     pub fn copy_changed(self, stored: &mut TableRow, row: &TableRow) {
-        let changes = stored.0.iter_mut().zip(&row.0).enumerate().filter(|(place, _)| self.contains(*place));
+        let changes = stored
+            .0
+            .iter_mut()
+            .zip(&row.0)
+            .enumerate()
+            .filter(|(place, _)| self.contains(*place));
         changes.for_each(|(_, (before, now))| before.clone_from(now));
     }
 
@@ -167,7 +186,10 @@ impl RowWrite<'_> {
     /// Where it is written.
     pub const fn table(&self) -> &'static TableSchema {
         match self {
-            Self::Insert(table, _) | Self::Update(table, ..) | Self::UpdateIfVersion(table, ..) | Self::Delete(table, _) => table,
+            Self::Insert(table, _)
+            | Self::Update(table, ..)
+            | Self::UpdateIfVersion(table, ..)
+            | Self::Delete(table, _) => table,
         }
     }
 }
@@ -193,20 +215,36 @@ pub fn plan_commit<'a>(
 ) -> Result<WritePlan<'a>, Error> {
     let commit = commit.commit();
     let mut plan = WritePlan::default();
-    commit.fences.iter().try_for_each(|fence| check_shard_fence(fence, before))?;
+    commit
+        .fences
+        .iter()
+        .try_for_each(|fence| check_shard_fence(fence, before))?;
     for append in &commit.journals {
         check_journal_length(append, before)?;
         plan.journals.push(append);
     }
     let making_room = tables_with_freed_keys(&commit.changes);
     for change in &commit.changes {
-        let is_safe = matches!(change, RowChange::UpdateColumns { .. }) || !making_room.contains(&change.table().name);
+        let is_safe = matches!(change, RowChange::UpdateColumns { .. })
+            || !making_room.contains(&change.table().name);
         let is_trusted = is_safe && before.is_enforced_by_database(change);
         row_rules::plan_change(change, before, &mut plan, is_trusted)?;
     }
     let mut heads = event_rules::PendingRunHeads::default();
-    commit.reader_advances.iter().try_for_each(|step| check_reader_advance(step, before, &mut heads))?;
-    event_rules::plan_events(&commit.events, before, &mut heads, &mut plan, event_rules::AppendContext { now, duplicates: care })?;
+    commit
+        .reader_advances
+        .iter()
+        .try_for_each(|step| check_reader_advance(step, before, &mut heads))?;
+    event_rules::plan_events(
+        &commit.events,
+        before,
+        &mut heads,
+        &mut plan,
+        event_rules::AppendContext {
+            now,
+            duplicates: care,
+        },
+    )?;
     plan.heads = heads.into_changed();
     Ok(plan)
 }
@@ -216,7 +254,12 @@ pub fn plan_commit<'a>(
 fn tables_with_freed_keys(changes: &[RowChange]) -> Vec<&'static str> {
     let mut tables: Vec<&'static str> = Vec::new();
     for change in changes {
-        let is_harmless = matches!(change, RowChange::Insert { .. } | RowChange::InsertOrKeep { .. } | RowChange::UpdateColumns { .. });
+        let is_harmless = matches!(
+            change,
+            RowChange::Insert { .. }
+                | RowChange::InsertOrKeep { .. }
+                | RowChange::UpdateColumns { .. }
+        );
         if !is_harmless && !tables.contains(&change.table().name) {
             tables.push(change.table().name);
         }
@@ -229,28 +272,63 @@ fn check_shard_fence(fence: &ShardFence, before: &mut impl StoredState) -> Resul
     if held == fence.epoch {
         return Ok(());
     }
-    Err(CommitConflict::Fenced { shard: fence.shard, held, given: fence.epoch }.into())
+    Err(CommitConflict::Fenced {
+        shard: fence.shard,
+        held,
+        given: fence.epoch,
+    }
+    .into())
 }
 
-fn check_journal_length(append: &JournalAppend, before: &mut impl StoredState) -> Result<(), Error> {
+fn check_journal_length(
+    append: &JournalAppend,
+    before: &mut impl StoredState,
+) -> Result<(), Error> {
     let found = before.journal_length(append.execution)?;
     if found == append.expected_length {
         return Ok(());
     }
-    Err(CommitConflict::JournalLength { execution: append.execution, expected: append.expected_length, found }.into())
+    Err(CommitConflict::JournalLength {
+        execution: append.execution,
+        expected: append.expected_length,
+        found,
+    }
+    .into())
 }
 
-fn check_reader_advance(step: &ReaderAdvance, before: &mut impl StoredState, heads: &mut event_rules::PendingRunHeads) -> Result<(), Error> {
-    let ReaderAdvance { run, reader, from, to } = step.clone();
+fn check_reader_advance(
+    step: &ReaderAdvance,
+    before: &mut impl StoredState,
+    heads: &mut event_rules::PendingRunHeads,
+) -> Result<(), Error> {
+    let ReaderAdvance {
+        run,
+        reader,
+        from,
+        to,
+    } = step.clone();
     let Some(head) = heads.get_or_load(&run, before)? else {
         return Err(InvalidRequest::NoSuchRun(run).into());
     };
     let found = head.reader_position(reader);
     if found != from {
-        return Err(CommitConflict::ReaderPosition { run, reader, expected: from, found }.into());
+        return Err(CommitConflict::ReaderPosition {
+            run,
+            reader,
+            expected: from,
+            found,
+        }
+        .into());
     }
     if to < from || to > head.last_seq {
-        return Err(InvalidRequest::ReaderAdvance { run, reader, from, to, last: head.last_seq }.into());
+        return Err(InvalidRequest::ReaderAdvance {
+            run,
+            reader,
+            from,
+            to,
+            last: head.last_seq,
+        }
+        .into());
     }
     let moved = head.clone().with_reader_at(reader, to);
     heads.update_head(moved);

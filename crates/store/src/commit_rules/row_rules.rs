@@ -1,6 +1,9 @@
 //! Changes of rows: may it be made, and what is there instead if not.
 
-use crate::{StoredState, RowChange, ChangedColumns, CommitConflict, Error, RowKey, ChangeOutcome, WritePlan, TableRow, StoredRow, TableSchema, RowWrite};
+use crate::{
+    ChangeOutcome, ChangedColumns, CommitConflict, Error, RowChange, RowKey, RowWrite, StoredRow,
+    StoredState, TableRow, TableSchema, WritePlan,
+};
 
 /// With `is_trusted`, a row that is to be new or amended is not looked at.
 pub(super) fn plan_change<'a>(
@@ -11,13 +14,28 @@ pub(super) fn plan_change<'a>(
 ) -> Result<(), Error> {
     let outcome = match change {
         RowChange::Insert { table, row } => {
-            let clash = if is_trusted { None } else { find_clash(table, row, before)? };
+            let clash = if is_trusted {
+                None
+            } else {
+                find_clash(table, row, before)?
+            };
             match clash {
                 None => plan.rows.push(RowWrite::Insert(table, row)),
-                Some((_, RowClash::Key(key))) => return Err(CommitConflict::RowExists { table: table.name, key }.into()),
+                Some((_, RowClash::Key(key))) => {
+                    return Err(CommitConflict::RowExists {
+                        table: table.name,
+                        key,
+                    }
+                    .into());
+                }
                 Some((stored, RowClash::Unique(columns))) => {
                     let key = table.key_of(&stored.row);
-                    return Err(CommitConflict::NotUnique { table: table.name, columns, key }.into());
+                    return Err(CommitConflict::NotUnique {
+                        table: table.name,
+                        columns,
+                        key,
+                    }
+                    .into());
                 }
             }
             ChangeOutcome::Applied
@@ -29,14 +47,24 @@ pub(super) fn plan_change<'a>(
                 ChangeOutcome::Applied
             }
         },
-        RowChange::Update { table, row, version } => {
+        RowChange::Update {
+            table,
+            row,
+            version,
+        } => {
             let stored = expect_version(table, &table.key_of(row), *version, before)?;
             let changed = ChangedColumns::between_rows(&stored.row, row);
             check_unique(table, row, changed, before)?;
-            plan.rows.push(RowWrite::Update(table, row, version + 1, changed));
+            plan.rows
+                .push(RowWrite::Update(table, row, version + 1, changed));
             ChangeOutcome::Applied
         }
-        RowChange::UpdateColumns { table, row, changed, version } => {
+        RowChange::UpdateColumns {
+            table,
+            row,
+            changed,
+            version,
+        } => {
             plan.rows.push(if is_trusted {
                 RowWrite::UpdateIfVersion(table, row, *version, *changed)
             } else {
@@ -45,7 +73,11 @@ pub(super) fn plan_change<'a>(
             });
             ChangeOutcome::Applied
         }
-        RowChange::Delete { table, key, version } => {
+        RowChange::Delete {
+            table,
+            key,
+            version,
+        } => {
             expect_version(table, key, *version, before)?;
             plan.rows.push(RowWrite::Delete(table, key));
             ChangeOutcome::Applied
@@ -66,7 +98,11 @@ enum RowClash {
 }
 
 /// The row that stands where `row` is to go, by key or by unique columns.
-fn find_clash(table: &'static TableSchema, row: &TableRow, before: &mut impl StoredState) -> Result<Option<(StoredRow, RowClash)>, Error> {
+fn find_clash(
+    table: &'static TableSchema,
+    row: &TableRow,
+    before: &mut impl StoredState,
+) -> Result<Option<(StoredRow, RowClash)>, Error> {
     if !table.has_serial_key() {
         let key = table.key_of(row);
         if let Some(stored) = before.stored_row(table, &key)? {
@@ -82,24 +118,52 @@ fn find_clash(table: &'static TableSchema, row: &TableRow, before: &mut impl Sto
 }
 
 /// The row, if it has this version.
-fn expect_version(table: &'static TableSchema, key: &RowKey, expected: u64, before: &mut impl StoredState) -> Result<StoredRow, Error> {
+fn expect_version(
+    table: &'static TableSchema,
+    key: &RowKey,
+    expected: u64,
+    before: &mut impl StoredState,
+) -> Result<StoredRow, Error> {
     let found = match before.stored_row(table, key)? {
         Some(stored) if stored.version == expected => return Ok(stored),
         other => other.map_or(0, |stored| stored.version),
     };
-    Err(CommitConflict::RowVersion { table: table.name, key: key.clone(), expected, found }.into())
+    Err(CommitConflict::RowVersion {
+        table: table.name,
+        key: key.clone(),
+        expected,
+        found,
+    }
+    .into())
 }
 
 /// What has not changed is as unique as it was.
-fn check_unique(table: &'static TableSchema, row: &TableRow, changed: ChangedColumns, before: &mut impl StoredState) -> Result<(), Error> {
-    let has_changed = |name: &&str| table.column_position(name).is_some_and(|place| changed.contains(place));
+fn check_unique(
+    table: &'static TableSchema,
+    row: &TableRow,
+    changed: ChangedColumns,
+    before: &mut impl StoredState,
+) -> Result<(), Error> {
+    let has_changed = |name: &&str| {
+        table
+            .column_position(name)
+            .is_some_and(|place| changed.contains(place))
+    };
     for (place, values) in table.unique_values(row) {
         if !table.unique[place].iter().any(has_changed) {
             continue;
         }
         let other = before.row_by_unique(table, place, &values)?;
-        if let Some(key) = other.map(|other| table.key_of(&other.row)).filter(|key| *key != table.key_of(row)) {
-            return Err(CommitConflict::NotUnique { table: table.name, columns: table.unique[place], key }.into());
+        if let Some(key) = other
+            .map(|other| table.key_of(&other.row))
+            .filter(|key| *key != table.key_of(row))
+        {
+            return Err(CommitConflict::NotUnique {
+                table: table.name,
+                columns: table.unique[place],
+                key,
+            }
+            .into());
         }
     }
     Ok(())

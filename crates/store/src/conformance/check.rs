@@ -11,7 +11,8 @@ use crate::Error;
 /// What a check comes to.
 pub type CheckResult = Result<(), ConformanceFailure>;
 
-type CheckBody = Box<dyn for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult> + Send + Sync>;
+type CheckBody =
+    Box<dyn for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult> + Send + Sync>;
 
 /// One thing that is true of every store.
 pub struct ConformanceCheck {
@@ -26,9 +27,16 @@ impl ConformanceCheck {
     pub(super) fn new(
         topic: Topic,
         name: impl Into<String>,
-        body: impl for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult> + Send + Sync + 'static,
+        body: impl for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult>
+        + Send
+        + Sync
+        + 'static,
     ) -> Self {
-        Self { name: name.into(), topic, body: Box::new(body) }
+        Self {
+            name: name.into(),
+            topic,
+            body: Box::new(body),
+        }
     }
 
     /// Holds the check against an empty store.
@@ -114,7 +122,10 @@ impl ConformanceFailure {
     /// A failure noticed by the caller.
     #[track_caller]
     pub fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), location: Location::caller() }
+        Self {
+            reason: reason.into(),
+            location: Location::caller(),
+        }
     }
 }
 
@@ -127,40 +138,73 @@ impl From<Error> for ConformanceFailure {
 
 impl fmt::Display for ConformanceFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({}:{})", self.reason, self.location.file(), self.location.line())
+        write!(
+            f,
+            "{} ({}:{})",
+            self.reason,
+            self.location.file(),
+            self.location.line()
+        )
     }
 }
 
 /// `found` is `expected`.
 #[track_caller]
-#[expect(clippy::needless_pass_by_value, reason = "checks read better without borrowing what they compare")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "checks read better without borrowing what they compare"
+)]
 pub(super) fn expect_same<T: PartialEq + Debug>(what: &str, found: T, expected: T) -> CheckResult {
     if found == expected {
         return Ok(());
     }
-    Err(ConformanceFailure::new(format!("{what}\n  found    {found:?}\n  expected {expected:?}")))
+    Err(ConformanceFailure::new(format!(
+        "{what}\n  found    {found:?}\n  expected {expected:?}"
+    )))
 }
 
 /// `found` is anything but `other`.
 #[track_caller]
-#[expect(clippy::needless_pass_by_value, reason = "checks read better without borrowing what they compare")]
-pub(super) fn expect_different<T: PartialEq + Debug>(what: &str, found: T, other: T) -> CheckResult {
-    if found == other { Err(ConformanceFailure::new(format!("{what}: both are {found:?}"))) } else { Ok(()) }
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "checks read better without borrowing what they compare"
+)]
+pub(super) fn expect_different<T: PartialEq + Debug>(
+    what: &str,
+    found: T,
+    other: T,
+) -> CheckResult {
+    if found == other {
+        Err(ConformanceFailure::new(format!(
+            "{what}: both are {found:?}"
+        )))
+    } else {
+        Ok(())
+    }
 }
 
 /// `condition` is true.
 #[track_caller]
 pub(super) fn expect_holds(what: &str, condition: bool) -> CheckResult {
-    if condition { Ok(()) } else { Err(ConformanceFailure::new(what)) }
+    if condition {
+        Ok(())
+    } else {
+        Err(ConformanceFailure::new(what))
+    }
 }
 
 /// The call was answered with this error.
 #[track_caller]
-pub(super) fn expect_refused<T: Debug>(answer: Result<T, Error>, error: impl Into<Error>) -> CheckResult {
+pub(super) fn expect_refused<T: Debug>(
+    answer: Result<T, Error>,
+    error: impl Into<Error>,
+) -> CheckResult {
     let error = error.into();
     match answer {
         Err(found) if found == error => Ok(()),
-        other => Err(ConformanceFailure::new(format!("the answer\n  found    {other:?}\n  expected Err({error:?})"))),
+        other => Err(ConformanceFailure::new(format!(
+            "the answer\n  found    {other:?}\n  expected Err({error:?})"
+        ))),
     }
 }
 

@@ -9,8 +9,10 @@ use futures_util::future::{BoxFuture, join_all};
 use onward_runs::{RunEventRecord, RunSeq};
 
 use super::check::expect_some;
-use super::{StoreDump, ConformanceFailure, OpenedStore, StoreFactory, TamperAttempt, store_dump, fixtures};
-use crate::{Error, StoreErrorKind, ManualClock, RunEventQuery, StorePolicy, RunHead, Store};
+use super::{
+    ConformanceFailure, OpenedStore, StoreDump, StoreFactory, TamperAttempt, fixtures, store_dump,
+};
+use crate::{Error, ManualClock, RunEventQuery, RunHead, Store, StoreErrorKind, StorePolicy};
 
 /// How often a call is repeated that asks for it, before the check gives up.
 const CALL_TRIES_MAX: usize = 10_000;
@@ -24,14 +26,24 @@ pub struct CheckContext<'a> {
 
 impl<'a> CheckContext<'a> {
     /// An empty store, at the suite's first instant.
-    pub async fn open(subject: &'a dyn StoreFactory, policy: StorePolicy) -> Result<Self, ConformanceFailure> {
+    pub async fn open(
+        subject: &'a dyn StoreFactory,
+        policy: StorePolicy,
+    ) -> Result<Self, ConformanceFailure> {
         let clock = Arc::new(ManualClock::new(fixtures::timestamp_after_ms(0)));
         let opened = subject.open_empty(policy, Arc::clone(&clock)).await?;
-        Ok(Self { subject, opened, clock })
+        Ok(Self {
+            subject,
+            opened,
+            clock,
+        })
     }
 
     /// Another empty store, with another policy.
-    pub(super) async fn open_another(&self, policy: StorePolicy) -> Result<CheckContext<'a>, ConformanceFailure> {
+    pub(super) async fn open_another(
+        &self,
+        policy: StorePolicy,
+    ) -> Result<CheckContext<'a>, ConformanceFailure> {
         CheckContext::open(self.subject, policy).await
     }
 
@@ -45,30 +57,57 @@ impl<'a> CheckContext<'a> {
     }
 
     /// Whether the database let the tampering happen.
-    pub(super) async fn try_tamper(&self, tampering: &TamperAttempt) -> Result<bool, ConformanceFailure> {
+    pub(super) async fn try_tamper(
+        &self,
+        tampering: &TamperAttempt,
+    ) -> Result<bool, ConformanceFailure> {
         Ok(self.opened.try_tamper(tampering).await?)
     }
 
     /// This handle and, if there can be one, another.
     pub(super) async fn open_handle_pair(&self) -> Result<HandlePair<'_>, ConformanceFailure> {
-        Ok(HandlePair { first: self.store(), second: self.opened.open_second_handle().await? })
+        Ok(HandlePair {
+            first: self.store(),
+            second: self.opened.open_second_handle().await?,
+        })
     }
 
     /// The whole log of a run.
-    pub(super) async fn read_log(&self, run: &str) -> Result<Vec<RunEventRecord>, ConformanceFailure> {
+    pub(super) async fn read_log(
+        &self,
+        run: &str,
+    ) -> Result<Vec<RunEventRecord>, ConformanceFailure> {
         Ok(store_dump::read_run_log(self.store(), &fixtures::parse_id(run)).await?)
     }
 
     /// The head of a run that must be there.
     pub(super) async fn expect_head(&self, run: &str) -> Result<RunHead, ConformanceFailure> {
-        expect_some("the head of the run", self.store().read_run_head(&fixtures::parse_id(run)).await?)
+        expect_some(
+            "the head of the run",
+            self.store().read_run_head(&fixtures::parse_id(run)).await?,
+        )
     }
 
     /// The places of the events of a run after `after`, at most `limit`.
-    pub(super) async fn read_sequences(&self, run: &str, after: u64, limit: usize) -> Result<Vec<u64>, ConformanceFailure> {
-        let page = RunEventQuery { after: fixtures::run_sequence(after), limit };
-        let events = self.store().read_run_events(&fixtures::parse_id(run), page).await?;
-        Ok(events.iter().map(|event| event.run_seq).map(RunSeq::as_u64).collect())
+    pub(super) async fn read_sequences(
+        &self,
+        run: &str,
+        after: u64,
+        limit: usize,
+    ) -> Result<Vec<u64>, ConformanceFailure> {
+        let page = RunEventQuery {
+            after: fixtures::run_sequence(after),
+            limit,
+        };
+        let events = self
+            .store()
+            .read_run_events(&fixtures::parse_id(run), page)
+            .await?;
+        Ok(events
+            .iter()
+            .map(|event| event.run_seq)
+            .map(RunSeq::as_u64)
+            .collect())
     }
 
     /// Everything that is stored.
@@ -100,9 +139,16 @@ impl HandlePair<'_> {
     pub(super) async fn race_calls<T: Send>(
         &self,
         count: usize,
-        call: impl for<'s> Fn(&'s (dyn Store + 'static), usize) -> BoxFuture<'s, Result<T, Error>> + Sync,
+        call: impl for<'s> Fn(&'s (dyn Store + 'static), usize) -> BoxFuture<'s, Result<T, Error>>
+        + Sync,
     ) -> Vec<Result<T, Error>> {
-        let handle = |number: usize| if number.is_multiple_of(2) { self.first } else { self.second_handle() };
+        let handle = |number: usize| {
+            if number.is_multiple_of(2) {
+                self.first
+            } else {
+                self.second_handle()
+            }
+        };
         let calls = (0..count).map(|number| call_until_settled(handle(number), number, &call));
         join_all(calls).await
     }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{OpenedStore, StoreFactory, TamperAttempt};
 use crate::memory::MemoryStore;
-use crate::{Error, ManualClock, StorePolicy, Store};
+use crate::{Error, ManualClock, Store, StorePolicy};
 
 /// [`Memory`] as a subject.
 #[derive(Debug, Clone, Copy)]
@@ -18,8 +18,14 @@ impl StoreFactory for MemoryStoreFactory {
         "memory"
     }
 
-    async fn open_empty(&self, policy: StorePolicy, clock: Arc<ManualClock>) -> Result<Box<dyn OpenedStore>, Error> {
-        Ok(Box::new(OpenedMemoryStore(Arc::new(MemoryStore::new(policy, clock)))))
+    async fn open_empty(
+        &self,
+        policy: StorePolicy,
+        clock: Arc<ManualClock>,
+    ) -> Result<Box<dyn OpenedStore>, Error> {
+        Ok(Box::new(OpenedMemoryStore(Arc::new(MemoryStore::new(
+            policy, clock,
+        )))))
     }
 }
 

@@ -14,25 +14,25 @@
 //! ```
 
 mod check;
+mod check_context;
 pub mod differential;
-mod seeded_rng;
-mod store_dump;
+mod fixtures;
 mod memory_factory;
 mod report;
-mod fixtures;
+mod seeded_rng;
+mod store_dump;
 mod store_factory;
 mod topics;
-mod check_context;
 
 use futures_util::StreamExt as _;
 
-pub use check::{ConformanceCheck, ConformanceFailure, Topic, CheckResult};
+pub use check::{CheckResult, ConformanceCheck, ConformanceFailure, Topic};
+pub use check_context::CheckContext;
+pub use memory_factory::MemoryStoreFactory;
+pub use report::{ConformanceReport, FailedCheck};
 pub use seeded_rng::SeededRng;
 pub use store_dump::StoreDump;
-pub use memory_factory::MemoryStoreFactory;
-pub use report::{FailedCheck, ConformanceReport};
 pub use store_factory::{OpenedStore, StoreFactory, TamperAttempt};
-pub use check_context::CheckContext;
 
 use crate::StorePolicy;
 
@@ -47,12 +47,19 @@ pub fn all_checks() -> Vec<ConformanceCheck> {
 /// Runs the checks whose name or topic contains `only`, or all of them.
 pub async fn run_checks(subject: &dyn StoreFactory, only: Option<&str>) -> ConformanceReport {
     let checks = all_checks();
-    let wanted = checks.iter().filter(|check| only.is_none_or(|part| check.matches_filter(part)));
-    let verdicts = futures_util::stream::iter(wanted).map(|check| run_check(subject, check)).buffered(CONCURRENT_CHECKS);
+    let wanted = checks
+        .iter()
+        .filter(|check| only.is_none_or(|part| check.matches_filter(part)));
+    let verdicts = futures_util::stream::iter(wanted)
+        .map(|check| run_check(subject, check))
+        .buffered(CONCURRENT_CHECKS);
     verdicts.collect::<Vec<_>>().await.into_iter().collect()
 }
 
-async fn run_check<'a>(subject: &dyn StoreFactory, check: &'a ConformanceCheck) -> (&'a ConformanceCheck, CheckResult) {
+async fn run_check<'a>(
+    subject: &dyn StoreFactory,
+    check: &'a ConformanceCheck,
+) -> (&'a ConformanceCheck, CheckResult) {
     let verdict = match CheckContext::open(subject, StorePolicy::default()).await {
         Ok(world) => check.run(&world).await,
         Err(failure) => Err(failure),

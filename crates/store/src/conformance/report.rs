@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{ConformanceCheck, Topic, CheckResult};
+use super::{CheckResult, ConformanceCheck, Topic};
 
 /// What a run of the suite came to.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,11 @@ impl<'a> FromIterator<(&'a ConformanceCheck, CheckResult)> for ConformanceReport
             match verdict {
                 Ok(()) => *report.passed.entry(topic).or_default() += 1,
                 Err(failure) => {
-                    report.failed.push(FailedCheck { name: check.name.clone(), topic, reason: failure.to_string() });
+                    report.failed.push(FailedCheck {
+                        name: check.name.clone(),
+                        topic,
+                        reason: failure.to_string(),
+                    });
                 }
             }
         }
@@ -56,8 +60,18 @@ impl<'a> FromIterator<(&'a ConformanceCheck, CheckResult)> for ConformanceReport
 
 impl fmt::Display for ConformanceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} checks passed, {} failed", self.passed.values().sum::<usize>(), self.failed.len())?;
-        for FailedCheck { name, topic, reason } in &self.failed {
+        writeln!(
+            f,
+            "{} checks passed, {} failed",
+            self.passed.values().sum::<usize>(),
+            self.failed.len()
+        )?;
+        for FailedCheck {
+            name,
+            topic,
+            reason,
+        } in &self.failed
+        {
             writeln!(f, "- {topic}: {name}\n  {reason}")?;
         }
         Ok(())

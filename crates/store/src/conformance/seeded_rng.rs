@@ -42,7 +42,10 @@ mod tests {
     #[test]
     fn a_seed_draws_the_same_values_for_ever() {
         let mut draw = SeededRng::new(0);
-        assert_eq!([draw.next_u64(), draw.next_u64()], [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]);
+        assert_eq!(
+            [draw.next_u64(), draw.next_u64()],
+            [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4]
+        );
         assert!((0..1_000).all(|_| draw.next_below(3) < 3));
         let often = (0..10_000).filter(|_| draw.roll_percent(20)).count();
         assert!((1_800..2_200).contains(&often), "{often}");

@@ -7,7 +7,9 @@ use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId, RunSeq};
 
 use super::fixtures;
-use crate::{Error, JournalChunk, RunEventQuery, RunHead, TableScan, Store, StoredRow, TableSchema, tables};
+use crate::{
+    Error, JournalChunk, RunEventQuery, RunHead, Store, StoredRow, TableScan, TableSchema, tables,
+};
 
 const DUMP_PAGE_ROWS: usize = 500;
 
@@ -39,30 +41,54 @@ impl StoreDump {
         for head in &heads {
             events.extend(read_run_log(store, &head.run_id).await?);
         }
-        Ok(Self { rows: by_table, journals, heads, events })
+        Ok(Self {
+            rows: by_table,
+            journals,
+            heads,
+            events,
+        })
     }
 }
 
 /// All rows of a table.
-pub(super) async fn read_all_rows(store: &(dyn Store + 'static), table: &'static TableSchema) -> Result<Vec<StoredRow>, Error> {
+pub(super) async fn read_all_rows(
+    store: &(dyn Store + 'static),
+    table: &'static TableSchema,
+) -> Result<Vec<StoredRow>, Error> {
     let mut all: Vec<StoredRow> = Vec::new();
     loop {
         let after = all.last().map(|last| table.key_of(&last.row).0);
         let equal = Vec::new();
-        let page = store.scan_rows(TableScan { equal, after: after.clone(), limit: DUMP_PAGE_ROWS, ..TableScan::over_table(table, None) }).await?;
-        let Some(first) = page.first() else { return Ok(all) };
+        let page = store
+            .scan_rows(TableScan {
+                equal,
+                after: after.clone(),
+                limit: DUMP_PAGE_ROWS,
+                ..TableScan::over_table(table, None)
+            })
+            .await?;
+        let Some(first) = page.first() else {
+            return Ok(all);
+        };
         ensure_page_advances(after.as_ref(), &table.key_of(&first.row).0)?;
         all.extend(page);
     }
 }
 
 /// A whole journal.
-pub(super) async fn read_whole_journal(store: &(dyn Store + 'static), execution: ExecutionId) -> Result<Vec<JournalChunk>, Error> {
+pub(super) async fn read_whole_journal(
+    store: &(dyn Store + 'static),
+    execution: ExecutionId,
+) -> Result<Vec<JournalChunk>, Error> {
     let mut all: Vec<JournalChunk> = Vec::new();
     loop {
-        let from = all.last().map_or(0, |last| last.first + u64::from(last.count));
+        let from = all
+            .last()
+            .map_or(0, |last| last.first + u64::from(last.count));
         let page = store.read_journal(execution, from, DUMP_PAGE_ROWS).await?;
-        let Some(first) = page.first() else { return Ok(all) };
+        let Some(first) = page.first() else {
+            return Ok(all);
+        };
         ensure_page_advances(all.last().map(|last| &last.first), &first.first)?;
         all.extend(page);
     }
@@ -73,20 +99,37 @@ async fn read_all_run_heads(store: &(dyn Store + 'static)) -> Result<Vec<RunHead
     let mut all: Vec<RunHead> = Vec::new();
     loop {
         let after = all.last().map(|last| last.run_id.clone());
-        let page = store.list_run_heads(None, after.as_ref(), DUMP_PAGE_ROWS).await?;
-        let Some(first) = page.first() else { return Ok(all) };
+        let page = store
+            .list_run_heads(None, after.as_ref(), DUMP_PAGE_ROWS)
+            .await?;
+        let Some(first) = page.first() else {
+            return Ok(all);
+        };
         ensure_page_advances(after.as_ref(), &first.run_id)?;
         all.extend(page);
     }
 }
 
 /// The whole log of a run.
-pub(super) async fn read_run_log(store: &(dyn Store + 'static), run: &RunId) -> Result<Vec<RunEventRecord>, Error> {
+pub(super) async fn read_run_log(
+    store: &(dyn Store + 'static),
+    run: &RunId,
+) -> Result<Vec<RunEventRecord>, Error> {
     let mut all: Vec<RunEventRecord> = Vec::new();
     loop {
         let after = all.last().map_or(RunSeq::ZERO, |last| last.run_seq);
-        let page = store.read_run_events(run, RunEventQuery { after, limit: DUMP_PAGE_ROWS }).await?;
-        let Some(first) = page.first() else { return Ok(all) };
+        let page = store
+            .read_run_events(
+                run,
+                RunEventQuery {
+                    after,
+                    limit: DUMP_PAGE_ROWS,
+                },
+            )
+            .await?;
+        let Some(first) = page.first() else {
+            return Ok(all);
+        };
         ensure_page_advances(Some(&after), &first.run_seq)?;
         all.extend(page);
     }
@@ -94,5 +137,9 @@ pub(super) async fn read_run_log(store: &(dyn Store + 'static), run: &RunId) -> 
 
 /// A store that hands out the same page again would be read for ever.
 fn ensure_page_advances<T: PartialOrd>(last: Option<&T>, first: &T) -> Result<(), Error> {
-    if Some(first) > last { Ok(()) } else { Err(Error::corrupt("a page does not begin after the one before")) }
+    if Some(first) > last {
+        Ok(())
+    } else {
+        Err(Error::corrupt("a page does not begin after the one before"))
+    }
 }

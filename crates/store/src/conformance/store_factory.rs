@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use onward_journal::ExecutionId;
 use onward_runs::{RunId, RunSeq};
 
-use crate::{Error, ManualClock, StorePolicy, Store};
+use crate::{Error, ManualClock, Store, StorePolicy};
 
 /// A kind of store, able to make empty ones.
 #[async_trait]
@@ -18,7 +18,11 @@ pub trait StoreFactory: Send + Sync {
 
     /// An empty store with this policy, stamping by this clock. It lives as long as the returned handle, and several
     /// live at a time without knowing of each other.
-    async fn open_empty(&self, policy: StorePolicy, clock: Arc<ManualClock>) -> Result<Box<dyn OpenedStore>, Error>;
+    async fn open_empty(
+        &self,
+        policy: StorePolicy,
+        clock: Arc<ManualClock>,
+    ) -> Result<Box<dyn OpenedStore>, Error>;
 }
 
 /// A store that is open.

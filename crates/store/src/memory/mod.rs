@@ -12,8 +12,9 @@ use onward_runs::{RunEventRecord, RunId};
 pub use state::MemoryState;
 
 use crate::{
-    AdmittedCommit, Duplicates, StoreClock, Error, NotificationHandler, JournalChunk, RowKey, RunEventQuery, StorePolicy, RegistrationGuard, PurgeTarget, RunEventReader, CommitReceipt, RunHead,
-    TableScan, Store, StoredRow, SystemClock, TableSchema, plan_commit,
+    AdmittedCommit, CommitReceipt, Duplicates, Error, JournalChunk, NotificationHandler,
+    PurgeTarget, RegistrationGuard, RowKey, RunEventQuery, RunEventReader, RunHead, Store,
+    StoreClock, StorePolicy, StoredRow, SystemClock, TableScan, TableSchema, plan_commit,
 };
 
 /// A store that forgets everything when it is dropped.
@@ -36,7 +37,12 @@ impl Default for MemoryStore {
 impl MemoryStore {
     /// An empty store.
     pub fn new(policy: StorePolicy, clock: Arc<dyn StoreClock>) -> Self {
-        Self { state: Mutex::default(), policy, clock, listeners: Mutex::default() }
+        Self {
+            state: Mutex::default(),
+            policy,
+            clock,
+            listeners: Mutex::default(),
+        }
     }
 
     /// Nothing panics between two writes of a plan, so what a poisoned lock guards is whole.
@@ -58,7 +64,11 @@ impl Store for MemoryStore {
         Ok(plan.receipt)
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         Ok(self.lock_state().find_row(table, &key).cloned())
     }
 
@@ -67,23 +77,49 @@ impl Store for MemoryStore {
     }
 
     async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
-        Ok(self.lock_state().scan_rows(&scan, self.policy.limits.page_max))
+        Ok(self
+            .lock_state()
+            .scan_rows(&scan, self.policy.limits.page_max))
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        Ok(self.lock_state().journal_chunks(execution, from, limit.min(self.policy.limits.page_max)))
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
+        Ok(self.lock_state().journal_chunks(
+            execution,
+            from,
+            limit.min(self.policy.limits.page_max),
+        ))
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
-        Ok(self.lock_state().run_events_after(run, page.after, page.limit.min(self.policy.limits.page_max)))
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
+        Ok(self.lock_state().run_events_after(
+            run,
+            page.after,
+            page.limit.min(self.policy.limits.page_max),
+        ))
     }
 
     async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error> {
         Ok(self.lock_state().find_run_head(run).cloned())
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
-        Ok(self.lock_state().list_run_heads(behind, after, limit.min(self.policy.limits.page_max)))
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
+        Ok(self
+            .lock_state()
+            .list_run_heads(behind, after, limit.min(self.policy.limits.page_max)))
     }
 
     async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error> {
@@ -96,7 +132,10 @@ impl Store for MemoryStore {
 
     fn notify(&self, words: String) {
         let listeners: Vec<NotificationHandler> = {
-            let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut listeners = self
+                .listeners
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
             listeners.retain(|listener| listener.strong_count() > 0);
             listeners.iter().filter_map(Weak::upgrade).collect()
         };
@@ -106,7 +145,10 @@ impl Store for MemoryStore {
     }
 
     fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&heard));
+        self.listeners
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(Arc::downgrade(&heard));
         Some(Box::new(heard))
     }
 }

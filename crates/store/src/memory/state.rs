@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use onward_journal::ExecutionId;
-use onward_runs::{RunEventId, IdempotencyKey, RunEventRecord, RunId, RunSeq};
+use onward_runs::{IdempotencyKey, RunEventId, RunEventRecord, RunId, RunSeq};
 
 use crate::tables::{AlertRow, ExecutionRow, InboxMessageRow, RunSnapshotRow, TaskRow, TimerRow};
 use crate::{
-    StoredState, ChangedColumns, Error, ColumnCodec, JournalChunk, RowKey, StoredEvent, WritePlan, PurgeTarget, RunEventReader, TableRecord, TableRow, RunHead, TableScan, StoredRow,
-    TableSchema, ColumnValue, RowWrite,
+    ChangedColumns, ColumnCodec, ColumnValue, Error, JournalChunk, PurgeTarget, RowKey, RowWrite,
+    RunEventReader, RunHead, StoredEvent, StoredRow, StoredState, TableRecord, TableRow, TableScan,
+    TableSchema, WritePlan,
 };
 
 /// Everything a store holds.
@@ -30,7 +31,11 @@ impl MemoryState {
     /// Carries a plan out.
     pub fn apply_plan(&mut self, plan: &WritePlan<'_>) {
         for append in &plan.journals {
-            let chunk = JournalChunk { first: append.expected_length, count: append.count, records: append.records.clone() };
+            let chunk = JournalChunk {
+                first: append.expected_length,
+                count: append.count,
+                records: append.records.clone(),
+            };
             self.put_chunk(append.execution, chunk);
         }
         plan.rows.iter().for_each(|write| self.write_row(write));
@@ -42,7 +47,9 @@ impl MemoryState {
             };
             self.insert_event(record);
         }
-        plan.heads.iter().for_each(|head| self.put_head(head.clone()));
+        plan.heads
+            .iter()
+            .for_each(|head| self.put_head(head.clone()));
     }
 
     fn write_row(&mut self, write: &RowWrite<'_>) {
@@ -51,7 +58,9 @@ impl MemoryState {
                 let row = self.assign_serial(table, row);
                 self.put_row(table, row, 1);
             }
-            RowWrite::Update(table, row, version, changed) => self.update_row(table, row, version, changed),
+            RowWrite::Update(table, row, version, changed) => {
+                self.update_row(table, row, version, changed)
+            }
             RowWrite::UpdateIfVersion(table, row, version, changed) => {
                 self.update_row(table, row, version.saturating_add(1), changed);
             }
@@ -61,8 +70,17 @@ impl MemoryState {
         }
     }
 
-    fn update_row(&mut self, table: &'static TableSchema, row: &TableRow, version: u64, changed: ChangedColumns) {
-        if let Some(StoredRow { row: mut stored, .. }) = self.take_row(table, &table.key_of(row)) {
+    fn update_row(
+        &mut self,
+        table: &'static TableSchema,
+        row: &TableRow,
+        version: u64,
+        changed: ChangedColumns,
+    ) {
+        if let Some(StoredRow {
+            row: mut stored, ..
+        }) = self.take_row(table, &table.key_of(row))
+        {
             changed.copy_changed(&mut stored, row);
             self.put_row(table, stored, version);
         }
@@ -77,14 +95,21 @@ impl MemoryState {
     }
 
     fn next_serial(&mut self, table: &'static TableSchema) -> i64 {
-        let reserved = self.reserved.get_mut(table.name).and_then(VecDeque::pop_front);
+        let reserved = self
+            .reserved
+            .get_mut(table.name)
+            .and_then(VecDeque::pop_front);
         let last = self.serials.entry(table.name).or_default();
         *last = reserved.unwrap_or(*last + 1);
         *last
     }
 
     /// Has the next rows of a table numbered so, by whoever really assigns the numbers.
-    pub fn reserve_serials(&mut self, table: &'static TableSchema, numbers: impl IntoIterator<Item = i64>) {
+    pub fn reserve_serials(
+        &mut self,
+        table: &'static TableSchema,
+        numbers: impl IntoIterator<Item = i64>,
+    ) {
         self.reserved.entry(table.name).or_default().extend(numbers);
     }
 
@@ -94,7 +119,10 @@ impl MemoryState {
         for (place, values) in table.unique_values(&row) {
             self.unique.insert((table.name, place, values), key.clone());
         }
-        self.rows.entry(table.name).or_default().insert(key, StoredRow { row, version });
+        self.rows
+            .entry(table.name)
+            .or_default()
+            .insert(key, StoredRow { row, version });
     }
 
     fn take_row(&mut self, table: &'static TableSchema, key: &RowKey) -> Option<StoredRow> {
@@ -108,9 +136,13 @@ impl MemoryState {
     /// Puts an event as it is.
     pub fn insert_event(&mut self, record: RunEventRecord) {
         let run = record.event.run_id.clone();
-        self.keys.insert((run.clone(), record.event.idempotency_key), record.run_seq);
+        self.keys
+            .insert((run.clone(), record.event.idempotency_key), record.run_seq);
         self.ids.insert(record.event.event_id, run.clone());
-        self.events.entry(run).or_default().insert(record.run_seq, record);
+        self.events
+            .entry(run)
+            .or_default()
+            .insert(record.run_seq, record);
     }
 
     /// Puts the head of a run as it is.
@@ -131,15 +163,25 @@ impl MemoryState {
         let order = scan.table.scan_order(scan.index);
         let wanted = |place: &[ColumnValue]| {
             place.starts_with(&scan.equal)
-                && scan.until.as_ref().is_none_or(|until| place.get(scan.equal.len()).is_none_or(|next| next <= until))
-                && scan
-                    .after
-                    .as_deref()
-                    .is_none_or(|after| if scan.is_reversed { place < after } else { place > after })
+                && scan.until.as_ref().is_none_or(|until| {
+                    place.get(scan.equal.len()).is_none_or(|next| next <= until)
+                })
+                && scan.after.as_deref().is_none_or(|after| {
+                    if scan.is_reversed {
+                        place < after
+                    } else {
+                        place > after
+                    }
+                })
         };
-        let rows = self.rows.get(scan.table.name).into_iter().flat_map(BTreeMap::values);
+        let rows = self
+            .rows
+            .get(scan.table.name)
+            .into_iter()
+            .flat_map(BTreeMap::values);
         let placed = rows.map(|stored| (scan.table.select_values(&order, &stored.row), stored));
-        let found: BTreeMap<Vec<ColumnValue>, &StoredRow> = placed.filter(|(place, _)| wanted(place)).collect();
+        let found: BTreeMap<Vec<ColumnValue>, &StoredRow> =
+            placed.filter(|(place, _)| wanted(place)).collect();
         let limit = scan.limit.min(page_max);
         if scan.is_reversed {
             return found.into_values().rev().take(limit).cloned().collect();
@@ -147,14 +189,32 @@ impl MemoryState {
         found.into_values().take(limit).cloned().collect()
     }
 
-    pub(super) fn journal_chunks(&self, execution: ExecutionId, from: u64, limit: usize) -> Vec<JournalChunk> {
+    pub(super) fn journal_chunks(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Vec<JournalChunk> {
         let chunks = self.journals.get(&execution).into_iter().flatten();
-        chunks.filter(|chunk| chunk.first + u64::from(chunk.count) > from).take(limit).cloned().collect()
+        chunks
+            .filter(|chunk| chunk.first + u64::from(chunk.count) > from)
+            .take(limit)
+            .cloned()
+            .collect()
     }
 
-    pub(super) fn run_events_after(&self, run: &RunId, after: RunSeq, limit: usize) -> Vec<RunEventRecord> {
+    pub(super) fn run_events_after(
+        &self,
+        run: &RunId,
+        after: RunSeq,
+        limit: usize,
+    ) -> Vec<RunEventRecord> {
         let range = (Bound::Excluded(after), Bound::Unbounded);
-        let events = self.events.get(run).into_iter().flat_map(|events| events.range(range));
+        let events = self
+            .events
+            .get(run)
+            .into_iter()
+            .flat_map(|events| events.range(range));
         events.take(limit).map(|(_, event)| event.clone()).collect()
     }
 
@@ -162,10 +222,26 @@ impl MemoryState {
         self.heads.get(run)
     }
 
-    pub(super) fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Vec<RunHead> {
-        let range: (Bound<&RunId>, Bound<&RunId>) = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        let is_wanted = |head: &&RunHead| behind.is_none_or(|reader| head.reader_position(reader) < head.last_seq);
-        self.heads.range::<RunId, _>(range).map(|(_, head)| head).filter(is_wanted).take(limit).cloned().collect()
+    pub(super) fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Vec<RunHead> {
+        let range: (Bound<&RunId>, Bound<&RunId>) = (
+            after.map_or(Bound::Unbounded, Bound::Excluded),
+            Bound::Unbounded,
+        );
+        let is_wanted = |head: &&RunHead| {
+            behind.is_none_or(|reader| head.reader_position(reader) < head.last_seq)
+        };
+        self.heads
+            .range::<RunId, _>(range)
+            .map(|(_, head)| head)
+            .filter(is_wanted)
+            .take(limit)
+            .cloned()
+            .collect()
     }
 
     pub(super) fn purge(&mut self, purge: &PurgeTarget) -> bool {
@@ -176,12 +252,20 @@ impl MemoryState {
     }
 
     fn purge_run(&mut self, run: &RunId) -> bool {
-        for event in self.events.remove(run).into_iter().flat_map(BTreeMap::into_values) {
-            self.keys.remove(&(run.clone(), event.event.idempotency_key));
+        for event in self
+            .events
+            .remove(run)
+            .into_iter()
+            .flat_map(BTreeMap::into_values)
+        {
+            self.keys
+                .remove(&(run.clone(), event.event.idempotency_key));
             self.ids.remove(&event.event.event_id);
         }
         self.remove_rows_where(AlertRow::TABLE, "subject", &run.to_value());
-        let had_snapshot = self.take_row(RunSnapshotRow::TABLE, &RowKey(vec![run.to_value()])).is_some();
+        let had_snapshot = self
+            .take_row(RunSnapshotRow::TABLE, &RowKey(vec![run.to_value()]))
+            .is_some();
         self.heads.remove(run).is_some() || had_snapshot
     }
 
@@ -191,15 +275,29 @@ impl MemoryState {
         for table in [TimerRow::TABLE, InboxMessageRow::TABLE, TaskRow::TABLE] {
             had_any |= self.remove_rows_where(table, "execution_id", &id);
         }
-        self.take_row(ExecutionRow::TABLE, &RowKey(vec![id])).is_some() || had_any
+        self.take_row(ExecutionRow::TABLE, &RowKey(vec![id]))
+            .is_some()
+            || had_any
     }
 
     /// Removes the rows with this value in a column; tells whether there were any.
-    fn remove_rows_where(&mut self, table: &'static TableSchema, column: &str, value: &ColumnValue) -> bool {
+    fn remove_rows_where(
+        &mut self,
+        table: &'static TableSchema,
+        column: &str,
+        value: &ColumnValue,
+    ) -> bool {
         let place = table.column_position(column);
         let is_its = |stored: &&StoredRow| place.is_some_and(|place| stored.row.0[place] == *value);
-        let rows = self.rows.get(table.name).into_iter().flat_map(BTreeMap::values);
-        let keys: Vec<RowKey> = rows.filter(is_its).map(|stored| table.key_of(&stored.row)).collect();
+        let rows = self
+            .rows
+            .get(table.name)
+            .into_iter()
+            .flat_map(BTreeMap::values);
+        let keys: Vec<RowKey> = rows
+            .filter(is_its)
+            .map(|stored| table.key_of(&stored.row))
+            .collect();
         keys.iter().for_each(|key| drop(self.take_row(table, key)));
         !keys.is_empty()
     }
@@ -207,11 +305,18 @@ impl MemoryState {
 
 impl StoredState for MemoryState {
     fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error> {
-        let last = self.journals.get(&execution).and_then(|chunks| chunks.last());
+        let last = self
+            .journals
+            .get(&execution)
+            .and_then(|chunks| chunks.last());
         Ok(last.map_or(0, |chunk| chunk.first + u64::from(chunk.count)))
     }
 
-    fn stored_row(&mut self, table: &'static TableSchema, key: &RowKey) -> Result<Option<StoredRow>, Error> {
+    fn stored_row(
+        &mut self,
+        table: &'static TableSchema,
+        key: &RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         Ok(self.find_row(table, key).cloned())
     }
 
@@ -229,7 +334,11 @@ impl StoredState for MemoryState {
         Ok(self.heads.get(run).cloned())
     }
 
-    fn event_by_key(&mut self, run: &RunId, key: &IdempotencyKey) -> Result<Option<StoredEvent>, Error> {
+    fn event_by_key(
+        &mut self,
+        run: &RunId,
+        key: &IdempotencyKey,
+    ) -> Result<Option<StoredEvent>, Error> {
         let place = self.keys.get(&(run.clone(), *key)).copied();
         let event = place.and_then(|place| self.events.get(run)?.get(&place));
         Ok(event.map(StoredEvent::from))

@@ -2,8 +2,8 @@
 //!
 //! A table is declared here once and created by a migration of each adapter; a test compares the two.
 
-mod component;
 mod campaign;
+mod component;
 mod execution;
 mod node;
 mod projection;
@@ -11,8 +11,10 @@ mod shard;
 mod task;
 mod token;
 
+pub use campaign::{
+    AudiencePartRow, AuditEntryRow, CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow,
+};
 pub use component::{ComponentRow, FunctionRow};
-pub use campaign::{AudiencePartRow, AuditEntryRow, CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow};
 pub use execution::{ExecutionRow, InboxMessageRow, TimerRow};
 pub use node::NodeRow;
 pub use projection::{AlertRow, RunSnapshotRow};
@@ -53,7 +55,11 @@ mod tests {
     #[test]
     fn what_orders_or_identifies_rows_always_holds_something() {
         for table in ALL_TABLES {
-            let ordered = table.indexes.iter().flat_map(|index| index.columns).copied();
+            let ordered = table
+                .indexes
+                .iter()
+                .flat_map(|index| index.columns)
+                .copied();
             let key = table.key_columns().iter().map(|column| column.name);
             for name in ordered.chain(key) {
                 let column = table.columns[table.column_position(name).unwrap()];
@@ -67,8 +73,20 @@ mod tests {
         for table in ALL_TABLES {
             let names: BTreeSet<&str> = table.columns.iter().map(|column| column.name).collect();
             assert_eq!(names.len(), table.columns.len(), "{}", table.name);
-            assert!(!names.contains("version"), "every table has that one anyway");
-            assert!(table.unique.iter().copied().flatten().all(|name| names.contains(name)), "{}", table.name);
+            assert!(
+                !names.contains("version"),
+                "every table has that one anyway"
+            );
+            assert!(
+                table
+                    .unique
+                    .iter()
+                    .copied()
+                    .flatten()
+                    .all(|name| names.contains(name)),
+                "{}",
+                table.name
+            );
             let indexes: BTreeSet<&str> = table.indexes.iter().map(|index| index.name).collect();
             assert_eq!(indexes.len(), table.indexes.len(), "{}", table.name);
         }

@@ -30,8 +30,9 @@ define_table! {
 impl RunSnapshotRow {
     /// The snapshot itself.
     pub fn decode_snapshot(&self) -> Result<RunSnapshot, Error> {
-        serde_json::from_str(&self.snapshot)
-            .map_err(|error| Error::Corrupt(format!("the snapshot of run {}: {error}", self.run_id)))
+        serde_json::from_str(&self.snapshot).map_err(|error| {
+            Error::Corrupt(format!("the snapshot of run {}: {error}", self.run_id))
+        })
     }
 }
 

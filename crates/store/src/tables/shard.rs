@@ -2,7 +2,7 @@
 
 use onward_journal::{SharedText, Timestamp};
 
-use crate::{ShardEpoch, Error, TableRecord as _, ShardId, StoredRow, define_table};
+use crate::{Error, ShardEpoch, ShardId, StoredRow, TableRecord as _, define_table};
 
 define_table! {
     /// The lease on a shard. [`lease`](crate::lease) reads and writes it; fences compare its epoch.
@@ -25,7 +25,9 @@ impl ShardLeaseRow {
     /// The epoch that a shard is at by its row; [`Epoch::NONE`] when nobody ever owned it.
     pub fn epoch_from_row(stored: Option<&StoredRow>) -> Result<ShardEpoch, Error> {
         stored.map_or(Ok(ShardEpoch::NONE), |stored| {
-            Self::from_row(&stored.row).map(|lease| lease.epoch).map_err(Error::Corrupt)
+            Self::from_row(&stored.row)
+                .map(|lease| lease.epoch)
+                .map_err(Error::Corrupt)
         })
     }
 }

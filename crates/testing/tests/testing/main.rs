@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
-use onward_testing::{PostgresCluster, Error};
+use onward_testing::{Error, PostgresCluster};
 
 fn is_reachable(port: u16) -> bool {
     TcpStream::connect(("127.0.0.1", port)).is_ok()
@@ -33,7 +33,9 @@ fn a_cluster_is_reachable_crashes_comes_back_and_is_gone() {
 
 #[test]
 fn a_cluster_that_is_down_can_be_dropped() {
-    let cluster = PostgresCluster::start_with_durability(onward_testing::ClusterDurability::Unsynced).unwrap();
+    let cluster =
+        PostgresCluster::start_with_durability(onward_testing::ClusterDurability::Unsynced)
+            .unwrap();
     let folder = cluster.base_dir().to_owned();
     cluster.stop_immediately().unwrap();
     drop(cluster);
@@ -45,5 +47,8 @@ fn tests_of_a_process_share_a_cluster_while_one_holds_it() {
     let one = PostgresCluster::shared_cluster().unwrap();
     let other = PostgresCluster::shared_cluster().unwrap();
     assert!(Arc::ptr_eq(&one, &other));
-    assert_ne!(one.create_database().unwrap(), other.create_database().unwrap());
+    assert_ne!(
+        one.create_database().unwrap(),
+        other.create_database().unwrap()
+    );
 }

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 
 use onward_execution::GuestRequest;
 use onward_journal::{
-    DeliveryGuarantee, ExecutionError, BackoffFactor, InvokeKind, InvokeResult, RetryJitter, BoundedName, NameError, Payload, RetryPolicy,
+    BackoffFactor, BoundedName, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult,
+    NameError, Payload, RetryJitter, RetryPolicy,
 };
 
 use super::{GuestState, accept_payload};
@@ -19,15 +20,26 @@ type GuestOutcome = Result<String, Failure>;
 
 impl From<ExecutionError> for Failure {
     fn from(error: ExecutionError) -> Self {
-        Self { kind: error.kind.to_string(), message: error.message.to_string(), retryable: error.retryable }
+        Self {
+            kind: error.kind.to_string(),
+            message: error.message.to_string(),
+            retryable: error.retryable,
+        }
     }
 }
 
 impl From<Failure> for ExecutionError {
     /// A kind that is not a name is the guest's mistake, and not worth losing the message for.
     fn from(failure: Failure) -> Self {
-        let error = Self::from_kind_name(&failure.kind, truncate_text(failure.message, MESSAGE_BYTES_MAX));
-        if failure.retryable { error } else { error.into_permanent() }
+        let error = Self::from_kind_name(
+            &failure.kind,
+            truncate_text(failure.message, MESSAGE_BYTES_MAX),
+        );
+        if failure.retryable {
+            error
+        } else {
+            error.into_permanent()
+        }
     }
 }
 
@@ -42,11 +54,17 @@ pub(crate) fn to_invoke_result(outcome: GuestOutcome, bytes_max: usize) -> Invok
 impl GuestState {
     /// The end of an operation, as the guest sees it.
     pub(super) fn to_guest_outcome(&self, result: InvokeResult) -> GuestOutcome {
-        result.and_then(|payload| self.to_guest_payload("a result", &payload)).map_err(Failure::from)
+        result
+            .and_then(|payload| self.to_guest_payload("a result", &payload))
+            .map_err(Failure::from)
     }
 
     /// A payload for the guest, unless it is too large for it.
-    pub(super) fn to_guest_payload(&self, what: &str, payload: &Payload) -> Result<String, ExecutionError> {
+    pub(super) fn to_guest_payload(
+        &self,
+        what: &str,
+        payload: &Payload,
+    ) -> Result<String, ExecutionError> {
         let text = payload.as_str();
         if text.len() > self.payload_bytes_max {
             return Err(too_large_error(what, text.len(), self.payload_bytes_max));
@@ -81,7 +99,8 @@ impl GuestState {
 
 /// A name that the guest chose.
 pub(super) fn parse_guest_name(text: &str) -> Result<BoundedName, ExecutionError> {
-    text.parse().map_err(|error: NameError| permanent_error("invalid_name", error.to_string()))
+    text.parse()
+        .map_err(|error: NameError| permanent_error("invalid_name", error.to_string()))
 }
 
 /// None if the guest leaves everything to the default.
@@ -90,9 +109,14 @@ fn to_retry_policy(
     timeout_ms: Option<u64>,
 ) -> Result<Option<RetryPolicy>, ExecutionError> {
     let Some(retry) = retry else {
-        return Ok(timeout_ms.map(|ms| RetryPolicy { timeout_ms: Some(ms), ..RetryPolicy::default() }));
+        return Ok(timeout_ms.map(|ms| RetryPolicy {
+            timeout_ms: Some(ms),
+            ..RetryPolicy::default()
+        }));
     };
-    let out_of_range = |what: &str, range: &str| permanent_error("invalid_policy", format!("`{what}` must be from {range}"));
+    let out_of_range = |what: &str, range: &str| {
+        permanent_error("invalid_policy", format!("`{what}` must be from {range}"))
+    };
     let kinds = retry.non_retryable.iter().map(|kind| kind.parse());
     Ok(Some(RetryPolicy {
         max_attempts: NonZeroU32::new(retry.max_attempts),
@@ -102,9 +126,9 @@ fn to_retry_policy(
             .ok_or_else(|| out_of_range("factor-permille", "1000 to 1000000"))?,
         jitter: RetryJitter::from_permille(retry.jitter_permille)
             .ok_or_else(|| out_of_range("jitter-permille", "0 to 1000"))?,
-        non_retryable: kinds
-            .collect::<Result<_, NameError>>()
-            .map_err(|error| permanent_error("invalid_policy", format!("`non-retryable`: {error}")))?,
+        non_retryable: kinds.collect::<Result<_, NameError>>().map_err(|error| {
+            permanent_error("invalid_policy", format!("`non-retryable`: {error}"))
+        })?,
         timeout_ms,
     }))
 }
@@ -139,10 +163,19 @@ mod tests {
     fn a_policy_is_the_default_unless_something_is_said() {
         assert_eq!(to_retry_policy(None, None), Ok(None));
         let timeout_only = to_retry_policy(None, Some(5)).unwrap().unwrap();
-        assert_eq!(timeout_only, RetryPolicy { timeout_ms: Some(5), ..RetryPolicy::default() });
+        assert_eq!(
+            timeout_only,
+            RetryPolicy {
+                timeout_ms: Some(5),
+                ..RetryPolicy::default()
+            }
+        );
         let all = to_retry_policy(Some(retry()), Some(5)).unwrap().unwrap();
         assert_eq!(all.max_attempts, None, "0 is for ever");
-        assert_eq!(all.non_retryable, [ErrorKind::Timeout, "card_declined".parse().unwrap()]);
+        assert_eq!(
+            all.non_retryable,
+            [ErrorKind::Timeout, "card_declined".parse().unwrap()]
+        );
         assert_eq!((all.factor.as_permille(), all.timeout_ms), (1_500, Some(5)));
     }
 
@@ -150,27 +183,55 @@ mod tests {
     fn a_policy_out_of_range_is_named() {
         for (retry, message) in [
             (
-                workflow::RetryPolicy { factor_permille: 999, ..retry() },
+                workflow::RetryPolicy {
+                    factor_permille: 999,
+                    ..retry()
+                },
                 "`factor-permille` must be from 1000 to 1000000",
             ),
-            (workflow::RetryPolicy { jitter_permille: 1_001, ..retry() }, "`jitter-permille` must be from 0 to 1000"),
+            (
+                workflow::RetryPolicy {
+                    jitter_permille: 1_001,
+                    ..retry()
+                },
+                "`jitter-permille` must be from 0 to 1000",
+            ),
         ] {
             let error = to_retry_policy(Some(retry), None).unwrap_err();
-            assert_eq!((error.kind.as_str(), &*error.message, error.retryable), ("invalid_policy", message, false));
+            assert_eq!(
+                (error.kind.as_str(), &*error.message, error.retryable),
+                ("invalid_policy", message, false)
+            );
         }
-        let nameless = workflow::RetryPolicy { non_retryable: vec![String::new()], ..retry() };
+        let nameless = workflow::RetryPolicy {
+            non_retryable: vec![String::new()],
+            ..retry()
+        };
         assert!(to_retry_policy(Some(nameless), None).is_err());
     }
 
     #[test]
     fn failures_go_both_ways() {
-        let failure = |kind: &str, retryable| Failure { kind: kind.to_owned(), message: "m".to_owned(), retryable };
+        let failure = |kind: &str, retryable| Failure {
+            kind: kind.to_owned(),
+            message: "m".to_owned(),
+            retryable,
+        };
         let declined = ExecutionError::from(failure("card_declined", false));
-        assert_eq!((declined.kind.as_str(), declined.retryable), ("card_declined", false));
+        assert_eq!(
+            (declined.kind.as_str(), declined.retryable),
+            ("card_declined", false)
+        );
         let nameless = ExecutionError::from(failure("", true));
-        assert_eq!((nameless.kind, nameless.retryable), (ErrorKind::UserError, true));
+        assert_eq!(
+            (nameless.kind, nameless.retryable),
+            (ErrorKind::UserError, true)
+        );
         let back = Failure::from(declined);
-        assert_eq!((&*back.kind, &*back.message, back.retryable), ("card_declined", "m", false));
+        assert_eq!(
+            (&*back.kind, &*back.message, back.retryable),
+            ("card_declined", "m", false)
+        );
     }
 
     #[test]

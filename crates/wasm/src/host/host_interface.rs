@@ -1,6 +1,6 @@
 //! What every function can call.
 
-use onward_execution::{GuestResponse, GuestLogLevel, GuestRequest};
+use onward_execution::{GuestLogLevel, GuestRequest, GuestResponse};
 use onward_journal::SharedText;
 use wasmtime::Result;
 
@@ -31,15 +31,23 @@ impl host::Host for GuestState {
             InstanceRole::Describe => Ok(0),
             InstanceRole::Task(served) => Ok(served.services.now().as_micros()),
             InstanceRole::Workflow(_) => {
-                let time = |answer| if let GuestResponse::Time(at) = answer { Some(at.as_micros()) } else { None };
-                self.request_or_stop("now", GuestRequest::ReadClock, time).await
+                let time = |answer| {
+                    if let GuestResponse::Time(at) = answer {
+                        Some(at.as_micros())
+                    } else {
+                        None
+                    }
+                };
+                self.request_or_stop("now", GuestRequest::ReadClock, time)
+                    .await
             }
         }
     }
 
     async fn random(&mut self, length: u32) -> Result<Vec<u8>> {
         if length > RANDOM_BYTES_MAX {
-            let message = format!("`random` draws at most {RANDOM_BYTES_MAX} bytes at a time, not {length}");
+            let message =
+                format!("`random` draws at most {RANDOM_BYTES_MAX} bytes at a time, not {length}");
             return Err(GuestStop(permanent_error("too_large", message)).into());
         }
         let mut bytes = vec![0; length as usize];
@@ -47,10 +55,21 @@ impl host::Host for GuestState {
             InstanceRole::Describe => {}
             InstanceRole::Task(served) => served.services.fill_random(&mut bytes),
             InstanceRole::Workflow(_) => {
-                let random = |answer| if let GuestResponse::Random(bytes) = answer { Some(bytes) } else { None };
-                let drawn = self.request_or_stop("random", GuestRequest::Random { length }, random).await?;
+                let random = |answer| {
+                    if let GuestResponse::Random(bytes) = answer {
+                        Some(bytes)
+                    } else {
+                        None
+                    }
+                };
+                let drawn = self
+                    .request_or_stop("random", GuestRequest::Random { length }, random)
+                    .await?;
                 if drawn.len() != bytes.len() {
-                    return Err(GuestStop(crate::guest_error::host_defect_error("`random` was given another number of bytes")).into());
+                    return Err(GuestStop(crate::guest_error::host_defect_error(
+                        "`random` was given another number of bytes",
+                    ))
+                    .into());
                 }
                 bytes.copy_from_slice(&drawn);
             }
@@ -61,7 +80,11 @@ impl host::Host for GuestState {
 
 impl GuestState {
     /// Logs a line on behalf of the guest.
-    pub(crate) async fn log_guest_line(&mut self, level: GuestLogLevel, message: String) -> Result<()> {
+    pub(crate) async fn log_guest_line(
+        &mut self,
+        level: GuestLogLevel,
+        message: String,
+    ) -> Result<()> {
         let message = SharedText::from(truncate_text(message, LINE_BYTES_MAX));
         self.record_panic_line(level, &message);
         match &self.role {
@@ -72,7 +95,8 @@ impl GuestState {
             }
             InstanceRole::Workflow(_) => {
                 let done = |answer| matches!(answer, GuestResponse::Done).then_some(());
-                self.request_or_stop("log", GuestRequest::Log { level, message }, done).await
+                self.request_or_stop("log", GuestRequest::Log { level, message }, done)
+                    .await
             }
         }
     }

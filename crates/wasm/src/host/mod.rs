@@ -8,18 +8,18 @@ mod workflow;
 
 use std::sync::Arc;
 
-use onward_execution::{GuestResponse, GuestLogLevel, GuestRequest};
+use onward_execution::{GuestLogLevel, GuestRequest, GuestResponse};
 use onward_journal::{ExecutionError, Payload, SharedText};
 use wasmtime::Result;
 
 use crate::bindings::types::{self, Failure};
+use crate::guest_error::{GuestStop, host_defect_error, permanent_error, too_large_error};
 use crate::limiter::InstanceLimiter;
 use crate::mailbox::RequestMailbox;
-use crate::guest_error::{GuestStop, host_defect_error, permanent_error, too_large_error};
 use crate::task::TaskEnvironment;
 use crate::wasi::PartialLines;
 
-pub(crate) use convert::{truncate_text, to_invoke_result};
+pub(crate) use convert::{to_invoke_result, truncate_text};
 
 /// What a function is told about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +68,12 @@ type HostResult<T> = Result<std::result::Result<T, Failure>>;
 impl types::Host for GuestState {}
 
 impl GuestState {
-    pub(crate) fn new(role: InstanceRole, context: CallContext, limiter: InstanceLimiter, payload_bytes_max: usize) -> Self {
+    pub(crate) fn new(
+        role: InstanceRole,
+        context: CallContext,
+        limiter: InstanceLimiter,
+        payload_bytes_max: usize,
+    ) -> Self {
         Self {
             limiter,
             role,
@@ -84,14 +89,24 @@ impl GuestState {
     /// Lets go of what the last call was about.
     pub(crate) fn clear_call(&mut self) {
         self.role = InstanceRole::Describe;
-        self.context = CallContext { execution: SharedText::from(""), idempotency_key: SharedText::from(""), attempt: 0 };
+        self.context = CallContext {
+            execution: SharedText::from(""),
+            idempotency_key: SharedText::from(""),
+            attempt: 0,
+        };
         self.panic_message.clear();
         self.partial_lines = PartialLines::default();
         self.request_count = 0;
     }
 
     /// The same instance, for another call of a task.
-    pub(crate) fn reuse_for_call(&mut self, role: InstanceRole, context: CallContext, memory_bytes_max: usize, payload_bytes_max: usize) {
+    pub(crate) fn reuse_for_call(
+        &mut self,
+        role: InstanceRole,
+        context: CallContext,
+        memory_bytes_max: usize,
+        payload_bytes_max: usize,
+    ) {
         self.role = role;
         self.context = context;
         self.payload_bytes_max = payload_bytes_max;
@@ -106,9 +121,14 @@ impl GuestState {
         if level != GuestLogLevel::Error {
             self.panic_message.clear();
         } else if self.panic_message.len() < PANIC_MESSAGE_BYTES_MAX {
-            let pause = if self.panic_message.is_empty() { "" } else { " " };
+            let pause = if self.panic_message.is_empty() {
+                ""
+            } else {
+                " "
+            };
             self.panic_message.push_str(pause);
-            self.panic_message.push_str(&truncate_text(message.to_owned(), PANIC_MESSAGE_BYTES_MAX));
+            self.panic_message
+                .push_str(&truncate_text(message.to_owned(), PANIC_MESSAGE_BYTES_MAX));
         }
     }
 
@@ -119,9 +139,17 @@ impl GuestState {
     }
 
     /// Asks the engine. `fit` picks the value out of the right kind of answer.
-    async fn request_engine<T>(&mut self, name: &str, request: GuestRequest, fit: fn(GuestResponse) -> Option<T>) -> EngineResult<T> {
+    async fn request_engine<T>(
+        &mut self,
+        name: &str,
+        request: GuestRequest,
+        fit: fn(GuestResponse) -> Option<T>,
+    ) -> EngineResult<T> {
         let InstanceRole::Workflow(mailbox) = &self.role else {
-            return Ok(Err(permanent_error("not_in_task", format!("`{name}` is for workflows"))));
+            return Ok(Err(permanent_error(
+                "not_in_task",
+                format!("`{name}` is for workflows"),
+            )));
         };
         if !matches!(request, GuestRequest::Log { .. }) {
             self.panic_message.clear();
@@ -130,26 +158,45 @@ impl GuestState {
             GuestResponse::Refused(error) => Ok(Err(error)),
             answer => match fit(answer) {
                 Some(value) => Ok(Ok(value)),
-                None => Err(GuestStop(host_defect_error(format_args!("the answer does not fit `{name}`"))).into()),
+                None => Err(GuestStop(host_defect_error(format_args!(
+                    "the answer does not fit `{name}`"
+                )))
+                .into()),
             },
         }
     }
 
     /// As [`Data::ask`], for functions that cannot fail: a refusal stops the guest.
-    async fn request_or_stop<T>(&mut self, name: &str, request: GuestRequest, fit: fn(GuestResponse) -> Option<T>) -> Result<T> {
-        self.request_engine(name, request, fit).await?.map_err(|error| GuestStop(error).into())
+    async fn request_or_stop<T>(
+        &mut self,
+        name: &str,
+        request: GuestRequest,
+        fit: fn(GuestResponse) -> Option<T>,
+    ) -> Result<T> {
+        self.request_engine(name, request, fit)
+            .await?
+            .map_err(|error| GuestStop(error).into())
     }
 
     /// Reads a payload that the guest hands out.
-    fn parse_guest_payload(&self, what: &str, text: &str) -> std::result::Result<Payload, ExecutionError> {
+    fn parse_guest_payload(
+        &self,
+        what: &str,
+        text: &str,
+    ) -> std::result::Result<Payload, ExecutionError> {
         accept_payload(what, text, self.payload_bytes_max)
     }
 }
 
 /// A payload from a guest, if it is one and not too large.
-pub(crate) fn accept_payload(what: &str, text: &str, bytes_max: usize) -> std::result::Result<Payload, ExecutionError> {
+pub(crate) fn accept_payload(
+    what: &str,
+    text: &str,
+    bytes_max: usize,
+) -> std::result::Result<Payload, ExecutionError> {
     if text.len() > bytes_max {
         return Err(too_large_error(what, text.len(), bytes_max));
     }
-    Payload::parse(text).map_err(|error| permanent_error("invalid_payload", format!("{what} is {error}")))
+    Payload::parse(text)
+        .map_err(|error| permanent_error("invalid_payload", format!("{what} is {error}")))
 }

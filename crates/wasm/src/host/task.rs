@@ -6,15 +6,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use onward_journal::SharedText;
 
-use super::{GuestState, InstanceRole, HostResult};
+use super::{GuestState, HostResult, InstanceRole};
 use crate::bindings::task::{Host, Request, Response};
-use crate::http::HttpRequest;
 use crate::guest_error::permanent_error;
+use crate::http::HttpRequest;
 
 impl Host for GuestState {
     async fn http(&mut self, request: Request) -> HostResult<Response> {
         let InstanceRole::Task(served) = &self.role else {
-            return Ok(Err(permanent_error("not_in_workflow", "`http` is for tasks: invoke one, or an HTTP request").into()));
+            return Ok(Err(permanent_error(
+                "not_in_workflow",
+                "`http` is for tasks: invoke one, or an HTTP request",
+            )
+            .into()));
         };
         let served = Arc::clone(served);
         let request = HttpRequest {
@@ -26,9 +30,11 @@ impl Host for GuestState {
             idempotency_key: self.next_request_key(),
         };
         Ok(match served.http.send(request).await {
-            Ok(response) => {
-                Ok(Response { status: response.status, headers: response.headers, body: response.body.into() })
-            }
+            Ok(response) => Ok(Response {
+                status: response.status,
+                headers: response.headers,
+                body: response.body.into(),
+            }),
             Err(error) => Err(error.into_execution_error().into()),
         })
     }

@@ -22,28 +22,94 @@ const METADATA_V4: [Ipv4Addr; 5] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(192, 0, 0, 192),
 ];
-const METADATA_V6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)];
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
 const METADATA: AddressClass = AddressClass::Forbidden("a metadata service of a cloud");
 
 /// IPv4 ranges that are not the internet: the range, the length of its prefix, and what it is.
 const RANGES_V4: [(Ipv4Addr, u32, AddressClass); 16] = [
-    (Ipv4Addr::new(0, 0, 0, 0), 8, AddressClass::Forbidden("unspecified")),
-    (Ipv4Addr::new(10, 0, 0, 0), 8, AddressClass::Private("private")),
-    (Ipv4Addr::new(100, 64, 0, 0), 10, AddressClass::Private("shared with a carrier")),
-    (Ipv4Addr::new(127, 0, 0, 0), 8, AddressClass::Private("loopback")),
-    (Ipv4Addr::new(169, 254, 0, 0), 16, AddressClass::Private("link-local")),
-    (Ipv4Addr::new(172, 16, 0, 0), 12, AddressClass::Private("private")),
-    (Ipv4Addr::new(192, 0, 0, 0), 24, AddressClass::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 0, 2, 0), 24, AddressClass::Forbidden("for documentation")),
-    (Ipv4Addr::new(192, 31, 196, 0), 24, AddressClass::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 52, 193, 0), 24, AddressClass::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 88, 99, 0), 24, AddressClass::Forbidden("for protocols")),
-    (Ipv4Addr::new(192, 168, 0, 0), 16, AddressClass::Private("private")),
-    (Ipv4Addr::new(198, 18, 0, 0), 15, AddressClass::Forbidden("for benchmarks")),
-    (Ipv4Addr::new(198, 51, 100, 0), 24, AddressClass::Forbidden("for documentation")),
-    (Ipv4Addr::new(203, 0, 113, 0), 24, AddressClass::Forbidden("for documentation")),
-    (Ipv4Addr::new(224, 0, 0, 0), 3, AddressClass::Forbidden("multicast, broadcast or reserved")),
+    (
+        Ipv4Addr::new(0, 0, 0, 0),
+        8,
+        AddressClass::Forbidden("unspecified"),
+    ),
+    (
+        Ipv4Addr::new(10, 0, 0, 0),
+        8,
+        AddressClass::Private("private"),
+    ),
+    (
+        Ipv4Addr::new(100, 64, 0, 0),
+        10,
+        AddressClass::Private("shared with a carrier"),
+    ),
+    (
+        Ipv4Addr::new(127, 0, 0, 0),
+        8,
+        AddressClass::Private("loopback"),
+    ),
+    (
+        Ipv4Addr::new(169, 254, 0, 0),
+        16,
+        AddressClass::Private("link-local"),
+    ),
+    (
+        Ipv4Addr::new(172, 16, 0, 0),
+        12,
+        AddressClass::Private("private"),
+    ),
+    (
+        Ipv4Addr::new(192, 0, 0, 0),
+        24,
+        AddressClass::Forbidden("for protocols"),
+    ),
+    (
+        Ipv4Addr::new(192, 0, 2, 0),
+        24,
+        AddressClass::Forbidden("for documentation"),
+    ),
+    (
+        Ipv4Addr::new(192, 31, 196, 0),
+        24,
+        AddressClass::Forbidden("for protocols"),
+    ),
+    (
+        Ipv4Addr::new(192, 52, 193, 0),
+        24,
+        AddressClass::Forbidden("for protocols"),
+    ),
+    (
+        Ipv4Addr::new(192, 88, 99, 0),
+        24,
+        AddressClass::Forbidden("for protocols"),
+    ),
+    (
+        Ipv4Addr::new(192, 168, 0, 0),
+        16,
+        AddressClass::Private("private"),
+    ),
+    (
+        Ipv4Addr::new(198, 18, 0, 0),
+        15,
+        AddressClass::Forbidden("for benchmarks"),
+    ),
+    (
+        Ipv4Addr::new(198, 51, 100, 0),
+        24,
+        AddressClass::Forbidden("for documentation"),
+    ),
+    (
+        Ipv4Addr::new(203, 0, 113, 0),
+        24,
+        AddressClass::Forbidden("for documentation"),
+    ),
+    (
+        Ipv4Addr::new(224, 0, 0, 0),
+        3,
+        AddressClass::Forbidden("multicast, broadcast or reserved"),
+    ),
 ];
 
 /// What sort of address this is.
@@ -58,8 +124,11 @@ fn classify_v4(address: Ipv4Addr) -> AddressClass {
     if METADATA_V4.contains(&address) {
         return METADATA;
     }
-    let inside = |range: Ipv4Addr, length: u32| (address.to_bits() ^ range.to_bits()) >> (32 - length) == 0;
-    let range = RANGES_V4.iter().find(|(range, length, _)| inside(*range, *length));
+    let inside =
+        |range: Ipv4Addr, length: u32| (address.to_bits() ^ range.to_bits()) >> (32 - length) == 0;
+    let range = RANGES_V4
+        .iter()
+        .find(|(range, length, _)| inside(*range, *length));
     range.map_or(AddressClass::Public, |(_, _, class)| *class)
 }
 
@@ -71,7 +140,9 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
         [0, 0, 0, 0, 0, 0, 0, 0] => AddressClass::Forbidden("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Private("loopback"),
         // Mapped, translated, by way of NAT64, 6to4: they lead to an IPv4 address, and are what that is.
-        [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => classify_v4(embedded_ipv4(a, b)),
+        [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => {
+            classify_v4(embedded_ipv4(a, b))
+        }
         [0x64, 0xff9b, 0, 0, 0, 0, a, b] => classify_v4(embedded_ipv4(a, b)),
         [0x2002, a, b, ..] => classify_v4(embedded_ipv4(a, b)),
         [0x64, 0xff9b, 1, ..] => AddressClass::Private("translated within a network"),
@@ -108,7 +179,10 @@ mod tests {
         ("100.64.0.0", "private: shared with a carrier"),
         ("100.127.255.255", "private: shared with a carrier"),
         ("100.128.0.0", "public"),
-        ("100.100.100.200", "forbidden: a metadata service of a cloud"),
+        (
+            "100.100.100.200",
+            "forbidden: a metadata service of a cloud",
+        ),
         ("126.255.255.255", "public"),
         ("127.0.0.1", "private: loopback"),
         ("127.255.255.255", "private: loopback"),
@@ -117,7 +191,10 @@ mod tests {
         ("168.63.129.16", "forbidden: a metadata service of a cloud"),
         ("169.253.255.255", "public"),
         ("169.254.0.0", "private: link-local"),
-        ("169.254.169.254", "forbidden: a metadata service of a cloud"),
+        (
+            "169.254.169.254",
+            "forbidden: a metadata service of a cloud",
+        ),
         ("169.254.170.2", "forbidden: a metadata service of a cloud"),
         ("169.254.255.255", "private: link-local"),
         ("169.255.0.0", "public"),
@@ -148,7 +225,10 @@ mod tests {
         ("223.255.255.255", "public"),
         ("224.0.0.0", "forbidden: multicast, broadcast or reserved"),
         ("240.0.0.0", "forbidden: multicast, broadcast or reserved"),
-        ("255.255.255.255", "forbidden: multicast, broadcast or reserved"),
+        (
+            "255.255.255.255",
+            "forbidden: multicast, broadcast or reserved",
+        ),
         ("::", "forbidden: unspecified"),
         ("::1", "private: loopback"),
         ("::2", "forbidden: not assigned"),
@@ -157,13 +237,19 @@ mod tests {
         ("::ffff:8.8.8.8", "public"),
         ("::ffff:127.0.0.1", "private: loopback"),
         ("::ffff:10.1.2.3", "private: private"),
-        ("::ffff:169.254.169.254", "forbidden: a metadata service of a cloud"),
+        (
+            "::ffff:169.254.169.254",
+            "forbidden: a metadata service of a cloud",
+        ),
         ("::ffff:0.0.0.0", "forbidden: unspecified"),
         ("::ffff:0:192.168.1.1", "private: private"),
         ("::ffff:0:8.8.8.8", "public"),
         ("64:ff9b::8.8.8.8", "public"),
         ("64:ff9b::127.0.0.1", "private: loopback"),
-        ("64:ff9b::169.254.169.254", "forbidden: a metadata service of a cloud"),
+        (
+            "64:ff9b::169.254.169.254",
+            "forbidden: a metadata service of a cloud",
+        ),
         ("64:ff9b::1:808:808", "forbidden: not assigned"),
         ("64:ff9b:1::8.8.8.8", "private: translated within a network"),
         ("100::1", "forbidden: not assigned"),
@@ -173,7 +259,10 @@ mod tests {
         ("2001:db8::1", "forbidden: for documentation"),
         ("2001:db9::1", "public"),
         ("2002:7f00:1::", "private: loopback"),
-        ("2002:a9fe:a9fe::1", "forbidden: a metadata service of a cloud"),
+        (
+            "2002:a9fe:a9fe::1",
+            "forbidden: a metadata service of a cloud",
+        ),
         ("2002:808:808::1", "public"),
         ("2606:4700:4700::1111", "public"),
         ("3fff::1", "forbidden: for documentation"),
@@ -210,14 +299,22 @@ mod tests {
 
     #[test]
     fn ipv4_blocks_are_judged_like_the_standard_library_does() {
-        let thirds = [0, 1, 2, 3, 63, 64, 98, 99, 100, 101, 112, 113, 114, 127, 128, 193, 196, 255];
-        for (block, third) in (0..=0xffff_u32).flat_map(|block| thirds.map(|third| (block, third))) {
+        let thirds = [
+            0, 1, 2, 3, 63, 64, 98, 99, 100, 101, 112, 113, 114, 127, 128, 193, 196, 255,
+        ];
+        for (block, third) in (0..=0xffff_u32).flat_map(|block| thirds.map(|third| (block, third)))
+        {
             let address = Ipv4Addr::from_bits(block << 16 | third << 8 | 7);
             let inside = address.is_private() || address.is_loopback() || address.is_link_local();
-            let odd = address.is_multicast() || address.is_broadcast() || address.is_documentation() || block >> 8 == 0;
+            let odd = address.is_multicast()
+                || address.is_broadcast()
+                || address.is_documentation()
+                || block >> 8 == 0;
             match classify_v4(address) {
                 AddressClass::Public => assert!(!inside && !odd, "{address}"),
-                AddressClass::Private(_) => assert!(inside || block >> 6 == 0x6440 >> 6, "{address}"),
+                AddressClass::Private(_) => {
+                    assert!(inside || block >> 6 == 0x6440 >> 6, "{address}")
+                }
                 AddressClass::Forbidden(_) => assert!(!inside, "{address}"),
             }
         }

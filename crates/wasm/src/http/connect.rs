@@ -19,7 +19,10 @@ use super::{HostRule, HttpError, default_port};
 /// Addresses of names. A parameter, so that a test can say what a name resolves to.
 pub trait HostResolver: Send + Sync {
     /// The addresses of a host.
-    fn resolve_host(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+    fn resolve_host(
+        &self,
+        host: String,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 }
 
 /// The resolver of the machine.
@@ -27,7 +30,10 @@ pub trait HostResolver: Send + Sync {
 pub struct SystemResolver;
 
 impl HostResolver for SystemResolver {
-    fn resolve_host(&self, host: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+    fn resolve_host(
+        &self,
+        host: String,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
         Box::pin(async move {
             let addresses = tokio::net::lookup_host((host, 0)).await?;
             Ok(addresses.map(|address| address.ip()).collect())
@@ -63,7 +69,10 @@ impl GuestConnector {
         let host = normalize_host(uri.host().ok_or("the URL has no host")?);
         let usual = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual);
-        let private = self.rules.iter().any(|rule| rule.private_networks && rule.pattern.matches(&host, port, usual));
+        let private = self
+            .rules
+            .iter()
+            .any(|rule| rule.private_networks && rule.pattern.matches(&host, port, usual));
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
             Err(_) => self.resolver.resolve_host(host.clone()).await?,
@@ -91,7 +100,11 @@ fn check_address(host: &str, address: IpAddr, private: bool) -> Result<(), HttpE
         AddressClass::Public => Ok(()),
         AddressClass::Private(_) if private => Ok(()),
         AddressClass::Private(reason) | AddressClass::Forbidden(reason) => {
-            Err(HttpError::AddressDenied { host: host.to_owned(), address, reason })
+            Err(HttpError::AddressDenied {
+                host: host.to_owned(),
+                address,
+                reason,
+            })
         }
     }
 }

@@ -75,7 +75,10 @@ impl HttpError {
         match self {
             Self::Timeout { .. } | Self::Failed(_) => true,
             Self::TooLarge { what, .. } => *what == "response",
-            Self::Invalid(_) | Self::HostDenied { .. } | Self::AddressDenied { .. } | Self::Unreachable(_) => false,
+            Self::Invalid(_)
+            | Self::HostDenied { .. }
+            | Self::AddressDenied { .. }
+            | Self::Unreachable(_) => false,
         }
     }
 
@@ -84,12 +87,15 @@ impl HttpError {
         let message = self.to_string();
         match self {
             Self::Invalid(_) => permanent_error("http_invalid", message),
-            Self::HostDenied { .. } | Self::AddressDenied { .. } => permanent_error("http_denied", message),
+            Self::HostDenied { .. } | Self::AddressDenied { .. } => {
+                permanent_error("http_denied", message)
+            }
             Self::TooLarge { .. } => permanent_error("too_large", message),
             Self::Timeout { .. } => ExecutionError::new(ErrorKind::Timeout, message),
-            Self::Unreachable(_) | Self::Failed(_) => {
-                ExecutionError { retryable: true, ..permanent_error("http_failed", message) }
-            }
+            Self::Unreachable(_) | Self::Failed(_) => ExecutionError {
+                retryable: true,
+                ..permanent_error("http_failed", message)
+            },
         }
     }
 }

@@ -103,35 +103,64 @@ impl GuestHttpClient {
     }
 
     /// A client that finds addresses in its own way.
-    pub fn with_resolver(config: HttpConfig, resolver: Arc<dyn HostResolver>) -> Result<Self, HttpError> {
-        let connector = GuestConnector { rules: config.host_rules.clone().into(), resolver };
+    pub fn with_resolver(
+        config: HttpConfig,
+        resolver: Arc<dyn HostResolver>,
+    ) -> Result<Self, HttpError> {
+        let connector = GuestConnector {
+            rules: config.host_rules.clone().into(),
+            resolver,
+        };
         let https = HttpsConnectorBuilder::new()
             .with_tls_config(tls_config()?)
             .https_or_http()
             .enable_http1()
             .wrap_connector(connector);
-        let client = Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).build(https);
-        Ok(Self { client, config: Arc::new(config) })
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .build(https);
+        Ok(Self {
+            client,
+            config: Arc::new(config),
+        })
     }
 
     /// Sends a request to a host that the server allows.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let target = RequestTarget::parse(&request.url)?;
-        if !self.config.host_rules.iter().any(|rule| target.matches(&rule.pattern)) {
-            return Err(HttpError::HostDenied { host: target.to_string(), allow_list: "the server's" });
+        if !self
+            .config
+            .host_rules
+            .iter()
+            .any(|rule| target.matches(&rule.pattern))
+        {
+            return Err(HttpError::HostDenied {
+                host: target.to_string(),
+                allow_list: "the server's",
+            });
         }
-        let timeout = request.timeout.map_or(self.config.timeout, |timeout| timeout.min(self.config.timeout));
+        let timeout = request.timeout.map_or(self.config.timeout, |timeout| {
+            timeout.min(self.config.timeout)
+        });
         match tokio::time::timeout(timeout, self.send_to_target(target, request)).await {
             Ok(response) => response,
-            Err(_) => Err(HttpError::Timeout { ms: timeout.as_millis() }),
+            Err(_) => Err(HttpError::Timeout {
+                ms: timeout.as_millis(),
+            }),
         }
     }
 
-    async fn send_to_target(&self, target: RequestTarget, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+    async fn send_to_target(
+        &self,
+        target: RequestTarget,
+        request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
         let request = request::build_request(target, request, self.config.request_bytes_max)?;
-        let response = self.client.request(request).await.map_err(|error| match HttpError::from_source(&error) {
-            HttpError::Failed(reason) if error.is_connect() => HttpError::Unreachable(reason),
-            error => error,
+        let response = self.client.request(request).await.map_err(|error| {
+            match HttpError::from_source(&error) {
+                HttpError::Failed(reason) if error.is_connect() => HttpError::Unreachable(reason),
+                error => error,
+            }
         })?;
         read_response(response, self.config.response_bytes_max).await
     }
@@ -151,29 +180,47 @@ impl ComponentEgress {
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let target = RequestTarget::parse(&request.url)?;
         if !self.hosts.iter().any(|pattern| target.matches(pattern)) {
-            return Err(HttpError::HostDenied { host: target.to_string(), allow_list: "the component's" });
+            return Err(HttpError::HostDenied {
+                host: target.to_string(),
+                allow_list: "the component's",
+            });
         }
         self.http.send(request).await
     }
 }
 
-async fn read_response(response: Response<Incoming>, bytes_max: usize) -> Result<HttpResponse, HttpError> {
+async fn read_response(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<HttpResponse, HttpError> {
     let (head, mut body) = response.into_parts();
     let mut read = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| HttpError::from_source(&error))?;
-        let Some(data) = frame.data_ref() else { continue };
+        let Some(data) = frame.data_ref() else {
+            continue;
+        };
         if read.len() + data.len() > bytes_max {
-            return Err(HttpError::TooLarge { what: "response", max: bytes_max });
+            return Err(HttpError::TooLarge {
+                what: "response",
+                max: bytes_max,
+            });
         }
         read.extend_from_slice(data);
     }
-    Ok(HttpResponse { status: head.status.as_u16(), headers: header_pairs(&head.headers), body: read.freeze() })
+    Ok(HttpResponse {
+        status: head.status.as_u16(),
+        headers: header_pairs(&head.headers),
+        body: read.freeze(),
+    })
 }
 
 fn header_pairs(headers: &HeaderMap) -> Vec<(String, String)> {
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    headers.iter().map(|(name, value)| (name.to_string(), text(value.as_bytes()))).collect()
+    headers
+        .iter()
+        .map(|(name, value)| (name.to_string(), text(value.as_bytes())))
+        .collect()
 }
 
 fn tls_config() -> Result<rustls::ClientConfig, HttpError> {

@@ -41,9 +41,9 @@ impl HostPattern {
         let host = normalize_host(host);
         let host_fits = match &self.host {
             HostMatch::Any => true,
-            HostMatch::SubdomainOf(parent) => {
-                host.strip_suffix(parent.as_str()).is_some_and(|rest| rest.len() > 1 && rest.ends_with('.'))
-            }
+            HostMatch::SubdomainOf(parent) => host
+                .strip_suffix(parent.as_str())
+                .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
             HostMatch::Exact(name) => host == *name,
         };
         let port_fits = match self.port {
@@ -58,7 +58,10 @@ impl HostPattern {
 /// Lower case, without the dot that may end a name and the brackets around an IPv6 address.
 pub(super) fn normalize_host(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let host = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
     host.to_ascii_lowercase()
 }
 
@@ -71,10 +74,18 @@ impl FromStr for HostPattern {
         let port = match port {
             None => PortMatch::SchemeDefault,
             Some("*") => PortMatch::Any,
-            Some(port) => PortMatch::Exact(port.parse().ok().filter(|port| *port != 0).ok_or_else(refuse)?),
+            Some(port) => PortMatch::Exact(
+                port.parse()
+                    .ok()
+                    .filter(|port| *port != 0)
+                    .ok_or_else(refuse)?,
+            ),
         };
         if host == "*" {
-            return Ok(Self { host: HostMatch::Any, port });
+            return Ok(Self {
+                host: HostMatch::Any,
+                port,
+            });
         }
         let host = normalize_host(host);
         let host = match host.strip_prefix("*.") {
@@ -97,7 +108,10 @@ fn split_port(text: &str) -> (&str, Option<&str>) {
 fn is_host_name(text: &str) -> bool {
     let is_address = text.parse::<std::net::Ipv6Addr>().is_ok();
     let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '-' | '_');
-    is_address || text.split('.').all(|label| !label.is_empty() && label.chars().all(is_letter))
+    is_address
+        || text
+            .split('.')
+            .all(|label| !label.is_empty() && label.chars().all(is_letter))
 }
 
 impl fmt::Display for HostPattern {
@@ -118,7 +132,9 @@ impl fmt::Display for HostPattern {
 
 /// Why a text is not a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("`{0}` is not a pattern of hosts: expected such as `api.example.com`, `*.example.com:8443` or `*`")]
+#[error(
+    "`{0}` is not a pattern of hosts: expected such as `api.example.com`, `*.example.com:8443` or `*`"
+)]
 pub struct HostPatternError(String);
 
 #[cfg(test)]
@@ -150,16 +166,30 @@ mod tests {
             ("[::1]", "::1", 443, true),
         ] {
             let parsed: HostPattern = pattern.parse().unwrap();
-            assert_eq!(parsed.matches(host, port, 443), expected, "{pattern} {host}:{port}");
+            assert_eq!(
+                parsed.matches(host, port, 443),
+                expected,
+                "{pattern} {host}:{port}"
+            );
             assert_eq!(parsed.to_string().parse(), Ok(parsed));
         }
     }
 
     #[test]
     fn what_is_no_pattern_is_refused() {
-        for text in
-            ["", "*.", "*.*", "a*b", "https://example.com", "example.com/x", "a..b", "a:0", "a:99999", "a:", "a b"]
-        {
+        for text in [
+            "",
+            "*.",
+            "*.*",
+            "a*b",
+            "https://example.com",
+            "example.com/x",
+            "a..b",
+            "a:0",
+            "a:99999",
+            "a:",
+            "a b",
+        ] {
             assert!(text.parse::<HostPattern>().is_err(), "{text:?}");
         }
     }

@@ -37,23 +37,41 @@ pub(super) struct RequestTarget {
 
 impl RequestTarget {
     pub(super) fn parse(url: &str) -> Result<Self, HttpError> {
-        let uri: Uri = url.parse().map_err(|error| invalid_request(format_args!("its URL: {error}")))?;
+        let uri: Uri = url
+            .parse()
+            .map_err(|error| invalid_request(format_args!("its URL: {error}")))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(invalid_request("its URL must begin with `http://` or `https://`"));
+            return Err(invalid_request(
+                "its URL must begin with `http://` or `https://`",
+            ));
         }
-        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(invalid_request("its URL must not have a user: send an `authorization` header"));
+        if uri
+            .authority()
+            .is_some_and(|authority| authority.as_str().contains('@'))
+        {
+            return Err(invalid_request(
+                "its URL must not have a user: send an `authorization` header",
+            ));
         }
-        let host = uri.host().map(normalize_host).filter(|host| !host.is_empty());
+        let host = uri
+            .host()
+            .map(normalize_host)
+            .filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| invalid_request("its URL has no host"))?;
         let usual_port = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual_port);
         // A port that is no number is not taken for none.
-        if uri.authority().is_some_and(|authority| authority.port().is_none() && authority.as_str() != authority.host())
-        {
+        if uri.authority().is_some_and(|authority| {
+            authority.port().is_none() && authority.as_str() != authority.host()
+        }) {
             return Err(invalid_request("the port of its URL"));
         }
-        Ok(Self { uri, host, port, default_port: usual_port })
+        Ok(Self {
+            uri,
+            host,
+            port,
+            default_port: usual_port,
+        })
     }
 
     pub(super) fn matches(&self, pattern: &HostPattern) -> bool {
@@ -68,12 +86,24 @@ impl fmt::Display for RequestTarget {
 }
 
 /// The request as it is sent.
-pub(super) fn build_request(target: RequestTarget, request: HttpRequest, bytes_max: usize) -> Result<Request<Full<Bytes>>, HttpError> {
-    let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+pub(super) fn build_request(
+    target: RequestTarget,
+    request: HttpRequest,
+    bytes_max: usize,
+) -> Result<Request<Full<Bytes>>, HttpError> {
+    let headers: usize = request
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum();
     if request.url.len() + headers + request.body.len() > bytes_max {
-        return Err(HttpError::TooLarge { what: "request", max: bytes_max });
+        return Err(HttpError::TooLarge {
+            what: "request",
+            max: bytes_max,
+        });
     }
-    let method = Method::from_bytes(request.method.as_bytes()).map_err(|_| invalid_request("its method"))?;
+    let method =
+        Method::from_bytes(request.method.as_bytes()).map_err(|_| invalid_request("its method"))?;
     if method == Method::CONNECT {
         return Err(invalid_request("`CONNECT` is not a request"));
     }
@@ -84,19 +114,28 @@ pub(super) fn build_request(target: RequestTarget, request: HttpRequest, bytes_m
         let (name, value) = parse_header(name, value)?;
         built.headers_mut().append(name, value);
     }
-    if let Some(key) = request.idempotency_key.filter(|_| !built.headers().contains_key(IDEMPOTENCY_KEY_HEADER)) {
-        let key = HeaderValue::from_str(&key).map_err(|_| invalid_request("its idempotency key"))?;
+    if let Some(key) = request
+        .idempotency_key
+        .filter(|_| !built.headers().contains_key(IDEMPOTENCY_KEY_HEADER))
+    {
+        let key =
+            HeaderValue::from_str(&key).map_err(|_| invalid_request("its idempotency key"))?;
         built.headers_mut().insert(IDEMPOTENCY_KEY_HEADER, key);
     }
     Ok(built)
 }
 
 fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HttpError> {
-    let parsed: HeaderName = name.parse().map_err(|_| invalid_request("the name of a header"))?;
+    let parsed: HeaderName = name
+        .parse()
+        .map_err(|_| invalid_request("the name of a header"))?;
     if RESERVED_HEADERS.contains(&parsed.as_str()) {
-        return Err(invalid_request(format_args!("the header `{parsed}` is not for guests to set")));
+        return Err(invalid_request(format_args!(
+            "the header `{parsed}` is not for guests to set"
+        )));
     }
-    let value = HeaderValue::from_str(value).map_err(|_| invalid_request(format_args!("the value of `{parsed}`")))?;
+    let value = HeaderValue::from_str(value)
+        .map_err(|_| invalid_request(format_args!("the value of `{parsed}`")))?;
     Ok((parsed, value))
 }
 
@@ -112,7 +151,10 @@ mod tests {
         HttpRequest {
             method: "POST".to_owned(),
             url: "https://api.example.com/x".to_owned(),
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            headers: headers
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
             body: Bytes::from_static(b"12345"),
             timeout: None,
             idempotency_key: Some("root.1".into()),
@@ -126,18 +168,43 @@ mod tests {
     #[test]
     fn the_idempotency_key_is_sent_unless_there_is_one() {
         let key = |request: Request<Full<Bytes>>| {
-            let keys: Vec<_> = request.headers().get_all(IDEMPOTENCY_KEY_HEADER).iter().cloned().collect();
+            let keys: Vec<_> = request
+                .headers()
+                .get_all(IDEMPOTENCY_KEY_HEADER)
+                .iter()
+                .cloned()
+                .collect();
             keys
         };
         assert_eq!(key(built(request(&[])).unwrap()), ["root.1"]);
-        assert_eq!(key(built(request(&[("Idempotency-Key", "mine")])).unwrap()), ["mine"]);
-        assert!(key(built(HttpRequest { idempotency_key: None, ..request(&[]) }).unwrap()).is_empty());
+        assert_eq!(
+            key(built(request(&[("Idempotency-Key", "mine")])).unwrap()),
+            ["mine"]
+        );
+        assert!(
+            key(built(HttpRequest {
+                idempotency_key: None,
+                ..request(&[])
+            })
+            .unwrap())
+            .is_empty()
+        );
     }
 
     #[test]
     fn headers_that_frame_the_message_are_refused() {
-        for name in ["Host", "Content-Length", "transfer-encoding", "Connection", "not a name", "x\r\ny"] {
-            assert!(matches!(built(request(&[(name, "x")])), Err(HttpError::Invalid(_))), "{name}");
+        for name in [
+            "Host",
+            "Content-Length",
+            "transfer-encoding",
+            "Connection",
+            "not a name",
+            "x\r\ny",
+        ] {
+            assert!(
+                matches!(built(request(&[(name, "x")])), Err(HttpError::Invalid(_))),
+                "{name}"
+            );
         }
         assert!(built(request(&[("x-y", "a\r\nHost: b")])).is_err());
         assert!(built(request(&[("x-y", "a")])).is_ok());
@@ -146,7 +213,13 @@ mod tests {
     #[test]
     fn a_request_has_a_size_limit() {
         let large = request(&[("x-y", &"z".repeat(100))]);
-        assert_eq!(built(large).unwrap_err(), HttpError::TooLarge { what: "request", max: 100 });
+        assert_eq!(
+            built(large).unwrap_err(),
+            HttpError::TooLarge {
+                what: "request",
+                max: 100
+            }
+        );
     }
 
     #[test]
@@ -159,9 +232,17 @@ mod tests {
         ] {
             assert_eq!(RequestTarget::parse(url).unwrap().to_string(), expected);
         }
-        for url in
-            ["", "/x", "a.b", "ftp://a.b", "http://", "http://u:p@a.b", "http://a.b:x", "http://a b", "file:///x"]
-        {
+        for url in [
+            "",
+            "/x",
+            "a.b",
+            "ftp://a.b",
+            "http://",
+            "http://u:p@a.b",
+            "http://a.b:x",
+            "http://a b",
+            "file:///x",
+        ] {
             assert!(RequestTarget::parse(url).is_err(), "{url}");
         }
     }
@@ -169,7 +250,14 @@ mod tests {
     #[test]
     fn a_method_is_a_token() {
         for method in ["", "GET X", "CONNECT"] {
-            assert!(built(HttpRequest { method: method.to_owned(), ..request(&[]) }).is_err(), "{method}");
+            assert!(
+                built(HttpRequest {
+                    method: method.to_owned(),
+                    ..request(&[])
+                })
+                .is_err(),
+                "{method}"
+            );
         }
     }
 }

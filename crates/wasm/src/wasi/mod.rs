@@ -6,21 +6,27 @@
 //! stops it, and the error says what it was.
 
 mod clocks;
+mod environment;
 mod random;
 mod streams;
-mod environment;
 
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{Component, Linker, LinkerInstance, ResourceType};
 use wasmtime::{Engine, Result};
 
-use crate::host::GuestState;
 use crate::guest_error::{GuestStop, trap_error};
+use crate::host::GuestState;
 
 pub(crate) use streams::PartialLines;
 
 /// Packages of WASI of which at least something is here.
-const WASI_PACKAGES: [&str; 5] = ["wasi:cli", "wasi:clocks", "wasi:filesystem", "wasi:io", "wasi:random"];
+const WASI_PACKAGES: [&str; 5] = [
+    "wasi:cli",
+    "wasi:clocks",
+    "wasi:filesystem",
+    "wasi:io",
+    "wasi:random",
+];
 const VERSION_PREFIX: &str = "0.2.";
 
 type WasiLinker<'a> = LinkerInstance<'a, GuestState>;
@@ -47,19 +53,32 @@ fn wasi_interface(import: &str) -> Option<&str> {
 }
 
 /// Defines what a component imports of WASI, in the versions that it wants.
-pub(crate) fn link_wasi_imports(linker: &mut Linker<GuestState>, component: &Component, engine: &Engine) -> Result<()> {
+pub(crate) fn link_wasi_imports(
+    linker: &mut Linker<GuestState>,
+    component: &Component,
+    engine: &Engine,
+) -> Result<()> {
     for (import, item) in component.component_type().imports(engine) {
-        if let (Some(interface), ComponentItem::ComponentInstance(wanted)) = (wasi_interface(import), item.ty) {
+        if let (Some(interface), ComponentItem::ComponentInstance(wanted)) =
+            (wasi_interface(import), item.ty)
+        {
             define_interface(&mut linker.instance(import)?, interface, &wanted, engine)?;
         }
     }
     Ok(())
 }
 
-fn define_interface(instance: &mut WasiLinker<'_>, interface: &str, wanted: &ComponentInstance, engine: &Engine) -> Result<()> {
+fn define_interface(
+    instance: &mut WasiLinker<'_>,
+    interface: &str,
+    wanted: &ComponentInstance,
+    engine: &Engine,
+) -> Result<()> {
     for (name, item) in wanted.exports(engine) {
         match item.ty {
-            ComponentItem::Resource(_) => instance.resource(name, resource_type(name), |_, _| Ok(()))?,
+            ComponentItem::Resource(_) => {
+                instance.resource(name, resource_type(name), |_, _| Ok(()))?
+            }
             ComponentItem::ComponentFunc(_) => define_function(instance, interface, name)?,
             _ => {}
         }
@@ -82,14 +101,22 @@ fn resource_type(name: &str) -> ResourceType {
 
 fn define_function(instance: &mut WasiLinker<'_>, interface: &str, name: &str) -> Result<()> {
     let defined = match interface {
-        "wasi:clocks/wall-clock" | "wasi:clocks/monotonic-clock" => clocks::define_clock_function(instance, interface, name)?,
-        "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => random::define_random_function(instance, name)?,
-        "wasi:io/streams" | "wasi:io/poll" | "wasi:io/error" => streams::define_stream_function(instance, name)?,
+        "wasi:clocks/wall-clock" | "wasi:clocks/monotonic-clock" => {
+            clocks::define_clock_function(instance, interface, name)?
+        }
+        "wasi:random/random" | "wasi:random/insecure" | "wasi:random/insecure-seed" => {
+            random::define_random_function(instance, name)?
+        }
+        "wasi:io/streams" | "wasi:io/poll" | "wasi:io/error" => {
+            streams::define_stream_function(instance, name)?
+        }
         _ => environment::define_environment_function(instance, name)?,
     };
     if !defined {
         let called = format!("it called `{interface}#{name}`, which there is not");
-        instance.func_new(name, move |_, _, _, _| Err(GuestStop(trap_error(called.clone())).into()))?;
+        instance.func_new(name, move |_, _, _, _| {
+            Err(GuestStop(trap_error(called.clone())).into())
+        })?;
     }
     Ok(())
 }

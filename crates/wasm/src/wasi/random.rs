@@ -4,8 +4,8 @@ use wasmtime::{Result, StoreContextMut};
 
 use super::WasiLinker;
 use crate::bindings::host::Host;
-use crate::host::GuestState;
 use crate::guest_error::{GuestStop, permanent_error};
+use crate::host::GuestState;
 
 /// What one call may draw; a workflow's journal records all of it.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
@@ -13,12 +13,16 @@ const DRAW_MAX: u64 = 4_096;
 
 pub(super) fn define_random_function(instance: &mut WasiLinker<'_>, name: &str) -> Result<bool> {
     match name {
-        "get-random-bytes" | "get-insecure-random-bytes" => instance
-            .func_wrap_async(name, |store, (length,): (u64,)| {
+        "get-random-bytes" | "get-insecure-random-bytes" => {
+            instance.func_wrap_async(name, |store, (length,): (u64,)| {
                 Box::new(async move { Ok((random_bytes(store, length).await?,)) })
-            })?,
-        "get-random-u64" | "get-insecure-random-u64" => instance
-            .func_wrap_async(name, |store, (): ()| Box::new(async move { Ok((read_u64(&random_bytes(store, 8).await?, 0),)) }))?,
+            })?
+        }
+        "get-random-u64" | "get-insecure-random-u64" => {
+            instance.func_wrap_async(name, |store, (): ()| {
+                Box::new(async move { Ok((read_u64(&random_bytes(store, 8).await?, 0),)) })
+            })?
+        }
         "insecure-seed" => instance.func_wrap_async(name, |store, (): ()| {
             Box::new(async move {
                 let bytes = random_bytes(store, 16).await?;
@@ -32,14 +36,21 @@ pub(super) fn define_random_function(instance: &mut WasiLinker<'_>, name: &str) 
 
 async fn random_bytes(mut store: StoreContextMut<'_, GuestState>, length: u64) -> Result<Vec<u8>> {
     if length > RANDOM_BYTES_MAX {
-        let message = format!("it draws at most {RANDOM_BYTES_MAX} bytes of randomness at a time, not {length}");
+        let message = format!(
+            "it draws at most {RANDOM_BYTES_MAX} bytes of randomness at a time, not {length}"
+        );
         return Err(GuestStop(permanent_error("too_large", message)).into());
     }
     let mut bytes = Vec::new();
     let mut left = length;
     while left > 0 {
         let draw = left.min(DRAW_MAX);
-        bytes.extend(store.data_mut().random(u32::try_from(draw).unwrap_or(u32::MAX)).await?);
+        bytes.extend(
+            store
+                .data_mut()
+                .random(u32::try_from(draw).unwrap_or(u32::MAX))
+                .await?,
+        );
         left -= draw;
     }
     Ok(bytes)
@@ -47,5 +58,9 @@ async fn random_bytes(mut store: StoreContextMut<'_, GuestState>, length: u64) -
 
 /// Eight bytes as a number.
 fn read_u64(bytes: &[u8], from: usize) -> u64 {
-    bytes.iter().skip(from).take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    bytes
+        .iter()
+        .skip(from)
+        .take(8)
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

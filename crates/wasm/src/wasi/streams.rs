@@ -6,7 +6,9 @@ use onward_execution::GuestLogLevel;
 use wasmtime::component::{ComponentType, Lower, Resource};
 use wasmtime::{Result, StoreContextMut};
 
-use super::{IoErrorResource, InputStreamResource, WasiLinker, OutputStreamResource, PollableResource};
+use super::{
+    InputStreamResource, IoErrorResource, OutputStreamResource, PollableResource, WasiLinker,
+};
 use crate::host::GuestState;
 
 pub(super) const STDOUT: u32 = 1;
@@ -38,7 +40,11 @@ pub(crate) struct PartialLines {
 impl PartialLines {
     /// Adds what was written to a stream, and takes the lines that are whole.
     fn complete_lines(&mut self, stream: u32, written: &[u8]) -> Vec<String> {
-        let rest = if stream == STDERR { &mut self.err } else { &mut self.out };
+        let rest = if stream == STDERR {
+            &mut self.err
+        } else {
+            &mut self.out
+        };
         let mut lines = Vec::new();
         for byte in written {
             if *byte != b'\n' {
@@ -55,18 +61,31 @@ impl PartialLines {
 pub(super) fn define_stream_function(instance: &mut WasiLinker<'_>, name: &str) -> Result<bool> {
     match name {
         "[method]output-stream.check-write" => {
-            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| Ok((StreamResult::Ok(WRITE_BYTES_MAX),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| {
+                Ok((StreamResult::Ok(WRITE_BYTES_MAX),))
+            })?;
         }
         "[method]output-stream.write" | "[method]output-stream.blocking-write-and-flush" => {
-            instance.func_wrap_async(name, |store, (stream, bytes): (Resource<OutputStreamResource>, Vec<u8>)| {
-                Box::new(async move { Ok((StreamResult::Ok(write_lines(store, stream.rep(), &bytes).await?),)) })
-            })?
+            instance.func_wrap_async(
+                name,
+                |store, (stream, bytes): (Resource<OutputStreamResource>, Vec<u8>)| {
+                    Box::new(async move {
+                        Ok((StreamResult::Ok(
+                            write_lines(store, stream.rep(), &bytes).await?,
+                        ),))
+                    })
+                },
+            )?
         }
         "[method]output-stream.flush" | "[method]output-stream.blocking-flush" => {
-            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| Ok((StreamResult::Ok(()),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| {
+                Ok((StreamResult::Ok(()),))
+            })?;
         }
         "[method]output-stream.subscribe" => {
-            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| Ok((Resource::<PollableResource>::new_own(0),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<OutputStreamResource>,)| {
+                Ok((Resource::<PollableResource>::new_own(0),))
+            })?;
         }
         "[method]input-stream.read" | "[method]input-stream.blocking-read" => {
             instance.func_wrap(name, |_, (_, _): (Resource<InputStreamResource>, u64)| {
@@ -74,10 +93,16 @@ pub(super) fn define_stream_function(instance: &mut WasiLinker<'_>, name: &str) 
             })?;
         }
         "[method]input-stream.subscribe" => {
-            instance.func_wrap(name, |_, (_,): (Resource<InputStreamResource>,)| Ok((Resource::<PollableResource>::new_own(0),)))?;
+            instance.func_wrap(name, |_, (_,): (Resource<InputStreamResource>,)| {
+                Ok((Resource::<PollableResource>::new_own(0),))
+            })?;
         }
-        "[method]pollable.ready" => instance.func_wrap(name, |_, (_,): (Resource<PollableResource>,)| Ok((true,)))?,
-        "[method]pollable.block" => instance.func_wrap(name, |_, (_,): (Resource<PollableResource>,)| Ok(()))?,
+        "[method]pollable.ready" => {
+            instance.func_wrap(name, |_, (_,): (Resource<PollableResource>,)| Ok((true,)))?
+        }
+        "[method]pollable.block" => {
+            instance.func_wrap(name, |_, (_,): (Resource<PollableResource>,)| Ok(()))?
+        }
         "poll" => instance.func_wrap(name, |_, (all,): (Vec<Resource<PollableResource>>,)| {
             let ready: Vec<u32> = (0..).take(all.len()).collect();
             Ok((ready,))
@@ -87,8 +112,16 @@ pub(super) fn define_stream_function(instance: &mut WasiLinker<'_>, name: &str) 
     Ok(true)
 }
 
-async fn write_lines(mut store: StoreContextMut<'_, GuestState>, stream: u32, bytes: &[u8]) -> Result<()> {
-    let level = if stream == STDERR { GuestLogLevel::Error } else { GuestLogLevel::Info };
+async fn write_lines(
+    mut store: StoreContextMut<'_, GuestState>,
+    stream: u32,
+    bytes: &[u8],
+) -> Result<()> {
+    let level = if stream == STDERR {
+        GuestLogLevel::Error
+    } else {
+        GuestLogLevel::Info
+    };
     for line in store.data_mut().partial_lines.complete_lines(stream, bytes) {
         store.data_mut().log_guest_line(level, line).await?;
     }
@@ -106,6 +139,9 @@ mod tests {
         assert_eq!(lines.complete_lines(STDERR, b"c\n"), ["c"]);
         assert_eq!(lines.complete_lines(STDOUT, b"\n\nd"), ["b", ""]);
         let long = lines.complete_lines(STDOUT, &[b'x'; 2 * LINE_BYTES_MAX]);
-        assert_eq!(long.iter().map(String::len).collect::<Vec<_>>(), [LINE_BYTES_MAX, LINE_BYTES_MAX]);
+        assert_eq!(
+            long.iter().map(String::len).collect::<Vec<_>>(),
+            [LINE_BYTES_MAX, LINE_BYTES_MAX]
+        );
     }
 }

@@ -20,7 +20,9 @@ pub(crate) fn with_functions(described: &str) -> Vec<u8> {
 }
 
 fn component(body: &str, described: &str) -> Vec<u8> {
-    let text = include_str!("guest.wat").replace(";;BODY", body).replace(";;DESCRIBED", described);
+    let text = include_str!("guest.wat")
+        .replace(";;BODY", body)
+        .replace(";;DESCRIBED", described);
     parse(&text)
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use onward_wasm::{
-    ComponentEgress, HostPattern, HostRule, GuestHttpClient, HttpConfig, HttpError, HttpRequest, HostResolver, TaskCall, TaskLimits,
+    ComponentEgress, GuestHttpClient, HostPattern, HostResolver, HostRule, HttpConfig, HttpError,
+    HttpRequest, TaskCall, TaskLimits,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -26,8 +27,12 @@ async fn serve(response: &'static str) -> SocketAddr {
             tokio::spawn(async move {
                 let mut request = vec![0; 4096];
                 let length = stream.read(&mut request).await.unwrap();
-                let request = String::from_utf8_lossy(&request[..length]).escape_default().to_string();
-                let _ = stream.write_all(response.replace("{request}", &request).as_bytes()).await;
+                let request = String::from_utf8_lossy(&request[..length])
+                    .escape_default()
+                    .to_string();
+                let _ = stream
+                    .write_all(response.replace("{request}", &request).as_bytes())
+                    .await;
             });
         }
     });
@@ -37,11 +42,19 @@ async fn serve(response: &'static str) -> SocketAddr {
 const ECHO: &str = "HTTP/1.1 200 OK\r\nx-a: b\r\nconnection: close\r\n\r\n\"{request}\"";
 
 fn rule(pattern: &str, private_networks: bool) -> HostRule {
-    HostRule { pattern: pattern.parse().unwrap(), private_networks }
+    HostRule {
+        pattern: pattern.parse().unwrap(),
+        private_networks,
+    }
 }
 
 fn config(hosts: Vec<HostRule>) -> HttpConfig {
-    HttpConfig { host_rules: hosts, response_bytes_max: 1_000, timeout: Duration::from_secs(5), ..HttpConfig::default() }
+    HttpConfig {
+        host_rules: hosts,
+        response_bytes_max: 1_000,
+        timeout: Duration::from_secs(5),
+        ..HttpConfig::default()
+    }
 }
 
 fn local() -> GuestHttpClient {
@@ -63,22 +76,43 @@ fn get(url: impl Into<String>) -> HttpRequest {
 struct Pointing(IpAddr, AtomicUsize);
 
 impl HostResolver for Pointing {
-    fn resolve_host(&self, _: String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
+    fn resolve_host(
+        &self,
+        _: String,
+    ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> {
         self.1.fetch_add(1, Ordering::SeqCst);
         let address = self.0;
         let public = IpAddr::from([1, 1, 1, 1]);
-        Box::pin(async move { Ok(if address.is_ipv6() { vec![public, address] } else { vec![address] }) })
+        Box::pin(async move {
+            Ok(if address.is_ipv6() {
+                vec![public, address]
+            } else {
+                vec![address]
+            })
+        })
     }
 }
 
 #[tokio::test]
 async fn a_request_goes_to_an_allowed_host() {
     let address = serve(ECHO).await;
-    let response = local().send(get(format!("http://{address}/path?query"))).await.unwrap();
+    let response = local()
+        .send(get(format!("http://{address}/path?query")))
+        .await
+        .unwrap();
     assert_eq!(response.status, 200);
-    assert!(response.headers.contains(&("x-a".to_owned(), "b".to_owned())));
+    assert!(
+        response
+            .headers
+            .contains(&("x-a".to_owned(), "b".to_owned()))
+    );
     let body = String::from_utf8(response.body.into()).unwrap();
-    for part in ["GET /path?query HTTP/1.1", "x-mine: yes", "idempotency-key: root.7", &format!("host: {address}")] {
+    for part in [
+        "GET /path?query HTTP/1.1",
+        "x-mine: yes",
+        "idempotency-key: root.7",
+        &format!("host: {address}"),
+    ] {
         assert!(body.contains(part), "{body}");
     }
 }
@@ -89,7 +123,10 @@ async fn both_lists_have_to_allow_a_host() {
     let url = format!("http://{address}/");
     let egress = |hosts: &[&str]| {
         let hosts: Vec<HostPattern> = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        ComponentEgress { http: local(), hosts: hosts.into() }
+        ComponentEgress {
+            http: local(),
+            hosts: hosts.into(),
+        }
     };
     assert!(egress(&["127.0.0.1:*"]).send(get(&url)).await.is_ok());
     for hosts in [&[][..], &["127.0.0.1"], &["*.example.com", "localhost:*"]] {
@@ -99,8 +136,14 @@ async fn both_lists_have_to_allow_a_host() {
             format!("requests to `{address}` are not allowed by the component's configuration")
         );
     }
-    let error = egress(&["*:*"]).send(get("http://example.com/")).await.unwrap_err();
-    assert_eq!(error.to_string(), "requests to `example.com:80` are not allowed by the server's configuration");
+    let error = egress(&["*:*"])
+        .send(get("http://example.com/"))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "requests to `example.com:80` are not allowed by the server's configuration"
+    );
     assert_eq!(error.into_execution_error().kind.as_str(), "http_denied");
 }
 
@@ -108,18 +151,39 @@ async fn both_lists_have_to_allow_a_host() {
 async fn an_address_inside_is_refused_unless_the_server_allows_it() {
     let address = serve(ECHO).await;
     let http = GuestHttpClient::new(config(vec![rule("*:*", false)])).unwrap();
-    for host in ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]", "127.1", "2130706433", "0.0.0.0"] {
-        let error = http.send(get(format!("http://{host}:{}/", address.port()))).await.unwrap_err();
-        assert!(matches!(error, HttpError::AddressDenied { .. }), "{host}: {error}");
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "127.1",
+        "2130706433",
+        "0.0.0.0",
+    ] {
+        let error = http
+            .send(get(format!("http://{host}:{}/", address.port())))
+            .await
+            .unwrap_err();
+        assert!(
+            matches!(error, HttpError::AddressDenied { .. }),
+            "{host}: {error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_metadata_service_is_refused_always() {
     let http = GuestHttpClient::new(config(vec![rule("*:*", true)])).unwrap();
-    for host in ["169.254.169.254", "[fd00:ec2::254]", "[::ffff:169.254.169.254]"] {
+    for host in [
+        "169.254.169.254",
+        "[fd00:ec2::254]",
+        "[::ffff:169.254.169.254]",
+    ] {
         let error = http.send(get(format!("http://{host}/"))).await.unwrap_err();
-        assert!(error.to_string().ends_with("a metadata service of a cloud"), "{error}");
+        assert!(
+            error.to_string().ends_with("a metadata service of a cloud"),
+            "{error}"
+        );
     }
 }
 
@@ -129,12 +193,27 @@ async fn where_a_name_leads_is_judged() {
     let url = format!("http://api.example.com:{}/", address.port());
     let pointing = || Arc::new(Pointing(address.ip(), AtomicUsize::new(0)));
     let resolver = pointing();
-    let outside = GuestHttpClient::with_resolver(config(vec![rule("*.example.com:*", false)]), resolver.clone()).unwrap();
+    let outside = GuestHttpClient::with_resolver(
+        config(vec![rule("*.example.com:*", false)]),
+        resolver.clone(),
+    )
+    .unwrap();
     let error = outside.send(get(&url)).await.unwrap_err();
-    assert_eq!(error.to_string(), "`api.example.com` has the address 127.0.0.1, which is loopback");
-    let inside = GuestHttpClient::with_resolver(config(vec![rule("*.example.com:*", true)]), resolver.clone()).unwrap();
+    assert_eq!(
+        error.to_string(),
+        "`api.example.com` has the address 127.0.0.1, which is loopback"
+    );
+    let inside = GuestHttpClient::with_resolver(
+        config(vec![rule("*.example.com:*", true)]),
+        resolver.clone(),
+    )
+    .unwrap();
     assert_eq!(inside.send(get(&url)).await.unwrap().status, 200);
-    assert_eq!(resolver.1.load(Ordering::SeqCst), 2, "once each: what was judged is what is used");
+    assert_eq!(
+        resolver.1.load(Ordering::SeqCst),
+        2,
+        "once each: what was judged is what is used"
+    );
 }
 
 #[tokio::test]
@@ -147,32 +226,63 @@ async fn one_bad_address_among_good_ones_is_enough() {
 
 #[tokio::test]
 async fn a_redirect_is_an_answer() {
-    let address = serve("HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n").await;
-    let response = local().send(get(format!("http://{address}/"))).await.unwrap();
+    let address = serve(
+        "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
+    )
+    .await;
+    let response = local()
+        .send(get(format!("http://{address}/")))
+        .await
+        .unwrap();
     assert_eq!(response.status, 302);
 }
 
 #[tokio::test]
 async fn a_large_response_is_cut_off() {
-    let endless = Box::leak(format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(1_001)).into_boxed_str());
+    let endless =
+        Box::leak(format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(1_001)).into_boxed_str());
     let address = serve(endless).await;
-    let error = local().send(get(format!("http://{address}/"))).await.unwrap_err();
-    assert_eq!(error, HttpError::TooLarge { what: "response", max: 1_000 });
+    let error = local()
+        .send(get(format!("http://{address}/")))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error,
+        HttpError::TooLarge {
+            what: "response",
+            max: 1_000
+        }
+    );
     assert_eq!(error.into_execution_error().kind.as_str(), "too_large");
 }
 
 #[tokio::test]
 async fn a_large_request_is_not_sent() {
-    let request = HttpRequest { body: Bytes::from(vec![0; 2 << 20]), ..get("http://127.0.0.1:1/") };
-    assert_eq!(local().send(request).await.unwrap_err(), HttpError::TooLarge { what: "request", max: 1 << 20 });
+    let request = HttpRequest {
+        body: Bytes::from(vec![0; 2 << 20]),
+        ..get("http://127.0.0.1:1/")
+    };
+    assert_eq!(
+        local().send(request).await.unwrap_err(),
+        HttpError::TooLarge {
+            what: "request",
+            max: 1 << 20
+        }
+    );
 }
 
 #[tokio::test]
 async fn a_server_that_says_nothing_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let request = HttpRequest { timeout: Some(Duration::from_millis(50)), ..get(url) };
-    assert_eq!(local().send(request).await.unwrap_err(), HttpError::Timeout { ms: 50 });
+    let request = HttpRequest {
+        timeout: Some(Duration::from_millis(50)),
+        ..get(url)
+    };
+    assert_eq!(
+        local().send(request).await.unwrap_err(),
+        HttpError::Timeout { ms: 50 }
+    );
 }
 
 #[tokio::test]
@@ -181,15 +291,26 @@ async fn a_failing_network_may_be_better_next_time() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     for scheme in ["http", "https"] {
-        let error = local().send(get(format!("{scheme}://{address}/"))).await.unwrap_err().into_execution_error();
-        assert_eq!((error.kind.as_str(), error.retryable), ("http_failed", true), "{error}");
+        let error = local()
+            .send(get(format!("{scheme}://{address}/")))
+            .await
+            .unwrap_err()
+            .into_execution_error();
+        assert_eq!(
+            (error.kind.as_str(), error.retryable),
+            ("http_failed", true),
+            "{error}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_server_without_tls_is_no_https_server() {
     let address = serve(ECHO).await;
-    let error = local().send(get(format!("https://{address}/"))).await.unwrap_err();
+    let error = local()
+        .send(get(format!("https://{address}/")))
+        .await
+        .unwrap_err();
     assert!(matches!(error, HttpError::Unreachable(_)), "{error}");
 }
 
@@ -216,7 +337,10 @@ fn call() -> TaskCall {
         owner: "tenant".into(),
         context: own(),
         limits: TaskLimits::default(),
-        http: ComponentEgress { http: local(), hosts: ["127.0.0.1:*".parse().unwrap()].into() },
+        http: ComponentEgress {
+            http: local(),
+            hosts: ["127.0.0.1:*".parse().unwrap()].into(),
+        },
         services: Arc::new(Fixed::default()),
     }
 }
@@ -225,23 +349,40 @@ fn call() -> TaskCall {
 async fn a_task_sends_requests_with_its_idempotency_key() {
     let address = serve(ECHO).await;
     let component = load(&guests::with_call(&fetch()));
-    let body = component.run_task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
-    assert!(body.as_str().contains("idempotency-key: root.1\\r"), "{body:?}");
-    let error = component.run_task("job", &payload("\"http://example.com/\""), call()).await.unwrap_err();
-    assert_eq!((error.kind.as_str(), error.retryable), ("http_denied", false));
+    let body = component
+        .run_task("job", &payload(&format!("\"http://{address}/\"")), call())
+        .await
+        .unwrap();
+    assert!(
+        body.as_str().contains("idempotency-key: root.1\\r"),
+        "{body:?}"
+    );
+    let error = component
+        .run_task("job", &payload("\"http://example.com/\""), call())
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind.as_str(), error.retryable),
+        ("http_denied", false)
+    );
 }
 
 /// A server that answers with `null` and keeps the idempotency keys that it saw.
 async fn listen() -> (SocketAddr, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, keys) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let (address, keys) = (
+        listener.local_addr().unwrap(),
+        Arc::new(Mutex::new(Vec::new())),
+    );
     let seen = Arc::clone(&keys);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut request = vec![0; 4096];
             let length = stream.read(&mut request).await.unwrap();
             let request = String::from_utf8_lossy(&request[..length]).into_owned();
-            let its = request.lines().filter_map(|line| line.strip_prefix("idempotency-key: "));
+            let its = request
+                .lines()
+                .filter_map(|line| line.strip_prefix("idempotency-key: "));
             seen.lock().unwrap().extend(its.map(str::to_owned));
             let answer = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\nnull";
             stream.write_all(answer.as_bytes()).await.unwrap();
@@ -266,7 +407,13 @@ async fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeat
     let body = header + &send(0) + &send(0) + &send(1) + &fetch();
     let component = load(&guests::with_call(&body));
     for _attempt in 0..2 {
-        component.run_task("job", &payload(&format!("\"http://{address}/\"")), call()).await.unwrap();
-        assert_eq!(std::mem::take(&mut *keys.lock().unwrap()), ["root.1", "root.1/2", "mine", "root.1/4"]);
+        component
+            .run_task("job", &payload(&format!("\"http://{address}/\"")), call())
+            .await
+            .unwrap();
+        assert_eq!(
+            std::mem::take(&mut *keys.lock().unwrap()),
+            ["root.1", "root.1/2", "mine", "root.1/4"]
+        );
     }
 }

@@ -1,6 +1,10 @@
 //! Guests written as WAT text, loaded and run; and one that was written with the SDK.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says where"
+)]
 
 mod guests;
 mod http;
@@ -14,18 +18,28 @@ use std::sync::LazyLock;
 
 use onward_execution::{Guest, GuestTurn};
 use onward_journal::{ExecutionError, Payload};
-use onward_wasm::{LoadedComponent, Config, CallContext, WasmRuntime, WorkflowLimits};
+use onward_wasm::{CallContext, Config, LoadedComponent, WasmRuntime, WorkflowLimits};
 
 /// Many tests, one pool.
-static RUNTIME: LazyLock<WasmRuntime> =
-    LazyLock::new(|| WasmRuntime::new(Config { workflows_max: 64, tasks_max: 16, ..Config::default() }).unwrap());
+static RUNTIME: LazyLock<WasmRuntime> = LazyLock::new(|| {
+    WasmRuntime::new(Config {
+        workflows_max: 64,
+        tasks_max: 16,
+        ..Config::default()
+    })
+    .unwrap()
+});
 
 fn load(bytes: &[u8]) -> LoadedComponent {
     RUNTIME.load_component(bytes).unwrap()
 }
 
 fn own() -> CallContext {
-    CallContext { execution: "execution-1".into(), idempotency_key: "root.1".into(), attempt: 2 }
+    CallContext {
+        execution: "execution-1".into(),
+        idempotency_key: "root.1".into(),
+        attempt: 2,
+    }
 }
 
 fn payload(text: &str) -> Payload {

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use onward_execution::{GuestResponse, GuestRequest, JoinSetNext, GuestTurn, AwaitMode};
+use onward_execution::{AwaitMode, GuestRequest, GuestResponse, GuestTurn, JoinSetNext};
 use onward_journal::InvokeKind;
-use onward_wasm::{LoadedComponent, ComponentEgress, GuestHttpClient, HttpConfig, GuestFunctionKind, TaskCall, TaskLimits, WorkflowLimits};
+use onward_wasm::{
+    ComponentEgress, GuestFunctionKind, GuestHttpClient, HttpConfig, LoadedComponent, TaskCall,
+    TaskLimits, WorkflowLimits,
+};
 
 use crate::task::Fixed;
 use crate::{failed, load, own, payload};
 
 pub(crate) fn bytes() -> Vec<u8> {
-    std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/workflows/built/journals.wasm")).unwrap()
+    std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/workflows/built/journals.wasm"
+    ))
+    .unwrap()
 }
 
 fn component() -> LoadedComponent {
@@ -21,7 +28,14 @@ fn component() -> LoadedComponent {
 fn it_says_what_it_can_do() {
     let component = component();
     let kind = |name: &str| component.find_function(name).map(|function| function.kind);
-    assert_eq!((kind("echo"), kind("step"), kind("none")), (Some(GuestFunctionKind::Workflow), Some(GuestFunctionKind::Task), None));
+    assert_eq!(
+        (kind("echo"), kind("step"), kind("none")),
+        (
+            Some(GuestFunctionKind::Workflow),
+            Some(GuestFunctionKind::Task),
+            None
+        )
+    );
 }
 
 #[test]
@@ -37,10 +51,27 @@ fn chain_does_one_step_after_the_other() {
     let mut guest = component().new_workflow("chain", &input, own(), WorkflowLimits::default());
     let mut turn = guest.resume_guest(None);
     for promise in 0..3 {
-        let GuestTurn::Requested(GuestRequest::Invoke { kind, function, input, .. }) = turn else { panic!("{turn:?}") };
-        assert_eq!((kind, &*function, input.as_str()), (InvokeKind::Function, "step", "\"xxxx\""));
-        let wait = GuestRequest::Await { promises: vec![promise], wait: AwaitMode::One };
-        assert_eq!(guest.resume_guest(Some(GuestResponse::Promise(promise))), GuestTurn::Requested(wait));
+        let GuestTurn::Requested(GuestRequest::Invoke {
+            kind,
+            function,
+            input,
+            ..
+        }) = turn
+        else {
+            panic!("{turn:?}")
+        };
+        assert_eq!(
+            (kind, &*function, input.as_str()),
+            (InvokeKind::Function, "step", "\"xxxx\"")
+        );
+        let wait = GuestRequest::Await {
+            promises: vec![promise],
+            wait: AwaitMode::One,
+        };
+        assert_eq!(
+            guest.resume_guest(Some(GuestResponse::Promise(promise))),
+            GuestTurn::Requested(wait)
+        );
         turn = guest.resume_guest(Some(GuestResponse::Outcome(Ok(payload("4")))));
     }
     assert_eq!(turn, GuestTurn::Completed(Ok(payload("3"))));
@@ -48,13 +79,36 @@ fn chain_does_one_step_after_the_other() {
 
 #[test]
 fn fan_out_takes_results_from_a_join_set() {
-    let mut guest = component().new_workflow("fan_out", &payload("{\"steps\":1}"), own(), WorkflowLimits::default());
-    assert_eq!(guest.resume_guest(None), GuestTurn::Requested(GuestRequest::CreateJoinSet));
-    assert!(matches!(guest.resume_guest(Some(GuestResponse::Promise(0))), GuestTurn::Requested(GuestRequest::Invoke { .. })));
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Promise(1))), GuestTurn::Requested(GuestRequest::SubmitToJoinSet { set: 0, promise: 1 }));
-    let next = GuestTurn::Requested(GuestRequest::NextResult { set: 0, timeout_ms: None });
+    let mut guest = component().new_workflow(
+        "fan_out",
+        &payload("{\"steps\":1}"),
+        own(),
+        WorkflowLimits::default(),
+    );
+    assert_eq!(
+        guest.resume_guest(None),
+        GuestTurn::Requested(GuestRequest::CreateJoinSet)
+    );
+    assert!(matches!(
+        guest.resume_guest(Some(GuestResponse::Promise(0))),
+        GuestTurn::Requested(GuestRequest::Invoke { .. })
+    ));
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Promise(1))),
+        GuestTurn::Requested(GuestRequest::SubmitToJoinSet { set: 0, promise: 1 })
+    );
+    let next = GuestTurn::Requested(GuestRequest::NextResult {
+        set: 0,
+        timeout_ms: None,
+    });
     assert_eq!(guest.resume_guest(Some(GuestResponse::Done)), next);
-    assert_eq!(guest.resume_guest(Some(GuestResponse::NextResult(JoinSetNext::Result(1, Ok(payload("0")))))), next);
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::NextResult(JoinSetNext::Result(
+            1,
+            Ok(payload("0"))
+        )))),
+        next
+    );
     let mut turn = guest.resume_guest(Some(GuestResponse::NextResult(JoinSetNext::Empty)));
     if turn == GuestTurn::Requested(GuestRequest::CloseJoinSet { set: 0 }) {
         turn = guest.resume_guest(Some(GuestResponse::Done));
@@ -64,28 +118,58 @@ fn fan_out_takes_results_from_a_join_set() {
 
 #[test]
 fn waiter_waits_for_a_signal() {
-    let start = || component().new_workflow("waiter", &payload("{\"timeout_ms\":9}"), own(), WorkflowLimits::default());
-    let asks = GuestTurn::Requested(GuestRequest::AwaitSignal { name: "go".parse().unwrap(), timeout_ms: Some(9) });
+    let start = || {
+        component().new_workflow(
+            "waiter",
+            &payload("{\"timeout_ms\":9}"),
+            own(),
+            WorkflowLimits::default(),
+        )
+    };
+    let asks = GuestTurn::Requested(GuestRequest::AwaitSignal {
+        name: "go".parse().unwrap(),
+        timeout_ms: Some(9),
+    });
     for (signal, result) in [(Some(payload("{\"a\":1}")), "{\"a\":1}"), (None, "null")] {
         let mut guest = start();
         assert_eq!(guest.resume_guest(None), asks);
-        assert_eq!(guest.resume_guest(Some(GuestResponse::Signal(signal))), GuestTurn::Completed(Ok(payload(result))));
+        assert_eq!(
+            guest.resume_guest(Some(GuestResponse::Signal(signal))),
+            GuestTurn::Completed(Ok(payload(result)))
+        );
     }
 }
 
 #[test]
 fn counter_goes_on_as_a_new_execution() {
-    let mut guest = component().new_workflow("counter", &payload("3"), own(), WorkflowLimits::default());
-    assert!(matches!(guest.resume_guest(None), GuestTurn::Requested(GuestRequest::AwaitSignal { .. })));
-    let asks = GuestTurn::Requested(GuestRequest::ContinueAsNew { input: payload("2") });
+    let mut guest =
+        component().new_workflow("counter", &payload("3"), own(), WorkflowLimits::default());
+    assert!(matches!(
+        guest.resume_guest(None),
+        GuestTurn::Requested(GuestRequest::AwaitSignal { .. })
+    ));
+    let asks = GuestTurn::Requested(GuestRequest::ContinueAsNew {
+        input: payload("2"),
+    });
     assert_eq!(guest.resume_guest(Some(GuestResponse::Signal(None))), asks);
-    assert!(matches!(guest.resume_guest(Some(GuestResponse::Done)), GuestTurn::Completed(_)));
+    assert!(matches!(
+        guest.resume_guest(Some(GuestResponse::Done)),
+        GuestTurn::Completed(_)
+    ));
 }
 
 #[test]
 fn fail_fails_with_its_kind() {
-    let mut guest = component().new_workflow("fail", &payload("\"card_declined\""), own(), WorkflowLimits::default());
-    assert_eq!(failed(guest.resume_guest(None)).to_string(), "card_declined: as asked for");
+    let mut guest = component().new_workflow(
+        "fail",
+        &payload("\"card_declined\""),
+        own(),
+        WorkflowLimits::default(),
+    );
+    assert_eq!(
+        failed(guest.resume_guest(None)).to_string(),
+        "card_declined: as asked for"
+    );
 }
 
 #[tokio::test]
@@ -94,8 +178,16 @@ async fn step_runs_as_a_task() {
         owner: "tenant".into(),
         context: own(),
         limits: TaskLimits::default(),
-        http: ComponentEgress { http: GuestHttpClient::new(HttpConfig::default()).unwrap(), hosts: [].into() },
+        http: ComponentEgress {
+            http: GuestHttpClient::new(HttpConfig::default()).unwrap(),
+            hosts: [].into(),
+        },
         services: Arc::new(Fixed::default()),
     };
-    assert_eq!(component().run_task("step", &payload("\"xxxx\""), call).await, Ok(payload("4")));
+    assert_eq!(
+        component()
+            .run_task("step", &payload("\"xxxx\""), call)
+            .await,
+        Ok(payload("4"))
+    );
 }

@@ -1,13 +1,15 @@
 //! Guests that want WASI.
 
-use onward_execution::{GuestResponse, Guest, GuestLogLevel, GuestRequest, GuestTurn};
+use onward_execution::{Guest, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn};
 use onward_journal::Timestamp;
 use onward_wasm::WorkflowLimits;
 
 use crate::{failed, guests, load, own, payload};
 
 fn flow(body: &str) -> Box<dyn Guest> {
-    let component = load(&guests::parse(&include_str!("wasi.wat").replace(";;BODY", body)));
+    let component = load(&guests::parse(
+        &include_str!("wasi.wat").replace(";;BODY", body),
+    ));
     component.new_workflow("flow", &payload("1"), own(), WorkflowLimits::default())
 }
 
@@ -15,9 +17,15 @@ fn flow(body: &str) -> Box<dyn Guest> {
 fn lines_that_are_written_are_logged_and_are_last_words() {
     let body = "(call $write (call $get-stderr) (i32.const 300) (i32.const 18) (i32.const 400)) (unreachable)";
     let mut guest = flow(body);
-    let line = GuestRequest::Log { level: GuestLogLevel::Error, message: "a line".into() };
+    let line = GuestRequest::Log {
+        level: GuestLogLevel::Error,
+        message: "a line".into(),
+    };
     assert_eq!(guest.resume_guest(None), GuestTurn::Requested(line));
-    assert_eq!(failed(guest.resume_guest(Some(GuestResponse::Done))).to_string(), "trap: unreachable code was reached: a line");
+    assert_eq!(
+        failed(guest.resume_guest(Some(GuestResponse::Done))).to_string(),
+        "trap: unreachable code was reached: a line"
+    );
 }
 
 #[test]
@@ -31,11 +39,20 @@ fn the_clock_and_randomness_are_recorded() {
         (i32.store (i32.const 2056) (i32.const 2))
         (i32.const 2048)"#;
     let mut guest = flow(body);
-    assert_eq!(guest.resume_guest(None), GuestTurn::Requested(GuestRequest::ReadClock));
+    assert_eq!(
+        guest.resume_guest(None),
+        GuestTurn::Requested(GuestRequest::ReadClock)
+    );
     let at = Timestamp::from_micros(49_000_000).unwrap();
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Time(at))), GuestTurn::Requested(GuestRequest::Random { length: 8 }));
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Time(at))),
+        GuestTurn::Requested(GuestRequest::Random { length: 8 })
+    );
     let bytes = [0, 0, 0, 0, 0, 0, 0, b'7'];
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Random(bytes.into()))), GuestTurn::Completed(Ok(payload("17"))));
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Random(bytes.into()))),
+        GuestTurn::Completed(Ok(payload("17")))
+    );
 }
 
 #[test]
@@ -46,11 +63,17 @@ fn there_are_no_arguments() {
         (i32.store (i32.const 2052) (i32.const 600))
         (i32.store (i32.const 2056) (i32.const 1))
         (i32.const 2048)"#;
-    assert_eq!(flow(body).resume_guest(None), GuestTurn::Completed(Ok(payload("0"))));
+    assert_eq!(
+        flow(body).resume_guest(None),
+        GuestTurn::Completed(Ok(payload("0")))
+    );
 }
 
 #[test]
 fn what_there_is_not_stops_whoever_calls_it() {
     let error = failed(flow("(call $made-up) (unreachable)").resume_guest(None));
-    assert_eq!(error.to_string(), "trap: it called `wasi:cli/environment#made-up`, which there is not");
+    assert_eq!(
+        error.to_string(),
+        "trap: it called `wasi:cli/environment#made-up`, which there is not"
+    );
 }

@@ -1,6 +1,6 @@
 //! Workflows, one turn after the other.
 
-use onward_execution::{GuestResponse, GuestLogLevel, GuestRequest, GuestTurn, AwaitMode};
+use onward_execution::{AwaitMode, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn};
 use onward_journal::{ErrorKind, ExecutionError, Timestamp};
 use onward_wasm::{Config, WasmRuntime, WorkflowLimits};
 
@@ -11,15 +11,27 @@ fn limits() -> WorkflowLimits {
 }
 
 fn await_one(promise: u32) -> GuestTurn {
-    GuestTurn::Requested(GuestRequest::Await { promises: vec![promise], wait: AwaitMode::One })
+    GuestTurn::Requested(GuestRequest::Await {
+        promises: vec![promise],
+        wait: AwaitMode::One,
+    })
 }
 
 #[test]
 fn a_workflow_asks_and_goes_on_with_the_answer() {
     let mut guest = flow(guests::TIMER, limits());
-    assert_eq!(guest.resume_guest(None), GuestTurn::Requested(GuestRequest::ScheduleTimer { duration_ms: 5 }));
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Promise(7))), await_one(7));
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Outcome(Ok(payload("{\"a\":1}"))))), GuestTurn::Completed(Ok(payload("{\"a\":1}"))));
+    assert_eq!(
+        guest.resume_guest(None),
+        GuestTurn::Requested(GuestRequest::ScheduleTimer { duration_ms: 5 })
+    );
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Promise(7))),
+        await_one(7)
+    );
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Outcome(Ok(payload("{\"a\":1}"))))),
+        GuestTurn::Completed(Ok(payload("{\"a\":1}")))
+    );
 }
 
 #[test]
@@ -27,16 +39,25 @@ fn a_refusal_is_a_failure_that_the_guest_sees() {
     let cancelled = ExecutionError::new(ErrorKind::Cancelled, "stop").into_permanent();
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Refused(cancelled.clone()))), GuestTurn::Completed(Err(cancelled.clone())));
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Refused(cancelled.clone()))),
+        GuestTurn::Completed(Err(cancelled.clone()))
+    );
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
     guest.resume_guest(Some(GuestResponse::Promise(0)));
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Refused(cancelled.clone()))), GuestTurn::Completed(Err(cancelled)));
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Refused(cancelled.clone()))),
+        GuestTurn::Completed(Err(cancelled))
+    );
 }
 
 #[test]
 fn a_workflow_returns_its_input() {
-    assert_eq!(flow(guests::ECHO, limits()).resume_guest(None), GuestTurn::Completed(Ok(payload("[1,2]"))));
+    assert_eq!(
+        flow(guests::ECHO, limits()).resume_guest(None),
+        GuestTurn::Completed(Ok(payload("[1,2]")))
+    );
 }
 
 #[test]
@@ -44,9 +65,15 @@ fn what_does_not_fit_is_a_defect_of_the_host() {
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
     let error = failed(guest.resume_guest(Some(GuestResponse::Boolean(true))));
-    assert_eq!(error.to_string(), "trap: a defect of the host: the answer does not fit `timer`");
+    assert_eq!(
+        error.to_string(),
+        "trap: a defect of the host: the answer does not fit `timer`"
+    );
     let out_of_turn = "trap: a defect of the host: an answer came out of turn, or is missing";
-    assert_eq!(failed(flow(guests::TIMER, limits()).resume_guest(Some(GuestResponse::Done))).to_string(), out_of_turn);
+    assert_eq!(
+        failed(flow(guests::TIMER, limits()).resume_guest(Some(GuestResponse::Done))).to_string(),
+        out_of_turn
+    );
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
     assert_eq!(failed(guest.resume_guest(None)).to_string(), out_of_turn);
@@ -56,7 +83,11 @@ fn what_does_not_fit_is_a_defect_of_the_host() {
 
 #[test]
 fn an_endless_loop_pauses_and_then_runs_out_of_fuel() {
-    let tight = WorkflowLimits { fuel_slice: 10_000, fuel_max: 100_000, ..limits() };
+    let tight = WorkflowLimits {
+        fuel_slice: 10_000,
+        fuel_max: 100_000,
+        ..limits()
+    };
     let (pauses, turn) = run_on(&mut *flow(guests::LOOP, tight));
     assert_eq!(pauses, 9);
     let message = "trap: out of fuel: it ran for 100000 instructions without asking for anything";
@@ -77,19 +108,37 @@ fn fuel_counts_from_the_last_request_and_is_the_same_every_time() {
             (local.set $round (i32.add (local.get $round) (i32.const 1)))
             (br_if $rounds (i32.lt_u (local.get $round) (i32.const 100))))
         (call $ok (local.get $input) (local.get $input-length))"#;
-    let tight = WorkflowLimits { fuel_slice: 2_000, fuel_max: 20_000, ..limits() };
+    let tight = WorkflowLimits {
+        fuel_slice: 2_000,
+        fuel_max: 20_000,
+        ..limits()
+    };
     let dialogue = || {
         let mut guest = flow(body, tight);
         let mut turns = vec![guest.resume_guest(None)];
-        while let Some(turn) = turns.last().filter(|turn| !matches!(turn, GuestTurn::Completed(_))) {
-            let answer = matches!(turn, GuestTurn::Requested(_)).then_some(GuestResponse::Time(Timestamp::EPOCH));
+        while let Some(turn) = turns
+            .last()
+            .filter(|turn| !matches!(turn, GuestTurn::Completed(_)))
+        {
+            let answer = matches!(turn, GuestTurn::Requested(_))
+                .then_some(GuestResponse::Time(Timestamp::EPOCH));
             turns.push(guest.resume_guest(answer));
         }
         turns
     };
     let first = dialogue();
-    assert_eq!(first.last(), Some(&GuestTurn::Completed(Ok(payload("[1,2]")))));
-    assert!(first.iter().filter(|turn| **turn == GuestTurn::Paused).count() > 100, "it paused between the questions");
+    assert_eq!(
+        first.last(),
+        Some(&GuestTurn::Completed(Ok(payload("[1,2]"))))
+    );
+    assert!(
+        first
+            .iter()
+            .filter(|turn| **turn == GuestTurn::Paused)
+            .count()
+            > 100,
+        "it paused between the questions"
+    );
     assert_eq!((dialogue(), dialogue()), (first.clone(), first));
 }
 
@@ -97,33 +146,51 @@ fn fuel_counts_from_the_last_request_and_is_the_same_every_time() {
 fn a_memory_bomb_fails_and_its_neighbours_go_on() {
     let mut neighbour = flow(guests::TIMER, limits());
     neighbour.resume_guest(None);
-    let small = WorkflowLimits { memory_bytes_max: 1 << 20, ..limits() };
+    let small = WorkflowLimits {
+        memory_bytes_max: 1 << 20,
+        ..limits()
+    };
     let error = failed(run_on(&mut *flow(guests::BOMB, small)).1);
     let message = "unreachable code was reached (it was refused 1114112 bytes of memory, the limit is 1048576)";
     assert_eq!((error.kind, &*error.message), (ErrorKind::Trap, message));
-    assert_eq!(neighbour.resume_guest(Some(GuestResponse::Promise(1))), await_one(1));
+    assert_eq!(
+        neighbour.resume_guest(Some(GuestResponse::Promise(1))),
+        await_one(1)
+    );
 }
 
 #[test]
 fn a_panic_says_its_last_words() {
     let body = "(call $log (i32.const 3) (i32.const 300) (i32.const 15)) (unreachable)";
     let mut guest = flow(body, limits());
-    let line = GuestRequest::Log { level: GuestLogLevel::Error, message: "the end is near".into() };
+    let line = GuestRequest::Log {
+        level: GuestLogLevel::Error,
+        message: "the end is near".into(),
+    };
     assert_eq!(guest.resume_guest(None), GuestTurn::Requested(line));
     let error = failed(guest.resume_guest(Some(GuestResponse::Done)));
-    assert_eq!(error.to_string(), "trap: unreachable code was reached: the end is near");
+    assert_eq!(
+        error.to_string(),
+        "trap: unreachable code was reached: the end is near"
+    );
 }
 
 #[test]
 fn a_panic_of_several_lines_is_quoted_whole() {
     let line = "(call $log (i32.const 3) (i32.const 300) (i32.const 15))";
-    let mut guest = flow(&format!("{line} (drop (call $now)) {line} {line} (unreachable)"), limits());
+    let mut guest = flow(
+        &format!("{line} (drop (call $now)) {line} {line} (unreachable)"),
+        limits(),
+    );
     guest.resume_guest(None);
     guest.resume_guest(Some(GuestResponse::Done));
     guest.resume_guest(Some(GuestResponse::Time(Timestamp::EPOCH)));
     guest.resume_guest(Some(GuestResponse::Done));
     let error = failed(guest.resume_guest(Some(GuestResponse::Done)));
-    assert_eq!(error.to_string(), "trap: unreachable code was reached: the end is near the end is near");
+    assert_eq!(
+        error.to_string(),
+        "trap: unreachable code was reached: the end is near the end is near"
+    );
 }
 
 #[test]
@@ -135,7 +202,10 @@ fn what_is_not_a_number_has_the_same_bits_on_every_machine() {
         (i32.store8 (i32.const 2100) (i32.add (i32.const 48)
             (i32.shr_u (i32.reinterpret_f32 (f32.div (local.get $zero) (local.get $zero))) (i32.const 31))))
         (call $ok (i32.const 2100) (i32.const 1))"#;
-    assert_eq!(flow(body, limits()).resume_guest(None), GuestTurn::Completed(Ok(payload("0"))));
+    assert_eq!(
+        flow(body, limits()).resume_guest(None),
+        GuestTurn::Completed(Ok(payload("0")))
+    );
 }
 
 #[test]
@@ -147,34 +217,58 @@ fn endless_recursion_exhausts_the_stack() {
 
 #[test]
 fn a_large_payload_is_refused_on_every_way() {
-    let small = WorkflowLimits { payload_bytes_max: 10, ..limits() };
+    let small = WorkflowLimits {
+        payload_bytes_max: 10,
+        ..limits()
+    };
     let component = load(&guests::with_call(guests::ECHO));
     let large = payload("\"0123456789\"");
-    let error = failed(component.new_workflow("flow", &large, own(), small).resume_guest(None));
-    assert_eq!(error.to_string(), "too_large: the input has 12 bytes, the limit is 10");
+    let error = failed(
+        component
+            .new_workflow("flow", &large, own(), small)
+            .resume_guest(None),
+    );
+    assert_eq!(
+        error.to_string(),
+        "too_large: the input has 12 bytes, the limit is 10"
+    );
     assert!(!error.retryable);
     let mut guest = flow(guests::TIMER, small);
     guest.resume_guest(None);
     guest.resume_guest(Some(GuestResponse::Promise(0)));
     let error = failed(guest.resume_guest(Some(GuestResponse::Outcome(Ok(large)))));
-    assert_eq!(error.to_string(), "too_large: a result has 12 bytes, the limit is 10");
+    assert_eq!(
+        error.to_string(),
+        "too_large: a result has 12 bytes, the limit is 10"
+    );
     let error = failed(flow("(call $ok (i32.const 300) (i32.const 15))", small).resume_guest(None));
-    assert_eq!(error.to_string(), "too_large: the result has 15 bytes, the limit is 10");
+    assert_eq!(
+        error.to_string(),
+        "too_large: the result has 15 bytes, the limit is 10"
+    );
     let body = "(call $continue-as-new (i32.const 300) (i32.const 15)) (unreachable)";
     let error = failed(flow(body, small).resume_guest(None));
-    assert_eq!(error.to_string(), "too_large: the input has 15 bytes, the limit is 10");
+    assert_eq!(
+        error.to_string(),
+        "too_large: the input has 15 bytes, the limit is 10"
+    );
 }
 
 #[test]
 fn a_result_is_json() {
-    let error = failed(flow("(call $ok (i32.const 300) (i32.const 15))", limits()).resume_guest(None));
+    let error =
+        failed(flow("(call $ok (i32.const 300) (i32.const 15))", limits()).resume_guest(None));
     assert_eq!(error.kind.as_str(), "invalid_payload");
-    let not_utf8 = "(i32.store8 (i32.const 301) (i32.const 255)) (call $ok (i32.const 300) (i32.const 15))";
+    let not_utf8 =
+        "(i32.store8 (i32.const 301) (i32.const 255)) (call $ok (i32.const 300) (i32.const 15))";
     let error = failed(flow(not_utf8, limits()).resume_guest(None));
     assert_eq!(error.kind, ErrorKind::Trap);
     assert!(error.message.contains("utf-8"), "{error}");
     let out_of_bounds = "(call $ok (i32.const -1) (i32.const 100))";
-    assert_eq!(failed(flow(out_of_bounds, limits()).resume_guest(None)).kind, ErrorKind::Trap);
+    assert_eq!(
+        failed(flow(out_of_bounds, limits()).resume_guest(None)).kind,
+        ErrorKind::Trap
+    );
 }
 
 #[test]
@@ -183,7 +277,12 @@ fn requests_to_the_outside_are_not_for_workflows() {
         (call $http (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
             (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0) (i32.const 2048))
         (i32.const 2048)"#;
-    assert_eq!(failed(flow(body, limits()).resume_guest(None)).kind.as_str(), "not_in_workflow");
+    assert_eq!(
+        failed(flow(body, limits()).resume_guest(None))
+            .kind
+            .as_str(),
+        "not_in_workflow"
+    );
 }
 
 #[test]
@@ -192,7 +291,11 @@ fn a_workflow_knows_itself() {
         (call $own (i32.const 2048))
         (i32.store8 (i32.const 2100) (i32.add (i32.load (i32.const 2064)) (i32.const 48)))
         (call $ok (i32.const 2100) (i32.const 1))"#;
-    assert_eq!(flow(body, limits()).resume_guest(None), GuestTurn::Completed(Ok(payload("2"))), "the attempt");
+    assert_eq!(
+        flow(body, limits()).resume_guest(None),
+        GuestTurn::Completed(Ok(payload("2"))),
+        "the attempt"
+    );
 }
 
 #[test]
@@ -201,20 +304,42 @@ fn randomness_has_the_length_that_was_asked_for() {
         (call $random (i32.const 1) (i32.const 2048))
         (call $ok (i32.load (i32.const 2048)) (i32.const 1))"#;
     let mut guest = flow(body, limits());
-    assert_eq!(guest.resume_guest(None), GuestTurn::Requested(GuestRequest::Random { length: 1 }));
-    assert_eq!(guest.resume_guest(Some(GuestResponse::Random([b'7'].into()))), GuestTurn::Completed(Ok(payload("7"))));
+    assert_eq!(
+        guest.resume_guest(None),
+        GuestTurn::Requested(GuestRequest::Random { length: 1 })
+    );
+    assert_eq!(
+        guest.resume_guest(Some(GuestResponse::Random([b'7'].into()))),
+        GuestTurn::Completed(Ok(payload("7")))
+    );
     let mut guest = flow(body, limits());
     guest.resume_guest(None);
-    assert!(failed(guest.resume_guest(Some(GuestResponse::Random([1, 2].into())))).message.contains("defect of the host"));
+    assert!(
+        failed(guest.resume_guest(Some(GuestResponse::Random([1, 2].into()))))
+            .message
+            .contains("defect of the host")
+    );
     let greedy = "(call $random (i32.const 4097) (i32.const 2048)) (unreachable)";
-    assert_eq!(failed(flow(greedy, limits()).resume_guest(None)).kind.as_str(), "too_large");
+    assert_eq!(
+        failed(flow(greedy, limits()).resume_guest(None))
+            .kind
+            .as_str(),
+        "too_large"
+    );
 }
 
 #[test]
 fn only_workflows_run_as_workflows() {
     let component = load(&guests::with_call(guests::ECHO));
-    for (name, message) in [("job", "`job` is a task, not a workflow"), ("none", "has no function `none`")] {
-        let error = failed(component.new_workflow(name, &payload("1"), own(), limits()).resume_guest(None));
+    for (name, message) in [
+        ("job", "`job` is a task, not a workflow"),
+        ("none", "has no function `none`"),
+    ] {
+        let error = failed(
+            component
+                .new_workflow(name, &payload("1"), own(), limits())
+                .resume_guest(None),
+        );
         assert_eq!(error.kind.as_str(), "unknown_function");
         assert!(error.message.contains(message), "{error}");
     }
@@ -222,16 +347,30 @@ fn only_workflows_run_as_workflows() {
 
 #[test]
 fn a_workflow_waits_for_room_and_leaves_it() {
-    let runtime = WasmRuntime::new(Config { workflows_max: 4, tasks_max: 1, ..Config::default() }).unwrap();
-    let component = runtime.load_component(&guests::with_call(guests::TIMER)).unwrap();
+    let runtime = WasmRuntime::new(Config {
+        workflows_max: 4,
+        tasks_max: 1,
+        ..Config::default()
+    })
+    .unwrap();
+    let component = runtime
+        .load_component(&guests::with_call(guests::TIMER))
+        .unwrap();
     let start = || component.new_workflow("flow", &payload("1"), own(), limits());
     let mut guests: Vec<_> = (0..4).map(|_| start()).collect();
-    assert_eq!(runtime.free_workflow_slots(), 4, "nothing is instantiated before the first turn");
+    assert_eq!(
+        runtime.free_workflow_slots(),
+        4,
+        "nothing is instantiated before the first turn"
+    );
     for guest in &mut guests {
         assert!(matches!(guest.resume_guest(None), GuestTurn::Requested(_)));
     }
     let mut late = start();
-    assert_eq!((late.resume_guest(None), late.resume_guest(None)), (GuestTurn::Paused, GuestTurn::Paused));
+    assert_eq!(
+        (late.resume_guest(None), late.resume_guest(None)),
+        (GuestTurn::Paused, GuestTurn::Paused)
+    );
     guests.pop();
     assert!(matches!(late.resume_guest(None), GuestTurn::Requested(_)));
     assert_eq!(runtime.free_workflow_slots(), 0);
@@ -243,6 +382,8 @@ fn a_workflow_waits_for_room_and_leaves_it() {
 fn a_guest_goes_from_thread_to_thread() {
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
-    let turn = std::thread::spawn(move || guest.resume_guest(Some(GuestResponse::Promise(3)))).join().unwrap();
+    let turn = std::thread::spawn(move || guest.resume_guest(Some(GuestResponse::Promise(3))))
+        .join()
+        .unwrap();
     assert_eq!(turn, await_one(3));
 }

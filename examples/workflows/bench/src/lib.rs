@@ -76,7 +76,11 @@ pub fn bench_long(load: Load) -> Result<Ends> {
         }
     }
     let ms = |duration: Duration| duration.as_secs_f64() * 1_000.0;
-    Ok(Ends { done, first_ms: ms(first_ended.since(begun)), last_ms: ms(now().since(last_begun)) })
+    Ok(Ends {
+        done,
+        first_ms: ms(first_ended.since(begun)),
+        last_ms: ms(now().since(last_begun)),
+    })
 }
 
 /// All steps at once, joined.
@@ -115,7 +119,15 @@ pub fn bench_step() -> Result<u32> {
     Ok(1)
 }
 
-onward::component!(bench_empty, bench_chain, bench_long, bench_fanout, bench_recovery, bench_parked, bench_step);
+onward::component!(
+    bench_empty,
+    bench_chain,
+    bench_long,
+    bench_fanout,
+    bench_recovery,
+    bench_parked,
+    bench_step
+);
 
 #[cfg(test)]
 mod tests;

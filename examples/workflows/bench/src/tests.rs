@@ -5,11 +5,16 @@ use onward::prelude::*;
 use onward::testing::TestEnv;
 
 use crate::{
-    Interrupted, Load, bench_chain, bench_empty, bench_fanout, bench_long, bench_parked, bench_recovery, bench_step,
+    Interrupted, Load, bench_chain, bench_empty, bench_fanout, bench_long, bench_parked,
+    bench_recovery, bench_step,
 };
 
 fn load(steps: u32) -> Load {
-    Load { steps, part: 5, ..Load::default() }
+    Load {
+        steps,
+        part: 5,
+        ..Load::default()
+    }
 }
 
 #[test]
@@ -46,9 +51,20 @@ fn a_parked_workflow_goes_on_with_its_signal() {
 #[test]
 fn a_request_goes_out_in_the_middle() {
     let mut env = TestEnv::new();
-    env.http("POST http://localhost/effects", |_| Ok(Response::new(200, "")));
+    env.http("POST http://localhost/effects", |_| {
+        Ok(Response::new(200, ""))
+    });
     let url = "http://localhost/effects".to_owned();
-    assert_eq!(env.run(bench_recovery, Interrupted { load: load(10), url }), Ok(10));
+    assert_eq!(
+        env.run(
+            bench_recovery,
+            Interrupted {
+                load: load(10),
+                url
+            }
+        ),
+        Ok(10)
+    );
     assert_eq!(env.calls(bench_step), 10);
 }
 
@@ -56,7 +72,10 @@ fn a_request_goes_out_in_the_middle() {
 fn steps_can_be_those_of_somebody_else() {
     let mut env = TestEnv::new();
     env.stub_named("remote_step", |(): ()| Ok(1_u32));
-    let load = Load { task: Some("remote_step".to_owned()), ..load(3) };
+    let load = Load {
+        task: Some("remote_step".to_owned()),
+        ..load(3)
+    };
     assert_eq!(env.run(bench_chain, load), Ok(3));
     assert_eq!(env.calls(bench_step), 0);
 }

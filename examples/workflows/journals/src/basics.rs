@@ -144,12 +144,19 @@ pub fn flaky(failures: Failures) -> Result<u32> {
         return Ok(attempt);
     }
     let error = Error::new("flaky", format!("attempt {attempt} failed"));
-    Err(if failures.permanent { error.permanent() } else { error })
+    Err(if failures.permanent {
+        error.permanent()
+    } else {
+        error
+    })
 }
 
 /// Calls `flaky` with a policy of five attempts, ten milliseconds apart.
 #[workflow]
 pub fn persistent(failures: Failures) -> Result<u32> {
-    let retry = Retry::attempts(5).first_wait(Duration::from_millis(10)).factor_permille(1_000).jitter_permille(0);
+    let retry = Retry::attempts(5)
+        .first_wait(Duration::from_millis(10))
+        .factor_permille(1_000)
+        .jitter_permille(0);
     call(flaky, failures).retry(retry).run()
 }

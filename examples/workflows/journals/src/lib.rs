@@ -8,11 +8,14 @@ mod outside;
 mod seed;
 
 use basics::{
-    chain, child, compensate, counter, echo, fail, fan_out, flaky, parent, persistent, saga, sleeper, step, waiter,
+    chain, child, compensate, counter, echo, fail, fan_out, flaky, parent, persistent, saga,
+    sleeper, step, waiter,
 };
 use limits::{hog, spin, trap, trap_task};
 use outside::{call_native, http_by_task, http_get, http_task};
-use seed::{blocking_signal, buffered_signal, create_order, fetch_user, full_example, send_email, send_sms};
+use seed::{
+    blocking_signal, buffered_signal, create_order, fetch_user, full_example, send_email, send_sms,
+};
 
 onward::component!(
     full_example,

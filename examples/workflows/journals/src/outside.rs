@@ -16,13 +16,19 @@ pub struct Named {
 
 /// Three attempts, ten milliseconds apart.
 fn patience() -> Retry {
-    Retry::attempts(3).first_wait(Duration::from_millis(10)).factor_permille(1_000).jitter_permille(0)
+    Retry::attempts(3)
+        .first_wait(Duration::from_millis(10))
+        .factor_permille(1_000)
+        .jitter_permille(0)
 }
 
 /// Asks for a URL, and returns whatever the answer is.
 #[workflow]
 pub fn http_get(url: String) -> Result<Response> {
-    http(&format!("GET {url}")).into_call().retry(patience()).run()
+    http(&format!("GET {url}"))
+        .into_call()
+        .retry(patience())
+        .run()
 }
 
 /// Has `http_task` ask for a URL, and returns whatever the answer is.
@@ -35,12 +41,20 @@ pub fn http_by_task(url: String) -> Result<Response> {
 #[task]
 pub fn http_task(url: String) -> Result<Response> {
     let response = http(&format!("GET {url}")).send()?;
-    if response.status < 500 { Ok(response) } else { response.successful() }
+    if response.status < 500 {
+        Ok(response)
+    } else {
+        response.successful()
+    }
 }
 
 /// Calls the function of this name.
 #[workflow]
 pub fn call_native(named: Named) -> Result<Json> {
     let call = call_named(&named.function, &named.input).retry(patience());
-    if named.at_most_once { call.at_most_once().run() } else { call.run() }
+    if named.at_most_once {
+        call.at_most_once().run()
+    } else {
+        call.run()
+    }
 }

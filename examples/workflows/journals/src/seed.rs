@@ -71,7 +71,11 @@ fn approved_order(order: &Order) -> Result<Approval> {
 
 #[task]
 pub fn fetch_user(lookup: Lookup) -> Result<User> {
-    Ok(User { id: lookup.id, email: "ada@example.org".to_owned(), phone: "+44 20 7946 0000".to_owned() })
+    Ok(User {
+        id: lookup.id,
+        email: "ada@example.org".to_owned(),
+        phone: "+44 20 7946 0000".to_owned(),
+    })
 }
 
 #[task]

@@ -7,26 +7,50 @@ use crate::basics::{Failures, Load, Patience, compensate, flaky, step};
 use crate::outside::http_task;
 use crate::seed::{Approval, Lookup, Order, fetch_user, send_email, send_sms};
 use crate::{
-    blocking_signal, buffered_signal, chain, counter, echo, fail, fan_out, full_example, http_by_task, http_get,
-    parent, persistent, saga, sleeper, trap, waiter,
+    blocking_signal, buffered_signal, chain, counter, echo, fail, fan_out, full_example,
+    http_by_task, http_get, parent, persistent, saga, sleeper, trap, waiter,
 };
 
 #[test]
 fn the_full_example_fetches_once_and_sends_the_email_twice() {
     let mut env = TestEnv::new();
-    let sent = env.crash_everywhere(full_example, Lookup { id: 42 }).unwrap();
-    assert_eq!(sent, ["sms to +44 20 7946 0000", "email to ada@example.org"]);
-    assert_eq!((env.calls(fetch_user), env.calls(send_email), env.calls(send_sms)), (1, 2, 1));
+    let sent = env
+        .crash_everywhere(full_example, Lookup { id: 42 })
+        .unwrap();
+    assert_eq!(
+        sent,
+        ["sms to +44 20 7946 0000", "email to ada@example.org"]
+    );
+    assert_eq!(
+        (
+            env.calls(fetch_user),
+            env.calls(send_email),
+            env.calls(send_sms)
+        ),
+        (1, 2, 1)
+    );
 }
 
 #[test]
 fn an_order_is_approved_by_a_signal_before_or_after_it_is_waited_for() {
     let mut env = TestEnv::new();
     env.signal("user_approval", &Approval { approved: true });
-    assert!(env.crash_everywhere(buffered_signal, Order { order: 1 }).unwrap().approved);
+    assert!(
+        env.crash_everywhere(buffered_signal, Order { order: 1 })
+            .unwrap()
+            .approved
+    );
     let mut env = TestEnv::new();
-    env.signal_at(Duration::from_secs(7_200), "user_approval", &Approval { approved: true });
-    assert!(env.crash_everywhere(blocking_signal, Order { order: 1 }).unwrap().approved);
+    env.signal_at(
+        Duration::from_secs(7_200),
+        "user_approval",
+        &Approval { approved: true },
+    );
+    assert!(
+        env.crash_everywhere(blocking_signal, Order { order: 1 })
+            .unwrap()
+            .approved
+    );
 }
 
 #[test]
@@ -38,9 +62,15 @@ fn echo_returns_any_json() {
 #[test]
 fn as_many_steps_as_asked_for() {
     let mut env = TestEnv::new();
-    assert_eq!(env.crash_everywhere(chain, Load { steps: 5, work: 3 }), Ok(5));
+    assert_eq!(
+        env.crash_everywhere(chain, Load { steps: 5, work: 3 }),
+        Ok(5)
+    );
     assert_eq!(env.inputs(step), ["xxx"; 5]);
-    assert_eq!(env.crash_everywhere(fan_out, Load { steps: 5, work: 0 }), Ok(5));
+    assert_eq!(
+        env.crash_everywhere(fan_out, Load { steps: 5, work: 0 }),
+        Ok(5)
+    );
     assert_eq!(env.calls(step), 5);
 }
 
@@ -49,9 +79,20 @@ fn sleeping_and_waiting_take_virtual_time() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(sleeper, 1_500), Ok(()));
     assert_eq!(env.elapsed(), Duration::from_millis(1_500));
-    assert_eq!(env.run(waiter, Patience { timeout_ms: Some(20) }), Ok(None));
+    assert_eq!(
+        env.run(
+            waiter,
+            Patience {
+                timeout_ms: Some(20)
+            }
+        ),
+        Ok(None)
+    );
     env.signal("go", &"now");
-    assert_eq!(env.run(waiter, Patience { timeout_ms: None }), Ok(Some(Json::from("now"))));
+    assert_eq!(
+        env.run(waiter, Patience { timeout_ms: None }),
+        Ok(Some(Json::from("now")))
+    );
 }
 
 #[test]
@@ -63,7 +104,10 @@ fn a_parent_has_two_children() {
 fn a_cancelled_saga_compensates() {
     let mut env = TestEnv::new();
     env.cancel_at(Duration::from_secs(1));
-    assert!(env.crash_everywhere(saga, "seat").is_err_and(|error| error.is_cancelled()));
+    assert!(
+        env.crash_everywhere(saga, "seat")
+            .is_err_and(|error| error.is_cancelled())
+    );
     assert_eq!(env.inputs(compensate), ["seat"]);
 }
 
@@ -77,9 +121,30 @@ fn a_counter_counts_down_and_takes_what_came_meanwhile() {
 #[test]
 fn failing_is_as_asked_for() {
     let mut env = TestEnv::new();
-    assert!(env.run(fail, "card_declined").is_err_and(|error| error.is("card_declined")));
-    assert_eq!(env.run(persistent, Failures { count: 2, permanent: false }), Ok(3));
-    assert!(env.run(persistent, Failures { count: 2, permanent: true }).is_err());
+    assert!(
+        env.run(fail, "card_declined")
+            .is_err_and(|error| error.is("card_declined"))
+    );
+    assert_eq!(
+        env.run(
+            persistent,
+            Failures {
+                count: 2,
+                permanent: false
+            }
+        ),
+        Ok(3)
+    );
+    assert!(
+        env.run(
+            persistent,
+            Failures {
+                count: 2,
+                permanent: true
+            }
+        )
+        .is_err()
+    );
     assert_eq!(env.calls(flaky), 1);
 }
 
@@ -93,10 +158,17 @@ fn a_trap_panics() {
 fn a_request_is_answered_with_what_came() {
     let mut env = TestEnv::new();
     let url = "https://api.example.com/a";
-    env.http("GET https://api.example.com/a", |_| Ok(onward::Response::new(404, "nothing")));
+    env.http("GET https://api.example.com/a", |_| {
+        Ok(onward::Response::new(404, "nothing"))
+    });
     assert_eq!(env.run(http_get, url).unwrap().status, 404);
     assert_eq!(env.run(http_by_task, url).unwrap().status, 404);
-    env.http("GET https://api.example.com/a", |_| Ok(onward::Response::new(503, "busy")));
-    assert!(env.run(http_by_task, url).is_err_and(|error| error.is("http_503")));
+    env.http("GET https://api.example.com/a", |_| {
+        Ok(onward::Response::new(503, "busy"))
+    });
+    assert!(
+        env.run(http_by_task, url)
+            .is_err_and(|error| error.is("http_503"))
+    );
     assert_eq!(env.calls(http_task), 3);
 }

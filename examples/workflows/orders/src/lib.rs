@@ -45,16 +45,27 @@ pub fn order(order: Order) -> Result<Receipt> {
     sleep(Duration::from_secs(1))?;
     let approval: Approval = await_signal("approval")?;
     if !approval.approved {
-        return Err(Error::new("not_approved", format!("{} said no", approval.by)));
+        return Err(Error::new(
+            "not_approved",
+            format!("{} said no", approval.by),
+        ));
     }
-    Ok(Receipt { number, reservation, notified, approved_by: approval.by })
+    Ok(Receipt {
+        number,
+        reservation,
+        notified,
+        approved_by: approval.by,
+    })
 }
 
 /// The warehouse answers only at the third attempt.
 #[task]
 pub fn reserve_stock(order: Order) -> Result<String> {
     match own().attempt {
-        attempt @ 1..3 => Err(Error::new("warehouse_busy", format!("no answer to attempt {attempt}"))),
+        attempt @ 1..3 => Err(Error::new(
+            "warehouse_busy",
+            format!("no answer to attempt {attempt}"),
+        )),
         _ => Ok(format!("{} × {}", order.quantity, order.item)),
     }
 }
@@ -62,14 +73,20 @@ pub fn reserve_stock(order: Order) -> Result<String> {
 /// Tells the customer by email.
 #[task]
 pub fn send_email(order: Order) -> Result<String> {
-    info!("email to {}: your {} is under way", order.customer, order.item);
+    info!(
+        "email to {}: your {} is under way",
+        order.customer, order.item
+    );
     Ok("email".to_owned())
 }
 
 /// Tells the customer by SMS.
 #[task]
 pub fn send_sms(order: Order) -> Result<String> {
-    info!("SMS to {}: your {} is under way", order.customer, order.item);
+    info!(
+        "SMS to {}: your {} is under way",
+        order.customer, order.item
+    );
     Ok("sms".to_owned())
 }
 

@@ -7,12 +7,23 @@ use onward::testing::TestEnv;
 use crate::{Approval, Order, order, reserve_stock, send_email, send_sms};
 
 fn tea() -> Order {
-    Order { customer: "ada".to_owned(), item: "tea".to_owned(), quantity: 2 }
+    Order {
+        customer: "ada".to_owned(),
+        item: "tea".to_owned(),
+        quantity: 2,
+    }
 }
 
 fn answered(approved: bool) -> TestEnv {
     let mut env = TestEnv::new();
-    env.signal_at(Duration::from_secs(3_600), "approval", &Approval { approved, by: "grace".to_owned() });
+    env.signal_at(
+        Duration::from_secs(3_600),
+        "approval",
+        &Approval {
+            approved,
+            by: "grace".to_owned(),
+        },
+    );
     env
 }
 
@@ -44,8 +55,13 @@ fn a_refused_order_fails() {
 #[test]
 fn a_warehouse_that_never_answers_fails_the_order() {
     let mut env = answered(true);
-    env.stub(reserve_stock, |_| Err(Error::new("warehouse_busy", "no answer")));
-    assert!(env.run(order, tea()).is_err_and(|error| error.is("warehouse_busy")));
+    env.stub(reserve_stock, |_| {
+        Err(Error::new("warehouse_busy", "no answer"))
+    });
+    assert!(
+        env.run(order, tea())
+            .is_err_and(|error| error.is("warehouse_busy"))
+    );
     assert_eq!((env.calls(reserve_stock), env.calls(send_email)), (5, 0));
 }
 
@@ -62,5 +78,8 @@ fn whoever_starts_an_order_can_read_what_it_is() {
     let schema: Json = order::schema().unwrap().parse().unwrap();
     assert_eq!(schema["description"], "What the customer wants.");
     assert_eq!(schema["properties"]["quantity"]["type"], "integer");
-    assert_eq!(schema["required"], Json::from(vec!["customer", "item", "quantity"]));
+    assert_eq!(
+        schema["required"],
+        Json::from(vec!["customer", "item", "quantity"])
+    );
 }

@@ -38,13 +38,20 @@ fn one() -> u32 {
 #[workflow]
 pub fn relay(errand: Errand) -> Result<Json> {
     let wait = Duration::from_millis(errand.wait_ms);
-    let retry = Retry::attempts(errand.attempts).first_wait(wait).longest_wait(wait).jitter_permille(0);
+    let retry = Retry::attempts(errand.attempts)
+        .first_wait(wait)
+        .longest_wait(wait)
+        .jitter_permille(0);
     let retry = errand.not_on.into_iter().fold(retry, Retry::not_on);
     let mut call = call_named(&errand.task, &errand.input).retry(retry);
     if let Some(limit_ms) = errand.timeout_ms {
         call = call.timeout(Duration::from_millis(limit_ms));
     }
-    if errand.at_most_once { call.at_most_once().run() } else { call.run() }
+    if errand.at_most_once {
+        call.at_most_once().run()
+    } else {
+        call.run()
+    }
 }
 
 /// Has everybody greeted at once, and returns the greetings in the order of the names.

@@ -20,7 +20,9 @@ fn errand(attempts: u32) -> Errand {
 
 fn failing(kind: &'static str) -> TestEnv {
     let mut env = TestEnv::new();
-    env.stub_named("charge", move |_: Json| Err::<Json, _>(Error::new(kind, "as asked for")));
+    env.stub_named("charge", move |_: Json| {
+        Err::<Json, _>(Error::new(kind, "as asked for"))
+    });
     env
 }
 
@@ -34,14 +36,20 @@ fn a_relay_returns_what_the_task_returned() {
 #[test]
 fn a_relay_waits_as_long_before_every_attempt() {
     let mut env = failing("bank_closed");
-    assert_eq!(env.run(relay, errand(3)), Err(Error::new("bank_closed", "as asked for")));
+    assert_eq!(
+        env.run(relay, errand(3)),
+        Err(Error::new("bank_closed", "as asked for"))
+    );
     assert_eq!(env.elapsed(), Duration::from_millis(200));
 }
 
 #[test]
 fn a_relay_does_not_try_again_what_is_final() {
     let mut env = failing("card_declined");
-    assert!(env.run(relay, errand(3)).is_err_and(|error| error.is("card_declined")));
+    assert!(
+        env.run(relay, errand(3))
+            .is_err_and(|error| error.is("card_declined"))
+    );
     assert_eq!(env.elapsed(), Duration::ZERO);
 }
 
@@ -59,7 +67,10 @@ fn greetings_come_in_the_order_of_the_names() {
     let mut env = TestEnv::new();
     env.stub_named("greet", |name: String| Ok(format!("hello {name}")));
     let names = vec!["Ada".to_owned(), "Grace".to_owned()];
-    assert_eq!(env.crash_everywhere(greetings, &names), Ok(vec!["hello Ada".to_owned(), "hello Grace".to_owned()]));
+    assert_eq!(
+        env.crash_everywhere(greetings, &names),
+        Ok(vec!["hello Ada".to_owned(), "hello Grace".to_owned()])
+    );
 }
 
 #[test]

@@ -71,10 +71,21 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
 
 /// The function as its author wrote it, inside one whose failure says whose it is.
 fn marked(item: &ItemFn, types: &[&Type]) -> TokenStream {
-    let ItemFn { attrs, vis, sig, block } = item;
-    let (docs, others): (Vec<&Attribute>, Vec<&Attribute>) = attrs.iter().partition(|it| it.path().is_ident("doc"));
+    let ItemFn {
+        attrs,
+        vis,
+        sig,
+        block,
+    } = item;
+    let (docs, others): (Vec<&Attribute>, Vec<&Attribute>) =
+        attrs.iter().partition(|it| it.path().is_ident("doc"));
     let (name, inputs, output) = (&sig.ident, &sig.inputs, output(sig));
-    let names: Vec<Ident> = sig.inputs.iter().enumerate().map(|(place, input)| name_of(place, input)).collect();
+    let names: Vec<Ident> = sig
+        .inputs
+        .iter()
+        .enumerate()
+        .map(|(place, input)| name_of(place, input))
+        .collect();
     quote! {
         #(#docs)*
         #vis fn #name(#(#names: #types),*) -> ::onward::Called<#name, #output> {
@@ -94,7 +105,9 @@ fn output(signature: &Signature) -> TokenStream {
 
 /// The type of the input, the pattern that takes it apart, and the names in the pattern.
 fn input(types: &[&Type]) -> (TokenStream, TokenStream, Vec<Ident>) {
-    let places: Vec<Ident> = (0..types.len()).map(|place| format_ident!("argument_{place}")).collect();
+    let places: Vec<Ident> = (0..types.len())
+        .map(|place| format_ident!("argument_{place}"))
+        .collect();
     match (types, &places[..]) {
         ([one], [place]) => (quote!(#one), quote!(#place), places),
         _ => (quote!((#(#types),*)), quote!((#(#places),*)), places),
@@ -116,19 +129,31 @@ fn wants_schema(arguments: &TokenStream) -> Result<bool> {
     match arguments.to_string().as_str() {
         "" => Ok(false),
         "schema" => Ok(true),
-        _ => Err(Error::new_spanned(arguments, "the only argument is `schema`: a JSON schema of the input")),
+        _ => Err(Error::new_spanned(
+            arguments,
+            "the only argument is `schema`: a JSON schema of the input",
+        )),
     }
 }
 
 fn check(signature: &Signature) -> Result<()> {
     if let Some(token) = &signature.asyncness {
-        return Err(Error::new_spanned(token, "write it without async: waiting is what `wait` and `invoke` do"));
+        return Err(Error::new_spanned(
+            token,
+            "write it without async: waiting is what `wait` and `invoke` do",
+        ));
     }
     if let Some(token) = &signature.unsafety {
-        return Err(Error::new_spanned(token, "the host calls this function: it must be safe"));
+        return Err(Error::new_spanned(
+            token,
+            "the host calls this function: it must be safe",
+        ));
     }
     if !signature.generics.params.is_empty() {
-        return Err(Error::new_spanned(&signature.generics, "the host calls this function: its types must be known"));
+        return Err(Error::new_spanned(
+            &signature.generics,
+            "the host calls this function: its types must be known",
+        ));
     }
     if signature.inputs.len() > ARGUMENTS_MAX {
         let message = format!("at most {ARGUMENTS_MAX} arguments: take a struct instead");
@@ -143,11 +168,15 @@ fn argument_types(signature: &Signature) -> Result<Vec<&Type>> {
 
 fn argument_type(argument: &FnArg) -> Result<&Type> {
     match argument {
-        FnArg::Receiver(receiver) => Err(Error::new_spanned(receiver, "a method cannot be called by the host")),
+        FnArg::Receiver(receiver) => Err(Error::new_spanned(
+            receiver,
+            "a method cannot be called by the host",
+        )),
         FnArg::Typed(typed) => match &*typed.ty {
-            Type::Reference(reference) => {
-                Err(Error::new_spanned(reference, "take an owned value: it is read from the journal"))
-            }
+            Type::Reference(reference) => Err(Error::new_spanned(
+                reference,
+                "take an owned value: it is read from the journal",
+            )),
             owned => Ok(owned),
         },
     }

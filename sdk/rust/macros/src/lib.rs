@@ -34,5 +34,7 @@ pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
 
 fn attribute(arguments: TokenStream, item: TokenStream, kind: Kind) -> TokenStream {
     let item = parse_macro_input!(item as ItemFn);
-    expand(&arguments.into(), &item, kind).unwrap_or_else(|error| error.to_compile_error()).into()
+    expand(&arguments.into(), &item, kind)
+        .unwrap_or_else(|error| error.to_compile_error())
+        .into()
 }

@@ -26,13 +26,29 @@ pub(crate) fn running() -> (&'static str, Kind) {
 
 /// Not `From`: the bindings make a failure an error like any other, and its kind would be lost.
 fn failed(failure: types::Failure) -> Error {
-    let types::Failure { kind, message, retryable } = failure;
-    Error { kind, message, retryable }
+    let types::Failure {
+        kind,
+        message,
+        retryable,
+    } = failure;
+    Error {
+        kind,
+        message,
+        retryable,
+    }
 }
 
 pub(crate) fn own() -> Context {
-    let host::Context { execution, idempotency_key, attempt } = host::own();
-    Context { execution, idempotency_key, attempt }
+    let host::Context {
+        execution,
+        idempotency_key,
+        attempt,
+    } = host::own();
+    Context {
+        execution,
+        idempotency_key,
+        attempt,
+    }
 }
 
 pub(crate) fn log(level: Level, message: &str) {
@@ -95,7 +111,10 @@ pub(crate) fn await_any(promises: &[u32]) -> Result<(u32, Outcome)> {
 
 pub(crate) fn await_all(promises: &[u32]) -> Result<Vec<Outcome>> {
     let outcomes = workflow::await_all(promises).map_err(failed)?;
-    Ok(outcomes.into_iter().map(|outcome| outcome.map_err(failed)).collect())
+    Ok(outcomes
+        .into_iter()
+        .map(|outcome| outcome.map_err(failed))
+        .collect())
 }
 
 pub(crate) fn new_join_set() -> Result<u32> {
@@ -131,7 +150,24 @@ pub(crate) fn continue_as_new(input: &str) {
 }
 
 pub(crate) fn http(request: &Request) -> Result<Response> {
-    let Request { method, url, headers, body, timeout_ms } = request.clone();
-    let response = task::http(&task::Request { method, url, headers, body, timeout_ms }).map_err(failed)?;
-    Ok(Response { status: response.status, headers: response.headers, body: response.body })
+    let Request {
+        method,
+        url,
+        headers,
+        body,
+        timeout_ms,
+    } = request.clone();
+    let response = task::http(&task::Request {
+        method,
+        url,
+        headers,
+        body,
+        timeout_ms,
+    })
+    .map_err(failed)?;
+    Ok(Response {
+        status: response.status,
+        headers: response.headers,
+        body: response.body,
+    })
 }

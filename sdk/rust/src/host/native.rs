@@ -84,7 +84,13 @@ pub(crate) fn close(set: u32) -> Result<()> {
 }
 
 pub(crate) fn await_signal(name: &str, timeout_ms: Option<u64>) -> Result<Option<String>> {
-    match current().ask(Ask::Signal { name: name.to_owned(), timeout_ms }, None) {
+    match current().ask(
+        Ask::Signal {
+            name: name.to_owned(),
+            timeout_ms,
+        },
+        None,
+    ) {
         Answer::Signal(payload) => Ok(payload),
         other => Err(refused(other)),
     }
@@ -125,5 +131,7 @@ fn refused(answer: Answer) -> Error {
 
 /// Each question has its kind of answer; another one is a mistake of the test environment.
 fn unexpected(answer: &Answer) -> ! {
-    scope::stop(Error::other(format!("the test environment gave the wrong kind of answer: {answer:?}")))
+    scope::stop(Error::other(format!(
+        "the test environment gave the wrong kind of answer: {answer:?}"
+    )))
 }

@@ -42,16 +42,22 @@ impl Execution {
     pub(crate) fn lose_attempts(&self) {
         let lost: Vec<(u32, Delivery)> = {
             let state = self.state.borrow();
-            let runs = state.invokes().filter(|(_, invoke)| matches!(invoke.phase, Phase::Runs(..)) && !state.is_over);
-            runs.map(|(promise, invoke)| (promise, invoke.invocation.delivery)).collect()
+            let runs = state
+                .invokes()
+                .filter(|(_, invoke)| matches!(invoke.phase, Phase::Runs(..)) && !state.is_over);
+            runs.map(|(promise, invoke)| (promise, invoke.invocation.delivery))
+                .collect()
         };
         for (promise, delivery) in lost {
             match delivery {
                 Delivery::AtLeastOnce => self.perform_attempt(promise),
                 Delivery::AtMostOnce => {
-                    let message = "it was started before a crash, and whether it was done is not known";
+                    let message =
+                        "it was started before a crash, and whether it was done is not known";
                     let outcome = Err(final_failure("in_doubt", message));
-                    self.state.borrow_mut().end_attempt(promise, outcome, self.world.now());
+                    self.state
+                        .borrow_mut()
+                        .end_attempt(promise, outcome, self.world.now());
                 }
             }
         }
@@ -60,30 +66,64 @@ impl Execution {
     fn perform_attempt(&self, promise: u32) {
         let (invocation, local, attempt, limit) = {
             let mut state = self.state.borrow_mut();
-            let Some(invoke) = state.invoke_mut(promise) else { return };
-            (invoke.invocation.clone(), invoke.local, invoke.attempt, invoke.limit_us())
+            let Some(invoke) = state.invoke_mut(promise) else {
+                return;
+            };
+            (
+                invoke.invocation.clone(),
+                invoke.local,
+                invoke.attempt,
+                invoke.limit_us(),
+            )
         };
         let (Target::Function(name) | Target::Http(name)) = invocation.target.clone();
         if attempt > ATTEMPTS_MAX {
             stop(Error::new("stuck", format!("{name} failed {ATTEMPTS_MAX} times")).permanent());
         }
-        let effect = Effect { name: name.clone(), input: invocation.input.clone(), attempt };
+        let effect = Effect {
+            name: name.clone(),
+            input: invocation.input.clone(),
+            attempt,
+        };
         self.world.effects.borrow_mut().push(effect);
-        let (now, child) = (self.world.now(), local.filter(|entry| entry.kind == Kind::Workflow));
+        let (now, child) = (
+            self.world.now(),
+            local.filter(|entry| entry.kind == Kind::Workflow),
+        );
         if child.is_some() && self.depth() >= DEPTH_MAX {
-            let error = final_failure("too_deep", format!("{DEPTH_MAX} workflows wait for each other already"));
-            return self.state.borrow_mut().end_attempt(promise, Err(error), now);
+            let error = final_failure(
+                "too_deep",
+                format!("{DEPTH_MAX} workflows wait for each other already"),
+            );
+            return self
+                .state
+                .borrow_mut()
+                .end_attempt(promise, Err(error), now);
         }
-        let context = Context { execution: self.id(), idempotency_key: self.key_of(promise), attempt };
+        let context = Context {
+            execution: self.id(),
+            idempotency_key: self.key_of(promise),
+            attempt,
+        };
         let phase = match child {
             Some(entry) if !self.world.script.stubs.contains_key(&name) => Phase::Child {
                 place: self.start_child(entry, promise, context, invocation.input),
                 limit: limit.map(|limit| now.saturating_add(limit)),
             },
             _ => {
-                let late = |limit: i64| if child.is_some() { overdue() } else { timed_out(limit) };
+                let late = |limit: i64| {
+                    if child.is_some() {
+                        overdue()
+                    } else {
+                        timed_out(limit)
+                    }
+                };
                 let limit = limit.map(|limit| (limit, late(limit)));
-                self.runs(&name, limit, limits::recorded(self.result(&invocation, local, context)))
+                self.runs(
+                    &name,
+                    limit,
+                    limits::recorded(self.result(&invocation, local, context)),
+                )
             }
         };
         if let Some(invoke) = self.state.borrow_mut().invoke_mut(promise) {
@@ -93,9 +133,14 @@ impl Execution {
 
     /// When the attempt ends, and how: it may take longer than it is allowed to.
     fn runs(&self, name: &str, limit: Option<(i64, Error)>, outcome: Outcome) -> Phase {
-        let (now, took) = (self.world.now(), self.world.script.durations.get(name).copied().unwrap_or(0));
+        let (now, took) = (
+            self.world.now(),
+            self.world.script.durations.get(name).copied().unwrap_or(0),
+        );
         match limit {
-            Some((limit, late)) if limit < took => Phase::Runs(now.saturating_add(limit), Err(late)),
+            Some((limit, late)) if limit < took => {
+                Phase::Runs(now.saturating_add(limit), Err(late))
+            }
             _ => Phase::Runs(now.saturating_add(took), outcome),
         }
     }
@@ -103,7 +148,9 @@ impl Execution {
     /// A child that has taken too long is asked to stop, and nobody waits for it.
     pub(crate) fn end_overdue(&self, promise: u32) {
         self.cancel(&[promise], "it took too long");
-        self.state.borrow_mut().end_attempt(promise, Err(overdue()), self.world.now());
+        self.state
+            .borrow_mut()
+            .end_attempt(promise, Err(overdue()), self.world.now());
     }
 
     /// What the attempt ends with.
@@ -114,22 +161,48 @@ impl Execution {
             Target::Http(line) => return self.request(line, input, &context.idempotency_key),
         };
         let function = local.map_or("", |entry| entry.name);
-        let task = Scope::Task(Rc::new(Attempt::new(Rc::clone(&self.world), function, context)));
+        let task = Scope::Task(Rc::new(Attempt::new(
+            Rc::clone(&self.world),
+            function,
+            context,
+        )));
         match (self.world.script.stubs.get(name), local) {
             (Some(stub), _) => inside(task, || stub(input)),
             (None, Some(Entry { run, .. })) => inside(task, || run(input)),
-            (None, None) => stop(Error::other(format!("nobody knows {name}: add a stub for it"))),
+            (None, None) => stop(Error::other(format!(
+                "nobody knows {name}: add a stub for it"
+            ))),
         }
     }
 
     /// Starts a child, and returns its place. It runs as soon as nobody else does.
     fn start_child(&self, entry: Entry, promise: u32, context: Context, input: String) -> usize {
-        let parent = self.world.place_of(self).map(|place| Parent { place, promise });
-        let Context { idempotency_key: key, attempt, .. } = context;
+        let parent = self
+            .world
+            .place_of(self)
+            .map(|place| Parent { place, promise });
+        let Context {
+            idempotency_key: key,
+            attempt,
+            ..
+        } = context;
         let (id, depth) = (format!("{key}#{attempt}"), self.depth() + 1);
-        let whose = Whose { id, key, attempt, parent, generation: 0, depth };
+        let whose = Whose {
+            id,
+            key,
+            attempt,
+            parent,
+            generation: 0,
+            depth,
+        };
         let state = State::new(self.world.child_mailbox(entry.name), Cancel::Never);
-        self.world.add(Self::new(Rc::clone(&self.world), entry, input, whose, state))
+        self.world.add(Self::new(
+            Rc::clone(&self.world),
+            entry,
+            input,
+            whose,
+            state,
+        ))
     }
 
     /// A request of a workflow: a service that cannot answer now is a failure, and asked again.
@@ -146,7 +219,10 @@ impl Execution {
         let response = self.world.http(&request, key)?;
         let status = response.status;
         if status >= 500 || matches!(status, 408 | 429) {
-            return Err(Error::new("http_status", format!("{line} answered with status {status}")));
+            return Err(Error::new(
+                "http_status",
+                format!("{line} answered with status {status}"),
+            ));
         }
         limits::answer_fits(encode(&response)?)
     }
@@ -164,6 +240,8 @@ pub(crate) fn inside(scope: Scope, body: impl FnOnce() -> Outcome) -> Outcome {
     match scope::enter(scope, body) {
         Ok(outcome) => outcome,
         Err(Left::Stop(error)) => stop(error),
-        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => stop(Error::other("only a workflow waits and crashes")),
+        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => {
+            stop(Error::other("only a workflow waits and crashes"))
+        }
     }
 }

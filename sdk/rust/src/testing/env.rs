@@ -90,7 +90,9 @@ impl TestEnv {
         stub: impl Fn(InputOf<F, A>) -> Result<OutputOf<F, A>> + 'static,
     ) {
         let untyped = move |input: &str| encode(&stub(decode(input)?)?);
-        self.script.stubs.insert(F::Function::NAME.to_owned(), Rc::new(untyped));
+        self.script
+            .stubs
+            .insert(F::Function::NAME.to_owned(), Rc::new(untyped));
     }
 
     /// Has this answer calls by name: of what [`call_named`](crate::call_named) calls.
@@ -111,7 +113,9 @@ impl TestEnv {
     /// How long each attempt of the task or stub takes; nothing unless said. One that takes longer than its limit fails with
     /// `timeout`; unless the call has a limit, a task has a minute and a workflow all the time it wants.
     pub fn takes<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
-        self.script.durations.insert(F::Function::NAME.to_owned(), micros(duration));
+        self.script
+            .durations
+            .insert(F::Function::NAME.to_owned(), micros(duration));
     }
 
     /// Sends a signal to the workflow before it starts.
@@ -138,8 +142,14 @@ impl TestEnv {
     /// # Panics
     ///
     /// If the payload cannot be written as JSON.
-    pub fn signal_child<F, A>(&mut self, _child: F, place: usize, after: Duration, name: &str, payload: &impl Serialize)
-    where
+    pub fn signal_child<F, A>(
+        &mut self,
+        _child: F,
+        place: usize,
+        after: Duration,
+        name: &str,
+        payload: &impl Serialize,
+    ) where
         F: Callable<A, Function: Workflow>,
     {
         self.send(To::Child(F::Function::NAME, place), after, name, payload);
@@ -148,7 +158,12 @@ impl TestEnv {
     #[expect(clippy::panic, reason = "a test ends like this")]
     fn send(&mut self, to: To, after: Duration, name: &str, payload: &impl Serialize) {
         let payload = encode(payload).unwrap_or_else(|error| panic!("{error}"));
-        self.script.signals.push(Signal { to, at: micros(after), name: name.to_owned(), payload });
+        self.script.signals.push(Signal {
+            to,
+            at: micros(after),
+            name: name.to_owned(),
+            payload,
+        });
         self.script.signals.sort_by_key(|signal| signal.at);
     }
 
@@ -170,7 +185,11 @@ impl TestEnv {
     }
 
     /// Runs a workflow to its end.
-    pub fn run<F, A>(&mut self, _workflow: F, input: impl Argument<InputOf<F, A>>) -> Result<OutputOf<F, A>>
+    pub fn run<F, A>(
+        &mut self,
+        _workflow: F,
+        input: impl Argument<InputOf<F, A>>,
+    ) -> Result<OutputOf<F, A>>
     where
         F: Callable<A, Function: Workflow>,
     {
@@ -200,7 +219,9 @@ impl TestEnv {
         self.last = run;
         match (outcome, difference) {
             (Err(error), _) if error.is("nondeterminism") => Err(error),
-            (_, Some(what)) => Err(Error::new("nondeterminism", format!("{}: {what}", entry.name)).permanent()),
+            (_, Some(what)) => {
+                Err(Error::new("nondeterminism", format!("{}: {what}", entry.name)).permanent())
+            }
             (outcome, None) => typed(outcome),
         }
     }
@@ -218,10 +239,17 @@ impl TestEnv {
         let (input, entry) = (input.into_payload()?, Entry::of::<F::Function>());
         limits::fits("the input", &input)?;
         let world = World::new(self.script.clone(), Crashes::Never);
-        let context = Context { execution: "test".to_owned(), idempotency_key: "test.0".to_owned(), attempt };
+        let context = Context {
+            execution: "test".to_owned(),
+            idempotency_key: "test.0".to_owned(),
+            attempt,
+        };
         let scope = Attempt::new(Rc::clone(&world), entry.name, context);
         let outcome = leaving(|| inside(Scope::Task(Rc::new(scope)), || (entry.run)(&input)));
-        self.last = Run { log: world.log.take(), ..Run::default() };
+        self.last = Run {
+            log: world.log.take(),
+            ..Run::default()
+        };
         typed(limits::recorded(outcome))
     }
 
@@ -238,7 +266,9 @@ impl TestEnv {
     #[expect(clippy::panic, reason = "a test ends like this")]
     pub fn inputs<F: Callable<A>, A>(&self, _function: F) -> Vec<InputOf<F, A>> {
         let effects = self.effects(F::Function::NAME);
-        effects.map(|effect| decode(&effect.input).unwrap_or_else(|error| panic!("{error}"))).collect()
+        effects
+            .map(|effect| decode(&effect.input).unwrap_or_else(|error| panic!("{error}")))
+            .collect()
     }
 
     /// How much virtual time the last run took.
@@ -252,7 +282,10 @@ impl TestEnv {
     }
 
     fn effects(&self, name: &'static str) -> impl Iterator<Item = &Effect> {
-        self.last.effects.iter().filter(move |effect| effect.name == name)
+        self.last
+            .effects
+            .iter()
+            .filter(move |effect| effect.name == name)
     }
 
     fn simulate(&self, entry: Entry, input: &str, crashes: Crashes) -> (Outcome, Run) {
@@ -268,10 +301,19 @@ impl TestEnv {
     /// The workflow, and those that it continues as.
     fn generations(&self, world: &Rc<World>, entry: Entry, input: &str, run: &mut Run) -> Outcome {
         limits::fits("the input", input)?;
-        let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| Cancel::At(START.saturating_add(after)));
+        let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| {
+            Cancel::At(START.saturating_add(after))
+        });
         let state = State::new(world.mailbox(&To::Workflow), cancel);
         let id = "test".to_owned();
-        let whose = Whose { id, key: String::new(), attempt: 1, parent: None, generation: 0, depth: 0 };
+        let whose = Whose {
+            id,
+            key: String::new(),
+            attempt: 1,
+            parent: None,
+            generation: 0,
+            depth: 0,
+        };
         let mut execution = Execution::new(Rc::clone(world), entry, input.to_owned(), whose, state);
         loop {
             world.add(Rc::clone(&execution));
@@ -282,7 +324,9 @@ impl TestEnv {
                 Some(next) => execution = next,
                 None => {
                     world.wind_up();
-                    return outcome.unwrap_or_else(|| Err(Error::other("only a child leaves while it waits")));
+                    return outcome.unwrap_or_else(|| {
+                        Err(Error::other("only a child leaves while it waits"))
+                    });
                 }
             }
         }
@@ -294,21 +338,30 @@ fn leaving(body: impl FnOnce() -> Outcome) -> Outcome {
     match scope::catch(body) {
         Ok(outcome) => outcome,
         Err(Left::Stop(error)) => Err(error),
-        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => Err(Error::other("only a workflow waits and crashes")),
+        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => {
+            Err(Error::other("only a workflow waits and crashes"))
+        }
     }
 }
 
 fn difference(calm: &Run, run: &Run, expected: &Outcome, outcome: &Outcome) -> Option<String> {
     if expected != outcome {
-        return Some(format!("it ended with {expected:?} without crashes, and with {outcome:?} with them"));
+        return Some(format!(
+            "it ended with {expected:?} without crashes, and with {outcome:?} with them"
+        ));
     }
     let (first, second) = (calm.effects.iter().map(Some), run.effects.iter().map(Some));
     let longest = calm.effects.len().max(run.effects.len());
-    let pairs = first.chain(std::iter::repeat(None)).zip(second.chain(std::iter::repeat(None)));
+    let pairs = first
+        .chain(std::iter::repeat(None))
+        .zip(second.chain(std::iter::repeat(None)));
     if let Some((calm, crashed)) = pairs.take(longest).find(|(calm, crashed)| calm != crashed) {
-        return Some(format!("without crashes it had {calm:?} done, with them {crashed:?}"));
+        return Some(format!(
+            "without crashes it had {calm:?} done, with them {crashed:?}"
+        ));
     }
-    (calm.asked != run.asked).then(|| "with crashes it asked for other things than without".to_owned())
+    (calm.asked != run.asked)
+        .then(|| "with crashes it asked for other things than without".to_owned())
 }
 
 fn micros(duration: Duration) -> i64 {

@@ -63,7 +63,13 @@ struct Track {
 }
 
 impl Execution {
-    pub(crate) fn new(world: Rc<World>, entry: Entry, input: String, whose: Whose, state: State) -> Rc<Self> {
+    pub(crate) fn new(
+        world: Rc<World>,
+        entry: Entry,
+        input: String,
+        whose: Whose,
+        state: State,
+    ) -> Rc<Self> {
         Rc::new(Self {
             world,
             entry,
@@ -77,7 +83,11 @@ impl Execution {
 
     pub(crate) fn context(&self) -> Context {
         let Whose { key, attempt, .. } = self.whose.clone();
-        Context { execution: self.id(), idempotency_key: key, attempt }
+        Context {
+            execution: self.id(),
+            idempotency_key: key,
+            attempt,
+        }
     }
 
     /// The name of an operation, as a task sees it.
@@ -104,7 +114,12 @@ impl Execution {
     /// Whether a child has not begun, or can go on.
     pub(crate) fn is_child_with_something_to_do(&self) -> bool {
         let state = self.state.borrow();
-        let can_go_on = || state.open.as_ref().is_some_and(|open| self.answer(&state, open).is_some());
+        let can_go_on = || {
+            state
+                .open
+                .as_ref()
+                .is_some_and(|open| self.answer(&state, open).is_some())
+        };
         self.is_child() && !state.is_over && (!self.has_begun.get() || can_go_on())
     }
 
@@ -113,7 +128,9 @@ impl Execution {
         self.has_begun.set(true);
         loop {
             self.track.borrow_mut().position = 0;
-            match scope::enter(Scope::Workflow(Rc::clone(self)), || (self.entry.run)(&self.input)) {
+            match scope::enter(Scope::Workflow(Rc::clone(self)), || {
+                (self.entry.run)(&self.input)
+            }) {
                 Ok(outcome) => {
                     self.require_end();
                     if !self.crashes_here() {
@@ -134,7 +151,9 @@ impl Execution {
             let mut state = self.state.borrow_mut();
             state.is_over = true;
             let outcome = match (limits::recorded(outcome), &state.cancel) {
-                (Err(error), Cancel::Asked(reason) | Cancel::Told(reason)) if error.is_cancelled() => {
+                (Err(error), Cancel::Asked(reason) | Cancel::Told(reason))
+                    if error.is_cancelled() =>
+                {
                     Err(cancelled(reason).permanent())
                 }
                 (outcome, _) => outcome,
@@ -151,27 +170,48 @@ impl Execution {
         let input = state.continued.clone()?;
         let generation = self.whose.generation + 1;
         if generation >= GENERATIONS_MAX {
-            let message = format!("{} continued as new {GENERATIONS_MAX} times", self.entry.name);
+            let message = format!(
+                "{} continued as new {GENERATIONS_MAX} times",
+                self.entry.name
+            );
             stop(Error::new("stuck", message).permanent());
         }
         let cancel = match state.cancel {
             Cancel::At(at) => Cancel::At(at),
             Cancel::Never | Cancel::Asked(_) | Cancel::Told(_) => Cancel::Never,
         };
-        let whose = Whose { generation, ..self.whose.clone() };
+        let whose = Whose {
+            generation,
+            ..self.whose.clone()
+        };
         let next = State::new(state.mailbox.clone(), cancel);
-        Some(Self::new(Rc::clone(&self.world), self.entry, input, whose, next))
+        Some(Self::new(
+            Rc::clone(&self.world),
+            self.entry,
+            input,
+            whose,
+            next,
+        ))
     }
 
     /// The parent of a child that is over hears of it, unless another takes the child's place, or nobody waits for it any
     /// more.
     pub(crate) fn tell_parent(&self, outcome: Outcome) {
-        let Some(Parent { place, promise }) = self.whose.parent else { return };
-        let Some(parent) = self.world.execution(place) else { return };
+        let Some(Parent { place, promise }) = self.whose.parent else {
+            return;
+        };
+        let Some(parent) = self.world.execution(place) else {
+            return;
+        };
         let successor = self.successor().map(|successor| self.world.add(successor));
         let mut state = parent.state.borrow_mut();
         let own = self.world.place_of(self);
-        let Some(performer) = state.performer_mut(promise).filter(|place| Some(**place) == own) else { return };
+        let Some(performer) = state
+            .performer_mut(promise)
+            .filter(|place| Some(**place) == own)
+        else {
+            return;
+        };
         match successor {
             Some(place) => *performer = place,
             None if state.is_over => {}
@@ -200,7 +240,9 @@ impl Execution {
                 Some(child) => child.request_cancel(reason),
                 None => {
                     let outcome = Err(cancelled(reason).permanent());
-                    self.state.borrow_mut().end_attempt(*promise, outcome, self.world.now());
+                    self.state
+                        .borrow_mut()
+                        .end_attempt(*promise, outcome, self.world.now());
                 }
             }
         }
@@ -208,7 +250,12 @@ impl Execution {
 
     /// What was asked, for comparison with another run.
     pub(crate) fn asked(&self) -> Vec<Ask> {
-        self.track.borrow().record.iter().map(|(ask, _)| ask.clone()).collect()
+        self.track
+            .borrow()
+            .record
+            .iter()
+            .map(|(ask, _)| ask.clone())
+            .collect()
     }
 
     pub(crate) fn log(&self, level: Level, message: &str) {
@@ -234,7 +281,10 @@ impl Execution {
     /// What a child waits for, in words.
     pub(crate) fn waiting_child(&self) -> Option<String> {
         let state = self.state.borrow();
-        let open = state.open.as_ref().filter(|_| self.is_child() && !state.is_over)?;
+        let open = state
+            .open
+            .as_ref()
+            .filter(|_| self.is_child() && !state.is_over)?;
         Some(format!("{} would {}", self.entry.name, open.ask))
     }
 
@@ -296,7 +346,9 @@ fn children(state: &State) -> Vec<u32> {
         Phase::Runs(..) => is_workflow,
         Phase::Waits(_) | Phase::Over(_) => false,
     };
-    let its = state.invokes().filter(|(_, invoke)| performed(&invoke.phase, invoke.is_workflow()));
+    let its = state
+        .invokes()
+        .filter(|(_, invoke)| performed(&invoke.phase, invoke.is_workflow()));
     its.map(|(promise, _)| promise).collect()
 }
 

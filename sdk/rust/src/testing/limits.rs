@@ -30,7 +30,10 @@ pub(crate) fn fits(what: &str, text: &str) -> Result<()> {
     if bytes <= PAYLOAD_BYTES_MAX {
         return Ok(());
     }
-    Err(final_failure("too_large", format!("{what} has {bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}")))
+    Err(final_failure(
+        "too_large",
+        format!("{what} has {bytes} bytes, the limit is {PAYLOAD_BYTES_MAX}"),
+    ))
 }
 
 /// Whether the answer to a request is small enough to be recorded.
@@ -39,7 +42,10 @@ pub(crate) fn answer_fits(text: String) -> Outcome {
     if found <= PAYLOAD_BYTES_MAX {
         return Ok(text);
     }
-    Err(final_failure("too_large", format!("{found} bytes of payload, at most {PAYLOAD_BYTES_MAX} are allowed")))
+    Err(final_failure(
+        "too_large",
+        format!("{found} bytes of payload, at most {PAYLOAD_BYTES_MAX} are allowed"),
+    ))
 }
 
 /// Whether a request or a response is small enough to be sent.
@@ -47,12 +53,19 @@ pub(crate) fn http_fits(what: &str, bytes: usize) -> Result<()> {
     if bytes <= HTTP_BYTES_MAX {
         return Ok(());
     }
-    Err(final_failure("too_large", format!("the {what} has more than {HTTP_BYTES_MAX} bytes")))
+    Err(final_failure(
+        "too_large",
+        format!("the {what} has more than {HTTP_BYTES_MAX} bytes"),
+    ))
 }
 
 /// Whether a text is a name.
 pub(crate) fn name(text: &str) -> Result<()> {
-    if is_name(text) { Ok(()) } else { Err(final_failure("invalid_name", not_a_name(text))) }
+    if is_name(text) {
+        Ok(())
+    } else {
+        Err(final_failure("invalid_name", not_a_name(text)))
+    }
 }
 
 /// Whether a policy is within its ranges.
@@ -75,9 +88,21 @@ pub(crate) fn policy(retry: &Retry) -> Result<()> {
 pub(crate) fn recorded(outcome: Outcome) -> Outcome {
     match outcome {
         Ok(text) => fits("the result", &text).map(|()| text),
-        Err(Error { kind, message, retryable }) => {
-            let kind = if is_name(&kind) { kind } else { "user_error".to_owned() };
-            Err(Error { kind, message: cut(message), retryable })
+        Err(Error {
+            kind,
+            message,
+            retryable,
+        }) => {
+            let kind = if is_name(&kind) {
+                kind
+            } else {
+                "user_error".to_owned()
+            };
+            Err(Error {
+                kind,
+                message: cut(message),
+                retryable,
+            })
         }
     }
 }
@@ -87,7 +112,10 @@ fn is_name(text: &str) -> bool {
 }
 
 fn not_a_name(text: &str) -> String {
-    format!("`{}` is not a name: expected 1 to {NAME_BYTES_MAX} bytes without control characters", text.escape_debug())
+    format!(
+        "`{}` is not a name: expected 1 to {NAME_BYTES_MAX} bytes without control characters",
+        text.escape_debug()
+    )
 }
 
 fn cut(mut message: String) -> String {

@@ -16,11 +16,18 @@ impl Execution {
                 Err(error) => Answer::Refused(error),
                 Ok(()) => {
                     let invocation = invocation.clone();
-                    let invoke = Invoke { invocation, local, attempt: 0, phase: Phase::Waits(now) };
+                    let invoke = Invoke {
+                        invocation,
+                        local,
+                        attempt: 0,
+                        phase: Phase::Waits(now),
+                    };
                     self.add(Operation::Invoke(Box::new(invoke)))
                 }
             },
-            Ask::Timer(duration_ms) => Answer::Promise(self.state.borrow_mut().add_timer(*duration_ms, now)),
+            Ask::Timer(duration_ms) => {
+                Answer::Promise(self.state.borrow_mut().add_timer(*duration_ms, now))
+            }
             Ask::AwaitOne(promise) => self.wait_for(std::slice::from_ref(promise), ask),
             Ask::AwaitAny(promises) | Ask::AwaitAll(promises) => self.wait_for(promises, ask),
             Ask::JoinSet => self.new_set(),
@@ -63,7 +70,10 @@ impl Execution {
 
     fn submit(&self, set: u32, promise: u32) -> Result<(), Error> {
         let mut state = self.state.borrow_mut();
-        let is_owned = state.sets.values().any(|other| other.members.contains(&promise));
+        let is_owned = state
+            .sets
+            .values()
+            .any(|other| other.members.contains(&promise));
         let is_invoke = state.invoke_mut(promise).is_some();
         let set = state.sets.get_mut(&set).ok_or_else(|| unknown_set(set))?;
         if !set.taken.is_empty() {
@@ -73,7 +83,9 @@ impl Execution {
             return Err(misuse(format!("operation {promise} is not an invocation")));
         }
         if is_owned {
-            return Err(misuse(format!("promise {promise} is in a join set already")));
+            return Err(misuse(format!(
+                "promise {promise} is in a join set already"
+            )));
         }
         set.members.push(promise);
         Ok(())
@@ -82,7 +94,9 @@ impl Execution {
     fn next(&self, set: u32, ask: &Ask) -> Answer {
         match self.state.borrow().sets.get(&set) {
             None => return Answer::Refused(unknown_set(set)),
-            Some(known) if known.taken.len() == known.members.len() => return Answer::Taken(Taken::Empty),
+            Some(known) if known.taken.len() == known.members.len() => {
+                return Answer::Taken(Taken::Empty);
+            }
             Some(_) => {}
         }
         self.wait(ask)
@@ -94,7 +108,12 @@ impl Execution {
         let mut children = Vec::new();
         {
             let mut state = self.state.borrow_mut();
-            let members = state.sets.get(&set).ok_or_else(|| unknown_set(set))?.members.clone();
+            let members = state
+                .sets
+                .get(&set)
+                .ok_or_else(|| unknown_set(set))?
+                .members
+                .clone();
             for promise in members {
                 match state.invoke_mut(promise).map(|invoke| &invoke.phase) {
                     Some(Phase::Child { .. }) => children.push(promise),
@@ -143,7 +162,10 @@ impl Execution {
         if state.open.is_some() {
             return;
         }
-        let open = Open { ask: ask.clone(), timer: None };
+        let open = Open {
+            ask: ask.clone(),
+            timer: None,
+        };
         let limit = match ask {
             Ask::Next { timeout_ms, .. } | Ask::Signal { timeout_ms, .. } => *timeout_ms,
             _ => None,
@@ -186,12 +208,16 @@ impl Execution {
         if let Cancel::Asked(_) = state.cancel {
             return Some(Answer::Refused(cancelled("cancellation was asked for")));
         }
-        let is_late = open.timer.is_some_and(|timer| state.outcome(timer).is_some());
+        let is_late = open
+            .timer
+            .is_some_and(|timer| state.outcome(timer).is_some());
         match &open.ask {
             Ask::AwaitOne(promise) => state.outcome(*promise).map(Answer::Outcome),
             Ask::AwaitAny(promises) => first(state, promises),
             Ask::AwaitAll(promises) => all(state, promises),
-            Ask::Next { set, .. } => taken(state, *set).or(is_late.then_some(Answer::Taken(Taken::TimedOut))),
+            Ask::Next { set, .. } => {
+                taken(state, *set).or(is_late.then_some(Answer::Taken(Taken::TimedOut)))
+            }
             Ask::Signal { name, .. } => match state.signal(name, self.world.now()) {
                 Some(place) => Some(received(&state.mailbox[place].payload)),
                 None => is_late.then_some(Answer::Signal(None)),
@@ -220,7 +246,10 @@ impl Execution {
     }
 
     fn stuck(&self, ask: &Ask) -> ! {
-        let mut message = format!("{} would {ask} for ever: nothing is under way that could end it", self.entry.name);
+        let mut message = format!(
+            "{} would {ask} for ever: nothing is under way that could end it",
+            self.entry.name
+        );
         for child in self.world.waiting_children() {
             message.push_str("; its child ");
             message.push_str(&child);
@@ -244,28 +273,43 @@ fn objection_to_await(state: &State, promises: &[u32]) -> Option<String> {
     if let Some(place) = repeated {
         return Some(format!("promise {} is named twice", promises[place]));
     }
-    promises.iter().find_map(|promise| match state.operations.get(*promise as usize) {
-        Some(Operation::Invoke(_) | Operation::Timer { .. }) => None,
-        Some(Operation::Other) => Some(format!("operation {promise} is neither an invocation nor a timer")),
-        None => Some(format!("there is no promise {promise}")),
-    })
+    promises
+        .iter()
+        .find_map(|promise| match state.operations.get(*promise as usize) {
+            Some(Operation::Invoke(_) | Operation::Timer { .. }) => None,
+            Some(Operation::Other) => Some(format!(
+                "operation {promise} is neither an invocation nor a timer"
+            )),
+            None => Some(format!("there is no promise {promise}")),
+        })
 }
 
 fn first(state: &State, promises: &[u32]) -> Option<Answer> {
     let promise = state.ended.iter().find(|ended| promises.contains(ended))?;
-    let place = (0..).zip(promises).find_map(|(place, other)| (other == promise).then_some(place))?;
+    let place = (0..)
+        .zip(promises)
+        .find_map(|(place, other)| (other == promise).then_some(place))?;
     Some(Answer::First(place, state.outcome(*promise)?))
 }
 
 fn all(state: &State, promises: &[u32]) -> Option<Answer> {
-    let outcomes: Option<Vec<_>> = promises.iter().map(|promise| state.outcome(*promise)).collect();
+    let outcomes: Option<Vec<_>> = promises
+        .iter()
+        .map(|promise| state.outcome(*promise))
+        .collect();
     outcomes.map(Answer::Outcomes)
 }
 
 fn taken(state: &State, set: u32) -> Option<Answer> {
     let set = state.sets.get(&set)?;
-    let promise = state.ended.iter().find(|ended| set.members.contains(ended) && !set.taken.contains(ended))?;
-    Some(Answer::Taken(Taken::Done(*promise, state.outcome(*promise)?)))
+    let promise = state
+        .ended
+        .iter()
+        .find(|ended| set.members.contains(ended) && !set.taken.contains(ended))?;
+    Some(Answer::Taken(Taken::Done(
+        *promise,
+        state.outcome(*promise)?,
+    )))
 }
 
 fn received(payload: &str) -> Answer {

@@ -14,10 +14,19 @@ pub(crate) enum Ask {
     AwaitAny(Vec<u32>),
     AwaitAll(Vec<u32>),
     JoinSet,
-    Submit { set: u32, promise: u32 },
-    Next { set: u32, timeout_ms: Option<u64> },
+    Submit {
+        set: u32,
+        promise: u32,
+    },
+    Next {
+        set: u32,
+        timeout_ms: Option<u64>,
+    },
     Close(u32),
-    Signal { name: String, timeout_ms: Option<u64> },
+    Signal {
+        name: String,
+        timeout_ms: Option<u64>,
+    },
     Now,
     Random(u32),
     IsCancelled,
@@ -45,7 +54,11 @@ impl Ask {
     pub(crate) fn waits(&self) -> bool {
         matches!(
             self,
-            Self::AwaitOne(_) | Self::AwaitAny(_) | Self::AwaitAll(_) | Self::Next { .. } | Self::Signal { .. }
+            Self::AwaitOne(_)
+                | Self::AwaitAny(_)
+                | Self::AwaitAll(_)
+                | Self::Next { .. }
+                | Self::Signal { .. }
         )
     }
 }
@@ -54,16 +67,26 @@ impl Ask {
 impl fmt::Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Invoke(Invocation { target: Target::Function(name), input, .. }) => {
+            Self::Invoke(Invocation {
+                target: Target::Function(name),
+                input,
+                ..
+            }) => {
                 write!(f, "call {name} with {input}")
             }
-            Self::Invoke(Invocation { target: Target::Http(line), input, .. }) => write!(f, "send {line} with {input}"),
+            Self::Invoke(Invocation {
+                target: Target::Http(line),
+                input,
+                ..
+            }) => write!(f, "send {line} with {input}"),
             Self::Timer(duration_ms) => write!(f, "set a timer of {duration_ms} ms"),
             Self::AwaitOne(promise) => write!(f, "wait for operation {promise}"),
             Self::AwaitAny(promises) => write!(f, "wait for any of the operations {promises:?}"),
             Self::AwaitAll(promises) => write!(f, "wait for all of the operations {promises:?}"),
             Self::JoinSet => f.write_str("make a join set"),
-            Self::Submit { set, promise } => write!(f, "submit operation {promise} to join set {set}"),
+            Self::Submit { set, promise } => {
+                write!(f, "submit operation {promise} to join set {set}")
+            }
             Self::Next { set, .. } => write!(f, "take the next result of join set {set}"),
             Self::Close(set) => write!(f, "close join set {set}"),
             Self::Signal { name, .. } => write!(f, "wait for the signal {name}"),

@@ -36,7 +36,12 @@ pub(crate) struct Attempt {
 
 impl Attempt {
     pub(crate) fn new(world: Rc<World>, function: &'static str, context: Context) -> Self {
-        Self { world, function, context, requests: Cell::new(0) }
+        Self {
+            world,
+            function,
+            context,
+            requests: Cell::new(0),
+        }
     }
 
     /// The key of the next request. Like the engine, it tells the requests of an attempt apart, and gives the next attempt
@@ -44,7 +49,11 @@ impl Attempt {
     fn request_key(&self) -> String {
         let (count, key) = (self.requests.get() + 1, &self.context.idempotency_key);
         self.requests.set(count);
-        if count == 1 { key.clone() } else { format!("{key}/{count}") }
+        if count == 1 {
+            key.clone()
+        } else {
+            format!("{key}/{count}")
+        }
     }
 }
 
@@ -78,9 +87,11 @@ pub(crate) fn enter<T>(scope: Scope, body: impl FnOnce() -> T) -> Result<T, Left
 
 /// Ends what [`leave`] started.
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, Left> {
-    panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| match payload.downcast::<Left>() {
-        Ok(left) => *left,
-        Err(panic) => panic::resume_unwind(panic),
+    panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
+        match payload.downcast::<Left>() {
+            Ok(left) => *left,
+            Err(panic) => panic::resume_unwind(panic),
+        }
     })
 }
 
@@ -127,16 +138,22 @@ impl Scope {
         match (self, ask) {
             (Self::Workflow(execution), ask) => execution.ask(ask, local),
             (Self::Task(attempt), Ask::Now) => Answer::Time(attempt.world.now()),
-            (Self::Task(attempt), Ask::Random(length)) => Answer::Random(attempt.world.random(length)),
-            (Self::Task(attempt), ask) => {
-                stop(Error::other(format!("{} is a task: only a workflow can {ask}", attempt.function)))
+            (Self::Task(attempt), Ask::Random(length)) => {
+                Answer::Random(attempt.world.random(length))
             }
+            (Self::Task(attempt), ask) => stop(Error::other(format!(
+                "{} is a task: only a workflow can {ask}",
+                attempt.function
+            ))),
         }
     }
 
     pub(crate) fn http(&self, request: &Request) -> Result<Response> {
         match self {
-            Self::Workflow(execution) => stop(Error::other(format!("{} is a workflow", execution.entry.name))),
+            Self::Workflow(execution) => stop(Error::other(format!(
+                "{} is a workflow",
+                execution.entry.name
+            ))),
             Self::Task(attempt) => attempt.world.http(request, &attempt.request_key()),
         }
     }

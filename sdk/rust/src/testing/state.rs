@@ -115,7 +115,10 @@ impl State {
     }
 
     pub(crate) fn add_timer(&mut self, duration_ms: u64, now: i64) -> u32 {
-        self.add(Operation::Timer { fires_at: now.saturating_add(micros(duration_ms)), fired: false })
+        self.add(Operation::Timer {
+            fires_at: now.saturating_add(micros(duration_ms)),
+            fired: false,
+        })
     }
 
     /// What the operation ended with, if it did.
@@ -139,15 +142,19 @@ impl State {
 
     /// The invocations, by number.
     pub(crate) fn invokes(&self) -> impl Iterator<Item = (u32, &Invoke)> {
-        (0..).zip(&self.operations).filter_map(|(number, operation)| match operation {
-            Operation::Invoke(invoke) => Some((number, &**invoke)),
-            Operation::Timer { .. } | Operation::Other => None,
-        })
+        (0..)
+            .zip(&self.operations)
+            .filter_map(|(number, operation)| match operation {
+                Operation::Invoke(invoke) => Some((number, &**invoke)),
+                Operation::Timer { .. } | Operation::Other => None,
+            })
     }
 
     /// The place of the oldest signal of this name that is there.
     pub(crate) fn signal(&self, name: &str, now: i64) -> Option<usize> {
-        self.mailbox.iter().position(|signal| signal.name == name && signal.at <= now)
+        self.mailbox
+            .iter()
+            .position(|signal| signal.name == name && signal.at <= now)
     }
 
     /// The execution that performs the operation, if one does.
@@ -170,18 +177,29 @@ impl State {
         };
         let later = self.mailbox.iter().filter(|signal| signal.at > now);
         let signals = later.map(|signal| (signal.at, Event::Delivery));
-        let operations = (0..).zip(&self.operations).filter_map(|(number, operation)| operation.next_event(number));
-        let overdue = self.invokes().filter_map(|(number, invoke)| match invoke.phase {
-            Phase::Child { limit, .. } => Some((limit?, Event::Overdue(number))),
-            Phase::Waits(_) | Phase::Runs(..) | Phase::Over(_) => None,
-        });
+        let operations = (0..)
+            .zip(&self.operations)
+            .filter_map(|(number, operation)| operation.next_event(number));
+        let overdue = self
+            .invokes()
+            .filter_map(|(number, invoke)| match invoke.phase {
+                Phase::Child { limit, .. } => Some((limit?, Event::Overdue(number))),
+                Phase::Waits(_) | Phase::Runs(..) | Phase::Over(_) => None,
+            });
         // min_by_key keeps the first of equals.
-        cancel.into_iter().chain(signals).chain(operations).chain(overdue).min_by_key(|(at, _)| *at)
+        cancel
+            .into_iter()
+            .chain(signals)
+            .chain(operations)
+            .chain(overdue)
+            .min_by_key(|(at, _)| *at)
     }
 
     /// Ends an attempt: for good, or with another one to come.
     pub(crate) fn end_attempt(&mut self, promise: u32, outcome: Outcome, now: i64) {
-        let Some(invoke) = self.invoke_mut(promise) else { return };
+        let Some(invoke) = self.invoke_mut(promise) else {
+            return;
+        };
         match outcome {
             Err(error) if invoke.allows_retry(&error) => {
                 invoke.phase = Phase::Waits(now.saturating_add(invoke.wait_us()));
@@ -209,7 +227,10 @@ impl Operation {
                 Phase::Runs(at, _) => Some((at, Event::AttemptEnd(number))),
                 Phase::Child { .. } | Phase::Over(_) => None,
             },
-            Self::Timer { fires_at, fired: false } => Some((*fires_at, Event::Fire(number))),
+            Self::Timer {
+                fires_at,
+                fired: false,
+            } => Some((*fires_at, Event::Fire(number))),
             Self::Timer { .. } | Self::Other => None,
         }
     }
@@ -222,13 +243,19 @@ impl Invoke {
 
     /// How long an attempt may take, in microseconds. A child may take as long as it likes unless the call has a limit.
     pub(crate) fn limit_us(&self) -> Option<i64> {
-        let usual = self.local.filter(|entry| entry.kind == Kind::Task).map(|_| TASK_LIMIT_MS);
+        let usual = self
+            .local
+            .filter(|entry| entry.kind == Kind::Task)
+            .map(|_| TASK_LIMIT_MS);
         self.invocation.timeout_ms.or(usual).map(micros)
     }
 
     /// What the engine does when a call says nothing is the same for everything that can be called.
     fn policy(&self) -> Retry {
-        self.invocation.retry.clone().unwrap_or_else(|| Retry::attempts(Retry::DEFAULT_ATTEMPTS))
+        self.invocation
+            .retry
+            .clone()
+            .unwrap_or_else(|| Retry::attempts(Retry::DEFAULT_ATTEMPTS))
     }
 
     fn allows_retry(&self, error: &Error) -> bool {
@@ -242,7 +269,9 @@ impl Invoke {
         let policy = self.policy();
         let mut wait_ms = policy.first_wait_ms;
         for _ in 1..self.attempt {
-            let longer = wait_ms.saturating_mul(policy.factor_permille.into()).div_ceil(1_000);
+            let longer = wait_ms
+                .saturating_mul(policy.factor_permille.into())
+                .div_ceil(1_000);
             if wait_ms >= policy.longest_wait_ms || longer == wait_ms {
                 break;
             }
@@ -253,5 +282,7 @@ impl Invoke {
 }
 
 pub(crate) fn micros(milliseconds: u64) -> i64 {
-    i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000).saturating_mul(1_000)
+    i64::try_from(milliseconds)
+        .unwrap_or(i64::MAX / 1_000)
+        .saturating_mul(1_000)
 }

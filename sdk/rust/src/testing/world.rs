@@ -121,7 +121,10 @@ impl World {
     }
 
     pub(crate) fn place_of(&self, execution: &Execution) -> Option<usize> {
-        self.executions.borrow().iter().position(|known| std::ptr::eq(&raw const **known, execution))
+        self.executions
+            .borrow()
+            .iter()
+            .position(|known| std::ptr::eq(&raw const **known, execution))
     }
 
     /// Executions know the world, and it knows them: one has to let go.
@@ -132,7 +135,11 @@ impl World {
     /// The signals of the workflow, or of a child.
     pub(crate) fn mailbox(&self, to: &To) -> Vec<Signal> {
         let its = self.script.signals.iter().filter(|signal| signal.to == *to);
-        its.map(|signal| Signal { at: START.saturating_add(signal.at), ..signal.clone() }).collect()
+        its.map(|signal| Signal {
+            at: START.saturating_add(signal.at),
+            ..signal.clone()
+        })
+        .collect()
     }
 
     /// The signals of the next child of this name.
@@ -152,8 +159,14 @@ impl World {
             Some((at, execution, event))
         });
         // min_by_key keeps the first of equals.
-        let Some((at, execution, event)) = events.min_by_key(|(at, ..)| *at) else { return false };
-        let crash = self.script.crashes_after.get(self.crashed()).map(|after| START.saturating_add(*after));
+        let Some((at, execution, event)) = events.min_by_key(|(at, ..)| *at) else {
+            return false;
+        };
+        let crash = self
+            .script
+            .crashes_after
+            .get(self.crashed())
+            .map(|after| START.saturating_add(*after));
         match crash.filter(|crash| *crash <= at) {
             Some(crash) => self.crash(crash, &executions),
             None => {
@@ -177,8 +190,12 @@ impl World {
     /// Lets children run until all of them wait or are over.
     fn settle(&self) {
         loop {
-            let next =
-                self.executions.borrow().iter().find(|execution| execution.is_child_with_something_to_do()).cloned();
+            let next = self
+                .executions
+                .borrow()
+                .iter()
+                .find(|execution| execution.is_child_with_something_to_do())
+                .cloned();
             let Some(child) = next else { return };
             if let Some(outcome) = child.go() {
                 child.tell_parent(outcome);
@@ -198,7 +215,11 @@ impl World {
 
     /// What children wait for, for whoever wonders why nothing happens.
     pub(crate) fn waiting_children(&self) -> Vec<String> {
-        self.executions.borrow().iter().filter_map(|execution| execution.waiting_child()).collect()
+        self.executions
+            .borrow()
+            .iter()
+            .filter_map(|execution| execution.waiting_child())
+            .collect()
     }
 
     pub(crate) fn log(&self, level: Level, message: &str) {
@@ -221,14 +242,29 @@ impl World {
     /// Sends a request. Like the engine, it adds the key if the headers have none.
     pub(crate) fn http(&self, request: &Request, idempotency_key: &str) -> Result<Response> {
         let mut request = request.clone();
-        if !request.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("idempotency-key")) {
-            request.headers.push(("idempotency-key".to_owned(), idempotency_key.to_owned()));
+        if !request
+            .headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"))
+        {
+            request
+                .headers
+                .push(("idempotency-key".to_owned(), idempotency_key.to_owned()));
         }
-        let headers: usize = request.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
-        limits::http_fits("request", request.url.len() + headers + request.body.as_ref().map_or(0, Vec::len))?;
+        let headers: usize = request
+            .headers
+            .iter()
+            .map(|(name, value)| name.len() + value.len())
+            .sum();
+        limits::http_fits(
+            "request",
+            request.url.len() + headers + request.body.as_ref().map_or(0, Vec::len),
+        )?;
         let line = format!("{} {}", request.method, request.url);
         let Some(stub) = self.script.http.get(&line) else {
-            stop(Error::other(format!("nobody answers {line}: add TestEnv::http(\"{line}\", …)")))
+            stop(Error::other(format!(
+                "nobody answers {line}: add TestEnv::http(\"{line}\", …)"
+            )))
         };
         let response = stub(&request)?;
         limits::http_fits("response", response.body.len())?;

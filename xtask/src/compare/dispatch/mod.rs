@@ -37,7 +37,17 @@ pub(crate) struct DispatchArgs {
 
 impl DispatchArgs {
     fn size(&self) -> Size {
-        if self.quick { Size { warm_up: 2_000, measured: 20_000 } } else { Size { warm_up: 10_000, measured: 100_000 } }
+        if self.quick {
+            Size {
+                warm_up: 2_000,
+                measured: 20_000,
+            }
+        } else {
+            Size {
+                warm_up: 10_000,
+                measured: 100_000,
+            }
+        }
     }
 }
 
@@ -86,7 +96,11 @@ impl Side {
 pub(crate) fn compare(run: &Run, args: &DispatchArgs) -> Result<String> {
     let mut sides = Vec::new();
     for side in Side::ALL {
-        sides.push(Figures { side, versions: side.install(run)?, rounds: Vec::new() });
+        sides.push(Figures {
+            side,
+            versions: side.install(run)?,
+            rounds: Vec::new(),
+        });
     }
     let server = Server::start(run)?;
     let settings = server.settings()?;
@@ -97,7 +111,10 @@ pub(crate) fn compare(run: &Run, args: &DispatchArgs) -> Result<String> {
             let other_cores = busy_cores()?;
             let round = figures.side.measure(run, &database, args.size());
             let round = round.with_context(|| format!("{} failed", figures.side.name()))?;
-            figures.rounds.push(Round { other_cores, ..round });
+            figures.rounds.push(Round {
+                other_cores,
+                ..round
+            });
         }
         // Whoever is first in one round is last in the next.
         sides.reverse();
@@ -105,9 +122,17 @@ pub(crate) fn compare(run: &Run, args: &DispatchArgs) -> Result<String> {
     sides.sort_by_key(|figures| figures.side);
     let machine = machine::describe(run);
     if !args.quick {
-        page::put(run, &report::PLACE, &report::section(&machine, &settings, &sides))?;
+        page::put(
+            run,
+            &report::PLACE,
+            &report::section(&machine, &settings, &sides),
+        )?;
     }
-    Ok(if args.json { report::json(&machine, &settings, &sides) } else { report::table(&machine, &settings, &sides) })
+    Ok(if args.json {
+        report::json(&machine, &settings, &sides)
+    } else {
+        report::table(&machine, &settings, &sides)
+    })
 }
 
 /// How many cores are busy while neither side does anything.

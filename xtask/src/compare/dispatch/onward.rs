@@ -33,18 +33,28 @@ pub(crate) fn measure(run: &Run, database: &str, size: Size) -> Result<Round> {
 }
 
 fn read(answer: &str) -> Result<Round> {
-    let document: Value = serde_json::from_str(answer).with_context(|| format!("this is not JSON: {answer}"))?;
+    let document: Value =
+        serde_json::from_str(answer).with_context(|| format!("this is not JSON: {answer}"))?;
     let durability = document["durability"].as_str().unwrap_or_default();
-    ensure!(durability.contains(DURABLE), "its sessions are not durable: {durability}");
+    ensure!(
+        durability.contains(DURABLE),
+        "its sessions are not durable: {durability}"
+    );
     let figures = &document["workloads"][0];
-    ensure!(figures["unit"] == "item", "no items are counted in {figures}");
+    ensure!(
+        figures["unit"] == "item",
+        "no items are counted in {figures}"
+    );
     Ok(Round {
         count: number(figures, "units")?,
         seconds: number(figures, "seconds")?,
         cpu_seconds: number(figures, "cpuSeconds")?,
         log_bytes: number(figures, "writtenBytes")?,
         other_cores: 0.0,
-        settings: format!("jobs of {JOB_ITEMS} items, {} jobs at a time", figures["concurrency"]),
+        settings: format!(
+            "jobs of {JOB_ITEMS} items, {} jobs at a time",
+            figures["concurrency"]
+        ),
     })
 }
 
@@ -55,7 +65,9 @@ mod tests {
     use super::read;
 
     fn answer(synchronous_commit: &str) -> String {
-        let durability = format!("Postgres 15, fsync=on, synchronous_commit={synchronous_commit}, full_page_writes=on");
+        let durability = format!(
+            "Postgres 15, fsync=on, synchronous_commit={synchronous_commit}, full_page_writes=on"
+        );
         let figures = json!({
             "unit": "item", "units": 100, "seconds": 0.5, "cpuSeconds": 0.1, "writtenBytes": 5_000, "concurrency": 8,
         });

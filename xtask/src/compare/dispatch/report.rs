@@ -44,15 +44,38 @@ impl Figures {
 
 /// For people at a terminal.
 pub(crate) fn table(machine: &str, settings: &Settings, sides: &[Figures]) -> String {
-    let mut text = format!("{machine}\nPostgres {}: {}\n", settings.version, settings.in_words());
+    let mut text = format!(
+        "{machine}\nPostgres {}: {}\n",
+        settings.version,
+        settings.in_words()
+    );
     for figures in sides {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{}: {}; {}", figures.side.name(), figures.versions, figures.settings());
+        let _ = writeln!(
+            text,
+            "{}: {}; {}",
+            figures.side.name(),
+            figures.versions,
+            figures.settings()
+        );
     }
-    let heads = sides.iter().map(|figures| format!("{}, {}s", figures.side.name(), figures.side.unit())).collect();
+    let heads = sides
+        .iter()
+        .map(|figures| format!("{}, {}s", figures.side.name(), figures.side.unit()))
+        .collect();
     text.push('\n');
-    for row in [Row { name: String::new(), cells: heads }].iter().chain(&rows(sides)) {
-        let cells: String = row.cells.iter().map(|cell| format!(" {cell:>28}")).collect();
+    for row in [Row {
+        name: String::new(),
+        cells: heads,
+    }]
+    .iter()
+    .chain(&rows(sides))
+    {
+        let cells: String = row
+            .cells
+            .iter()
+            .map(|cell| format!(" {cell:>28}"))
+            .collect();
         let _ = writeln!(text, "{:<40}{cells}", row.name);
     }
     text
@@ -62,13 +85,31 @@ pub(crate) fn table(machine: &str, settings: &Settings, sides: &[Figures]) -> St
 pub(crate) fn section(machine: &str, settings: &Settings, sides: &[Figures]) -> String {
     let rounds = sides.first().map_or(0, |figures| figures.rounds.len());
     let mut text = format!("{machine}. Medians of {rounds} rounds; sides take turns.\n\n");
-    let _ = writeln!(text, "- Postgres {}: {}.", settings.version, settings.in_words());
+    let _ = writeln!(
+        text,
+        "- Postgres {}: {}.",
+        settings.version,
+        settings.in_words()
+    );
     for figures in sides {
-        let _ = writeln!(text, "- {}: {}. Settings: {}.", figures.side.name(), figures.versions, figures.settings());
+        let _ = writeln!(
+            text,
+            "- {}: {}. Settings: {}.",
+            figures.side.name(),
+            figures.versions,
+            figures.settings()
+        );
     }
-    let heads: Vec<String> =
-        sides.iter().map(|figures| format!("{}, {}s", figures.side.name(), figures.side.unit())).collect();
-    let _ = writeln!(text, "\n| | {} |\n|---{}|", heads.join(" | "), "|---".repeat(heads.len()));
+    let heads: Vec<String> = sides
+        .iter()
+        .map(|figures| format!("{}, {}s", figures.side.name(), figures.side.unit()))
+        .collect();
+    let _ = writeln!(
+        text,
+        "\n| | {} |\n|---{}|",
+        heads.join(" | "),
+        "|---".repeat(heads.len())
+    );
     for row in rows(sides) {
         let _ = writeln!(text, "| {} | {} |", row.name, row.cells.join(" | "));
     }
@@ -83,21 +124,40 @@ fn rows(sides: &[Figures]) -> Vec<Row> {
     };
     let middle = |figures: &Figures, figure: fn(&Round) -> f64| median(&figures.rounds, figure);
     let every = |figures: &Figures, shown: &dyn Fn(&Round) -> String| {
-        figures.rounds.iter().map(shown).collect::<Vec<String>>().join(" / ")
+        figures
+            .rounds
+            .iter()
+            .map(shown)
+            .collect::<Vec<String>>()
+            .join(" / ")
     };
     vec![
         row("a second", &|it| grouped(it.rate())),
-        row("each round", &|it| every(it, &|round| grouped(round.rate()))),
-        row("CPU µs each, without the server", &|it| format!("{:.1}", middle(it, Round::cpu_micros_each))),
-        row("bytes of the server's log each", &|it| grouped(middle(it, Round::log_bytes_each))),
-        row("cores busy with other work just before", &|it| every(it, &|round| format!("{:.1}", round.other_cores))),
+        row("each round", &|it| {
+            every(it, &|round| grouped(round.rate()))
+        }),
+        row("CPU µs each, without the server", &|it| {
+            format!("{:.1}", middle(it, Round::cpu_micros_each))
+        }),
+        row("bytes of the server's log each", &|it| {
+            grouped(middle(it, Round::log_bytes_each))
+        }),
+        row("cores busy with other work just before", &|it| {
+            every(it, &|round| format!("{:.1}", round.other_cores))
+        }),
     ]
 }
 
 /// Who is faster, in words.
 fn verdict(sides: &[Figures]) -> String {
-    let [one, other] = sides else { return String::new() };
-    let (faster, slower) = if one.rate() >= other.rate() { (one, other) } else { (other, one) };
+    let [one, other] = sides else {
+        return String::new();
+    };
+    let (faster, slower) = if one.rate() >= other.rate() {
+        (one, other)
+    } else {
+        (other, one)
+    };
     format!(
         "{} does {:.2} times as many {}s a second as {} does {}s.",
         faster.side.name(),
@@ -110,7 +170,11 @@ fn verdict(sides: &[Figures]) -> String {
 
 /// A word of warning where the machine had other things to do.
 fn disturbance(sides: &[Figures]) -> &'static str {
-    let most = sides.iter().flat_map(|figures| &figures.rounds).map(|round| round.other_cores).fold(0.0, f64::max);
+    let most = sides
+        .iter()
+        .flat_map(|figures| &figures.rounds)
+        .map(|round| round.other_cores)
+        .fold(0.0, f64::max);
     if most <= OTHER_CORES_MAX {
         return "";
     }
@@ -119,8 +183,11 @@ fn disturbance(sides: &[Figures]) -> &'static str {
 
 /// Everything.
 pub(crate) fn json(machine: &str, settings: &Settings, sides: &[Figures]) -> String {
-    let server: serde_json::Map<String, Value> =
-        settings.values.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+    let server: serde_json::Map<String, Value> = settings
+        .values
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), json!(value)))
+        .collect();
     let side = |figures: &Figures| {
         json!({
             "side": figures.side.name(),
@@ -160,7 +227,10 @@ mod tests {
     use crate::compare::dispatch::server::Settings;
 
     fn settings() -> Settings {
-        Settings { version: "15.18".to_owned(), values: vec![("fsync", "on".to_owned())] }
+        Settings {
+            version: "15.18".to_owned(),
+            values: vec![("fsync", "on".to_owned())],
+        }
     }
 
     fn figures(side: Side, seconds: [f64; 3]) -> Figures {
@@ -172,11 +242,18 @@ mod tests {
             other_cores: 0.5,
             settings: "its own".to_owned(),
         };
-        Figures { side, versions: "version 1".to_owned(), rounds: seconds.map(round).to_vec() }
+        Figures {
+            side,
+            versions: "version 1".to_owned(),
+            rounds: seconds.map(round).to_vec(),
+        }
     }
 
     fn both() -> [Figures; 2] {
-        [figures(Side::Onward, [10.0, 8.0, 5.0]), figures(Side::Graphile, [5.0, 4.0, 10.0])]
+        [
+            figures(Side::Onward, [10.0, 8.0, 5.0]),
+            figures(Side::Graphile, [5.0, 4.0, 10.0]),
+        ]
     }
 
     #[test]
@@ -205,22 +282,32 @@ graphile-worker does 1.60 times as many jobs a second as Onward does items.
     fn other_work_on_the_machine_is_mentioned() {
         let mut sides = both();
         sides[1].rounds[2].other_cores = 1.5;
-        assert!(section("two cores", &settings(), &sides).contains("items. Other work ran on the machine meanwhile: "));
+        assert!(
+            section("two cores", &settings(), &sides)
+                .contains("items. Other work ran on the machine meanwhile: ")
+        );
     }
 
     #[test]
     fn the_table_says_what_the_page_says() {
         let table = table("two cores", &settings(), &both());
         assert!(table.contains("Postgres 15.18: fsync=on\n"));
-        assert!(table.contains(&format!("\na second{:>61}{:>29}\n", "12,500", "20,000")), "{table}");
+        assert!(
+            table.contains(&format!("\na second{:>61}{:>29}\n", "12,500", "20,000")),
+            "{table}"
+        );
     }
 
     #[test]
     fn the_json_has_every_round_and_the_settings_of_the_server() {
-        let document: Value = serde_json::from_str(&json("two cores", &settings(), &both())).unwrap();
+        let document: Value =
+            serde_json::from_str(&json("two cores", &settings(), &both())).unwrap();
         assert_eq!(document["server"]["settings"]["fsync"], "on");
         let queue = &document["sides"][1];
-        assert_eq!((&queue["unit"], &queue["median"]["rate"]), (&Value::from("job"), &Value::from(20_000.0)));
+        assert_eq!(
+            (&queue["unit"], &queue["median"]["rate"]),
+            (&Value::from("job"), &Value::from(20_000.0))
+        );
         assert_eq!(queue["rounds"][2]["rate"], 10_000.0);
     }
 }

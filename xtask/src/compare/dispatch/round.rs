@@ -40,7 +40,12 @@ impl Round {
     }
 
     pub(crate) fn expect(self, size: Size) -> Result<Self> {
-        ensure!(self.count == f64::from(size.measured), "{} were done of {}", self.count, size.measured);
+        ensure!(
+            self.count == f64::from(size.measured),
+            "{} were done of {}",
+            self.count,
+            size.measured
+        );
         ensure!(self.seconds > 0.0, "it took no time");
         Ok(self)
     }
@@ -55,7 +60,9 @@ pub(crate) fn median(rounds: &[Round], figure: impl Fn(&Round) -> f64) -> f64 {
 
 /// A number that has to be there.
 pub(crate) fn number(document: &Value, name: &str) -> Result<f64> {
-    document[name].as_f64().with_context(|| format!("no {name} in {document}"))
+    document[name]
+        .as_f64()
+        .with_context(|| format!("no {name} in {document}"))
 }
 
 #[cfg(test)]
@@ -63,18 +70,31 @@ mod tests {
     use super::{Round, Size, median};
 
     fn round(seconds: f64) -> Round {
-        Round { count: 100.0, seconds, ..Round::default() }
+        Round {
+            count: 100.0,
+            seconds,
+            ..Round::default()
+        }
     }
 
     #[test]
     fn the_median_is_one_of_the_rounds() {
-        assert_eq!(median(&[round(4.0), round(1.0), round(2.0)], Round::rate), 50.0);
+        assert_eq!(
+            median(&[round(4.0), round(1.0), round(2.0)], Round::rate),
+            50.0
+        );
         assert!(median(&[], Round::rate).is_nan());
     }
 
     #[test]
     fn a_round_that_did_less_is_refused() {
-        let size = Size { warm_up: 0, measured: 101 };
-        assert_eq!(round(1.0).expect(size).unwrap_err().to_string(), "100 were done of 101");
+        let size = Size {
+            warm_up: 0,
+            measured: 101,
+        };
+        assert_eq!(
+            round(1.0).expect(size).unwrap_err().to_string(),
+            "100 were done of 101"
+        );
     }
 }

@@ -27,7 +27,13 @@ const DATABASE: &str = "compare";
 /// What has to be on for a commit to survive a loss of power.
 const DURABLE: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
 /// What else a rate depends on.
-const BESIDE: [&str; 5] = ["wal_sync_method", "shared_buffers", "max_wal_size", "checkpoint_timeout", "autovacuum"];
+const BESIDE: [&str; 5] = [
+    "wal_sync_method",
+    "shared_buffers",
+    "max_wal_size",
+    "checkpoint_timeout",
+    "autovacuum",
+];
 
 /// A server that runs. The process comes first, because it is to end before its data goes.
 pub(crate) struct Server {
@@ -57,17 +63,39 @@ impl Server {
         let programs = Programs::find()?;
         let folder = run.root.join(FOLDER);
         let data = DataFolder::make(folder.join("data"))?;
-        chown(data.path(), programs.user, None).context("cannot give the folder of the data to the server's user")?;
-        let options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C.UTF-8", "--username", USER, "-D"];
+        chown(data.path(), programs.user, None)
+            .context("cannot give the folder of the data to the server's user")?;
+        let options = [
+            "--auth=trust",
+            "--no-sync",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--username",
+            USER,
+            "-D",
+        ];
         printed(programs.command("initdb").args(options).arg(data.path()))
             .with_context(|| format!("can {SERVER_USER} reach {}?", data.path().display()))?;
         let [address] = free_addresses()?;
         let mut command = programs.command("postgres");
-        command.arg("-D").arg(data.path()).args(["-p", &address.port().to_string()]);
-        command.args(["-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories="]);
+        command
+            .arg("-D")
+            .arg(data.path())
+            .args(["-p", &address.port().to_string()]);
+        command.args([
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+        ]);
         let mut process = Process::start("postgres", &mut command, &folder)?;
         process.wait_until(|| printed(&mut programs.client("pg_isready", address)).is_ok())?;
-        Ok(Self { _process: process, data, programs, address })
+        Ok(Self {
+            _process: process,
+            data,
+            programs,
+            address,
+        })
     }
 
     /// An empty database, and its URL. The last one is gone, and all is on disk, so that nobody pays for it later.
@@ -80,7 +108,10 @@ impl Server {
 
     /// Refuses a server that would lose commits with the power.
     pub(crate) fn settings(&self) -> Result<Settings> {
-        Settings::read(&self.run("psql", &["-X", "-At", "-F", "\t", "-d", "postgres", "-c", "SHOW ALL"])?)
+        Settings::read(&self.run(
+            "psql",
+            &["-X", "-At", "-F", "\t", "-d", "postgres", "-c", "SHOW ALL"],
+        )?)
     }
 
     fn run(&self, name: &str, args: &[&str]) -> Result<String> {
@@ -91,7 +122,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // Its children end with it, and write no more into a folder that is about to go. Nothing can be done about a failure.
-        let _ = printed(self.programs.command("pg_ctl").args(["stop", "-m", "immediate", "-D"]).arg(self.data.path()));
+        let _ = printed(
+            self.programs
+                .command("pg_ctl")
+                .args(["stop", "-m", "immediate", "-D"])
+                .arg(self.data.path()),
+        );
     }
 }
 
@@ -100,34 +136,58 @@ impl Settings {
     fn read(shown: &str) -> Result<Self> {
         let value = |wanted: &str| {
             let mut lines = shown.lines().map(|line| line.split('\t'));
-            let value = lines.find_map(|mut fields| (fields.next()? == wanted).then(|| fields.next()).flatten());
-            value.map(str::to_owned).with_context(|| format!("the server does not say what {wanted} is"))
+            let value = lines
+                .find_map(|mut fields| (fields.next()? == wanted).then(|| fields.next()).flatten());
+            value
+                .map(str::to_owned)
+                .with_context(|| format!("the server does not say what {wanted} is"))
         };
         for name in DURABLE {
             let is = value(name)?;
-            ensure!(is == "on", "the server would lose commits with the power: {name} is {is}");
+            ensure!(
+                is == "on",
+                "the server would lose commits with the power: {name} is {is}"
+            );
         }
-        let values: Result<Vec<_>> = DURABLE.into_iter().chain(BESIDE).map(|name| Ok((name, value(name)?))).collect();
-        Ok(Self { version: value("server_version")?, values: values? })
+        let values: Result<Vec<_>> = DURABLE
+            .into_iter()
+            .chain(BESIDE)
+            .map(|name| Ok((name, value(name)?)))
+            .collect();
+        Ok(Self {
+            version: value("server_version")?,
+            values: values?,
+        })
     }
 
     /// All in one line.
     pub(crate) fn in_words(&self) -> String {
-        self.values.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<String>>().join(", ")
+        self.values
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<String>>()
+            .join(", ")
     }
 }
 
 impl Programs {
     /// The newest that Debian's packages installed, else those on the PATH.
     fn find() -> Result<Self> {
-        let is_root = fs::metadata("/proc/self").is_ok_and(|of_this_process| of_this_process.uid() == 0);
+        let is_root =
+            fs::metadata("/proc/self").is_ok_and(|of_this_process| of_this_process.uid() == 0);
         let user = if is_root {
             let id = printed(clean(Path::new("id")).args(["-u", SERVER_USER]))?;
-            Some(id.parse().with_context(|| format!("{SERVER_USER} has no number: {id}"))?)
+            Some(
+                id.parse()
+                    .with_context(|| format!("{SERVER_USER} has no number: {id}"))?,
+            )
         } else {
             None
         };
-        Ok(Self { folder: newest(Path::new(VERSIONS)), user })
+        Ok(Self {
+            folder: newest(Path::new(VERSIONS)),
+            user,
+        })
     }
 
     /// A program of the server, as the user that it must be run by. It ends with this process, even if this one is killed.
@@ -135,16 +195,33 @@ impl Programs {
         let mut command = clean(Path::new("setpriv"));
         command.args(["--pdeathsig", "QUIT"]).current_dir("/");
         if self.user.is_some() {
-            command.args(["--reuid", SERVER_USER, "--regid", SERVER_USER, "--init-groups"]);
+            command.args([
+                "--reuid",
+                SERVER_USER,
+                "--regid",
+                SERVER_USER,
+                "--init-groups",
+            ]);
         }
-        command.arg(self.folder.as_ref().map_or_else(|| PathBuf::from(name), |folder| folder.join(name)));
+        command.arg(
+            self.folder
+                .as_ref()
+                .map_or_else(|| PathBuf::from(name), |folder| folder.join(name)),
+        );
         command
     }
 
     /// A program that speaks to the server.
     fn client(&self, name: &str, address: SocketAddr) -> Command {
         let mut command = self.command(name);
-        command.args(["-h", &address.ip().to_string(), "-p", &address.port().to_string(), "-U", USER]);
+        command.args([
+            "-h",
+            &address.ip().to_string(),
+            "-p",
+            &address.port().to_string(),
+            "-U",
+            USER,
+        ]);
         command
     }
 }
@@ -156,7 +233,10 @@ fn newest(versions: &Path) -> Option<PathBuf> {
         let version: u32 = entry.file_name().to_str()?.parse().ok()?;
         Some((version, entry.path().join("bin")))
     });
-    numbered.filter(|(_, folder)| folder.join("postgres").is_file()).max().map(|(_, folder)| folder)
+    numbered
+        .filter(|(_, folder)| folder.join("postgres").is_file())
+        .max()
+        .map(|(_, folder)| folder)
 }
 
 #[cfg(test)]
@@ -176,14 +256,19 @@ mod tests {
         let settings = Settings::read(&shown("on")).unwrap();
         assert_eq!(settings.version, "15.18");
         assert!(
-            settings.in_words().starts_with("fsync=on, synchronous_commit=on, full_page_writes=on, wal_sync_method=")
+            settings.in_words().starts_with(
+                "fsync=on, synchronous_commit=on, full_page_writes=on, wal_sync_method="
+            )
         );
     }
 
     #[test]
     fn a_server_that_does_not_wait_for_the_disk_is_refused() {
         let error = Settings::read(&shown("off")).unwrap_err().to_string();
-        assert_eq!(error, "the server would lose commits with the power: synchronous_commit is off");
+        assert_eq!(
+            error,
+            "the server would lose commits with the power: synchronous_commit is off"
+        );
     }
 
     #[test]

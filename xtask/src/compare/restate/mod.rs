@@ -38,7 +38,10 @@ struct Programs {
 }
 
 pub(crate) fn install(run: &Run, choices: Choices) -> Result<Facts> {
-    facts(&Programs::of(Packages::install(run, SOURCES, FOLDER, &[SETTINGS, SERVICE])?, choices)?)
+    facts(&Programs::of(
+        Packages::install(run, SOURCES, FOLDER, &[SETTINGS, SERVICE])?,
+        choices,
+    )?)
 }
 
 pub(crate) fn start(run: &Run, choices: Choices) -> Result<Restate> {
@@ -58,7 +61,11 @@ pub(crate) fn start(run: &Run, choices: Choices) -> Result<Restate> {
     let deployment = json!({ "uri": format!("http://{service}") });
     server.wait_until_it_answers(&Request::post(admin, "/deployments", &deployment))?;
     server.wait_until_it_answers(&request(ingress, Work::Start))?;
-    Ok(Restate { processes: [server, service_process], _data: data, ingress })
+    Ok(Restate {
+        processes: [server, service_process],
+        _data: data,
+        ingress,
+    })
 }
 
 impl Running for Restate {
@@ -76,7 +83,9 @@ fn facts(programs: &Programs) -> Result<Facts> {
     let node = printed(programs.packages.node(clean).arg("--version"))?;
     let sdk = programs.packages.version("@restatedev/restate-sdk")?;
     let default = Settings::read(&printed(programs.server(clean).arg("--dump-config"))?)?;
-    let used = Settings::read(&printed(programs.server_with_settings(clean).arg("--dump-config"))?)?;
+    let used = Settings::read(&printed(
+        programs.server_with_settings(clean).arg("--dump-config"),
+    )?)?;
     Ok(Facts {
         versions: format!("{server}, its TypeScript SDK {sdk}, Node {node}"),
         settings: used.partitions_beside(&default),
@@ -92,13 +101,23 @@ impl Programs {
     fn of(packages: Packages, choices: Choices) -> Result<Self> {
         let cores = thread::available_parallelism().context("cannot count the cores")?;
         let partitions = choices.partitions.map_or(cores.get(), usize::from);
-        Ok(Self { packages, partitions })
+        Ok(Self {
+            packages,
+            partitions,
+        })
     }
 
     /// The server itself: the script that npm puts before it would be one more process.
     fn server(&self, how: fn(&Path) -> Command) -> Command {
-        let package = format!("node_modules/@restatedev/restate-server-linux-{}", self.packages.architecture);
-        let mut command = how(&self.packages.folder.join(package).join("bin/restate-server"));
+        let package = format!(
+            "node_modules/@restatedev/restate-server-linux-{}",
+            self.packages.architecture
+        );
+        let mut command = how(&self
+            .packages
+            .folder
+            .join(package)
+            .join("bin/restate-server"));
         command.current_dir(&self.packages.folder);
         command
     }
@@ -106,7 +125,12 @@ impl Programs {
     /// With a partition a core unless told: each is one thread, and on a small machine the default of many means small batches.
     fn server_with_settings(&self, how: fn(&Path) -> Command) -> Command {
         let mut command = self.server(how);
-        command.args(["--config-file", SETTINGS, "--default-num-partitions", &self.partitions.to_string()]);
+        command.args([
+            "--config-file",
+            SETTINGS,
+            "--default-num-partitions",
+            &self.partitions.to_string(),
+        ]);
         command
     }
 

@@ -6,16 +6,17 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{
-    PutAudiencePartRequest, CampaignRunView, CampaignTally, CampaignApi as _, DeployCampaignRequest, RepeatContactPolicy, RecipientInput,
+    CampaignApi as _, CampaignRunView, CampaignTally, DeployCampaignRequest,
+    PutAudiencePartRequest, RecipientInput, RepeatContactPolicy,
 };
-use onward_api::outbox::{ListInDoubtItemsQuery, ItemResolution, SettleItemRequest};
+use onward_api::outbox::{ItemResolution, ListInDoubtItemsQuery, SettleItemRequest};
 use onward_engine::client::{EngineClient, Scope};
 use onward_server::ApiService;
 use onward_store::StorePolicy;
 use serde_json::json;
 
 use super::counting_provider::DemoProviderCalls;
-use super::{STEP_TIMEOUT, DemoProcess, print_step};
+use super::{DemoProcess, STEP_TIMEOUT, print_step};
 use crate::console;
 
 /// Those who are reached, and how many of them in a job.
@@ -35,9 +36,17 @@ const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 pub(super) async fn play_campaign(folder: &Path) -> anyhow::Result<()> {
     let url = format!("sqlite:{}", folder.join("campaign.db").display());
     let store = onward_embed::store::open_store(&url, StorePolicy::default()).await?;
-    let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
+    let scope = Scope {
+        tenant: "default".parse()?,
+        project: "default".parse()?,
+        environment: "default".parse()?,
+    };
     let (calls, address) = DemoProviderCalls::start_server().await?;
-    let demo = CampaignDemo { onward: ApiService::new(EngineClient::new(store, scope)), calls, url };
+    let demo = CampaignDemo {
+        onward: ApiService::new(EngineClient::new(store, scope)),
+        calls,
+        url,
+    };
     demo.run_script(&address.to_string()).await
 }
 
@@ -50,18 +59,29 @@ struct CampaignDemo {
 impl CampaignDemo {
     async fn run_script(&self, provider: &str) -> anyhow::Result<()> {
         let run = self.deploy_demo(provider).await?;
-        print_step(&format!("a campaign is deployed: {RECIPIENTS} messages, and a provider that counts its calls"))?;
+        print_step(&format!(
+            "a campaign is deployed: {RECIPIENTS} messages, and a provider that counts its calls"
+        ))?;
         let first = self.spawn_sender()?;
         print_step(&format!("process {} sends it", first.pid()))?;
-        self.wait_until(&run, |_| self.calls.key_count() >= KILL_AFTER).await?;
+        self.wait_until(&run, |_| self.calls.key_count() >= KILL_AFTER)
+            .await?;
         let killed = first.pid();
         first.kill()?;
-        print_step(&format!("process {killed} is killed with SIGKILL, after {} calls", self.calls.key_count()))?;
+        print_step(&format!(
+            "process {killed} is killed with SIGKILL, after {} calls",
+            self.calls.key_count()
+        ))?;
         let second = self.spawn_sender()?;
-        print_step(&format!("process {} is there, and takes over", second.pid()))?;
+        print_step(&format!(
+            "process {} is there, and takes over",
+            second.pid()
+        ))?;
         let shown = self.wait_until(&run, |run| run.tally.waiting == 0).await?;
         self.settle_in_doubt(&shown.tally, killed).await?;
-        let over = self.wait_until(&run, |run| run.summary.status.is_terminal()).await?;
+        let over = self
+            .wait_until(&run, |run| run.summary.status.is_terminal())
+            .await?;
         second.kill()?;
         self.print_summary(&over)
     }
@@ -81,14 +101,25 @@ impl CampaignDemo {
         let campaign = RawJson::parse(&campaign.to_string()).context("the campaign is not JSON")?;
         let people: Vec<RecipientInput> = (1..=RECIPIENTS).map(build_recipient).collect();
         for (number, people) in (0..).zip(people.chunks(JOB_ITEMS as usize)) {
-            let part = PutAudiencePartRequest { recipients: people.to_vec() };
+            let part = PutAudiencePartRequest {
+                recipients: people.to_vec(),
+            };
             self.onward.put_audience_part("demo", number, part).await?;
         }
         let (audience, key) = ("demo".to_owned(), Some("demo".to_owned()));
-        let deploy = DeployCampaignRequest { campaign, audience, key, reached: RepeatContactPolicy::Refuse, by: None };
+        let deploy = DeployCampaignRequest {
+            campaign,
+            audience,
+            key,
+            reached: RepeatContactPolicy::Refuse,
+            by: None,
+        };
         let deployed = self.onward.deploy_campaign(deploy).await;
         match deployed.context("is there a campaign in this folder already? Give another")? {
-            deployed if deployed.existed => bail!("there is a campaign in {} already: give another folder", self.url),
+            deployed if deployed.existed => bail!(
+                "there is a campaign in {} already: give another folder",
+                self.url
+            ),
             deployed => Ok(deployed.run),
         }
     }
@@ -96,12 +127,28 @@ impl CampaignDemo {
     /// A process that sends campaigns.
     fn spawn_sender(&self) -> anyhow::Result<DemoProcess> {
         let lease = LEASE_MS.to_string();
-        let campaigns = ["--campaign-lease-ms", &lease, "--campaign-lanes", "1", "--inline-providers"];
-        DemoProcess::spawn_self(&[&["serve", "--store", &self.url, "--listen", "127.0.0.1:0"], &campaigns[..]].concat())
+        let campaigns = [
+            "--campaign-lease-ms",
+            &lease,
+            "--campaign-lanes",
+            "1",
+            "--inline-providers",
+        ];
+        DemoProcess::spawn_self(
+            &[
+                &["serve", "--store", &self.url, "--listen", "127.0.0.1:0"],
+                &campaigns[..],
+            ]
+            .concat(),
+        )
     }
 
     /// Waits until the run is as wanted.
-    async fn wait_until(&self, run: &str, is_wanted: impl Fn(&CampaignRunView) -> bool) -> anyhow::Result<CampaignRunView> {
+    async fn wait_until(
+        &self,
+        run: &str,
+        is_wanted: impl Fn(&CampaignRunView) -> bool,
+    ) -> anyhow::Result<CampaignRunView> {
         let looking = async {
             loop {
                 let run = self.onward.get_campaign_run(run).await?;
@@ -111,50 +158,99 @@ impl CampaignDemo {
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(STEP_TIMEOUT, looking).await.context("nothing happens any more: this is a defect")?
+        tokio::time::timeout(STEP_TIMEOUT, looking)
+            .await
+            .context("nothing happens any more: this is a defect")?
     }
 
     /// What the killed process was calling for, nobody knows; the provider does.
     async fn settle_in_doubt(&self, tally: &CampaignTally, killed: u32) -> anyhow::Result<()> {
-        let CampaignTally { served, in_doubt, .. } = *tally;
+        let CampaignTally {
+            served, in_doubt, ..
+        } = *tally;
         print_step(&format!(
             "{served} are served; {in_doubt} are in doubt: process {killed} was calling for them when it died"
         ))?;
-        let doubts = self.onward.list_in_doubt_items(ListInDoubtItemsQuery::default()).await?.items;
+        let doubts = self
+            .onward
+            .list_in_doubt_items(ListInDoubtItemsQuery::default())
+            .await?
+            .items;
         let mut again = 0;
         for item in doubts {
             let was_called = self.calls.has_key(&item.key);
             again += u32::from(!was_called);
-            let verdict = if was_called { ItemResolution::Sent } else { ItemResolution::Again };
-            let (why, by) = ("the log of the provider".to_owned(), Some("demo".to_owned()));
-            self.onward.settle_item(&item.item, SettleItemRequest { verdict, why, message_id: None, by }).await?;
+            let verdict = if was_called {
+                ItemResolution::Sent
+            } else {
+                ItemResolution::Again
+            };
+            let (why, by) = (
+                "the log of the provider".to_owned(),
+                Some("demo".to_owned()),
+            );
+            self.onward
+                .settle_item(
+                    &item.item,
+                    SettleItemRequest {
+                        verdict,
+                        why,
+                        message_id: None,
+                        by,
+                    },
+                )
+                .await?;
         }
         print_step(&match again {
-            0 => "the provider's log says that it has heard of all of them: they are served".to_owned(),
-            _ => format!("the provider's log does not have {again} of them: those are sent, the others are served"),
+            0 => "the provider's log says that it has heard of all of them: they are served"
+                .to_owned(),
+            _ => format!(
+                "the provider's log does not have {again} of them: those are sent, the others are served"
+            ),
         })?;
         Ok(())
     }
 
     fn print_summary(&self, run: &CampaignRunView) -> anyhow::Result<()> {
         let (called, repeated) = (self.calls.key_count(), self.calls.repeated_count());
-        let is_once = repeated == 0 && called == RECIPIENTS as usize && run.tally.served == u64::from(RECIPIENTS);
-        let word =
-            if is_once { console::style_success("reached once each").to_string() } else { console::style_error("WRONG").to_string() };
+        let is_once = repeated == 0
+            && called == RECIPIENTS as usize
+            && run.tally.served == u64::from(RECIPIENTS);
+        let word = if is_once {
+            console::style_success("reached once each").to_string()
+        } else {
+            console::style_error("WRONG").to_string()
+        };
         let mut out = anstream::stdout().lock();
         writeln!(
             out,
             "\n{called} people {word}: the provider was called twice for {repeated}; {}",
             run.summary.status.as_str()
         )?;
-        writeln!(out, "\nThe store is still there. Try:\n  export ONWARD_STORE={}", self.url)?;
-        writeln!(out, "  onward campaign show {}\n  onward outbox ls {0}", &run.summary.run[..8])?;
-        if is_once { Ok(()) } else { bail!("somebody was not reached exactly once: this is a defect") }
+        writeln!(
+            out,
+            "\nThe store is still there. Try:\n  export ONWARD_STORE={}",
+            self.url
+        )?;
+        writeln!(
+            out,
+            "  onward campaign show {}\n  onward outbox ls {0}",
+            &run.summary.run[..8]
+        )?;
+        if is_once {
+            Ok(())
+        } else {
+            bail!("somebody was not reached exactly once: this is a defect")
+        }
     }
 }
 
 fn build_recipient(number: u32) -> RecipientInput {
     let data = json!({ "name": format!("number {number}") });
     let data = data.as_object().cloned().unwrap_or_default();
-    RecipientInput { id: format!("p{number}"), to: format!("@p{number}"), data }
+    RecipientInput {
+        id: format!("p{number}"),
+        to: format!("@p{number}"),
+        data,
+    }
 }

@@ -24,13 +24,18 @@ impl DemoProviderCalls {
         let calls = Self::default();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let router = Router::new().route("/send", post(Self::record_call)).with_state(calls.clone());
+        let router = Router::new()
+            .route("/send", post(Self::record_call))
+            .with_state(calls.clone());
         tokio::spawn(async move { drop(axum::serve(listener, router).await) });
         Ok((calls, address))
     }
 
     async fn record_call(State(calls): State<Self>, headers: HeaderMap) {
-        let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).unwrap_or_default();
+        let key = headers
+            .get("idempotency-key")
+            .and_then(|key| key.to_str().ok())
+            .unwrap_or_default();
         *calls.lock_counts().entry(key.to_owned()).or_default() += 1;
         tokio::time::sleep(ANSWER_DELAY).await;
     }
@@ -51,6 +56,9 @@ impl DemoProviderCalls {
 
     /// For how many it was called more than once.
     pub(super) fn repeated_count(&self) -> usize {
-        self.lock_counts().values().filter(|count| **count > 1).count()
+        self.lock_counts()
+            .values()
+            .filter(|count| **count > 1)
+            .count()
     }
 }

@@ -1,8 +1,8 @@
 //! `onward demo`: what happens when processes are killed in the middle.
 
 mod campaign;
-mod order;
 mod counting_provider;
+mod order;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -31,9 +31,11 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) async fn run_demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
-    let folder =
-        args.folder.clone().unwrap_or_else(|| std::env::temp_dir().join(format!("onward-demo-{}", std::process::id())));
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = args.folder.clone().unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("onward-demo-{}", std::process::id()))
+    });
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
     let is_wanted = |name: &str| args.only.as_ref().is_none_or(|only| only == name);
     if is_wanted("order") {
         order::play_order(&folder).await?;
@@ -60,7 +62,11 @@ impl DemoProcess {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.args(args);
-        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
         Ok(Self(child.context("cannot start another process")?))
     }
 
@@ -71,7 +77,10 @@ impl DemoProcess {
     /// SIGKILL: the process has no chance to do anything about it.
     fn kill(mut self) -> anyhow::Result<()> {
         self.0.kill().context("cannot kill the process")?;
-        self.0.wait().map(drop).context("cannot wait for the process")
+        self.0
+            .wait()
+            .map(drop)
+            .context("cannot wait for the process")
     }
 }
 

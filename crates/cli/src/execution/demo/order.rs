@@ -12,11 +12,12 @@ use onward_engine::client::{EngineClient, Scope};
 use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Payload, Timestamp};
 use onward_store_sqlite::{Options, SqliteStore};
 
-use super::{STEP_TIMEOUT, DemoProcess, print_step};
+use super::{DemoProcess, STEP_TIMEOUT, print_step};
 use crate::console;
 
 /// The order workflow of examples/workflows/orders.
-const ORDERS_COMPONENT: &[u8] = include_bytes!("../../../../../examples/workflows/built/orders.wasm");
+const ORDERS_COMPONENT: &[u8] =
+    include_bytes!("../../../../../examples/workflows/built/orders.wasm");
 
 const ORDER_INPUT: &str = r#"{"customer":"Ada","item":"lamp","quantity":2}"#;
 const APPROVAL_PAYLOAD: &str = r#"{"approved":true,"by":"Grace"}"#;
@@ -44,14 +45,33 @@ struct OrderDemo {
 impl OrderDemo {
     async fn new(file: &Path) -> anyhow::Result<Self> {
         let store = SqliteStore::open(file, Options::default())?;
-        let scope = Scope { tenant: "default".parse()?, project: "default".parse()?, environment: "default".parse()? };
+        let scope = Scope {
+            tenant: "default".parse()?,
+            project: "default".parse()?,
+            environment: "default".parse()?,
+        };
         let client = EngineClient::new(Arc::new(store), scope);
-        client.deploy_component(ORDERS_COMPONENT, &WasmComponentRuntime::with_defaults()?.read_functions(ORDERS_COMPONENT, &[])?, &[]).await?;
-        let started = client.start_execution("order", Payload::parse(ORDER_INPUT)?, Some("demo")).await?;
+        client
+            .deploy_component(
+                ORDERS_COMPONENT,
+                &WasmComponentRuntime::with_defaults()?.read_functions(ORDERS_COMPONENT, &[])?,
+                &[],
+            )
+            .await?;
+        let started = client
+            .start_execution("order", Payload::parse(ORDER_INPUT)?, Some("demo"))
+            .await?;
         if started.already_existed {
-            bail!("there is an order in {} already: give another folder", file.display());
+            bail!(
+                "there is an order in {} already: give another folder",
+                file.display()
+            );
         }
-        Ok(Self { client, url: format!("sqlite:{}", file.display()), execution: started.execution })
+        Ok(Self {
+            client,
+            url: format!("sqlite:{}", file.display()),
+            execution: started.execution,
+        })
     }
 
     async fn run_script(&self) -> anyhow::Result<()> {
@@ -62,13 +82,27 @@ impl OrderDemo {
         let killed = first.pid();
         first.kill()?;
         let before = self.read_events().await?.len();
-        print_step(&format!("process {killed} is killed with SIGKILL, after {before} events"))?;
+        print_step(&format!(
+            "process {killed} is killed with SIGKILL, after {before} events"
+        ))?;
         let second = spawn_node(&self.url)?;
-        print_step(&format!("process {} is there, and takes over", second.pid()))?;
+        print_step(&format!(
+            "process {} is there, and takes over",
+            second.pid()
+        ))?;
         self.wait_until(waits_for_approval).await?;
         print_step("the order waits for an approval, and gets one")?;
-        self.client.send_signal(self.execution, "approval".parse()?, Payload::parse(APPROVAL_PAYLOAD)?, Some("demo")).await?;
-        let events = self.wait_until(|events| events.last().is_some_and(is_terminal_event)).await?;
+        self.client
+            .send_signal(
+                self.execution,
+                "approval".parse()?,
+                Payload::parse(APPROVAL_PAYLOAD)?,
+                Some("demo"),
+            )
+            .await?;
+        let events = self
+            .wait_until(|events| events.last().is_some_and(is_terminal_event))
+            .await?;
         let taken_over = second.pid();
         second.kill()?;
         self.print_timeline(&events, before, killed, taken_over)?;
@@ -80,7 +114,10 @@ impl OrderDemo {
     }
 
     /// Waits until the journal is as wanted.
-    async fn wait_until(&self, is_wanted: impl Fn(&[JournalEvent]) -> bool) -> anyhow::Result<Vec<JournalEvent>> {
+    async fn wait_until(
+        &self,
+        is_wanted: impl Fn(&[JournalEvent]) -> bool,
+    ) -> anyhow::Result<Vec<JournalEvent>> {
         let looking = async {
             loop {
                 let events = self.read_events().await?;
@@ -90,19 +127,38 @@ impl OrderDemo {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(STEP_TIMEOUT, looking).await.context("nothing happens any more: this is a defect")?
+        tokio::time::timeout(STEP_TIMEOUT, looking)
+            .await
+            .context("nothing happens any more: this is a defect")?
     }
 
-    fn print_timeline(&self, events: &[JournalEvent], before: usize, killed: u32, next: u32) -> anyhow::Result<()> {
+    fn print_timeline(
+        &self,
+        events: &[JournalEvent],
+        before: usize,
+        killed: u32,
+        next: u32,
+    ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
-        let begun = events.first().map_or(Timestamp::EPOCH, |first| first.timestamp);
+        let begun = events
+            .first()
+            .map_or(Timestamp::EPOCH, |first| first.timestamp);
         writeln!(out, "\n   time  event")?;
         for (place, event) in events.iter().enumerate() {
             if place == before {
-                writeln!(out, "         ──── process {killed} died here; process {next} goes on ────")?;
+                writeln!(
+                    out,
+                    "         ──── process {killed} died here; process {next} goes on ────"
+                )?;
             }
             let ms = (event.timestamp.as_micros() - begun.as_micros()) / 1_000;
-            writeln!(out, "{:>4}.{:03}  {}", ms / 1_000, ms % 1_000, event.event.describe(self.execution))?;
+            writeln!(
+                out,
+                "{:>4}.{:03}  {}",
+                ms / 1_000,
+                ms % 1_000,
+                event.event.describe(self.execution)
+            )?;
         }
         Ok(())
     }
@@ -133,14 +189,24 @@ fn spawn_node(url: &str) -> anyhow::Result<DemoProcess> {
 }
 
 fn waits_for_approval(events: &[JournalEvent]) -> bool {
-    let is_wait = |event: &Event| matches!(event, Event::ExecutionAwaiting { kind: AwaitKind::Signal(_), .. });
+    let is_wait = |event: &Event| {
+        matches!(
+            event,
+            Event::ExecutionAwaiting {
+                kind: AwaitKind::Signal(_),
+                ..
+            }
+        )
+    };
     events.last().is_some_and(|last| is_wait(&last.event))
 }
 
 fn is_terminal_event(last: &JournalEvent) -> bool {
     matches!(
         last.event,
-        Event::ExecutionCompleted { .. } | Event::ExecutionFailed { .. } | Event::ExecutionCancelled { .. }
+        Event::ExecutionCompleted { .. }
+            | Event::ExecutionFailed { .. }
+            | Event::ExecutionCancelled { .. }
     )
 }
 
@@ -150,7 +216,11 @@ fn print_summary(events: &[JournalEvent]) -> anyhow::Result<()> {
     let mut results: BTreeMap<String, usize> = BTreeMap::new();
     for recorded in events {
         match &recorded.event {
-            Event::InvokeScheduled { promise_id, function_name, .. } => {
+            Event::InvokeScheduled {
+                promise_id,
+                function_name,
+                ..
+            } => {
                 names.insert(promise_id.clone(), function_name.to_string());
                 results.entry(function_name.to_string()).or_default();
             }
@@ -161,9 +231,20 @@ fn print_summary(events: &[JournalEvent]) -> anyhow::Result<()> {
             _ => {}
         }
     }
-    let all: Vec<String> = results.iter().map(|(name, count)| format!("{name} {count}×")).collect();
+    let all: Vec<String> = results
+        .iter()
+        .map(|(name, count)| format!("{name} {count}×"))
+        .collect();
     let is_once = results.values().all(|count| *count == 1);
-    let word = if is_once { console::style_success("recorded once each").to_string() } else { console::style_error("WRONG").to_string() };
+    let word = if is_once {
+        console::style_success("recorded once each").to_string()
+    } else {
+        console::style_error("WRONG").to_string()
+    };
     writeln!(anstream::stdout(), "\nresults {word}: {}", all.join(", "))?;
-    if is_once { Ok(()) } else { bail!("an effect is not recorded exactly once: this is a defect") }
+    if is_once {
+        Ok(())
+    } else {
+        bail!("an effect is not recorded exactly once: this is a defect")
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use onward_journal::{ExecutionId, Timestamp};
 use onward_store::tables::{ExecutionRow, InboxMessageRow};
-use onward_store::{Error, ColumnCodec as _, RowKey, StoreErrorKind, RecordReader as _, TableScan};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, StoreErrorKind, TableScan};
 
 use super::ShardOwner;
 use crate::client::read_journal;
@@ -18,14 +18,21 @@ const INBOX_PAGE: usize = 200;
 impl ShardOwner<'_> {
     /// Executions that are busy, then those that are due by now.
     pub(super) fn due_scan(&self) -> TableScan {
-        TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&self.shard).where_at_most(&self.time.now())
+        TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
+            .where_equal(&self.shard)
+            .where_at_most(&self.time.now())
     }
 
     /// Begins to read what a scan finds. Returns where to go on if that is too much at a time.
-    pub(super) async fn load_due(&mut self, mut scan: TableScan) -> Result<Option<TableScan>, Error> {
+    pub(super) async fn load_due(
+        &mut self,
+        mut scan: TableScan,
+    ) -> Result<Option<TableScan>, Error> {
         while self.loading.len() < self.node.options.loading_max.max(1) {
             let rows: Vec<(ExecutionRow, u64)> = self.node.store.list_records(scan.clone()).await?;
-            let Some((last, _)) = rows.last() else { return Ok(None) };
+            let Some((last, _)) = rows.last() else {
+                return Ok(None);
+            };
             scan = scan.starting_after(last);
             for (row, _) in &rows {
                 if !self.core.is_tracking(&row.execution_id) {
@@ -37,9 +44,12 @@ impl ShardOwner<'_> {
     }
 
     pub(super) async fn read_inbox_page(&mut self) -> Result<(), Error> {
-        let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&self.shard).with_limit(INBOX_PAGE);
+        let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
+            .where_equal(&self.shard)
+            .with_limit(INBOX_PAGE);
         scan.after = self.inbox_cursor.take();
-        let messages: Vec<(InboxMessageRow, u64)> = self.node.store.list_records(scan.clone()).await?;
+        let messages: Vec<(InboxMessageRow, u64)> =
+            self.node.store.list_records(scan.clone()).await?;
         self.needs_inbox_read = false;
         // Some may have to stay for long, and must not hide those behind them.
         if messages.len() == INBOX_PAGE
@@ -81,19 +91,41 @@ impl ShardOwner<'_> {
 
     /// Loads what is due by then, but for what is busy: that is in memory, or left behind.
     pub(super) async fn load_due_timers(&mut self, by: Timestamp) -> Result<(), Error> {
-        let mut due = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE).where_equal(&self.shard).where_at_most(&by);
+        let mut due = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
+            .where_equal(&self.shard)
+            .where_at_most(&by);
         let never = ExecutionId::from_bytes([255; 32]);
-        due.after = Some(vec![self.shard.to_value(), Timestamp::MIN.to_value(), never.to_value()]);
+        due.after = Some(vec![
+            self.shard.to_value(),
+            Timestamp::MIN.to_value(),
+            never.to_value(),
+        ]);
         self.load_due(due).await.map(drop)
     }
 }
 
 async fn read_execution(node: &Node, execution: ExecutionId) -> Result<ShardInput, Error> {
-    let stored: Option<(ExecutionRow, u64)> = node.store.read_record(RowKey(vec![execution.to_value()])).await?;
-    let Some((row, version)) = stored else { return Ok(ShardInput::NotFound(execution)) };
-    if !node.functions.ensure_loaded(&*node.store, row.component_digest).await? {
-        return Err(Error::Corrupt(format!("component {} is not there", row.component_digest)));
+    let stored: Option<(ExecutionRow, u64)> = node
+        .store
+        .read_record(RowKey(vec![execution.to_value()]))
+        .await?;
+    let Some((row, version)) = stored else {
+        return Ok(ShardInput::NotFound(execution));
+    };
+    if !node
+        .functions
+        .ensure_loaded(&*node.store, row.component_digest)
+        .await?
+    {
+        return Err(Error::Corrupt(format!(
+            "component {} is not there",
+            row.component_digest
+        )));
     }
     let events = read_journal(&*node.store, execution).await?;
-    Ok(ShardInput::Loaded { row: Box::new(row), version, events })
+    Ok(ShardInput::Loaded {
+        row: Box::new(row),
+        version,
+        events,
+    })
 }

@@ -13,17 +13,20 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use onward_journal::{ExecutionId, InvokeKind, InvokeResult, SharedText};
 use onward_store::shard_lease::{self, HeldLease};
-use onward_store::{Commit, Error, StoreErrorKind, TableScan, ShardId, ColumnValue};
+use onward_store::{ColumnValue, Commit, Error, ShardId, StoreErrorKind, TableScan};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::membership::duration_millis;
 use super::store_time::StoreTime;
-use super::{Node, ShardHint, Notification, log_guest_line, node_metrics, attempt_runner};
+use super::{Node, Notification, ShardHint, attempt_runner, log_guest_line, node_metrics};
 use crate::PendingAlert;
 use crate::client;
-use crate::shard::{ShardAction, TaskAttempt, AttemptId, AttemptReporter, ShardCore, AttemptEnd, ShardInput, ResolvedFunction};
+use crate::shard::{
+    AttemptEnd, AttemptId, AttemptReporter, ResolvedFunction, ShardAction, ShardCore, ShardInput,
+    TaskAttempt,
+};
 use crate::task_queue;
 
 /// How long to wait before something is read again.
@@ -53,8 +56,18 @@ pub(super) enum ShardDirective {
 const HANDOVER_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Takes a shard over if it can be had, and works on it until it is to be given up, or another takes it.
-pub(super) async fn run_shard(node: &Arc<Node>, shard: ShardId, leave: watch::Receiver<ShardDirective>) -> Result<(), Error> {
-    let claimed = shard_lease::claim_shard(&*node.store, shard, node.holder.clone(), duration_millis(node.options.lease_duration)).await;
+pub(super) async fn run_shard(
+    node: &Arc<Node>,
+    shard: ShardId,
+    leave: watch::Receiver<ShardDirective>,
+) -> Result<(), Error> {
+    let claimed = shard_lease::claim_shard(
+        &*node.store,
+        shard,
+        node.holder.clone(),
+        duration_millis(node.options.lease_duration),
+    )
+    .await;
     let ended = match claimed {
         Ok(Some(lease)) => match ShardOwner::new(node, shard, lease).run_loop(leave).await {
             Ok(Some(lease)) => shard_lease::release_lease(&*node.store, &lease).await,
@@ -121,19 +134,29 @@ struct ShardOwner<'a> {
 impl Drop for ShardOwner<'_> {
     /// However it ends, nobody goes on with what another is about to take over.
     fn drop(&mut self) {
-        self.running_attempts.values().for_each(|(_, task)| task.abort());
+        self.running_attempts
+            .values()
+            .for_each(|(_, task)| task.abort());
         let unheard = self.core.undelivered_claims();
         if !unheard.is_empty() && tokio::runtime::Handle::try_current().is_ok() {
             self.reclaim_tasks(unheard);
         }
-        self.node.in_memory.fetch_sub(self.counted_executions, Ordering::Relaxed);
+        self.node
+            .in_memory
+            .fetch_sub(self.counted_executions, Ordering::Relaxed);
     }
 }
 
 impl<'a> ShardOwner<'a> {
     fn new(node: &'a Arc<Node>, shard: ShardId, lease: HeldLease) -> Self {
         let functions = Arc::clone(&node.functions) as Arc<dyn crate::shard::FunctionResolver>;
-        let core = ShardCore::new(shard, lease.epoch, functions, Box::new(client::fill_os_entropy), node.options.shard);
+        let core = ShardCore::new(
+            shard,
+            lease.epoch,
+            functions,
+            Box::new(client::fill_os_entropy),
+            node.options.shard,
+        );
         let core = core.with_task_matcher(Arc::clone(&node.hub.task_matcher));
         let (ended, ends) = mpsc::unbounded_channel();
         let waiting = FuturesUnordered::new();
@@ -166,7 +189,10 @@ impl<'a> ShardOwner<'a> {
     }
 
     /// Returns the lease when the shard is to be given up, nothing when another has taken over.
-    async fn run_loop(mut self, mut leave: watch::Receiver<ShardDirective>) -> Result<Option<HeldLease>, Error> {
+    async fn run_loop(
+        mut self,
+        mut leave: watch::Receiver<ShardDirective>,
+    ) -> Result<Option<HeldLease>, Error> {
         self.takeover_scan = Some(self.due_scan());
         let mut poll = interval(self.node.options.poll_interval);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -177,7 +203,10 @@ impl<'a> ShardOwner<'a> {
                 self.tolerate_store_error(error)?;
             }
             self.process_ready_inputs().await?;
-            let (due, leaves) = (self.next_wake_instant(), self.drain_deadline.unwrap_or_else(far_future));
+            let (due, leaves) = (
+                self.next_wake_instant(),
+                self.drain_deadline.unwrap_or_else(far_future),
+            );
             let kept_until = self.handover_retry_at.unwrap_or_else(far_future);
             // In no fixed order: whatever there is much of must not keep the lease from being renewed.
             tokio::select! {
@@ -218,7 +247,9 @@ impl<'a> ShardOwner<'a> {
     /// Whether the shard can be given up, or has to be. One that others could have goes on if something in it takes long: what
     /// is under way would have to be repeated, or be in doubt.
     fn can_release_shard(&mut self) -> bool {
-        let Some(leaves) = self.drain_deadline else { return false };
+        let Some(leaves) = self.drain_deadline else {
+            return false;
+        };
         if self.core.is_drained() {
             return true;
         }
@@ -260,7 +291,8 @@ impl<'a> ShardOwner<'a> {
         }
         if std::mem::take(&mut self.has_remote_hint) {
             // The clocks of two nodes are not quite the same.
-            self.load_due_timers(self.time.now().plus_ms(CLOCK_SKEW_MS)).await?;
+            self.load_due_timers(self.time.now().plus_ms(CLOCK_SKEW_MS))
+                .await?;
         }
         if self.loading.len() <= self.node.options.loading_max / 2
             && let Some(scan) = self.takeover_scan.clone()
@@ -290,7 +322,8 @@ impl<'a> ShardOwner<'a> {
 
     /// An attempt has ended, and perhaps others that can be recorded with it.
     fn feed_attempt_ends(&mut self, first: AttemptEnd) {
-        let more = std::iter::from_fn(|| self.attempt_ends.try_recv().ok()).take(ATTEMPT_ENDS_BATCH_MAX);
+        let more =
+            std::iter::from_fn(|| self.attempt_ends.try_recv().ok()).take(ATTEMPT_ENDS_BATCH_MAX);
         let ends = std::iter::once(first).chain(more).collect();
         self.feed_core(ShardInput::AttemptsEnded(ends));
     }
@@ -303,7 +336,8 @@ impl<'a> ShardOwner<'a> {
         let wait = self.core.next_deadline().map_or(far, |at| {
             let us = at.as_micros().saturating_sub(self.time.now().as_micros());
             // A millisecond more than a clock that counts in them may be short of.
-            Duration::from_micros(u64::try_from(us).unwrap_or(0)).min(far) + Duration::from_millis(1)
+            Duration::from_micros(u64::try_from(us).unwrap_or(0)).min(far)
+                + Duration::from_millis(1)
         });
         Instant::now() + wait
     }
@@ -316,22 +350,37 @@ impl<'a> ShardOwner<'a> {
                 self.has_remote_hint = true;
             }
             ShardHint::StartRequested(row, execution, told) => {
-                if !self.loading.contains(&row.execution_id) && !self.start_waiters.contains_key(&row.execution_id) {
+                if !self.loading.contains(&row.execution_id)
+                    && !self.start_waiters.contains_key(&row.execution_id)
+                {
                     self.start_waiters.insert(row.execution_id, told);
                     self.feed_core(ShardInput::StartRequested { row, execution });
                 }
             }
-            ShardHint::TaskCompleted(attempt, result, told) => self.accept_completion(attempt, result, told),
+            ShardHint::TaskCompleted(attempt, result, told) => {
+                self.accept_completion(attempt, result, told)
+            }
             ShardHint::ExecutionStarted(row, events) => {
-                if !self.core.is_tracking(&row.execution_id) && !self.loading.contains(&row.execution_id) {
-                    self.feed_core(ShardInput::Loaded { row, version: 1, events });
+                if !self.core.is_tracking(&row.execution_id)
+                    && !self.loading.contains(&row.execution_id)
+                {
+                    self.feed_core(ShardInput::Loaded {
+                        row,
+                        version: 1,
+                        events,
+                    });
                 }
             }
         }
     }
 
     /// A worker has ended a task. Whoever is not answered goes through the store.
-    fn accept_completion(&mut self, attempt: AttemptId, result: InvokeResult, told: oneshot::Sender<bool>) {
+    fn accept_completion(
+        &mut self,
+        attempt: AttemptId,
+        result: InvokeResult,
+        told: oneshot::Sender<bool>,
+    ) {
         if self.drain_deadline.is_some() {
             return;
         }
@@ -339,7 +388,11 @@ impl<'a> ShardOwner<'a> {
         if let Entry::Vacant(vacant) = self.completion_waiters.entry(attempt) {
             vacant.insert(told);
             // With others that have ended meanwhile.
-            drop(self.attempt_end_sender.send(AttemptEnd { attempt, reported_by: AttemptReporter::Worker, result }));
+            drop(self.attempt_end_sender.send(AttemptEnd {
+                attempt,
+                reported_by: AttemptReporter::Worker,
+                result,
+            }));
         }
     }
 
@@ -354,7 +407,13 @@ impl<'a> ShardOwner<'a> {
     }
 
     async fn renew_lease(&mut self) -> Result<(), Error> {
-        match shard_lease::renew_lease(&*self.node.store, &self.lease, duration_millis(self.node.options.lease_duration)).await? {
+        match shard_lease::renew_lease(
+            &*self.node.store,
+            &self.lease,
+            duration_millis(self.node.options.lease_duration),
+        )
+        .await?
+        {
             Some(lease) => self.lease = lease,
             None => self.is_lost = true,
         }
@@ -379,7 +438,11 @@ impl<'a> ShardOwner<'a> {
 
     /// A performance that has ended need not be stopped.
     fn forget_attempt(&mut self, end: &AttemptEnd) {
-        if self.running_attempts.get(&end.attempt).is_some_and(|(its, _)| AttemptReporter::Owner(*its) == end.reported_by) {
+        if self
+            .running_attempts
+            .get(&end.attempt)
+            .is_some_and(|(its, _)| AttemptReporter::Owner(*its) == end.reported_by)
+        {
             self.running_attempts.remove(&end.attempt);
         }
     }
@@ -387,8 +450,16 @@ impl<'a> ShardOwner<'a> {
     /// Performs what the core wants done.
     fn perform_actions(&mut self, actions: Vec<ShardAction>) {
         self.update_memory_count();
-        let is_alone = actions.iter().filter(|action| matches!(action, ShardAction::Perform(_))).count() == 1;
-        let is_busy = actions.iter().filter(|action| matches!(action, ShardAction::Commit { .. })).count() > 1;
+        let is_alone = actions
+            .iter()
+            .filter(|action| matches!(action, ShardAction::Perform(_)))
+            .count()
+            == 1;
+        let is_busy = actions
+            .iter()
+            .filter(|action| matches!(action, ShardAction::Commit { .. }))
+            .count()
+            > 1;
         for action in actions {
             match action {
                 ShardAction::Commit { ticket, mut commit } => {
@@ -405,17 +476,27 @@ impl<'a> ShardOwner<'a> {
                         task.abort();
                     }
                 }
-                ShardAction::AnnounceTasks { owner, functions, repeated } => {
+                ShardAction::AnnounceTasks {
+                    owner,
+                    functions,
+                    repeated,
+                } => {
                     node_metrics::count_retries(repeated);
                     self.node.announce_tasks(&owner, &functions);
                 }
-                ShardAction::DeliverTask { slot: seat, task: held } => {
+                ShardAction::DeliverTask {
+                    slot: seat,
+                    task: held,
+                } => {
                     if let Err(held) = seat.deliver_task(*held) {
                         self.reclaim_tasks(vec![(held.id, held.claim_token)]);
                     }
                 }
                 ShardAction::ReclaimTasks(claims) => self.reclaim_tasks(claims),
-                ShardAction::WorkerResultSettled { attempt, is_recorded: is_taken } => {
+                ShardAction::WorkerResultSettled {
+                    attempt,
+                    is_recorded: is_taken,
+                } => {
                     if let Some(told) = self.completion_waiters.remove(&attempt) {
                         let _is_heard = told.send(is_taken);
                     }
@@ -426,7 +507,11 @@ impl<'a> ShardOwner<'a> {
                     }
                 }
                 ShardAction::InDoubt(attempt) => node_metrics::count_in_doubt(attempt),
-                ShardAction::Log { execution, level, message } => log_guest_line(execution, level, &message),
+                ShardAction::Log {
+                    execution,
+                    level,
+                    message,
+                } => log_guest_line(execution, level, &message),
                 ShardAction::StartSettled { execution, result } => {
                     if let Some(told) = self.start_waiters.remove(&execution) {
                         drop(told.send(result));
@@ -434,10 +519,14 @@ impl<'a> ShardOwner<'a> {
                 }
                 ShardAction::ExecutionOver { execution, ending } => {
                     if self.node.hub.notify_ending(execution, &ending) {
-                        self.node.store.notify(Notification::ExecutionOver(execution).to_string());
+                        self.node
+                            .store
+                            .notify(Notification::ExecutionOver(execution).to_string());
                     }
                 }
-                ShardAction::ExecutionStuck { execution, reason } => self.raise_stuck_alert(execution, &reason),
+                ShardAction::ExecutionStuck { execution, reason } => {
+                    self.raise_stuck_alert(execution, &reason)
+                }
                 ShardAction::ShardLost => self.is_lost = true,
             }
         }
@@ -452,8 +541,12 @@ impl<'a> ShardOwner<'a> {
                 result => {
                     match &result {
                         // Somebody else was first: with the same start, for example.
-                        Err(error @ Error::Conflict(_)) => tracing::debug!(%error, "a step does not fit any more"),
-                        Err(error) => tracing::warn!(%error, "a step could not be stored; it is taken again"),
+                        Err(error @ Error::Conflict(_)) => {
+                            tracing::debug!(%error, "a step does not fit any more")
+                        }
+                        Err(error) => {
+                            tracing::warn!(%error, "a step could not be stored; it is taken again")
+                        }
                         Ok(_) => {}
                     }
                     Ok(ShardInput::Committed { ticket, result })
@@ -469,15 +562,22 @@ impl<'a> ShardOwner<'a> {
     fn update_memory_count(&mut self) {
         let before = std::mem::replace(&mut self.counted_executions, self.core.len());
         if self.counted_executions > before {
-            self.node.in_memory.fetch_add(self.counted_executions - before, Ordering::Relaxed);
+            self.node
+                .in_memory
+                .fetch_add(self.counted_executions - before, Ordering::Relaxed);
         } else if self.counted_executions < before {
-            self.node.in_memory.fetch_sub(before - self.counted_executions, Ordering::Relaxed);
+            self.node
+                .in_memory
+                .fetch_sub(before - self.counted_executions, Ordering::Relaxed);
         }
     }
 
     /// Takes tasks back that workers will not hear of.
     fn reclaim_tasks(&self, claims: Vec<(AttemptId, SharedText)>) {
-        let (store, offers) = (Arc::clone(&self.node.store), Arc::clone(&self.node.hub.task_matcher));
+        let (store, offers) = (
+            Arc::clone(&self.node.store),
+            Arc::clone(&self.node.hub.task_matcher),
+        );
         tokio::spawn(async move {
             for (id, claim) in claims {
                 task_queue::reclaim_task(&*store, &offers, id, &claim).await;
@@ -502,29 +602,49 @@ impl<'a> ShardOwner<'a> {
         let (node, ended) = (Arc::clone(self.node), self.attempt_end_sender.clone());
         let (id, performance) = (attempt.id, attempt.dispatch_id);
         node_metrics::count_retries(u64::from(id.attempt > 1));
-        let is_code = matches!((attempt.kind, attempt.resolved), (InvokeKind::Function, ResolvedFunction::Task(_)));
+        let is_code = matches!(
+            (attempt.kind, attempt.resolved),
+            (InvokeKind::Function, ResolvedFunction::Task(_))
+        );
         let mut work = Box::pin(async move { attempt_runner::run_attempt(&node, &attempt).await });
         if is_alone
             && is_code
             && let Some(result) = (&mut work).now_or_never()
         {
-            let end = AttemptEnd { attempt: id, reported_by: AttemptReporter::Owner(performance), result };
-            return self.ready_inputs.push_back(Ok(ShardInput::AttemptsEnded(vec![end])));
+            let end = AttemptEnd {
+                attempt: id,
+                reported_by: AttemptReporter::Owner(performance),
+                result,
+            };
+            return self
+                .ready_inputs
+                .push_back(Ok(ShardInput::AttemptsEnded(vec![end])));
         }
         let task = tokio::spawn(async move {
             let result = work.await;
-            drop(ended.send(AttemptEnd { attempt: id, reported_by: AttemptReporter::Owner(performance), result }));
+            drop(ended.send(AttemptEnd {
+                attempt: id,
+                reported_by: AttemptReporter::Owner(performance),
+                result,
+            }));
         });
-        self.running_attempts.insert(id, (performance, task.abort_handle()));
+        self.running_attempts
+            .insert(id, (performance, task.abort_handle()));
     }
 }
 
 /// Waits until something else is said about giving the shard up. Whoever could say so being gone means that the node stops.
-async fn next_directive(leave: &mut watch::Receiver<ShardDirective>, known: ShardDirective) -> ShardDirective {
+async fn next_directive(
+    leave: &mut watch::Receiver<ShardDirective>,
+    known: ShardDirective,
+) -> ShardDirective {
     if known == ShardDirective::Stop {
         return std::future::pending().await;
     }
-    leave.wait_for(|leave| *leave != known).await.map_or(ShardDirective::Stop, |leave| *leave)
+    leave
+        .wait_for(|leave| *leave != known)
+        .await
+        .map_or(ShardDirective::Stop, |leave| *leave)
 }
 
 fn far_future() -> Instant {

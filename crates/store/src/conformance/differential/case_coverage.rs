@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{StoreAnswer, StoreOperation};
-use crate::{RowChange, Commit, CommitConflict, Error, InvalidRequest, ChangeOutcome, CommitReceipt, tables};
+use crate::{
+    ChangeOutcome, Commit, CommitConflict, CommitReceipt, Error, InvalidRequest, RowChange, tables,
+};
 
 /// What happened, and how often.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +15,15 @@ pub struct CaseCoverage(BTreeMap<(&'static str, &'static str), u64>);
 /// What has to happen sometimes, besides something in every table.
 const EXPECTED_CASES: &[(&str, &[&str])] = &[
     ("commit", &["stored", "of several parts", "under a fence"]),
-    ("event", &["stored", "repeated", "repeated with another payload", "repeated within a commit"]),
+    (
+        "event",
+        &[
+            "stored",
+            "repeated",
+            "repeated with another payload",
+            "repeated within a commit",
+        ],
+    ),
     ("part", &["chunk appended", "reader moved"]),
     (
         "conflict",
@@ -29,16 +39,46 @@ const EXPECTED_CASES: &[(&str, &[&str])] = &[
             "event id taken",
         ],
     ),
-    ("invalid", &["idempotency key", "event", "limit", "twice", "value", "move", "no such run"]),
-    ("read", &["row", "rows", "chunks", "events", "head", "heads", "snapshot", "time"]),
-    ("read nothing", &["row", "rows", "chunks", "events", "head", "heads", "snapshot"]),
-    ("lease", &["granted", "refused", "renewed", "not renewed", "released"]),
+    (
+        "invalid",
+        &[
+            "idempotency key",
+            "event",
+            "limit",
+            "twice",
+            "value",
+            "move",
+            "no such run",
+        ],
+    ),
+    (
+        "read",
+        &[
+            "row", "rows", "chunks", "events", "head", "heads", "snapshot", "time",
+        ],
+    ),
+    (
+        "read nothing",
+        &[
+            "row", "rows", "chunks", "events", "head", "heads", "snapshot",
+        ],
+    ),
+    (
+        "lease",
+        &["granted", "refused", "renewed", "not renewed", "released"],
+    ),
     ("purge", &["of something", "of nothing"]),
     ("damage", &["found"]),
 ];
 
-const EXPECTED_PER_TABLE: [&str; 6] =
-    ["inserted into", "kept in", "updated in", "amended in", "deleted from", "removed from"];
+const EXPECTED_PER_TABLE: [&str; 6] = [
+    "inserted into",
+    "kept in",
+    "updated in",
+    "amended in",
+    "deleted from",
+    "removed from",
+];
 
 impl CaseCoverage {
     /// Adds what happened elsewhere.
@@ -50,11 +90,18 @@ impl CaseCoverage {
 
     /// What never happened.
     pub fn uncovered_cases(&self) -> Vec<(&'static str, &'static str)> {
-        let named = EXPECTED_CASES.iter().flat_map(|(what, all)| all.iter().map(move |which| (*what, *which)));
-        let in_tables = tables::ALL_TABLES.iter().flat_map(|table| EXPECTED_PER_TABLE.map(|what| (what, table.name)));
+        let named = EXPECTED_CASES
+            .iter()
+            .flat_map(|(what, all)| all.iter().map(move |which| (*what, *which)));
+        let in_tables = tables::ALL_TABLES
+            .iter()
+            .flat_map(|table| EXPECTED_PER_TABLE.map(|what| (what, table.name)));
         // Nothing in the audit log is unique but the number that the store assigns.
         let can_happen = in_tables.filter(|it| *it != ("kept in", "campaign_audit_log"));
-        named.chain(can_happen).filter(|what| !self.0.contains_key(what)).collect()
+        named
+            .chain(can_happen)
+            .filter(|what| !self.0.contains_key(what))
+            .collect()
     }
 
     fn count_case(&mut self, what: &'static str, which: &'static str) {
@@ -64,26 +111,58 @@ impl CaseCoverage {
     pub(super) fn record_answer(&mut self, operation: &StoreOperation, answer: &StoreAnswer) {
         match (operation, answer) {
             (_, StoreAnswer::Error(error)) => self.record_error(error),
-            (StoreOperation::Commit(commit), StoreAnswer::Receipt(receipt)) => self.record_commit(commit, receipt),
-            (StoreOperation::Claim { .. }, StoreAnswer::Lease(granted)) => {
-                self.count_case("lease", if granted.is_some() { "granted" } else { "refused" });
+            (StoreOperation::Commit(commit), StoreAnswer::Receipt(receipt)) => {
+                self.record_commit(commit, receipt)
             }
-            (_, StoreAnswer::Lease(granted)) => self.count_case("lease", if granted.is_some() { "renewed" } else { "not renewed" }),
+            (StoreOperation::Claim { .. }, StoreAnswer::Lease(granted)) => {
+                self.count_case(
+                    "lease",
+                    if granted.is_some() {
+                        "granted"
+                    } else {
+                        "refused"
+                    },
+                );
+            }
+            (_, StoreAnswer::Lease(granted)) => self.count_case(
+                "lease",
+                if granted.is_some() {
+                    "renewed"
+                } else {
+                    "not renewed"
+                },
+            ),
             (StoreOperation::Release { .. }, _) => self.count_case("lease", "released"),
-            (_, StoreAnswer::Purged(any)) => self.count_case("purge", if *any { "of something" } else { "of nothing" }),
+            (_, StoreAnswer::Purged(any)) => {
+                self.count_case("purge", if *any { "of something" } else { "of nothing" })
+            }
             (_, read) => self.record_read(read),
         }
     }
 
     fn record_commit(&mut self, commit: &Commit, receipt: &CommitReceipt) {
         self.count_case("commit", "stored");
-        let parts = commit.journals.len() + commit.changes.len() + commit.reader_advances.len() + commit.events.len();
+        let parts = commit.journals.len()
+            + commit.changes.len()
+            + commit.reader_advances.len()
+            + commit.events.len();
         if parts > 2 {
             self.count_case("commit", "of several parts");
         }
-        commit.fences.iter().take(1).for_each(|_| self.count_case("commit", "under a fence"));
-        commit.journals.iter().for_each(|_| self.count_case("part", "chunk appended"));
-        commit.reader_advances.iter().filter(|step| step.to > step.from).for_each(|_| self.count_case("part", "reader moved"));
+        commit
+            .fences
+            .iter()
+            .take(1)
+            .for_each(|_| self.count_case("commit", "under a fence"));
+        commit
+            .journals
+            .iter()
+            .for_each(|_| self.count_case("part", "chunk appended"));
+        commit
+            .reader_advances
+            .iter()
+            .filter(|step| step.to > step.from)
+            .for_each(|_| self.count_case("part", "reader moved"));
         for (change, outcome) in commit.changes.iter().zip(&receipt.changes) {
             let what = match (change, outcome) {
                 (_, ChangeOutcome::Kept(_)) => "kept in",
@@ -95,8 +174,12 @@ impl CaseCoverage {
             };
             self.count_case(what, change.table().name);
         }
-        let persisted: Vec<_> =
-            receipt.events.iter().filter(|it| it.result.persisted).map(|it| it.result.event_id).collect();
+        let persisted: Vec<_> = receipt
+            .events
+            .iter()
+            .filter(|it| it.result.persisted)
+            .map(|it| it.result.event_id)
+            .collect();
         for appended in &receipt.events {
             match (appended.result.persisted, appended.differs) {
                 (true, _) => self.count_case("event", "stored"),
@@ -164,6 +247,8 @@ const fn invalid_request_name(invalid: &InvalidRequest) -> &'static str {
 
 impl fmt::Display for CaseCoverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|((what, which), count)| writeln!(f, "{count:>8}  {what} {which}"))
+        self.0
+            .iter()
+            .try_for_each(|((what, which), count)| writeln!(f, "{count:>8}  {what} {which}"))
     }
 }

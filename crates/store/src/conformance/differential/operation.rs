@@ -3,7 +3,9 @@
 use onward_journal::{ExecutionId, Timestamp};
 use onward_runs::RunId;
 
-use crate::{Commit, RowKey, RunEventQuery, PurgeTarget, RunEventReader, TableScan, ShardId, TableSchema};
+use crate::{
+    Commit, PurgeTarget, RowKey, RunEventQuery, RunEventReader, ShardId, TableScan, TableSchema,
+};
 
 /// One thing that is done to a store. Numbers that stores assign to rows stand for "the n-th that was assigned".
 #[derive(Debug, Clone)]

@@ -3,9 +3,12 @@
 use onward_journal::Timestamp;
 use onward_runs::RunId;
 
-use super::{MODEL_FACTORY, StoreOperation, OperationPlayer};
+use super::{MODEL_FACTORY, OperationPlayer, StoreOperation};
 use crate::conformance::{SeededRng, fixtures};
-use crate::{RunEventQuery, PurgeTarget, RunEventReader, TableScan, ShardId, Store, StoredRow, TableSchema, ColumnValue, tables};
+use crate::{
+    ColumnValue, PurgeTarget, RunEventQuery, RunEventReader, ShardId, Store, StoredRow, TableScan,
+    TableSchema, tables,
+};
 
 /// Names that snapshots have as well, and one that begins like another.
 pub(super) const RUN_IDS: [&str; 4] = ["B1", "B11", "é2", "Z4"];
@@ -16,8 +19,13 @@ const PAGE_LIMITS: [usize; 6] = [0, 1, 2, 5, 100, usize::MAX];
 
 /// The sequence of `length` operations that `seed` makes.
 pub async fn generate_operations(seed: u64, length: usize) -> Vec<StoreOperation> {
-    let Ok(model) = OperationPlayer::open(&MODEL_FACTORY).await else { return Vec::new() };
-    let mut generator = OperationGenerator { rng: SeededRng::new(seed), model };
+    let Ok(model) = OperationPlayer::open(&MODEL_FACTORY).await else {
+        return Vec::new();
+    };
+    let mut generator = OperationGenerator {
+        rng: SeededRng::new(seed),
+        model,
+    };
     let mut operations = Vec::with_capacity(length);
     while operations.len() < length {
         let operation = generator.random_operation().await;
@@ -73,13 +81,18 @@ impl OperationGenerator {
                 limit: self.random_limit(),
             },
             7 => {
-                let after = fixtures::run_sequence(*self.rng.pick_element(&[0, 1, 2, 5, 9, u64::MAX]));
+                let after =
+                    fixtures::run_sequence(*self.rng.pick_element(&[0, 1, 2, 5, 9, u64::MAX]));
                 let limit = self.random_limit();
                 StoreOperation::RunEvents(self.random_run_id(), RunEventQuery { after, limit })
             }
             8 => StoreOperation::Run(self.random_run_id()),
             9 => StoreOperation::Runs {
-                behind: *self.rng.pick_element(&[None, Some(RunEventReader::Projector), Some(RunEventReader::EventBus)]),
+                behind: *self.rng.pick_element(&[
+                    None,
+                    Some(RunEventReader::Projector),
+                    Some(RunEventReader::EventBus),
+                ]),
                 after: self.rng.roll_percent(40).then(|| self.random_run_id()),
                 limit: self.random_limit(),
             },
@@ -91,8 +104,14 @@ impl OperationGenerator {
 
     async fn random_row_read(&mut self) -> StoreOperation {
         let table = *self.rng.pick_element(&tables::ALL_TABLES);
-        let known = self.pick_stored_row(table).await.filter(|_| self.rng.roll_percent(70));
-        let row = known.map_or_else(|| fixtures::numbered_row(table, 1 + self.rng.next_below(7)), |stored| stored.row);
+        let known = self
+            .pick_stored_row(table)
+            .await
+            .filter(|_| self.rng.roll_percent(70));
+        let row = known.map_or_else(
+            || fixtures::numbered_row(table, 1 + self.rng.next_below(7)),
+            |stored| stored.row,
+        );
         let mut key = table.key_of(&row);
         if key.0[0] == ColumnValue::Null {
             key.0[0] = ColumnValue::Int(1 + self.rng.next_below(7).cast_signed());
@@ -106,10 +125,16 @@ impl OperationGenerator {
         if self.pick_stored_row(table).await.is_none() {
             table = *self.rng.pick_element(&tables::ALL_TABLES);
         }
-        let orders: Vec<_> = std::iter::once(None).chain(table.indexes.iter().map(Some)).collect();
+        let orders: Vec<_> = std::iter::once(None)
+            .chain(table.indexes.iter().map(Some))
+            .collect();
         let index = *self.rng.pick_element(&orders);
         let limit = self.random_limit();
-        let mut scan = TableScan { is_reversed: self.rng.roll_percent(25), ..TableScan::over_table(table, index) }.with_limit(limit);
+        let mut scan = TableScan {
+            is_reversed: self.rng.roll_percent(25),
+            ..TableScan::over_table(table, index)
+        }
+        .with_limit(limit);
         let order = table.scan_order(index);
         if let Some(stored) = self.pick_stored_row(table).await {
             let place = table.select_values(&order, &stored.row);
@@ -117,7 +142,11 @@ impl OperationGenerator {
             scan.equal = place[..length].to_vec();
             scan.until = self.rng.roll_percent(40).then(|| place[length].clone());
         }
-        if let Some(stored) = self.pick_stored_row(table).await.filter(|_| self.rng.roll_percent(40)) {
+        if let Some(stored) = self
+            .pick_stored_row(table)
+            .await
+            .filter(|_| self.rng.roll_percent(40))
+        {
             scan.after = Some(table.select_values(&order, &stored.row));
         }
         scan
@@ -125,11 +154,19 @@ impl OperationGenerator {
 
     fn random_lease_operation(&mut self) -> StoreOperation {
         let lease_ms = *self.rng.pick_element(&[0, 1, 50, 1_000, u64::MAX]);
-        let nth = usize::try_from(self.rng.next_below(self.model.granted_leases() as u64 + 1)).unwrap_or(0);
+        let nth = usize::try_from(self.rng.next_below(self.model.granted_leases() as u64 + 1))
+            .unwrap_or(0);
         match self.rng.next_below(4) {
             0..2 => {
-                let (shard, node) = (*self.rng.pick_element(&SHARD_IDS), *self.rng.pick_element(&NODE_NAMES));
-                StoreOperation::Claim { shard, node, lease_ms }
+                let (shard, node) = (
+                    *self.rng.pick_element(&SHARD_IDS),
+                    *self.rng.pick_element(&NODE_NAMES),
+                );
+                StoreOperation::Claim {
+                    shard,
+                    node,
+                    lease_ms,
+                }
             }
             2 => StoreOperation::Renew { nth, lease_ms },
             _ => StoreOperation::Release { nth },
@@ -148,7 +185,9 @@ impl OperationGenerator {
         if self.rng.roll_percent(50) {
             PurgeTarget::Run(self.random_run_id())
         } else {
-            PurgeTarget::Execution(fixtures::numbered_execution(*self.rng.pick_element(&EXECUTION_NUMBERS)))
+            PurgeTarget::Execution(fixtures::numbered_execution(
+                *self.rng.pick_element(&EXECUTION_NUMBERS),
+            ))
         }
     }
 }
@@ -159,8 +198,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_seed_makes_the_same_sequence_every_time() {
-        let (one, other) = (generate_operations(7, 60).await, generate_operations(7, 60).await);
+        let (one, other) = (
+            generate_operations(7, 60).await,
+            generate_operations(7, 60).await,
+        );
         assert_eq!(format!("{one:?}"), format!("{other:?}"));
-        assert_ne!(format!("{one:?}"), format!("{:?}", generate_operations(8, 60).await));
+        assert_ne!(
+            format!("{one:?}"),
+            format!("{:?}", generate_operations(8, 60).await)
+        );
     }
 }

@@ -6,17 +6,21 @@ use onward_journal::Timestamp;
 use onward_runs::{RunEventRecord, RunSnapshot};
 
 use super::serial_normalizer::SerialNormalizer;
-use super::{StoreOperation, DIFFERENTIAL_POLICY};
-use crate::conformance::{StoreDump, OpenedStore, StoreFactory, store_dump, fixtures};
+use super::{DIFFERENTIAL_POLICY, StoreOperation};
+use crate::conformance::{OpenedStore, StoreDump, StoreFactory, fixtures, store_dump};
 use crate::shard_lease::{self, HeldLease};
 use crate::{
-    RowChange, Commit, CommitConflict, Error, JournalChunk, ManualClock, ChangeOutcome, CommitReceipt, RunHead, RunStateStore as _, TableScan,
-    Store, StoredRow, TableSchema, ColumnValue, tables,
+    ChangeOutcome, ColumnValue, Commit, CommitConflict, CommitReceipt, Error, JournalChunk,
+    ManualClock, RowChange, RunHead, RunStateStore as _, Store, StoredRow, TableScan, TableSchema,
+    tables,
 };
 
 /// What a store answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is the answer to the operation of that name")]
+#[expect(
+    missing_docs,
+    reason = "each is the answer to the operation of that name"
+)]
 pub enum StoreAnswer {
     Receipt(CommitReceipt),
     Row(Option<StoredRow>),
@@ -45,13 +49,22 @@ impl OperationPlayer {
     /// Begins with an empty store.
     pub async fn open(subject: &dyn StoreFactory) -> Result<Self, Error> {
         let clock = Arc::new(ManualClock::new(fixtures::timestamp_after_ms(0)));
-        let opened = subject.open_empty(DIFFERENTIAL_POLICY, Arc::clone(&clock)).await?;
-        Ok(Self { opened, clock, leases: Vec::new(), serials: SerialNormalizer::default() })
+        let opened = subject
+            .open_empty(DIFFERENTIAL_POLICY, Arc::clone(&clock))
+            .await?;
+        Ok(Self {
+            opened,
+            clock,
+            leases: Vec::new(),
+            serials: SerialNormalizer::default(),
+        })
     }
 
     /// What the store answers to `operation`.
     pub async fn play_operation(&mut self, operation: &StoreOperation) -> StoreAnswer {
-        self.perform_operation(operation).await.unwrap_or_else(|error| StoreAnswer::Error(self.normalize_error(error)))
+        self.perform_operation(operation)
+            .await
+            .unwrap_or_else(|error| StoreAnswer::Error(self.normalize_error(error)))
     }
 
     /// How many leases were granted.
@@ -61,8 +74,12 @@ impl OperationPlayer {
 
     /// All rows of a table.
     pub(super) async fn read_rows(&self, table: &'static TableSchema) -> Vec<StoredRow> {
-        let rows = store_dump::read_all_rows(self.store(), table).await.unwrap_or_default();
-        rows.into_iter().map(|stored| self.normalize_row(table, stored)).collect()
+        let rows = store_dump::read_all_rows(self.store(), table)
+            .await
+            .unwrap_or_default();
+        rows.into_iter()
+            .map(|stored| self.normalize_row(table, stored))
+            .collect()
     }
 
     /// Everything that is stored.
@@ -79,36 +96,75 @@ impl OperationPlayer {
         self.opened.store()
     }
 
-    async fn perform_operation(&mut self, operation: &StoreOperation) -> Result<StoreAnswer, Error> {
+    async fn perform_operation(
+        &mut self,
+        operation: &StoreOperation,
+    ) -> Result<StoreAnswer, Error> {
         match operation.clone() {
-            StoreOperation::Commit(commit) => self.commit_normalized(commit).await.map(StoreAnswer::Receipt),
+            StoreOperation::Commit(commit) => self
+                .commit_normalized(commit)
+                .await
+                .map(StoreAnswer::Receipt),
             StoreOperation::Row(table, mut key) => {
                 self.serials.denormalize_key(table, &mut key);
                 let found = self.store().read_row(table, key).await?;
-                Ok(StoreAnswer::Row(found.map(|stored| self.normalize_row(table, stored))))
+                Ok(StoreAnswer::Row(
+                    found.map(|stored| self.normalize_row(table, stored)),
+                ))
             }
             StoreOperation::Rows(mut scan) => {
                 self.serials.denormalize_scan(&mut scan);
                 let table = scan.table;
                 let found = self.store().scan_rows(scan).await?;
-                Ok(StoreAnswer::Rows(found.into_iter().map(|stored| self.normalize_row(table, stored)).collect()))
+                Ok(StoreAnswer::Rows(
+                    found
+                        .into_iter()
+                        .map(|stored| self.normalize_row(table, stored))
+                        .collect(),
+                ))
             }
             StoreOperation::Pages(scan) => self.read_pages(scan).await.map(StoreAnswer::Rows),
-            StoreOperation::Journal { execution, from, limit } => {
-                self.store().read_journal(execution, from, limit).await.map(StoreAnswer::Chunks)
+            StoreOperation::Journal {
+                execution,
+                from,
+                limit,
+            } => self
+                .store()
+                .read_journal(execution, from, limit)
+                .await
+                .map(StoreAnswer::Chunks),
+            StoreOperation::RunEvents(run, page) => self
+                .store()
+                .read_run_events(&run, page)
+                .await
+                .map(StoreAnswer::Events),
+            StoreOperation::Run(run) => self
+                .store()
+                .read_run_head(&run)
+                .await
+                .map(StoreAnswer::Head),
+            StoreOperation::Runs {
+                behind,
+                after,
+                limit,
+            } => self
+                .store()
+                .list_run_heads(behind, after.as_ref(), limit)
+                .await
+                .map(StoreAnswer::Heads),
+            StoreOperation::Snapshot(run) => self
+                .store()
+                .get_snapshot(&run)
+                .await
+                .map(|found| StoreAnswer::Snapshot(found.map(Box::new))),
+            StoreOperation::Project(run) => self
+                .store()
+                .project_snapshot(&run)
+                .await
+                .map(|found| StoreAnswer::Snapshot(Some(Box::new(found)))),
+            StoreOperation::Purge(purge) => {
+                self.store().purge(purge).await.map(StoreAnswer::Purged)
             }
-            StoreOperation::RunEvents(run, page) => self.store().read_run_events(&run, page).await.map(StoreAnswer::Events),
-            StoreOperation::Run(run) => self.store().read_run_head(&run).await.map(StoreAnswer::Head),
-            StoreOperation::Runs { behind, after, limit } => {
-                self.store().list_run_heads(behind, after.as_ref(), limit).await.map(StoreAnswer::Heads)
-            }
-            StoreOperation::Snapshot(run) => {
-                self.store().get_snapshot(&run).await.map(|found| StoreAnswer::Snapshot(found.map(Box::new)))
-            }
-            StoreOperation::Project(run) => {
-                self.store().project_snapshot(&run).await.map(|found| StoreAnswer::Snapshot(Some(Box::new(found))))
-            }
-            StoreOperation::Purge(purge) => self.store().purge(purge).await.map(StoreAnswer::Purged),
             StoreOperation::Now => self.store().now().await.map(StoreAnswer::Time),
             StoreOperation::SetClock(at) => {
                 self.clock.set(at);
@@ -128,15 +184,25 @@ impl OperationPlayer {
             let page = self.store().scan_rows(scan.clone()).await?;
             let Some(last) = page.last() else { break };
             scan.after = Some(table.select_values(&order, &last.row));
-            all.extend(page.into_iter().map(|stored| self.normalize_row(table, stored)));
+            all.extend(
+                page.into_iter()
+                    .map(|stored| self.normalize_row(table, stored)),
+            );
         }
         Ok(all)
     }
 
-    async fn perform_lease_operation(&mut self, operation: &StoreOperation) -> Result<StoreAnswer, Error> {
+    async fn perform_lease_operation(
+        &mut self,
+        operation: &StoreOperation,
+    ) -> Result<StoreAnswer, Error> {
         let store = self.opened.store();
         let granted = match *operation {
-            StoreOperation::Claim { shard, node, lease_ms } => shard_lease::claim_shard(store, shard, node, lease_ms).await?,
+            StoreOperation::Claim {
+                shard,
+                node,
+                lease_ms,
+            } => shard_lease::claim_shard(store, shard, node, lease_ms).await?,
             StoreOperation::Renew { nth, lease_ms } => match self.leases.get(nth) {
                 Some(lease) => shard_lease::renew_lease(store, lease, lease_ms).await?,
                 None => None,
@@ -154,10 +220,17 @@ impl OperationPlayer {
     }
 
     async fn commit_normalized(&mut self, mut commit: Commit) -> Result<CommitReceipt, Error> {
-        let tables: Vec<&'static TableSchema> = commit.changes.iter().map(RowChange::table).collect();
-        commit.changes.iter_mut().for_each(|change| self.denormalize_change(change));
+        let tables: Vec<&'static TableSchema> =
+            commit.changes.iter().map(RowChange::table).collect();
+        commit
+            .changes
+            .iter_mut()
+            .for_each(|change| self.denormalize_change(change));
         let mut receipt = self.store().commit(commit).await?;
-        for table in tables::ALL_TABLES.into_iter().filter(|table| table.has_serial_key() && contains_table(&tables, table)) {
+        for table in tables::ALL_TABLES
+            .into_iter()
+            .filter(|table| table.has_serial_key() && contains_table(&tables, table))
+        {
             self.learn_serials(table).await?;
         }
         for (outcome, table) in receipt.changes.iter_mut().zip(tables) {
@@ -174,7 +247,9 @@ impl OperationPlayer {
             RowChange::Update { table, row, .. } | RowChange::UpdateColumns { table, row, .. } => {
                 self.serials.denormalize_row(table, row);
             }
-            RowChange::Delete { table, key, .. } | RowChange::DeleteIfExists { table, key } => self.serials.denormalize_key(table, key),
+            RowChange::Delete { table, key, .. } | RowChange::DeleteIfExists { table, key } => {
+                self.serials.denormalize_key(table, key)
+            }
             RowChange::Insert { .. } | RowChange::InsertOrKeep { .. } => {}
         }
     }
@@ -183,7 +258,11 @@ impl OperationPlayer {
     async fn learn_serials(&mut self, table: &'static TableSchema) -> Result<(), Error> {
         loop {
             let after = Some(vec![ColumnValue::Int(self.serials.last_serial(table))]);
-            let scan = TableScan { after, limit: usize::MAX, ..TableScan::over_table(table, None) };
+            let scan = TableScan {
+                after,
+                limit: usize::MAX,
+                ..TableScan::over_table(table, None)
+            };
             let rows = self.store().scan_rows(scan).await?;
             let before = self.serials.last_serial(table);
             self.serials.record_serials(table, &rows);
@@ -200,11 +279,17 @@ impl OperationPlayer {
 
     fn normalize_error(&self, mut error: Error) -> Error {
         if let Error::Conflict(
-            CommitConflict::RowVersion { table: name, key, .. }
+            CommitConflict::RowVersion {
+                table: name, key, ..
+            }
             | CommitConflict::RowExists { table: name, key }
-            | CommitConflict::NotUnique { table: name, key, .. },
+            | CommitConflict::NotUnique {
+                table: name, key, ..
+            },
         ) = &mut error
-            && let Some(table) = tables::ALL_TABLES.into_iter().find(|table| table.name == *name)
+            && let Some(table) = tables::ALL_TABLES
+                .into_iter()
+                .find(|table| table.name == *name)
         {
             self.serials.normalize_key(table, key);
         }

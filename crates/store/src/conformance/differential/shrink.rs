@@ -14,7 +14,12 @@ pub(super) async fn shrink_operations(
     found: FirstDivergence,
 ) -> (Vec<StoreOperation>, FirstDivergence) {
     operations.truncate(found.operations);
-    let mut search = ShrinkSearch { subjects, operations, found, tries_left: SHRINK_TRIES_MAX };
+    let mut search = ShrinkSearch {
+        subjects,
+        operations,
+        found,
+        tries_left: SHRINK_TRIES_MAX,
+    };
     let mut size = search.operations.len() / 2;
     while size > 0 {
         search.remove_operations(size).await;
@@ -39,7 +44,9 @@ impl ShrinkSearch<'_> {
             return false;
         }
         self.tries_left -= 1;
-        let Err(found) = compare_stores(self.subjects, &fewer).await else { return false };
+        let Err(found) = compare_stores(self.subjects, &fewer).await else {
+            return false;
+        };
         self.operations = fewer;
         self.operations.truncate(found.operations);
         self.found = found;
@@ -78,15 +85,39 @@ impl ShrinkSearch<'_> {
 
 /// The commits that have one part less than this one.
 fn smaller_commits(operation: &StoreOperation) -> Vec<Commit> {
-    let StoreOperation::Commit(whole) = operation else { return Vec::new() };
+    let StoreOperation::Commit(whole) = operation else {
+        return Vec::new();
+    };
     let mut all = Vec::new();
-    let (fences, journals) = (lists_without_one(&whole.fences), lists_without_one(&whole.journals));
-    let (changes, moves, events) = (lists_without_one(&whole.changes), lists_without_one(&whole.reader_advances), lists_without_one(&whole.events));
-    all.extend(fences.map(|fences| Commit { fences, ..whole.clone() }));
-    all.extend(journals.map(|journals| Commit { journals, ..whole.clone() }));
-    all.extend(changes.map(|changes| Commit { changes, ..whole.clone() }));
-    all.extend(moves.map(|moves| Commit { reader_advances: moves, ..whole.clone() }));
-    all.extend(events.map(|events| Commit { events, ..whole.clone() }));
+    let (fences, journals) = (
+        lists_without_one(&whole.fences),
+        lists_without_one(&whole.journals),
+    );
+    let (changes, moves, events) = (
+        lists_without_one(&whole.changes),
+        lists_without_one(&whole.reader_advances),
+        lists_without_one(&whole.events),
+    );
+    all.extend(fences.map(|fences| Commit {
+        fences,
+        ..whole.clone()
+    }));
+    all.extend(journals.map(|journals| Commit {
+        journals,
+        ..whole.clone()
+    }));
+    all.extend(changes.map(|changes| Commit {
+        changes,
+        ..whole.clone()
+    }));
+    all.extend(moves.map(|moves| Commit {
+        reader_advances: moves,
+        ..whole.clone()
+    }));
+    all.extend(events.map(|events| Commit {
+        events,
+        ..whole.clone()
+    }));
     all
 }
 

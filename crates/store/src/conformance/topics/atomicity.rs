@@ -3,7 +3,10 @@
 use futures_util::FutureExt as _;
 
 use super::prelude::*;
-use crate::conformance::fixtures::{numbered_execution, reserved_item_row, queued_job_row, signal_message_row, reader_advance, pending_timer_row};
+use crate::conformance::fixtures::{
+    numbered_execution, pending_timer_row, queued_job_row, reader_advance, reserved_item_row,
+    signal_message_row,
+};
 use crate::tables::{JobRow, OutboxItemRow, TimerRow};
 use crate::{ShardEpoch, ShardId};
 
@@ -108,9 +111,12 @@ impl CommitPart {
     const fn commit_list(self) -> CommitList {
         match self {
             Self::Journal => CommitList::Journals,
-            Self::Insert | Self::InsertOrKeep | Self::Serial | Self::Update | Self::Delete | Self::Remove => {
-                CommitList::Changes
-            }
+            Self::Insert
+            | Self::InsertOrKeep
+            | Self::Serial
+            | Self::Update
+            | Self::Delete
+            | Self::Remove => CommitList::Changes,
             Self::Move => CommitList::Moves,
             Self::EventOfNewRun | Self::EventOfKnownRun => CommitList::Events,
         }
@@ -122,10 +128,20 @@ impl CommitPart {
             Self::Insert => commit.insert(&queued_job_row("new")),
             Self::InsertOrKeep => commit.insert_or_keep(&pending_timer_row(1, 1)),
             Self::Serial => commit.insert(&signal_message_row(1, Some("new"))),
-            Self::Update => commit.update(&JobRow { attempts: 5, ..queued_job_row("updated") }, 1),
+            Self::Update => commit.update(
+                &JobRow {
+                    attempts: 5,
+                    ..queued_job_row("updated")
+                },
+                1,
+            ),
             Self::Delete => commit.delete(&queued_job_row("deleted"), 1),
-            Self::Remove => commit.delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("removed"))),
-            Self::Move => commit.advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 3)),
+            Self::Remove => {
+                commit.delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("removed")))
+            }
+            Self::Move => {
+                commit.advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 3))
+            }
             Self::EventOfNewRun => commit.append_events(step_events("new", 1, 2)),
             Self::EventOfKnownRun => commit.append_events(step_events("r", 4, 5)),
         }
@@ -137,7 +153,10 @@ impl CommitFault {
         match self {
             Self::StaleFence => CommitList::Fences,
             Self::JournalTooShort | Self::JournalTooLong => CommitList::Journals,
-            Self::WrongPosition | Self::MoveBackwards | Self::MoveBeyondTheEnd | Self::MoveInUnknownRun => CommitList::Moves,
+            Self::WrongPosition
+            | Self::MoveBackwards
+            | Self::MoveBeyondTheEnd
+            | Self::MoveInUnknownRun => CommitList::Moves,
             Self::ForeignRun | Self::EventIdTaken | Self::WrongKey => CommitList::Events,
             _ => CommitList::Changes,
         }
@@ -155,17 +174,37 @@ impl CommitFault {
             Self::UpdateNotUnique => commit.update(&reserved_item_row("free", "taken"), 1),
             Self::StaleDelete => commit.delete(&queued_job_row("known"), 2),
             Self::DeleteOfNothing => commit.delete(&queued_job_row("absent"), 1),
-            Self::WrongPosition => commit.advance_reader(reader_advance("r", RunEventReader::Projector, 0, 2)),
-            Self::MoveBackwards => commit.advance_reader(reader_advance("r", RunEventReader::Projector, 1, 0)),
-            Self::MoveBeyondTheEnd => commit.advance_reader(reader_advance("r", RunEventReader::Projector, 1, 4)),
-            Self::MoveInUnknownRun => commit.advance_reader(reader_advance("unknown", RunEventReader::Projector, 0, 0)),
-            Self::ForeignRun => commit.append_events(vec![RunEventWrite { tenant_id: parse_id("other"), ..step_event("r", 9) }]),
-            Self::EventIdTaken => {
-                commit.append_events(vec![RunEventWrite { event_id: step_event("r", 1).event_id, ..step_event("r", 9) }])
+            Self::WrongPosition => {
+                commit.advance_reader(reader_advance("r", RunEventReader::Projector, 0, 2))
             }
-            Self::WrongKey => commit.append_events(vec![RunEventWrite { step_id: Some(parse_id("other")), ..step_event("r", 9) }]),
-            Self::WrongValue => commit.insert(&JobRow { lock_token: Some("\0".into()), ..queued_job_row("odd") }),
-            Self::SameRowTwice => commit.insert(&queued_job_row("twin")).insert(&queued_job_row("twin")),
+            Self::MoveBackwards => {
+                commit.advance_reader(reader_advance("r", RunEventReader::Projector, 1, 0))
+            }
+            Self::MoveBeyondTheEnd => {
+                commit.advance_reader(reader_advance("r", RunEventReader::Projector, 1, 4))
+            }
+            Self::MoveInUnknownRun => {
+                commit.advance_reader(reader_advance("unknown", RunEventReader::Projector, 0, 0))
+            }
+            Self::ForeignRun => commit.append_events(vec![RunEventWrite {
+                tenant_id: parse_id("other"),
+                ..step_event("r", 9)
+            }]),
+            Self::EventIdTaken => commit.append_events(vec![RunEventWrite {
+                event_id: step_event("r", 1).event_id,
+                ..step_event("r", 9)
+            }]),
+            Self::WrongKey => commit.append_events(vec![RunEventWrite {
+                step_id: Some(parse_id("other")),
+                ..step_event("r", 9)
+            }]),
+            Self::WrongValue => commit.insert(&JobRow {
+                lock_token: Some("\0".into()),
+                ..queued_job_row("odd")
+            }),
+            Self::SameRowTwice => commit
+                .insert(&queued_job_row("twin"))
+                .insert(&queued_job_row("twin")),
         }
     }
 
@@ -173,39 +212,102 @@ impl CommitFault {
     fn expected_error(self, events: usize) -> Error {
         let table = JobRow::TABLE.name;
         let version = |name: &str, expected, found| {
-            CommitConflict::RowVersion { table, key: fixtures::record_key(&queued_job_row(name)), expected, found }.into()
+            CommitConflict::RowVersion {
+                table,
+                key: fixtures::record_key(&queued_job_row(name)),
+                expected,
+                found,
+            }
+            .into()
         };
         let not_unique = || CommitConflict::NotUnique {
             table: OutboxItemRow::TABLE.name,
             columns: OutboxItemRow::TABLE.unique[0],
             key: fixtures::record_key(&reserved_item_row("holder", "taken")),
         };
-        let length = |expected| CommitConflict::JournalLength { execution: numbered_execution(2), expected, found: 2 };
+        let length = |expected| CommitConflict::JournalLength {
+            execution: numbered_execution(2),
+            expected,
+            found: 2,
+        };
         let (run, reader, last) = (parse_id("r"), RunEventReader::Projector, run_sequence(3));
         match self {
-            Self::StaleFence => CommitConflict::Fenced { shard: ShardId(1), held: ShardEpoch(4), given: ShardEpoch(3) }.into(),
+            Self::StaleFence => CommitConflict::Fenced {
+                shard: ShardId(1),
+                held: ShardEpoch(4),
+                given: ShardEpoch(3),
+            }
+            .into(),
             Self::JournalTooShort => length(1).into(),
             Self::JournalTooLong => length(3).into(),
-            Self::RowExists => CommitConflict::RowExists { table, key: fixtures::record_key(&queued_job_row("known")) }.into(),
+            Self::RowExists => CommitConflict::RowExists {
+                table,
+                key: fixtures::record_key(&queued_job_row("known")),
+            }
+            .into(),
             Self::NotUnique | Self::UpdateNotUnique => not_unique().into(),
             Self::StaleUpdate | Self::StaleDelete => version("known", 2, 1),
             Self::UpdateOfNothing | Self::DeleteOfNothing => version("absent", 1, 0),
-            Self::WrongPosition => CommitConflict::ReaderPosition { run, reader, expected: run_sequence(0), found: run_sequence(1) }.into(),
-            Self::MoveBackwards => InvalidRequest::ReaderAdvance { run, reader, from: run_sequence(1), to: run_sequence(0), last }.into(),
-            Self::MoveBeyondTheEnd => InvalidRequest::ReaderAdvance { run, reader, from: run_sequence(1), to: run_sequence(4), last }.into(),
+            Self::WrongPosition => CommitConflict::ReaderPosition {
+                run,
+                reader,
+                expected: run_sequence(0),
+                found: run_sequence(1),
+            }
+            .into(),
+            Self::MoveBackwards => InvalidRequest::ReaderAdvance {
+                run,
+                reader,
+                from: run_sequence(1),
+                to: run_sequence(0),
+                last,
+            }
+            .into(),
+            Self::MoveBeyondTheEnd => InvalidRequest::ReaderAdvance {
+                run,
+                reader,
+                from: run_sequence(1),
+                to: run_sequence(4),
+                last,
+            }
+            .into(),
             Self::MoveInUnknownRun => InvalidRequest::NoSuchRun(parse_id("unknown")).into(),
             Self::ForeignRun => CommitConflict::ForeignRun { index: events, run }.into(),
-            Self::EventIdTaken => CommitConflict::EventIdTaken { index: events, event_id: step_event("r", 1).event_id }.into(),
+            Self::EventIdTaken => CommitConflict::EventIdTaken {
+                index: events,
+                event_id: step_event("r", 1).event_id,
+            }
+            .into(),
             Self::WrongKey => {
-                let odd = RunEventWrite { step_id: Some(parse_id("other")), ..step_event("r", 9) };
-                let mismatch = onward_runs::verify_idempotency_key(&odd, onward_runs::AcceptedKeyForms::V2Only).err();
-                mismatch.map_or(Error::Closed, |mismatch| InvalidRequest::IdempotencyKey { index: events, mismatch }.into())
+                let odd = RunEventWrite {
+                    step_id: Some(parse_id("other")),
+                    ..step_event("r", 9)
+                };
+                let mismatch = onward_runs::verify_idempotency_key(
+                    &odd,
+                    onward_runs::AcceptedKeyForms::V2Only,
+                )
+                .err();
+                mismatch.map_or(Error::Closed, |mismatch| {
+                    InvalidRequest::IdempotencyKey {
+                        index: events,
+                        mismatch,
+                    }
+                    .into()
+                })
             }
             Self::WrongValue => {
                 let reason = "text cannot hold U+0000";
-                InvalidRequest::Value { table, column: "lock_token", reason }.into()
+                InvalidRequest::Value {
+                    table,
+                    column: "lock_token",
+                    reason,
+                }
+                .into()
             }
-            Self::SameRowTwice => InvalidRequest::TouchedTwice("row twin of job_queue".to_owned()).into(),
+            Self::SameRowTwice => {
+                InvalidRequest::TouchedTwice("row twin of job_queue".to_owned()).into()
+            }
         }
     }
 }
@@ -225,15 +327,25 @@ async fn prepare_store(world: &CheckContext<'_>) -> CheckResult {
         .insert(&signal_message_row(1, Some("known")))
         .append_events(step_events("r", 1, 3));
     world.commit(ground).await?;
-    world.commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::Projector, 0, 1))).await?;
+    world
+        .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::Projector, 0, 1)))
+        .await?;
     Ok(())
 }
 
 /// The fault is the answer, and nothing of the commit is stored.
-async fn expect_nothing_stored(world: &CheckContext<'_>, fault: CommitFault, commit: Commit, events_before: usize) -> CheckResult {
+async fn expect_nothing_stored(
+    world: &CheckContext<'_>,
+    fault: CommitFault,
+    commit: Commit,
+    events_before: usize,
+) -> CheckResult {
     prepare_store(world).await?;
     let before = world.dump_store().await?;
-    expect_refused(world.commit(commit).await, fault.expected_error(events_before))?;
+    expect_refused(
+        world.commit(commit).await,
+        fault.expected_error(events_before),
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
@@ -242,8 +354,12 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
     checks.extend(COMMIT_PARTS.map(check_part_stored));
     for fault in COMMIT_FAULTS {
         checks.extend(COMMIT_PARTS.map(|part| check_fault_after(fault, part)));
-        checks
-            .extend(COMMIT_PARTS.into_iter().filter(|part| part.commit_list() == fault.commit_list()).map(|part| check_fault_before(fault, part)));
+        checks.extend(
+            COMMIT_PARTS
+                .into_iter()
+                .filter(|part| part.commit_list() == fault.commit_list())
+                .map(|part| check_fault_before(fault, part)),
+        );
         checks.push(check_fault_among_all(fault));
     }
     checks
@@ -269,67 +385,144 @@ fn check_part_stored(part: CommitPart) -> ConformanceCheck {
             prepare_store(world).await?;
             let before = world.dump_store().await?;
             world.commit(part.add_to(Commit::new())).await?;
-            expect_different("what is stored before and after", world.dump_store().await?, before)
+            expect_different(
+                "what is stored before and after",
+                world.dump_store().await?,
+                before,
+            )
         })
     })
 }
 
 fn check_fault_after(fault: CommitFault, part: CommitPart) -> ConformanceCheck {
-    let beside = if part.commit_list() == fault.commit_list() { "after" } else { "beside" };
-    let name = format!("{}_{beside}_{}_leaves_nothing", snake_case(&fault), snake_case(&part));
+    let beside = if part.commit_list() == fault.commit_list() {
+        "after"
+    } else {
+        "beside"
+    };
+    let name = format!(
+        "{}_{beside}_{}_leaves_nothing",
+        snake_case(&fault),
+        snake_case(&part)
+    );
     ConformanceCheck::new(Topic::Atomicity, name, move |world| {
         let commit = part.add_to(Commit::new());
         let events_before = commit.events.len();
-        Box::pin(expect_nothing_stored(world, fault, fault.add_to(commit), events_before))
+        Box::pin(expect_nothing_stored(
+            world,
+            fault,
+            fault.add_to(commit),
+            events_before,
+        ))
     })
 }
 
 fn check_fault_before(fault: CommitFault, part: CommitPart) -> ConformanceCheck {
-    let name = format!("{}_before_{}_leaves_nothing", snake_case(&fault), snake_case(&part));
+    let name = format!(
+        "{}_before_{}_leaves_nothing",
+        snake_case(&fault),
+        snake_case(&part)
+    );
     ConformanceCheck::new(Topic::Atomicity, name, move |world| {
-        Box::pin(expect_nothing_stored(world, fault, part.add_to(fault.add_to(Commit::new())), 0))
+        Box::pin(expect_nothing_stored(
+            world,
+            fault,
+            part.add_to(fault.add_to(Commit::new())),
+            0,
+        ))
     })
 }
 
 fn check_fault_among_all(fault: CommitFault) -> ConformanceCheck {
-    let name = format!("{}_in_the_midst_of_everything_leaves_nothing", snake_case(&fault));
+    let name = format!(
+        "{}_in_the_midst_of_everything_leaves_nothing",
+        snake_case(&fault)
+    );
     ConformanceCheck::new(Topic::Atomicity, name, move |world| {
         let (first, last) = COMMIT_PARTS.split_at(4);
-        let before = first.iter().fold(Commit::new(), |commit, part| part.add_to(commit));
-        let commit = last.iter().fold(fault.add_to(before), |commit, part| part.add_to(commit));
+        let before = first
+            .iter()
+            .fold(Commit::new(), |commit, part| part.add_to(commit));
+        let commit = last
+            .iter()
+            .fold(fault.add_to(before), |commit, part| part.add_to(commit));
         Box::pin(expect_nothing_stored(world, fault, commit, 0))
     })
 }
 
 async fn a_commit_of_every_kind_of_part_is_stored_whole(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
-    world.commit(COMMIT_PARTS.iter().fold(Commit::new().fence_shard(ShardId(1), ShardEpoch(4)), |commit, part| part.add_to(commit))).await?;
-    expect_same("the chunks", world.read_journal(numbered_execution(1), 0, 9).await?.len(), 2)?;
-    let row = |name: &str| world.read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row(name)));
+    world
+        .commit(COMMIT_PARTS.iter().fold(
+            Commit::new().fence_shard(ShardId(1), ShardEpoch(4)),
+            |commit, part| part.add_to(commit),
+        ))
+        .await?;
+    expect_same(
+        "the chunks",
+        world.read_journal(numbered_execution(1), 0, 9).await?.len(),
+        2,
+    )?;
+    let row =
+        |name: &str| world.read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row(name)));
     expect_holds("the inserted row is there", row("new").await?.is_some())?;
-    expect_holds("the kept row is there", world.read_row(TimerRow::TABLE, fixtures::record_key(&pending_timer_row(1, 1))).await?.is_some())?;
-    expect_same("the version of the updated row", row("updated").await?.map(|stored| stored.version), Some(2))?;
+    expect_holds(
+        "the kept row is there",
+        world
+            .read_row(
+                TimerRow::TABLE,
+                fixtures::record_key(&pending_timer_row(1, 1)),
+            )
+            .await?
+            .is_some(),
+    )?;
+    expect_same(
+        "the version of the updated row",
+        row("updated").await?.map(|stored| stored.version),
+        Some(2),
+    )?;
     expect_same("the deleted row", row("deleted").await?, None)?;
     expect_same("the removed row", row("removed").await?, None)?;
     let head = world.expect_head("r").await?;
     let positions = (head.last_seq, head.projected_seq, head.delivered_seq);
-    expect_same("last place and positions", positions, (run_sequence(5), run_sequence(1), run_sequence(3)))?;
-    expect_same("the places in the new run", world.read_sequences("new", 0, 9).await?, vec![1, 2])
+    expect_same(
+        "last place and positions",
+        positions,
+        (run_sequence(5), run_sequence(1), run_sequence(3)),
+    )?;
+    expect_same(
+        "the places in the new run",
+        world.read_sequences("new", 0, 9).await?,
+        vec![1, 2],
+    )
 }
 
-async fn a_commit_of_nothing_is_accepted_and_stores_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn a_commit_of_nothing_is_accepted_and_stores_nothing(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     prepare_store(world).await?;
     let before = world.dump_store().await?;
-    expect_same("the receipt", world.commit(Commit::new()).await?, crate::CommitReceipt::default())?;
+    expect_same(
+        "the receipt",
+        world.commit(Commit::new()).await?,
+        crate::CommitReceipt::default(),
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
 async fn a_commit_repeated_as_it_was_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
-    let whole = COMMIT_PARTS.iter().fold(Commit::new().fence_shard(ShardId(1), ShardEpoch(4)), |commit, part| part.add_to(commit));
+    let whole = COMMIT_PARTS.iter().fold(
+        Commit::new().fence_shard(ShardId(1), ShardEpoch(4)),
+        |commit, part| part.add_to(commit),
+    );
     world.commit(whole.clone()).await?;
     let before = world.dump_store().await?;
-    let conflict = CommitConflict::JournalLength { execution: numbered_execution(1), expected: 2, found: 3 };
+    let conflict = CommitConflict::JournalLength {
+        execution: numbered_execution(1),
+        expected: 2,
+        found: 3,
+    };
     expect_refused(world.commit(whole).await, conflict)?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
@@ -343,25 +536,49 @@ async fn a_receipt_answers_part_by_part(world: &CheckContext<'_>) -> CheckResult
         .delete(&queued_job_row("deleted"), 1)
         .delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("removed")))
         .delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("absent")))
-        .append_events(vec![step_event("r", 4), step_event("r", 2), step_event("r", 5)]);
+        .append_events(vec![
+            step_event("r", 4),
+            step_event("r", 2),
+            step_event("r", 5),
+        ]);
     let receipt = world.commit(commit).await?;
     let kept = |row| ChangeOutcome::Kept(StoredRow { row, version: 1 });
     let holder = reserved_item_row("holder", "taken").to_row();
-    let mut outcomes = vec![kept(queued_job_row("known").to_row()), ChangeOutcome::Applied, kept(holder)];
-    outcomes.extend([ChangeOutcome::Applied, ChangeOutcome::Applied, ChangeOutcome::Applied]);
+    let mut outcomes = vec![
+        kept(queued_job_row("known").to_row()),
+        ChangeOutcome::Applied,
+        kept(holder),
+    ];
+    outcomes.extend([
+        ChangeOutcome::Applied,
+        ChangeOutcome::Applied,
+        ChangeOutcome::Applied,
+    ]);
     expect_same("changes", receipt.changes, outcomes)?;
-    let places: Vec<u64> = receipt.events.iter().map(|answer| answer.result.run_seq.as_u64()).collect();
+    let places: Vec<u64> = receipt
+        .events
+        .iter()
+        .map(|answer| answer.result.run_seq.as_u64())
+        .collect();
     expect_same("places", places, vec![4, 2, 5])
 }
 
 async fn the_first_guard_that_does_not_hold_is_the_answer(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
-    let in_order =
-        [CommitFault::StaleFence, CommitFault::JournalTooLong, CommitFault::StaleUpdate, CommitFault::WrongPosition, CommitFault::EventIdTaken];
+    let in_order = [
+        CommitFault::StaleFence,
+        CommitFault::JournalTooLong,
+        CommitFault::StaleUpdate,
+        CommitFault::WrongPosition,
+        CommitFault::EventIdTaken,
+    ];
     for first in 0..in_order.len() {
         let rest = in_order[first..].iter().rev();
         let commit = rest.fold(Commit::new(), |commit, fault| fault.add_to(commit));
-        expect_refused(world.commit(commit).await, in_order[first].expected_error(0))?;
+        expect_refused(
+            world.commit(commit).await,
+            in_order[first].expected_error(0),
+        )?;
     }
     Ok(())
 }
@@ -370,7 +587,8 @@ async fn the_first_event_that_does_not_fit_is_the_answer(world: &CheckContext<'_
     prepare_store(world).await?;
     let faults = [CommitFault::EventIdTaken, CommitFault::ForeignRun];
     for (first, second) in [(faults[0], faults[1]), (faults[1], faults[0])] {
-        let commit = second.add_to(first.add_to(Commit::new().append_events(step_events("r", 4, 5))));
+        let commit =
+            second.add_to(first.add_to(Commit::new().append_events(step_events("r", 4, 5))));
         expect_refused(world.commit(commit).await, first.expected_error(2))?;
     }
     Ok(())
@@ -379,21 +597,35 @@ async fn the_first_event_that_does_not_fit_is_the_answer(world: &CheckContext<'_
 /// Polls a commit once and drops it.
 async fn drop_commit_midway(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
-    let commit = Commit::new().append_journal(numbered_append(1, 2, 1)).insert(&queued_job_row("new")).append_events(step_events("new", 1, 2));
+    let commit = Commit::new()
+        .append_journal(numbered_append(1, 2, 1))
+        .insert(&queued_job_row("new"))
+        .append_events(step_events("new", 1, 2));
     drop(world.commit(commit).now_or_never());
     Ok(())
 }
 
-async fn a_dropped_future_leaves_a_whole_commit_or_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn a_dropped_future_leaves_a_whole_commit_or_nothing(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     drop_commit_midway(world).await?;
     // It may still be stored while we look. What comes with a part that is seen must be seen afterwards.
-    let row = |name: &str| world.read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row(name)));
+    let row =
+        |name: &str| world.read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row(name)));
     for _ in 0..20 {
         if row("new").await?.is_some() {
-            expect_same("the chunks", world.read_journal(numbered_execution(1), 0, 9).await?.len(), 2)?;
+            expect_same(
+                "the chunks",
+                world.read_journal(numbered_execution(1), 0, 9).await?.len(),
+                2,
+            )?;
         }
         if world.read_journal(numbered_execution(1), 0, 9).await?.len() == 2 {
-            expect_same("the places in the new run", world.read_sequences("new", 0, 9).await?, vec![1, 2])?;
+            expect_same(
+                "the places in the new run",
+                world.read_sequences("new", 0, 9).await?,
+                vec![1, 2],
+            )?;
         }
         if world.read_run_head(&parse_id("new")).await?.is_some() {
             expect_holds("the row is there", row("new").await?.is_some())?;
@@ -404,12 +636,23 @@ async fn a_dropped_future_leaves_a_whole_commit_or_nothing(world: &CheckContext<
 
 async fn a_dropped_future_leaves_no_open_transaction(world: &CheckContext<'_>) -> CheckResult {
     for number in 10..14 {
-        let commit = Commit::new().insert(&queued_job_row(&format!("dropped-{number}"))).append_events(step_events("dropped", number, number));
+        let commit = Commit::new()
+            .insert(&queued_job_row(&format!("dropped-{number}")))
+            .append_events(step_events("dropped", number, number));
         drop(world.commit(commit).now_or_never());
     }
-    world.commit(Commit::new().insert(&queued_job_row("next")).append_events(step_events("r", 1, 1))).await?;
+    world
+        .commit(
+            Commit::new()
+                .insert(&queued_job_row("next"))
+                .append_events(step_events("r", 1, 1)),
+        )
+        .await?;
     let pair = world.open_handle_pair().await?;
-    let seen = pair.second_handle().read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row("next"))).await?;
+    let seen = pair
+        .second_handle()
+        .read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row("next")))
+        .await?;
     expect_holds("the next commit is seen by all", seen.is_some())
 }
 
@@ -419,36 +662,85 @@ async fn racing_commits_on_one_row_store_one_whole(world: &CheckContext<'_>) -> 
     let racer = |nth: usize| {
         let name = format!("by-{nth}");
         let attempts = u32::try_from(nth).unwrap_or(0);
-        Commit::new().update(&JobRow { attempts, ..queued_job_row("known") }, 1).insert(&queued_job_row(&name)).append_events(step_events(&name, 1, 1))
+        Commit::new()
+            .update(
+                &JobRow {
+                    attempts,
+                    ..queued_job_row("known")
+                },
+                1,
+            )
+            .insert(&queued_job_row(&name))
+            .append_events(step_events(&name, 1, 1))
     };
-    let answers = pair.race_calls(16, |store, nth| store.commit(racer(nth))).await;
+    let answers = pair
+        .race_calls(16, |store, nth| store.commit(racer(nth)))
+        .await;
     let winner = expect_some("a winner", answers.iter().position(Result::is_ok))?;
-    expect_same("how many won", answers.iter().filter(|answer| answer.is_ok()).count(), 1)?;
+    expect_same(
+        "how many won",
+        answers.iter().filter(|answer| answer.is_ok()).count(),
+        1,
+    )?;
     let rows = crate::conformance::store_dump::read_all_rows(world.store(), JobRow::TABLE).await?;
-    let added: Vec<_> =
-        rows.iter().filter(|stored| matches!(&stored.row.0[0], ColumnValue::Text(name) if name.starts_with("by-"))).collect();
+    let added: Vec<_> = rows
+        .iter()
+        .filter(
+            |stored| matches!(&stored.row.0[0], ColumnValue::Text(name) if name.starts_with("by-")),
+        )
+        .collect();
     expect_same("what the winner and the losers added", added.len(), 1)?;
-    let runs = world.list_run_heads(None, None, 99).await?.into_iter().map(|head| head.run_id).collect::<Vec<_>>();
-    expect_same("the runs", runs, vec![parse_id(&format!("by-{winner}")), parse_id("r")])
+    let runs = world
+        .list_run_heads(None, None, 99)
+        .await?
+        .into_iter()
+        .map(|head| head.run_id)
+        .collect::<Vec<_>>();
+    expect_same(
+        "the runs",
+        runs,
+        vec![parse_id(&format!("by-{winner}")), parse_id("r")],
+    )
 }
 
-async fn racing_commits_over_the_same_rows_in_other_orders_all_end(world: &CheckContext<'_>) -> CheckResult {
+async fn racing_commits_over_the_same_rows_in_other_orders_all_end(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let names = ["a", "b", "c", "d"];
-    world.commit(names.iter().fold(Commit::new(), |commit, name| commit.insert(&queued_job_row(name)))).await?;
+    world
+        .commit(names.iter().fold(Commit::new(), |commit, name| {
+            commit.insert(&queued_job_row(name))
+        }))
+        .await?;
     let pair = world.open_handle_pair().await?;
     for version in 1..=4 {
         let racer = |nth: usize| {
-            let mut commit = names.iter().fold(Commit::new(), |commit, name| commit.update(&queued_job_row(name), version));
+            let mut commit = names.iter().fold(Commit::new(), |commit, name| {
+                commit.update(&queued_job_row(name), version)
+            });
             commit.changes.rotate_left(nth % 4);
             commit
         };
-        let answers = pair.race_calls(8, |store, nth| store.commit(racer(nth))).await;
-        expect_same("how many won", answers.iter().filter(|answer| answer.is_ok()).count(), 1)?;
-        let conflicts = answers.into_iter().filter_map(Result::err).filter(|error| error.kind() == StoreErrorKind::Conflict);
+        let answers = pair
+            .race_calls(8, |store, nth| store.commit(racer(nth)))
+            .await;
+        expect_same(
+            "how many won",
+            answers.iter().filter(|answer| answer.is_ok()).count(),
+            1,
+        )?;
+        let conflicts = answers
+            .into_iter()
+            .filter_map(Result::err)
+            .filter(|error| error.kind() == StoreErrorKind::Conflict);
         expect_same("how many were told of a conflict", conflicts.count(), 7)?;
     }
     let versions: Vec<u64> =
-        crate::conformance::store_dump::read_all_rows(world.store(), JobRow::TABLE).await?.iter().map(|stored| stored.version).collect();
+        crate::conformance::store_dump::read_all_rows(world.store(), JobRow::TABLE)
+            .await?
+            .iter()
+            .map(|stored| stored.version)
+            .collect();
     expect_same("the versions", versions, vec![5; 4])
 }
 
@@ -468,9 +760,18 @@ mod tests {
                 (CommitList::Moves, commit.reader_advances.len()),
                 (CommitList::Events, commit.events.len()),
             ];
-            assert!(lists.iter().all(|(list, parts)| (*list == fault.commit_list()) == (*parts > 0)), "{fault:?}");
+            assert!(
+                lists
+                    .iter()
+                    .all(|(list, parts)| (*list == fault.commit_list()) == (*parts > 0)),
+                "{fault:?}"
+            );
         }
-        assert!(COMMIT_FAULTS.iter().all(|fault| fault.expected_error(0) != Error::Closed));
+        assert!(
+            COMMIT_FAULTS
+                .iter()
+                .all(|fault| fault.expected_error(0) != Error::Closed)
+        );
         let inserted = CommitPart::Insert.add_to(Commit::new());
         assert!(matches!(inserted.changes[..], [RowChange::Insert { .. }]));
     }

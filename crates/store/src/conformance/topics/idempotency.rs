@@ -3,7 +3,7 @@
 use onward_runs::{AttemptNumber, EmittedAt};
 
 use super::prelude::*;
-use crate::conformance::fixtures::{with_payload, queued_job_row, reader_advance};
+use crate::conformance::fixtures::{queued_job_row, reader_advance, with_payload};
 
 super::checks!(Idempotency:
     a_new_event_is_said_to_be_new,
@@ -43,8 +43,17 @@ super::checks!(Idempotency:
 
 async fn a_new_event_is_said_to_be_new(world: &CheckContext<'_>) -> CheckResult {
     let answer = world.append_event(step_event("r", 1)).await?;
-    let said = (answer.result.idempotent, answer.result.persisted, answer.differs, answer.result.event_id);
-    expect_same("idempotent, persisted, differs, id", said, (false, true, false, step_event("r", 1).event_id))
+    let said = (
+        answer.result.idempotent,
+        answer.result.persisted,
+        answer.differs,
+        answer.result.event_id,
+    );
+    expect_same(
+        "idempotent, persisted, differs, id",
+        said,
+        (false, true, false, step_event("r", 1).event_id),
+    )
 }
 
 /// Repeats an event, and expects the first answer every time.
@@ -54,78 +63,164 @@ async fn expect_repeats_answered(world: &CheckContext<'_>, times: usize) -> Chec
         let again = world.append_event(step_event("r", 1)).await?;
         expect_same("the answer to the repeat", again, repeated_receipt(&first))?;
     }
-    expect_same("the places in the log", world.read_sequences("r", 0, 9).await?, vec![1])
+    expect_same(
+        "the places in the log",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1],
+    )
 }
 
 /// The answer that a repeat gets to which this was the first answer.
 fn repeated_receipt(first: &EventReceipt) -> EventReceipt {
-    let result = onward_runs::AppendResult { idempotent: true, persisted: false, ..first.result };
-    EventReceipt { result, differs: false }
+    let result = onward_runs::AppendResult {
+        idempotent: true,
+        persisted: false,
+        ..first.result
+    };
+    EventReceipt {
+        result,
+        differs: false,
+    }
 }
 
 async fn a_repeat_is_answered_with_the_first_answer(world: &CheckContext<'_>) -> CheckResult {
     expect_repeats_answered(world, 1).await
 }
 
-async fn a_hundred_repeats_are_answered_with_the_first_answer(world: &CheckContext<'_>) -> CheckResult {
+async fn a_hundred_repeats_are_answered_with_the_first_answer(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     expect_repeats_answered(world, 100).await
 }
 
 async fn a_repeat_is_recognised_long_after(world: &CheckContext<'_>) -> CheckResult {
     let first = world.append_event(step_event("r", 1)).await?;
     world.append_events(step_events("r", 2, 1_500)).await?;
-    expect_same("the answer to the repeat", world.append_event(step_event("r", 1)).await?, repeated_receipt(&first))
+    expect_same(
+        "the answer to the repeat",
+        world.append_event(step_event("r", 1)).await?,
+        repeated_receipt(&first),
+    )
 }
 
 async fn a_repeat_keeps_the_first_stamp(world: &CheckContext<'_>) -> CheckResult {
     let first = world.append_event(step_event("r", 1)).await?;
     world.manual_clock().advance_ms(60_000);
     let again = world.append_event(step_event("r", 1)).await?;
-    expect_same("the stamp in the answer", again.result.persisted_at, first.result.persisted_at)?;
-    expect_same("the stamp in the log", world.read_log("r").await?[0].persisted_at, first.result.persisted_at)
+    expect_same(
+        "the stamp in the answer",
+        again.result.persisted_at,
+        first.result.persisted_at,
+    )?;
+    expect_same(
+        "the stamp in the log",
+        world.read_log("r").await?[0].persisted_at,
+        first.result.persisted_at,
+    )
 }
 
 async fn a_repeated_batch_is_answered_as_the_first_time(world: &CheckContext<'_>) -> CheckResult {
     let first = world.append_events(step_events("r", 1, 5)).await?;
     let again = world.append_events(step_events("r", 1, 5)).await?;
-    expect_same("the answers", again, first.iter().map(repeated_receipt).collect())?;
-    expect_same("the places in the log", world.read_sequences("r", 0, 9).await?, vec![1, 2, 3, 4, 5])
+    expect_same(
+        "the answers",
+        again,
+        first.iter().map(repeated_receipt).collect(),
+    )?;
+    expect_same(
+        "the places in the log",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1, 2, 3, 4, 5],
+    )
 }
 
 async fn a_batch_that_overlaps_adds_only_what_is_new(world: &CheckContext<'_>) -> CheckResult {
     world.append_events(step_events("r", 1, 3)).await?;
     let answers = world.append_events(step_events("r", 2, 5)).await?;
-    let said: Vec<_> = answers.iter().map(|answer| (answer.result.run_seq.as_u64(), answer.result.persisted)).collect();
-    expect_same("places, and whether they are new", said, vec![(2, false), (3, false), (4, true), (5, true)])
+    let said: Vec<_> = answers
+        .iter()
+        .map(|answer| (answer.result.run_seq.as_u64(), answer.result.persisted))
+        .collect();
+    expect_same(
+        "places, and whether they are new",
+        said,
+        vec![(2, false), (3, false), (4, true), (5, true)],
+    )
 }
 
-async fn a_repeat_within_a_batch_is_answered_with_the_first(world: &CheckContext<'_>) -> CheckResult {
-    let answers = world.append_events(vec![step_event("r", 1), step_event("r", 1), step_event("r", 1)]).await?;
+async fn a_repeat_within_a_batch_is_answered_with_the_first(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    let answers = world
+        .append_events(vec![
+            step_event("r", 1),
+            step_event("r", 1),
+            step_event("r", 1),
+        ])
+        .await?;
     let first = expect_some("the first answer", answers.first().cloned())?;
     expect_holds("the first is new", first.result.persisted)?;
-    expect_same("the others", answers[1..].to_vec(), vec![repeated_receipt(&first), repeated_receipt(&first)])?;
-    expect_same("the places in the log", world.read_sequences("r", 0, 9).await?, vec![1])
+    expect_same(
+        "the others",
+        answers[1..].to_vec(),
+        vec![repeated_receipt(&first), repeated_receipt(&first)],
+    )?;
+    expect_same(
+        "the places in the log",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1],
+    )
 }
 
 async fn a_repeat_within_a_batch_that_differs_is_reported(world: &CheckContext<'_>) -> CheckResult {
-    let batch = vec![with_payload(step_event("r", 1), "{\"a\":1}"), with_payload(step_event("r", 1), "{\"a\":2}")];
+    let batch = vec![
+        with_payload(step_event("r", 1), "{\"a\":1}"),
+        with_payload(step_event("r", 1), "{\"a\":2}"),
+    ];
     let answers = world.append_events(batch.clone()).await?;
-    expect_same("which differ", answers.iter().map(|answer| answer.differs).collect(), vec![false, true])?;
-    expect_same("what is kept", world.read_log("r").await?[0].event.clone(), batch[0].clone())
+    expect_same(
+        "which differ",
+        answers.iter().map(|answer| answer.differs).collect(),
+        vec![false, true],
+    )?;
+    expect_same(
+        "what is kept",
+        world.read_log("r").await?[0].event.clone(),
+        batch[0].clone(),
+    )
 }
 
 /// Appends an event with one payload and again with another, and expects the first to be kept.
-async fn append_contradiction(world: &CheckContext<'_>, first: Option<&str>, second: Option<&str>, expected: bool) -> CheckResult {
-    let with = |text: Option<&str>| RunEventWrite { payload: text.map(fixtures::json_payload), ..step_event("r", 1) };
+async fn append_contradiction(
+    world: &CheckContext<'_>,
+    first: Option<&str>,
+    second: Option<&str>,
+    expected: bool,
+) -> CheckResult {
+    let with = |text: Option<&str>| RunEventWrite {
+        payload: text.map(fixtures::json_payload),
+        ..step_event("r", 1)
+    };
     world.append_event(with(first)).await?;
     let answer = world.append_event(with(second)).await?;
-    expect_same("whether it is a repeat", (answer.result.idempotent, answer.result.persisted), (true, false))?;
+    expect_same(
+        "whether it is a repeat",
+        (answer.result.idempotent, answer.result.persisted),
+        (true, false),
+    )?;
     expect_same("whether it differs", answer.differs, expected)?;
-    let kept: Vec<_> = world.read_log("r").await?.into_iter().map(|record| record.event).collect();
+    let kept: Vec<_> = world
+        .read_log("r")
+        .await?
+        .into_iter()
+        .map(|record| record.event)
+        .collect();
     expect_same("what is kept", kept, vec![with(first)])
 }
 
-async fn a_repeat_with_another_payload_keeps_the_first_and_is_reported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_repeat_with_another_payload_keeps_the_first_and_is_reported(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     append_contradiction(world, Some("{\"a\":1}"), Some("{\"a\":2}"), true).await
 }
 
@@ -139,38 +234,93 @@ async fn a_repeat_without_the_payload_is_reported(world: &CheckContext<'_>) -> C
 
 /// Where keys are not checked, an event can repeat the key of one that says something else.
 async fn append_key_contradiction(world: &CheckContext<'_>, second: RunEventWrite) -> CheckResult {
-    let world = world.open_another(StorePolicy { key_check: crate::IdempotencyKeyCheck::Off, ..StorePolicy::default() }).await?;
+    let world = world
+        .open_another(StorePolicy {
+            key_check: crate::IdempotencyKeyCheck::Off,
+            ..StorePolicy::default()
+        })
+        .await?;
     world.append_event(step_event("r", 1)).await?;
     let answer = world.append_event(second).await?;
-    expect_same("repeat, differs", (answer.result.idempotent, answer.differs), (true, true))?;
-    let kept: Vec<_> = world.read_log("r").await?.into_iter().map(|record| record.event).collect();
+    expect_same(
+        "repeat, differs",
+        (answer.result.idempotent, answer.differs),
+        (true, true),
+    )?;
+    let kept: Vec<_> = world
+        .read_log("r")
+        .await?
+        .into_iter()
+        .map(|record| record.event)
+        .collect();
     expect_same("what is kept", kept, vec![step_event("r", 1)])
 }
 
 async fn a_repeat_of_another_type_is_reported(world: &CheckContext<'_>) -> CheckResult {
-    append_key_contradiction(world, RunEventWrite { event_type: parse_id("StepFailed"), ..step_event("r", 1) }).await
+    append_key_contradiction(
+        world,
+        RunEventWrite {
+            event_type: parse_id("StepFailed"),
+            ..step_event("r", 1)
+        },
+    )
+    .await
 }
 
 async fn a_repeat_about_another_step_is_reported(world: &CheckContext<'_>) -> CheckResult {
-    append_key_contradiction(world, RunEventWrite { step_id: Some(parse_id("another")), ..step_event("r", 1) }).await
+    append_key_contradiction(
+        world,
+        RunEventWrite {
+            step_id: Some(parse_id("another")),
+            ..step_event("r", 1)
+        },
+    )
+    .await
 }
 
 async fn every_differing_repeat_is_reported(world: &CheckContext<'_>) -> CheckResult {
-    world.append_event(with_payload(step_event("r", 1), "{\"a\":1}")).await?;
-    for payload in ["{\"a\":2}", "{\"a\":2}", "{\"a\":\"1\"}", "{\"a\":null}", "{\"A\":1}", "{\"a\":1,\"b\":0}"] {
-        let answer = world.append_event(with_payload(step_event("r", 1), payload)).await?;
+    world
+        .append_event(with_payload(step_event("r", 1), "{\"a\":1}"))
+        .await?;
+    for payload in [
+        "{\"a\":2}",
+        "{\"a\":2}",
+        "{\"a\":\"1\"}",
+        "{\"a\":null}",
+        "{\"A\":1}",
+        "{\"a\":1,\"b\":0}",
+    ] {
+        let answer = world
+            .append_event(with_payload(step_event("r", 1), payload))
+            .await?;
         expect_same(payload, answer.differs, true)?;
     }
-    expect_same("the first again", world.append_event(with_payload(step_event("r", 1), "{\"a\":1}")).await?.differs, false)
+    expect_same(
+        "the first again",
+        world
+            .append_event(with_payload(step_event("r", 1), "{\"a\":1}"))
+            .await?
+            .differs,
+        false,
+    )
 }
 
 async fn members_in_another_order_do_not_differ(world: &CheckContext<'_>) -> CheckResult {
-    let (one, other) = (r#"{"a":1,"b":{"c":[1,{"d":2,"e":3}],"f":4}}"#, r#"{"b":{"f":4,"c":[1,{"e":3,"d":2}]},"a":1}"#);
+    let (one, other) = (
+        r#"{"a":1,"b":{"c":[1,{"d":2,"e":3}],"f":4}}"#,
+        r#"{"b":{"f":4,"c":[1,{"e":3,"d":2}]},"a":1}"#,
+    );
     append_contradiction(world, Some(one), Some(other), false).await
 }
 
 async fn white_space_does_not_differ(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(world, Some("{\"a\":[1,2]}"), Some(" {\n\"a\" : [ 1,\t2 ] } "), false).await
+    append_contradiction(
+        world,
+        Some("{\"a\":[1,2]}"),
+        Some(" {\n\"a\" : [ 1,\t2 ] } "),
+        false,
+    )
+    .await
 }
 
 async fn elements_in_another_order_differ(world: &CheckContext<'_>) -> CheckResult {
@@ -178,67 +328,167 @@ async fn elements_in_another_order_differ(world: &CheckContext<'_>) -> CheckResu
 }
 
 async fn numbers_that_differ_in_their_last_digit_differ(world: &CheckContext<'_>) -> CheckResult {
-    let (one, other) = (r#"{"a":123456789012345678901234567890}"#, r#"{"a":123456789012345678901234567891}"#);
+    let (one, other) = (
+        r#"{"a":123456789012345678901234567890}"#,
+        r#"{"a":123456789012345678901234567891}"#,
+    );
     append_contradiction(world, Some(one), Some(other), true).await
 }
 
 async fn huge_numbers_in_another_order_do_not_differ(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(world, Some(r#"{"a":1e400,"b":2}"#), Some(r#"{"b":2,"a":1e400}"#), false).await
+    append_contradiction(
+        world,
+        Some(r#"{"a":1e400,"b":2}"#),
+        Some(r#"{"b":2,"a":1e400}"#),
+        false,
+    )
+    .await
 }
 
 async fn a_repeat_from_another_engine_attempt_is_a_repeat(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
-    let retry = RunEventWrite { engine_attempt_id: AttemptNumber::MAX, ..step_event("r", 1) };
+    let retry = RunEventWrite {
+        engine_attempt_id: AttemptNumber::MAX,
+        ..step_event("r", 1)
+    };
     let answer = world.append_event(retry).await?;
-    expect_same("repeat, differs", (answer.result.idempotent, answer.differs), (true, false))?;
-    expect_same("the attempt kept", world.read_log("r").await?[0].event.engine_attempt_id, AttemptNumber::FIRST)
+    expect_same(
+        "repeat, differs",
+        (answer.result.idempotent, answer.differs),
+        (true, false),
+    )?;
+    expect_same(
+        "the attempt kept",
+        world.read_log("r").await?[0].event.engine_attempt_id,
+        AttemptNumber::FIRST,
+    )
 }
 
 async fn a_repeat_emitted_later_is_a_repeat(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
-    let retry = RunEventWrite { emitted_at: EmittedAt::from(timestamp_after_ms(9_000)), ..step_event("r", 1) };
-    expect_same("repeat", world.append_event(retry).await?.result.idempotent, true)?;
-    expect_same("the instant kept", world.read_log("r").await?[0].event.emitted_at.to_timestamp(), timestamp_after_ms(0))
+    let retry = RunEventWrite {
+        emitted_at: EmittedAt::from(timestamp_after_ms(9_000)),
+        ..step_event("r", 1)
+    };
+    expect_same(
+        "repeat",
+        world.append_event(retry).await?.result.idempotent,
+        true,
+    )?;
+    expect_same(
+        "the instant kept",
+        world.read_log("r").await?[0]
+            .event
+            .emitted_at
+            .to_timestamp(),
+        timestamp_after_ms(0),
+    )
 }
 
 async fn another_logical_attempt_is_another_event(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
-    let next = AttemptNumber::FIRST.next_attempt().unwrap_or(AttemptNumber::MAX);
-    let retry = RunEventWrite { logical_attempt_id: next, event_id: step_event("r", 2).event_id, ..step_event("r", 1) };
-    expect_same("the place", world.append_event(fixtures::with_computed_key(retry)).await?.result.run_seq, run_sequence(2))
+    let next = AttemptNumber::FIRST
+        .next_attempt()
+        .unwrap_or(AttemptNumber::MAX);
+    let retry = RunEventWrite {
+        logical_attempt_id: next,
+        event_id: step_event("r", 2).event_id,
+        ..step_event("r", 1)
+    };
+    expect_same(
+        "the place",
+        world
+            .append_event(fixtures::with_computed_key(retry))
+            .await?
+            .result
+            .run_seq,
+        run_sequence(2),
+    )
 }
 
 /// The run is paused by a signal.
 fn event_paused_by_signal(signal: &str, number: u32) -> RunEventWrite {
-    let paused = RunEventWrite { event_type: parse_id("RunPaused"), step_id: None, ..step_event("r", number) };
-    with_payload(paused, &format!(r#"{{"signalType":"PAUSE","signalId":"{signal}"}}"#))
+    let paused = RunEventWrite {
+        event_type: parse_id("RunPaused"),
+        step_id: None,
+        ..step_event("r", number)
+    };
+    with_payload(
+        paused,
+        &format!(r#"{{"signalType":"PAUSE","signalId":"{signal}"}}"#),
+    )
 }
 
 async fn another_signal_is_another_event(world: &CheckContext<'_>) -> CheckResult {
-    world.append_event(event_paused_by_signal("first", 1)).await?;
-    let second = world.append_event(event_paused_by_signal("second", 2)).await?.result;
-    expect_same("place and persisted", (second.run_seq, second.persisted), (run_sequence(2), true))
+    world
+        .append_event(event_paused_by_signal("first", 1))
+        .await?;
+    let second = world
+        .append_event(event_paused_by_signal("second", 2))
+        .await?
+        .result;
+    expect_same(
+        "place and persisted",
+        (second.run_seq, second.persisted),
+        (run_sequence(2), true),
+    )
 }
 
 async fn the_same_signal_again_is_a_repeat(world: &CheckContext<'_>) -> CheckResult {
-    world.append_event(event_paused_by_signal("first", 1)).await?;
-    let again = world.append_event(event_paused_by_signal("first", 2)).await?.result;
-    expect_same("place and persisted", (again.run_seq, again.persisted), (run_sequence(1), false))
+    world
+        .append_event(event_paused_by_signal("first", 1))
+        .await?;
+    let again = world
+        .append_event(event_paused_by_signal("first", 2))
+        .await?
+        .result;
+    expect_same(
+        "place and persisted",
+        (again.run_seq, again.persisted),
+        (run_sequence(1), false),
+    )
 }
 
 async fn the_rest_of_a_commit_goes_on_beside_a_repeat(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
-    let commit = Commit::new().insert(&queued_job_row("j")).append_journal(numbered_append(1, 0, 2)).append_events(step_events("r", 1, 1));
+    let commit = Commit::new()
+        .insert(&queued_job_row("j"))
+        .append_journal(numbered_append(1, 0, 2))
+        .append_events(step_events("r", 1, 1));
     world.commit(commit).await?;
-    expect_holds("the row is there", world.read_row(crate::tables::JobRow::TABLE, fixtures::record_key(&queued_job_row("j"))).await?.is_some())?;
-    expect_same("the chunks", world.read_journal(fixtures::numbered_execution(1), 0, 9).await?.len(), 1)
+    expect_holds(
+        "the row is there",
+        world
+            .read_row(
+                crate::tables::JobRow::TABLE,
+                fixtures::record_key(&queued_job_row("j")),
+            )
+            .await?
+            .is_some(),
+    )?;
+    expect_same(
+        "the chunks",
+        world
+            .read_journal(fixtures::numbered_execution(1), 0, 9)
+            .await?
+            .len(),
+        1,
+    )
 }
 
 async fn a_repeat_adds_nothing_to_the_outbox(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
-    world.commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 1))).await?;
+    world
+        .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 1)))
+        .await?;
     world.append_event(step_event("r", 1)).await?;
-    expect_same("runs with something to deliver", world.list_run_heads(Some(RunEventReader::EventBus), None, 9).await?, Vec::new())
+    expect_same(
+        "runs with something to deliver",
+        world
+            .list_run_heads(Some(RunEventReader::EventBus), None, 9)
+            .await?,
+        Vec::new(),
+    )
 }
 
 async fn a_repeat_leaves_the_head_as_it_is(world: &CheckContext<'_>) -> CheckResult {
@@ -251,52 +501,118 @@ async fn a_repeat_leaves_the_head_as_it_is(world: &CheckContext<'_>) -> CheckRes
 
 async fn a_repeat_under_a_stale_fence_is_refused(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
-    let stale = Commit::new().fence_shard(crate::ShardId(1), crate::ShardEpoch(1)).append_events(step_events("r", 1, 1));
+    let stale = Commit::new()
+        .fence_shard(crate::ShardId(1), crate::ShardEpoch(1))
+        .append_events(step_events("r", 1, 1));
     let given = crate::ShardEpoch(1);
-    expect_refused(world.commit(stale).await, CommitConflict::Fenced { shard: crate::ShardId(1), held: crate::ShardEpoch::NONE, given })
+    expect_refused(
+        world.commit(stale).await,
+        CommitConflict::Fenced {
+            shard: crate::ShardId(1),
+            held: crate::ShardEpoch::NONE,
+            given,
+        },
+    )
 }
 
-async fn an_event_of_a_refused_commit_is_new_the_next_time(world: &CheckContext<'_>) -> CheckResult {
-    let stale = Commit::new().fence_shard(crate::ShardId(1), crate::ShardEpoch(1)).append_events(step_events("r", 1, 1));
+async fn an_event_of_a_refused_commit_is_new_the_next_time(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    let stale = Commit::new()
+        .fence_shard(crate::ShardId(1), crate::ShardEpoch(1))
+        .append_events(step_events("r", 1, 1));
     expect_holds("the commit is refused", world.commit(stale).await.is_err())?;
     let answer = world.append_event(step_event("r", 1)).await?.result;
-    expect_same("place and persisted", (answer.run_seq, answer.persisted), (run_sequence(1), true))
+    expect_same(
+        "place and persisted",
+        (answer.run_seq, answer.persisted),
+        (run_sequence(1), true),
+    )
 }
 
 async fn racing_writers_of_one_key_store_it_once(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for number in 1..=4 {
-        let answers = pair.race_calls(32, |store, _| store.append_event(step_event("r", number))).await;
+        let answers = pair
+            .race_calls(32, |store, _| store.append_event(step_event("r", number)))
+            .await;
         let answers: Vec<EventReceipt> = answers.into_iter().collect::<Result<_, _>>()?;
-        expect_same("how many were stored", answers.iter().filter(|answer| answer.result.persisted).count(), 1)?;
+        expect_same(
+            "how many were stored",
+            answers
+                .iter()
+                .filter(|answer| answer.result.persisted)
+                .count(),
+            1,
+        )?;
         let first = expect_some("an answer", answers.first().cloned())?;
         for answer in answers {
-            expect_same("an answer but for the flags", repeated_receipt(&answer), repeated_receipt(&first))?;
+            expect_same(
+                "an answer but for the flags",
+                repeated_receipt(&answer),
+                repeated_receipt(&first),
+            )?;
         }
     }
-    expect_same("the places in the log", world.read_sequences("r", 0, 9).await?, vec![1, 2, 3, 4])
+    expect_same(
+        "the places in the log",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1, 2, 3, 4],
+    )
 }
 
-async fn racing_writers_of_different_payloads_agree_on_one(world: &CheckContext<'_>) -> CheckResult {
+async fn racing_writers_of_different_payloads_agree_on_one(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let saying = |nth: usize| with_payload(step_event("r", 1), &format!("{{\"a\":{nth}}}"));
-    let answers = pair.race_calls(32, |store, nth| store.append_event(saying(nth))).await;
+    let answers = pair
+        .race_calls(32, |store, nth| store.append_event(saying(nth)))
+        .await;
     let answers: Vec<EventReceipt> = answers.into_iter().collect::<Result<_, _>>()?;
-    let winner = expect_some("a winner", answers.iter().position(|answer| answer.result.persisted))?;
-    expect_same("how many differ", answers.iter().filter(|answer| answer.differs).count(), 31)?;
-    let kept: Vec<_> = world.read_log("r").await?.into_iter().map(|record| record.event).collect();
+    let winner = expect_some(
+        "a winner",
+        answers.iter().position(|answer| answer.result.persisted),
+    )?;
+    expect_same(
+        "how many differ",
+        answers.iter().filter(|answer| answer.differs).count(),
+        31,
+    )?;
+    let kept: Vec<_> = world
+        .read_log("r")
+        .await?
+        .into_iter()
+        .map(|record| record.event)
+        .collect();
     expect_same("what is kept", kept, vec![saying(winner)])
 }
 
-async fn racing_batches_of_the_same_events_store_each_once(world: &CheckContext<'_>) -> CheckResult {
+async fn racing_batches_of_the_same_events_store_each_once(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let batch = |nth: usize| {
         let mut batch = step_events("r", 1, 4);
         batch.rotate_left(nth % 4);
         batch
     };
-    let answers = pair.race_calls(16, |store, nth| store.append_events(batch(nth))).await;
+    let answers = pair
+        .race_calls(16, |store, nth| store.append_events(batch(nth)))
+        .await;
     let answers: Vec<Vec<EventReceipt>> = answers.into_iter().collect::<Result<_, _>>()?;
-    expect_same("how many were stored", answers.iter().flatten().filter(|answer| answer.result.persisted).count(), 4)?;
-    expect_same("the places in the log", world.read_sequences("r", 0, 9).await?, vec![1, 2, 3, 4])
+    expect_same(
+        "how many were stored",
+        answers
+            .iter()
+            .flatten()
+            .filter(|answer| answer.result.persisted)
+            .count(),
+        4,
+    )?;
+    expect_same(
+        "the places in the log",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1, 2, 3, 4],
+    )
 }

@@ -2,7 +2,9 @@
 
 use super::prelude::*;
 use crate::conformance::TamperAttempt;
-use crate::conformance::fixtures::{with_payload, numbered_execution, queued_job_row, running_execution_row, reader_advance};
+use crate::conformance::fixtures::{
+    numbered_execution, queued_job_row, reader_advance, running_execution_row, with_payload,
+};
 
 super::checks!(Immutability:
     a_stored_event_cannot_be_changed_by_hand,
@@ -20,29 +22,70 @@ super::checks!(Immutability:
 );
 
 /// Three events, an execution and two chunks of its journal.
-async fn prepare_store(world: &CheckContext<'_>) -> Result<crate::conformance::StoreDump, ConformanceFailure> {
-    let events = (1..=3).map(|number| with_payload(step_event("r", number), "{\"a\":1}")).collect();
-    world.commit(Commit::new().insert(&running_execution_row(1, None)).append_journal(numbered_append(1, 0, 2)).append_events(events)).await?;
-    world.commit(Commit::new().append_journal(numbered_append(1, 2, 1))).await?;
+async fn prepare_store(
+    world: &CheckContext<'_>,
+) -> Result<crate::conformance::StoreDump, ConformanceFailure> {
+    let events = (1..=3)
+        .map(|number| with_payload(step_event("r", number), "{\"a\":1}"))
+        .collect();
+    world
+        .commit(
+            Commit::new()
+                .insert(&running_execution_row(1, None))
+                .append_journal(numbered_append(1, 0, 2))
+                .append_events(events),
+        )
+        .await?;
+    world
+        .commit(Commit::new().append_journal(numbered_append(1, 2, 1)))
+        .await?;
     world.dump_store().await
 }
 
-async fn expect_tampering_refused(world: &CheckContext<'_>, tampering: TamperAttempt) -> CheckResult {
+async fn expect_tampering_refused(
+    world: &CheckContext<'_>,
+    tampering: TamperAttempt,
+) -> CheckResult {
     let before = prepare_store(world).await?;
-    expect_same("whether the database let it happen", world.try_tamper(&tampering).await?, false)?;
+    expect_same(
+        "whether the database let it happen",
+        world.try_tamper(&tampering).await?,
+        false,
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
 async fn a_stored_event_cannot_be_changed_by_hand(world: &CheckContext<'_>) -> CheckResult {
-    expect_tampering_refused(world, TamperAttempt::UpdateEvent { run: parse_id("r"), seq: run_sequence(2) }).await
+    expect_tampering_refused(
+        world,
+        TamperAttempt::UpdateEvent {
+            run: parse_id("r"),
+            seq: run_sequence(2),
+        },
+    )
+    .await
 }
 
 async fn a_stored_event_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckResult {
-    expect_tampering_refused(world, TamperAttempt::DeleteEvent { run: parse_id("r"), seq: run_sequence(2) }).await
+    expect_tampering_refused(
+        world,
+        TamperAttempt::DeleteEvent {
+            run: parse_id("r"),
+            seq: run_sequence(2),
+        },
+    )
+    .await
 }
 
 async fn the_last_event_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckResult {
-    expect_tampering_refused(world, TamperAttempt::DeleteEvent { run: parse_id("r"), seq: run_sequence(3) }).await
+    expect_tampering_refused(
+        world,
+        TamperAttempt::DeleteEvent {
+            run: parse_id("r"),
+            seq: run_sequence(3),
+        },
+    )
+    .await
 }
 
 async fn the_table_of_events_cannot_be_emptied_by_hand(world: &CheckContext<'_>) -> CheckResult {
@@ -50,44 +93,76 @@ async fn the_table_of_events_cannot_be_emptied_by_hand(world: &CheckContext<'_>)
 }
 
 async fn a_journal_cannot_be_changed_by_hand(world: &CheckContext<'_>) -> CheckResult {
-    expect_tampering_refused(world, TamperAttempt::UpdateJournal { execution: numbered_execution(1) }).await
+    expect_tampering_refused(
+        world,
+        TamperAttempt::UpdateJournal {
+            execution: numbered_execution(1),
+        },
+    )
+    .await
 }
 
 async fn a_journal_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckResult {
-    expect_tampering_refused(world, TamperAttempt::DeleteJournal { execution: numbered_execution(1) }).await
+    expect_tampering_refused(
+        world,
+        TamperAttempt::DeleteJournal {
+            execution: numbered_execution(1),
+        },
+    )
+    .await
 }
 
 async fn appending_leaves_earlier_events_as_they_are(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?.events;
     world.manual_clock().advance_ms(1_000);
     world.append_events(step_events("r", 4, 9)).await?;
-    expect_same("the first events", world.read_log("r").await?[..3].to_vec(), before)
+    expect_same(
+        "the first events",
+        world.read_log("r").await?[..3].to_vec(),
+        before,
+    )
 }
 
 async fn a_differing_repeat_leaves_everything_as_it_is(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
     world.manual_clock().advance_ms(1_000);
-    expect_holds("it differs", world.append_event(with_payload(step_event("r", 2), "{\"a\":2}")).await?.differs)?;
+    expect_holds(
+        "it differs",
+        world
+            .append_event(with_payload(step_event("r", 2), "{\"a\":2}"))
+            .await?
+            .differs,
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
 async fn refused_commits_leave_events_as_they_are(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
-    let absent = Commit::new().update(&queued_job_row("absent"), 1).append_events(step_events("r", 4, 4));
+    let absent = Commit::new()
+        .update(&queued_job_row("absent"), 1)
+        .append_events(step_events("r", 4, 4));
     expect_holds("it is refused", world.commit(absent).await.is_err())?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
 async fn readers_that_move_leave_events_as_they_are(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
-    world.commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 3))).await?;
-    expect_same("the events", world.dump_store().await?.events, before.events)
+    world
+        .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 3)))
+        .await?;
+    expect_same(
+        "the events",
+        world.dump_store().await?.events,
+        before.events,
+    )
 }
 
 async fn reading_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
     world.project_snapshot(&parse_id("r")).await?;
-    world.list_run_heads(Some(RunEventReader::Projector), None, 9).await?;
+    world
+        .list_run_heads(Some(RunEventReader::Projector), None, 9)
+        .await?;
     world.now().await?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
@@ -95,6 +170,12 @@ async fn reading_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
 async fn appending_leaves_earlier_chunks_as_they_are(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let before = world.read_journal(numbered_execution(1), 0, 9).await?;
-    world.commit(Commit::new().append_journal(numbered_append(1, 3, 4))).await?;
-    expect_same("the first chunks", world.read_journal(numbered_execution(1), 0, 2).await?, before)
+    world
+        .commit(Commit::new().append_journal(numbered_append(1, 3, 4)))
+        .await?;
+    expect_same(
+        "the first chunks",
+        world.read_journal(numbered_execution(1), 0, 2).await?,
+        before,
+    )
 }

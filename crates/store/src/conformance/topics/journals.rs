@@ -40,12 +40,21 @@ super::checks!(Journals:
 );
 
 fn stored_chunk(append: &JournalAppend) -> JournalChunk {
-    JournalChunk { first: append.expected_length, count: append.count, records: append.records.clone() }
+    JournalChunk {
+        first: append.expected_length,
+        count: append.count,
+        records: append.records.clone(),
+    }
 }
 
 /// Chunks of 2, 3, 1 and 4 events.
 fn four_appends() -> [JournalAppend; 4] {
-    [numbered_append(1, 0, 2), numbered_append(1, 2, 3), numbered_append(1, 5, 1), numbered_append(1, 6, 4)]
+    [
+        numbered_append(1, 0, 2),
+        numbered_append(1, 2, 3),
+        numbered_append(1, 5, 1),
+        numbered_append(1, 6, 4),
+    ]
 }
 
 async fn append_four_chunks(world: &CheckContext<'_>) -> CheckResult {
@@ -56,16 +65,34 @@ async fn append_four_chunks(world: &CheckContext<'_>) -> CheckResult {
 }
 
 /// The numbers of the first events of the chunks.
-async fn chunk_starts(world: &CheckContext<'_>, from: u64, limit: usize) -> Result<Vec<u64>, ConformanceFailure> {
-    Ok(world.read_journal(numbered_execution(1), from, limit).await?.iter().map(|chunk| chunk.first).collect())
+async fn chunk_starts(
+    world: &CheckContext<'_>,
+    from: u64,
+    limit: usize,
+) -> Result<Vec<u64>, ConformanceFailure> {
+    Ok(world
+        .read_journal(numbered_execution(1), from, limit)
+        .await?
+        .iter()
+        .map(|chunk| chunk.first)
+        .collect())
 }
 
-async fn read_chunks(world: &CheckContext<'_>, number: u8) -> Result<Vec<JournalChunk>, ConformanceFailure> {
-    Ok(world.read_journal(numbered_execution(number), 0, 999).await?)
+async fn read_chunks(
+    world: &CheckContext<'_>,
+    number: u8,
+) -> Result<Vec<JournalChunk>, ConformanceFailure> {
+    Ok(world
+        .read_journal(numbered_execution(number), 0, 999)
+        .await?)
 }
 
 fn length_conflict(expected: u64, found: u64) -> CommitConflict {
-    CommitConflict::JournalLength { execution: numbered_execution(1), expected, found }
+    CommitConflict::JournalLength {
+        execution: numbered_execution(1),
+        expected,
+        found,
+    }
 }
 
 async fn a_journal_that_was_never_written_is_empty(world: &CheckContext<'_>) -> CheckResult {
@@ -73,88 +100,197 @@ async fn a_journal_that_was_never_written_is_empty(world: &CheckContext<'_>) -> 
 }
 
 async fn a_journal_begins_with_event_0(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().append_journal(numbered_append(1, 0, 1))).await?;
-    expect_same("the first numbers", chunk_starts(world, 0, 9).await?, vec![0])
+    world
+        .commit(Commit::new().append_journal(numbered_append(1, 0, 1)))
+        .await?;
+    expect_same(
+        "the first numbers",
+        chunk_starts(world, 0, 9).await?,
+        vec![0],
+    )
 }
 
 async fn a_chunk_is_read_as_it_was_appended(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().append_journal(numbered_append(1, 0, 3))).await?;
-    expect_same("the chunks", read_chunks(world, 1).await?, vec![stored_chunk(&numbered_append(1, 0, 3))])
+    world
+        .commit(Commit::new().append_journal(numbered_append(1, 0, 3)))
+        .await?;
+    expect_same(
+        "the chunks",
+        read_chunks(world, 1).await?,
+        vec![stored_chunk(&numbered_append(1, 0, 3))],
+    )
 }
 
 async fn chunks_follow_each_other_without_gaps(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    expect_same("the chunks", read_chunks(world, 1).await?, four_appends().iter().map(stored_chunk).collect())
+    expect_same(
+        "the chunks",
+        read_chunks(world, 1).await?,
+        four_appends().iter().map(stored_chunk).collect(),
+    )
 }
 
 async fn a_journal_must_be_expected_to_begin_empty(world: &CheckContext<'_>) -> CheckResult {
-    expect_refused(world.commit(Commit::new().append_journal(numbered_append(1, 1, 1))).await, length_conflict(1, 0))?;
+    expect_refused(
+        world
+            .commit(Commit::new().append_journal(numbered_append(1, 1, 1)))
+            .await,
+        length_conflict(1, 0),
+    )?;
     expect_same("the chunks", read_chunks(world, 1).await?, Vec::new())
 }
 
 async fn too_small_an_expected_length_is_refused(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     for expected in [0, 2, 5, 9] {
-        expect_refused(world.commit(Commit::new().append_journal(numbered_append(1, expected, 1))).await, length_conflict(expected, 10))?;
+        expect_refused(
+            world
+                .commit(Commit::new().append_journal(numbered_append(1, expected, 1)))
+                .await,
+            length_conflict(expected, 10),
+        )?;
     }
-    expect_same("how many chunks there are", read_chunks(world, 1).await?.len(), 4)
+    expect_same(
+        "how many chunks there are",
+        read_chunks(world, 1).await?.len(),
+        4,
+    )
 }
 
 async fn too_large_an_expected_length_is_refused(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    expect_refused(world.commit(Commit::new().append_journal(numbered_append(1, 11, 1))).await, length_conflict(11, 10))?;
-    expect_same("how many chunks there are", read_chunks(world, 1).await?.len(), 4)
+    expect_refused(
+        world
+            .commit(Commit::new().append_journal(numbered_append(1, 11, 1)))
+            .await,
+        length_conflict(11, 10),
+    )?;
+    expect_same(
+        "how many chunks there are",
+        read_chunks(world, 1).await?.len(),
+        4,
+    )
 }
 
 async fn an_impossible_expected_length_is_refused(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    for expected in [i64::MAX.cast_unsigned(), i64::MAX.cast_unsigned() + 11, u64::MAX - 1] {
-        expect_refused(world.commit(Commit::new().append_journal(numbered_append(1, expected, 1))).await, length_conflict(expected, 10))?;
+    for expected in [
+        i64::MAX.cast_unsigned(),
+        i64::MAX.cast_unsigned() + 11,
+        u64::MAX - 1,
+    ] {
+        expect_refused(
+            world
+                .commit(Commit::new().append_journal(numbered_append(1, expected, 1)))
+                .await,
+            length_conflict(expected, 10),
+        )?;
     }
     Ok(())
 }
 
 async fn the_same_append_twice_is_stored_once(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().append_journal(numbered_append(1, 0, 2))).await?;
-    expect_refused(world.commit(Commit::new().append_journal(numbered_append(1, 0, 2))).await, length_conflict(0, 2))?;
-    expect_same("how many chunks there are", read_chunks(world, 1).await?.len(), 1)
+    world
+        .commit(Commit::new().append_journal(numbered_append(1, 0, 2)))
+        .await?;
+    expect_refused(
+        world
+            .commit(Commit::new().append_journal(numbered_append(1, 0, 2)))
+            .await,
+        length_conflict(0, 2),
+    )?;
+    expect_same(
+        "how many chunks there are",
+        read_chunks(world, 1).await?.len(),
+        1,
+    )
 }
 
 async fn a_chunk_of_no_events_is_refused(world: &CheckContext<'_>) -> CheckResult {
-    let kind = world.commit(Commit::new().append_journal(numbered_append(1, 0, 0))).await.map_err(|error| error.kind());
+    let kind = world
+        .commit(Commit::new().append_journal(numbered_append(1, 0, 0)))
+        .await
+        .map_err(|error| error.kind());
     expect_same("the kind of the error", kind, Err(StoreErrorKind::Invalid))
 }
 
 async fn a_chunk_beyond_the_last_number_is_refused(world: &CheckContext<'_>) -> CheckResult {
-    let kind = world.commit(Commit::new().append_journal(numbered_append(1, u64::MAX, 1))).await.map_err(|error| error.kind());
+    let kind = world
+        .commit(Commit::new().append_journal(numbered_append(1, u64::MAX, 1)))
+        .await
+        .map_err(|error| error.kind());
     expect_same("the kind of the error", kind, Err(StoreErrorKind::Invalid))
 }
 
 async fn a_chunk_may_hold_no_bytes(world: &CheckContext<'_>) -> CheckResult {
-    let empty = JournalAppend { records: Arc::from([].as_slice()), ..numbered_append(1, 0, 1) };
-    world.commit(Commit::new().append_journal(empty.clone())).await?;
-    expect_same("the chunks", read_chunks(world, 1).await?, vec![stored_chunk(&empty)])
+    let empty = JournalAppend {
+        records: Arc::from([].as_slice()),
+        ..numbered_append(1, 0, 1)
+    };
+    world
+        .commit(Commit::new().append_journal(empty.clone()))
+        .await?;
+    expect_same(
+        "the chunks",
+        read_chunks(world, 1).await?,
+        vec![stored_chunk(&empty)],
+    )
 }
 
-async fn a_chunk_may_count_as_many_events_as_can_be_counted(world: &CheckContext<'_>) -> CheckResult {
-    let (large, next) = (numbered_append(1, 0, u32::MAX), numbered_append(1, u64::from(u32::MAX), 1));
-    world.commit(Commit::new().append_journal(large.clone())).await?;
-    world.commit(Commit::new().append_journal(next.clone())).await?;
-    expect_same("the chunks", read_chunks(world, 1).await?, vec![stored_chunk(&large), stored_chunk(&next)])?;
-    expect_same("from its last event", chunk_starts(world, u64::from(u32::MAX) - 1, 9).await?, vec![0, u64::from(u32::MAX)])
+async fn a_chunk_may_count_as_many_events_as_can_be_counted(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    let (large, next) = (
+        numbered_append(1, 0, u32::MAX),
+        numbered_append(1, u64::from(u32::MAX), 1),
+    );
+    world
+        .commit(Commit::new().append_journal(large.clone()))
+        .await?;
+    world
+        .commit(Commit::new().append_journal(next.clone()))
+        .await?;
+    expect_same(
+        "the chunks",
+        read_chunks(world, 1).await?,
+        vec![stored_chunk(&large), stored_chunk(&next)],
+    )?;
+    expect_same(
+        "from its last event",
+        chunk_starts(world, u64::from(u32::MAX) - 1, 9).await?,
+        vec![0, u64::from(u32::MAX)],
+    )
 }
 
 async fn bytes_come_back_as_they_are(world: &CheckContext<'_>) -> CheckResult {
     let records: Vec<u8> = (0..=u8::MAX).chain((0..=u8::MAX).rev()).collect();
-    let all = JournalAppend { records: Arc::from(records), ..numbered_append(1, 0, 1) };
-    world.commit(Commit::new().append_journal(all.clone())).await?;
-    expect_same("the chunks", read_chunks(world, 1).await?, vec![stored_chunk(&all)])
+    let all = JournalAppend {
+        records: Arc::from(records),
+        ..numbered_append(1, 0, 1)
+    };
+    world
+        .commit(Commit::new().append_journal(all.clone()))
+        .await?;
+    expect_same(
+        "the chunks",
+        read_chunks(world, 1).await?,
+        vec![stored_chunk(&all)],
+    )
 }
 
 async fn a_journal_is_read_from_the_start_of_a_chunk(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    for (from, expected) in [(0, vec![0, 2, 5, 6]), (2, vec![2, 5, 6]), (5, vec![5, 6]), (6, vec![6])] {
-        expect_same("the first numbers", chunk_starts(world, from, 9).await?, expected)?;
+    for (from, expected) in [
+        (0, vec![0, 2, 5, 6]),
+        (2, vec![2, 5, 6]),
+        (5, vec![5, 6]),
+        (6, vec![6]),
+    ] {
+        expect_same(
+            "the first numbers",
+            chunk_starts(world, from, 9).await?,
+            expected,
+        )?;
     }
     Ok(())
 }
@@ -162,46 +298,92 @@ async fn a_journal_is_read_from_the_start_of_a_chunk(world: &CheckContext<'_>) -
 async fn a_journal_is_read_from_the_middle_of_a_chunk(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     for (from, expected) in [(1, vec![0, 2, 5, 6]), (3, vec![2, 5, 6]), (8, vec![6])] {
-        expect_same("the first numbers", chunk_starts(world, from, 9).await?, expected)?;
+        expect_same(
+            "the first numbers",
+            chunk_starts(world, from, 9).await?,
+            expected,
+        )?;
     }
-    expect_same("the whole chunk", world.read_journal(numbered_execution(1), 8, 9).await?, vec![stored_chunk(&numbered_append(1, 6, 4))])
+    expect_same(
+        "the whole chunk",
+        world.read_journal(numbered_execution(1), 8, 9).await?,
+        vec![stored_chunk(&numbered_append(1, 6, 4))],
+    )
 }
 
 async fn a_journal_is_read_from_the_last_event_of_a_chunk(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     for (from, expected) in [(1, vec![0, 2, 5, 6]), (4, vec![2, 5, 6]), (9, vec![6])] {
-        expect_same("the first numbers", chunk_starts(world, from, 9).await?, expected)?;
+        expect_same(
+            "the first numbers",
+            chunk_starts(world, from, 9).await?,
+            expected,
+        )?;
     }
     Ok(())
 }
 
 async fn reading_from_the_end_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    expect_same("the first numbers", chunk_starts(world, 10, 9).await?, Vec::new())
+    expect_same(
+        "the first numbers",
+        chunk_starts(world, 10, 9).await?,
+        Vec::new(),
+    )
 }
 
 async fn reading_from_beyond_the_end_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    for from in [11, i64::MAX.cast_unsigned(), i64::MAX.cast_unsigned() + 1, u64::MAX] {
-        expect_same("the first numbers", chunk_starts(world, from, 9).await?, Vec::new())?;
+    for from in [
+        11,
+        i64::MAX.cast_unsigned(),
+        i64::MAX.cast_unsigned() + 1,
+        u64::MAX,
+    ] {
+        expect_same(
+            "the first numbers",
+            chunk_starts(world, from, 9).await?,
+            Vec::new(),
+        )?;
     }
     Ok(())
 }
 
 async fn a_limit_counts_chunks(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
-    for (limit, expected) in [(0, vec![]), (1, vec![2]), (2, vec![2, 5]), (9, vec![2, 5, 6])] {
-        expect_same("the first numbers", chunk_starts(world, 3, limit).await?, expected)?;
+    for (limit, expected) in [
+        (0, vec![]),
+        (1, vec![2]),
+        (2, vec![2, 5]),
+        (9, vec![2, 5, 6]),
+    ] {
+        expect_same(
+            "the first numbers",
+            chunk_starts(world, 3, limit).await?,
+            expected,
+        )?;
     }
     Ok(())
 }
 
 async fn reading_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
-    let limits = StoreLimits { page_max: 2, ..StoreLimits::default() };
-    let world = world.open_another(StorePolicy { limits, ..StorePolicy::default() }).await?;
+    let limits = StoreLimits {
+        page_max: 2,
+        ..StoreLimits::default()
+    };
+    let world = world
+        .open_another(StorePolicy {
+            limits,
+            ..StorePolicy::default()
+        })
+        .await?;
     append_four_chunks(&world).await?;
     for limit in [3, 1_000, usize::MAX] {
-        expect_same("the first numbers", chunk_starts(&world, 2, limit).await?, vec![2, 5])?;
+        expect_same(
+            "the first numbers",
+            chunk_starts(&world, 2, limit).await?,
+            vec![2, 5],
+        )?;
     }
     Ok(())
 }
@@ -211,41 +393,93 @@ async fn pages_together_are_the_whole_journal(world: &CheckContext<'_>) -> Check
     for limit in 1..=5 {
         let (mut from, mut all) = (0, Vec::new());
         while all.len() < 9 {
-            let page = world.read_journal(numbered_execution(1), from, limit).await?;
+            let page = world
+                .read_journal(numbered_execution(1), from, limit)
+                .await?;
             let Some(last) = page.last() else { break };
             from = last.first + u64::from(last.count);
             all.extend(page);
         }
-        expect_same("the chunks", all, four_appends().iter().map(stored_chunk).collect())?;
+        expect_same(
+            "the chunks",
+            all,
+            four_appends().iter().map(stored_chunk).collect(),
+        )?;
     }
     Ok(())
 }
 
 async fn journals_do_not_mix(world: &CheckContext<'_>) -> CheckResult {
-    for appended in [numbered_append(1, 0, 2), numbered_append(2, 0, 5), numbered_append(1, 2, 1), numbered_append(2, 5, 1)] {
+    for appended in [
+        numbered_append(1, 0, 2),
+        numbered_append(2, 0, 5),
+        numbered_append(1, 2, 1),
+        numbered_append(2, 5, 1),
+    ] {
         world.commit(Commit::new().append_journal(appended)).await?;
     }
-    expect_same("the first", read_chunks(world, 1).await?, [numbered_append(1, 0, 2), numbered_append(1, 2, 1)].iter().map(stored_chunk).collect())?;
-    expect_same("the second", read_chunks(world, 2).await?, [numbered_append(2, 0, 5), numbered_append(2, 5, 1)].iter().map(stored_chunk).collect())
+    expect_same(
+        "the first",
+        read_chunks(world, 1).await?,
+        [numbered_append(1, 0, 2), numbered_append(1, 2, 1)]
+            .iter()
+            .map(stored_chunk)
+            .collect(),
+    )?;
+    expect_same(
+        "the second",
+        read_chunks(world, 2).await?,
+        [numbered_append(2, 0, 5), numbered_append(2, 5, 1)]
+            .iter()
+            .map(stored_chunk)
+            .collect(),
+    )
 }
 
-async fn executions_that_differ_in_one_byte_have_journals_of_their_own(world: &CheckContext<'_>) -> CheckResult {
+async fn executions_that_differ_in_one_byte_have_journals_of_their_own(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     for place in 0..32 {
         let mut bytes = [7; 32];
         bytes[place] = 0;
         let execution = onward_journal::ExecutionId::from_bytes(bytes);
-        world.commit(Commit::new().append_journal(JournalAppend { execution, ..numbered_append(1, 0, 1) })).await?;
-        expect_same("the chunks", world.read_journal(execution, 0, 9).await?.len(), 1)?;
+        world
+            .commit(Commit::new().append_journal(JournalAppend {
+                execution,
+                ..numbered_append(1, 0, 1)
+            }))
+            .await?;
+        expect_same(
+            "the chunks",
+            world.read_journal(execution, 0, 9).await?.len(),
+            1,
+        )?;
     }
     Ok(())
 }
 
 async fn one_commit_appends_to_many_journals(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().append_journal(numbered_append(2, 0, 1))).await?;
-    let many = [numbered_append(1, 0, 2), numbered_append(2, 1, 1), numbered_append(3, 0, 3)];
-    world.commit(many.iter().cloned().fold(Commit::new(), Commit::append_journal)).await?;
+    world
+        .commit(Commit::new().append_journal(numbered_append(2, 0, 1)))
+        .await?;
+    let many = [
+        numbered_append(1, 0, 2),
+        numbered_append(2, 1, 1),
+        numbered_append(3, 0, 3),
+    ];
+    world
+        .commit(
+            many.iter()
+                .cloned()
+                .fold(Commit::new(), Commit::append_journal),
+        )
+        .await?;
     for number in 1..=3 {
-        expect_same("the last chunk", read_chunks(world, number).await?.pop(), Some(stored_chunk(&many[usize::from(number) - 1])))?;
+        expect_same(
+            "the last chunk",
+            read_chunks(world, number).await?.pop(),
+            Some(stored_chunk(&many[usize::from(number) - 1])),
+        )?;
     }
     Ok(())
 }
@@ -254,26 +488,63 @@ async fn one_wrong_length_among_many_stores_nothing(world: &CheckContext<'_>) ->
     for wrong in 1..=3 {
         let expected = |number: u8| u64::from(number == wrong);
         let many = (1..=3).map(|number| numbered_append(number, expected(number), 1));
-        let conflict = CommitConflict::JournalLength { execution: numbered_execution(wrong), expected: 1, found: 0 };
-        expect_refused(world.commit(many.fold(Commit::new(), Commit::append_journal)).await, conflict)?;
+        let conflict = CommitConflict::JournalLength {
+            execution: numbered_execution(wrong),
+            expected: 1,
+            found: 0,
+        };
+        expect_refused(
+            world
+                .commit(many.fold(Commit::new(), Commit::append_journal))
+                .await,
+            conflict,
+        )?;
     }
-    expect_same("what is stored", world.dump_store().await?.journals, Vec::new())
+    expect_same(
+        "what is stored",
+        world.dump_store().await?.journals,
+        Vec::new(),
+    )
 }
 
 async fn a_journal_twice_in_one_commit_is_refused(world: &CheckContext<'_>) -> CheckResult {
-    let answer = world.commit(Commit::new().append_journal(numbered_append(1, 0, 1)).append_journal(numbered_append(1, 1, 1))).await;
-    expect_refused(answer, InvalidRequest::TouchedTwice(format!("the journal of {}", numbered_execution(1))))?;
+    let answer = world
+        .commit(
+            Commit::new()
+                .append_journal(numbered_append(1, 0, 1))
+                .append_journal(numbered_append(1, 1, 1)),
+        )
+        .await;
+    expect_refused(
+        answer,
+        InvalidRequest::TouchedTwice(format!("the journal of {}", numbered_execution(1))),
+    )?;
     expect_same("the chunks", read_chunks(world, 1).await?, Vec::new())
 }
 
 async fn racing_appends_of_one_length_have_one_winner(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     let pair = world.open_handle_pair().await?;
-    let saying = |nth: usize| JournalAppend { records: Arc::from(format!("{nth}").as_bytes()), ..numbered_append(1, 10, 1) };
-    let answers = pair.race_calls(16, |store, nth| store.commit(Commit::new().append_journal(saying(nth)))).await;
+    let saying = |nth: usize| JournalAppend {
+        records: Arc::from(format!("{nth}").as_bytes()),
+        ..numbered_append(1, 10, 1)
+    };
+    let answers = pair
+        .race_calls(16, |store, nth| {
+            store.commit(Commit::new().append_journal(saying(nth)))
+        })
+        .await;
     let winner = expect_some("a winner", answers.iter().position(Result::is_ok))?;
-    expect_same("the last chunk", read_chunks(world, 1).await?.pop(), Some(stored_chunk(&saying(winner))))?;
-    for (_, answer) in answers.into_iter().enumerate().filter(|(nth, _)| *nth != winner) {
+    expect_same(
+        "the last chunk",
+        read_chunks(world, 1).await?.pop(),
+        Some(stored_chunk(&saying(winner))),
+    )?;
+    for (_, answer) in answers
+        .into_iter()
+        .enumerate()
+        .filter(|(nth, _)| *nth != winner)
+    {
         expect_refused(answer, length_conflict(10, 11))?;
     }
     Ok(())
@@ -281,17 +552,29 @@ async fn racing_appends_of_one_length_have_one_winner(world: &CheckContext<'_>) 
 
 async fn racing_writers_that_read_again_lose_nothing(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
-    let answers = pair.race_calls(8, |store, _| Box::pin(append_when_possible(store))).await;
+    let answers = pair
+        .race_calls(8, |store, _| Box::pin(append_when_possible(store)))
+        .await;
     answers.into_iter().collect::<Result<Vec<_>, _>>()?;
     let found = read_chunks(world, 1).await?;
-    expect_same("the first numbers", found.iter().map(|chunk| chunk.first).collect(), (0..8).collect::<Vec<u64>>())
+    expect_same(
+        "the first numbers",
+        found.iter().map(|chunk| chunk.first).collect(),
+        (0..8).collect::<Vec<u64>>(),
+    )
 }
 
 /// Reads the length, appends, and starts again when another was faster.
 async fn append_when_possible(store: &(dyn Store + 'static)) -> Result<(), Error> {
     for _ in 0..1_000 {
-        let length = store.read_journal(numbered_execution(1), 0, 999).await?.len() as u64;
-        match store.commit(Commit::new().append_journal(numbered_append(1, length, 1))).await {
+        let length = store
+            .read_journal(numbered_execution(1), 0, 999)
+            .await?
+            .len() as u64;
+        match store
+            .commit(Commit::new().append_journal(numbered_append(1, length, 1)))
+            .await
+        {
             Err(error) if error.kind() == StoreErrorKind::Conflict => {}
             answer => return answer.map(drop),
         }
@@ -303,8 +586,16 @@ async fn the_other_handle_sees_what_was_appended(world: &CheckContext<'_>) -> Ch
     let pair = world.open_handle_pair().await?;
     for append in four_appends() {
         let expected = stored_chunk(&append);
-        world.commit(Commit::new().append_journal(append.clone())).await?;
-        expect_same("the last chunk", pair.second_handle().read_journal(numbered_execution(1), append.expected_length, 9).await?, vec![expected])?;
+        world
+            .commit(Commit::new().append_journal(append.clone()))
+            .await?;
+        expect_same(
+            "the last chunk",
+            pair.second_handle()
+                .read_journal(numbered_execution(1), append.expected_length, 9)
+                .await?,
+            vec![expected],
+        )?;
     }
     Ok(())
 }

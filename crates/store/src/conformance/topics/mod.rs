@@ -2,23 +2,23 @@
 
 mod atomicity;
 mod contiguity;
+mod every_table;
 mod fencing;
 mod hostile_text;
 mod idempotency;
+mod idempotency_keys;
 mod immutability;
 mod journals;
-mod idempotency_keys;
 mod limits;
 mod paging;
 mod purge;
 mod readers;
 mod removals;
 mod rows;
-mod every_table;
 mod scans;
 mod snapshots;
-mod timestamps;
 mod tenants;
+mod timestamps;
 mod uniqueness;
 mod verbatim;
 
@@ -28,12 +28,20 @@ use super::ConformanceCheck;
 mod prelude {
     pub(super) use onward_runs::{RunEventWrite, RunSeq};
 
-    pub(super) use crate::conformance::check::{expect_different, expect_holds, expect_refused, expect_same, expect_some};
-    pub(super) use crate::conformance::fixtures::{self, numbered_append, timestamp_after_ms, step_event, step_events, parse_id, run_sequence};
-    pub(super) use crate::conformance::{ConformanceCheck, ConformanceFailure, Topic, CheckResult, CheckContext};
+    pub(super) use crate::conformance::check::{
+        expect_different, expect_holds, expect_refused, expect_same, expect_some,
+    };
+    pub(super) use crate::conformance::fixtures::{
+        self, numbered_append, parse_id, run_sequence, step_event, step_events, timestamp_after_ms,
+    };
+    pub(super) use crate::conformance::{
+        CheckContext, CheckResult, ConformanceCheck, ConformanceFailure, Topic,
+    };
     pub(super) use crate::{
-        EventReceipt, Commit, CommitConflict, Error, ColumnCodec as _, InvalidRequest, RowKey, StoreErrorKind, ChangeOutcome, RunEventQuery, StorePolicy, RunEventReader, TableRecord,
-        RecordReader as _, RunStateStore as _, TableScan, Store, StoredRow, TableSchema, ColumnValue,
+        ChangeOutcome, ColumnCodec as _, ColumnValue, Commit, CommitConflict, Error, EventReceipt,
+        InvalidRequest, RecordReader as _, RowKey, RunEventQuery, RunEventReader,
+        RunStateStore as _, Store, StoreErrorKind, StorePolicy, StoredRow, TableRecord, TableScan,
+        TableSchema,
     };
 }
 

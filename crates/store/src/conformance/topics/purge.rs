@@ -3,7 +3,10 @@
 use super::prelude::*;
 use crate::PurgeTarget;
 use crate::conformance::StoreDump;
-use crate::conformance::fixtures::{gap_alert_row, numbered_execution, queued_job_row, signal_message_row, current_snapshot_row, running_execution_row, reader_advance, queued_task_row, pending_timer_row};
+use crate::conformance::fixtures::{
+    current_snapshot_row, gap_alert_row, numbered_execution, pending_timer_row, queued_job_row,
+    queued_task_row, reader_advance, running_execution_row, signal_message_row,
+};
 use crate::tables::{InboxMessageRow, RunSnapshotRow, TaskRow, TimerRow};
 
 super::checks!(Purge:
@@ -34,14 +37,20 @@ super::checks!(Purge:
 
 /// Two runs with snapshots, two executions with all that can be theirs, and things that belong to neither.
 async fn fill_store(world: &CheckContext<'_>) -> CheckResult {
-    let mut commit = Commit::new().append_events(step_events("r", 1, 3)).append_events(step_events("s", 1, 2)).insert(&queued_job_row("r"));
+    let mut commit = Commit::new()
+        .append_events(step_events("r", 1, 3))
+        .append_events(step_events("s", 1, 2))
+        .insert(&queued_job_row("r"));
     for run in ["r", "s"] {
         commit = commit.insert(&current_snapshot_row(run, 1, "{}"));
     }
     for number in [1, 2] {
         commit = commit
             .append_journal(numbered_append(number, 0, 2))
-            .insert(&running_execution_row(number, Some(&format!("order-{number}"))))
+            .insert(&running_execution_row(
+                number,
+                Some(&format!("order-{number}")),
+            ))
             .insert(&pending_timer_row(number, 1))
             .insert(&pending_timer_row(number, 2))
             .insert(&queued_task_row(number, 3))
@@ -49,7 +58,9 @@ async fn fill_store(world: &CheckContext<'_>) -> CheckResult {
             .insert(&signal_message_row(number, None));
     }
     world.commit(commit.insert(&gap_alert_row("once"))).await?;
-    world.commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 2))).await?;
+    world
+        .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 2)))
+        .await?;
     Ok(())
 }
 
@@ -58,15 +69,20 @@ async fn purge_run(world: &CheckContext<'_>, run: &str) -> Result<bool, Conforma
 }
 
 async fn purge_execution(world: &CheckContext<'_>, number: u8) -> Result<bool, ConformanceFailure> {
-    Ok(world.purge(PurgeTarget::Execution(numbered_execution(number))).await?)
+    Ok(world
+        .purge(PurgeTarget::Execution(numbered_execution(number)))
+        .await?)
 }
 
 /// What is left of a dump without the run `r`.
 fn without_run(mut dump: StoreDump) -> StoreDump {
     dump.heads.retain(|head| head.run_id != parse_id("r"));
-    dump.events.retain(|record| record.event.run_id != parse_id("r"));
+    dump.events
+        .retain(|record| record.event.run_id != parse_id("r"));
     for table in [RunSnapshotRow::TABLE, crate::tables::AlertRow::TABLE] {
-        retain_rows(&mut dump, table, |values| !values.contains(&ColumnValue::Text("r".into())));
+        retain_rows(&mut dump, table, |values| {
+            !values.contains(&ColumnValue::Text("r".into()))
+        });
     }
     dump
 }
@@ -74,25 +90,60 @@ fn without_run(mut dump: StoreDump) -> StoreDump {
 /// What is left of a dump without execution 1.
 fn without_execution(mut dump: StoreDump) -> StoreDump {
     dump.journals.retain(|(of, _)| *of != numbered_execution(1));
-    for table in [crate::tables::ExecutionRow::TABLE, TimerRow::TABLE, InboxMessageRow::TABLE, TaskRow::TABLE] {
-        retain_rows(&mut dump, table, |values| !values.contains(&numbered_execution(1).to_value()));
+    for table in [
+        crate::tables::ExecutionRow::TABLE,
+        TimerRow::TABLE,
+        InboxMessageRow::TABLE,
+        TaskRow::TABLE,
+    ] {
+        retain_rows(&mut dump, table, |values| {
+            !values.contains(&numbered_execution(1).to_value())
+        });
     }
     dump
 }
 
-fn retain_rows(dump: &mut StoreDump, table: &'static TableSchema, wanted: impl Fn(&[ColumnValue]) -> bool) {
+fn retain_rows(
+    dump: &mut StoreDump,
+    table: &'static TableSchema,
+    wanted: impl Fn(&[ColumnValue]) -> bool,
+) {
     if let Some(rows) = dump.rows.get_mut(table.name) {
         rows.retain(|stored| wanted(&stored.row.0));
     }
 }
 
-async fn purging_a_run_removes_its_events_its_head_and_its_snapshot(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_a_run_removes_its_events_its_head_and_its_snapshot(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_store(world).await?;
-    expect_same("whether there was anything", purge_run(world, "r").await?, true)?;
-    expect_same("the events", world.read_sequences("r", 0, 9).await?, Vec::new())?;
+    expect_same(
+        "whether there was anything",
+        purge_run(world, "r").await?,
+        true,
+    )?;
+    expect_same(
+        "the events",
+        world.read_sequences("r", 0, 9).await?,
+        Vec::new(),
+    )?;
     expect_same("the head", world.read_run_head(&parse_id("r")).await?, None)?;
-    expect_same("the snapshot", world.read_row(RunSnapshotRow::TABLE, fixtures::record_key(&current_snapshot_row("r", 1, "{}"))).await?, None)?;
-    let listed: Vec<_> = world.list_run_heads(None, None, 9).await?.into_iter().map(|head| head.run_id).collect();
+    expect_same(
+        "the snapshot",
+        world
+            .read_row(
+                RunSnapshotRow::TABLE,
+                fixtures::record_key(&current_snapshot_row("r", 1, "{}")),
+            )
+            .await?,
+        None,
+    )?;
+    let listed: Vec<_> = world
+        .list_run_heads(None, None, 9)
+        .await?
+        .into_iter()
+        .map(|head| head.run_id)
+        .collect();
     expect_same("the runs", listed, vec![parse_id("s")])
 }
 
@@ -100,7 +151,11 @@ async fn purging_a_run_leaves_all_else_as_it_is(world: &CheckContext<'_>) -> Che
     fill_store(world).await?;
     let before = world.dump_store().await?;
     purge_run(world, "r").await?;
-    expect_same("what is stored", world.dump_store().await?, without_run(before))
+    expect_same(
+        "what is stored",
+        world.dump_store().await?,
+        without_run(before),
+    )
 }
 
 async fn purging_a_run_leaves_runs_with_similar_names(world: &CheckContext<'_>) -> CheckResult {
@@ -109,16 +164,32 @@ async fn purging_a_run_leaves_runs_with_similar_names(world: &CheckContext<'_>) 
         world.append_event(step_event(name, 1)).await?;
     }
     for absent in ["r", "e\u{301}", "r__", "%%"] {
-        expect_same("whether there was anything", purge_run(world, absent).await?, false)?;
+        expect_same(
+            "whether there was anything",
+            purge_run(world, absent).await?,
+            false,
+        )?;
     }
-    expect_same("whether there was anything", purge_run(world, "%").await?, true)?;
-    expect_same("how many runs are left", world.list_run_heads(None, None, 99).await?.len(), similar.len() - 1)
+    expect_same(
+        "whether there was anything",
+        purge_run(world, "%").await?,
+        true,
+    )?;
+    expect_same(
+        "how many runs are left",
+        world.list_run_heads(None, None, 99).await?.len(),
+        similar.len() - 1,
+    )
 }
 
 async fn purging_a_run_that_is_not_there_says_so(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
-    expect_same("whether there was anything", purge_run(world, "unknown").await?, false)?;
+    expect_same(
+        "whether there was anything",
+        purge_run(world, "unknown").await?,
+        false,
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
@@ -132,69 +203,157 @@ async fn a_purged_run_begins_again_at_1(world: &CheckContext<'_>) -> CheckResult
     fill_store(world).await?;
     purge_run(world, "r").await?;
     let answers = world.append_events(step_events("r", 7, 8)).await?;
-    expect_same("the places", answers.iter().map(|it| it.result.run_seq).collect(), vec![run_sequence(1), run_sequence(2)])?;
-    expect_same("the log", world.read_sequences("r", 0, 9).await?, vec![1, 2])
+    expect_same(
+        "the places",
+        answers.iter().map(|it| it.result.run_seq).collect(),
+        vec![run_sequence(1), run_sequence(2)],
+    )?;
+    expect_same(
+        "the log",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1, 2],
+    )
 }
 
 async fn a_purged_run_begins_again_without_positions(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     purge_run(world, "r").await?;
     world.append_event(step_event("r", 1)).await?;
-    expect_same("the position", world.expect_head("r").await?.delivered_seq, RunSeq::ZERO)
+    expect_same(
+        "the position",
+        world.expect_head("r").await?.delivered_seq,
+        RunSeq::ZERO,
+    )
 }
 
-async fn a_purged_run_begins_again_with_the_stamps_of_its_time(world: &CheckContext<'_>) -> CheckResult {
+async fn a_purged_run_begins_again_with_the_stamps_of_its_time(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world.manual_clock().set(timestamp_after_ms(50_000));
     fill_store(world).await?;
     purge_run(world, "r").await?;
     world.manual_clock().set(timestamp_after_ms(10));
-    expect_same("the stamp", world.append_event(step_event("r", 1)).await?.result.persisted_at, timestamp_after_ms(10))
+    expect_same(
+        "the stamp",
+        world
+            .append_event(step_event("r", 1))
+            .await?
+            .result
+            .persisted_at,
+        timestamp_after_ms(10),
+    )
 }
 
 async fn an_event_of_a_purged_run_is_new_again(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     purge_run(world, "r").await?;
     let answer = world.append_event(step_event("r", 2)).await?.result;
-    expect_same("place and persisted", (answer.run_seq, answer.persisted), (run_sequence(1), true))
+    expect_same(
+        "place and persisted",
+        (answer.run_seq, answer.persisted),
+        (run_sequence(1), true),
+    )
 }
 
 async fn a_snapshot_without_a_run_is_purged_by_its_name(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&current_snapshot_row("r", 1, "{}"))).await?;
-    expect_same("whether there was anything", purge_run(world, "r").await?, true)?;
-    expect_same("the snapshots", world.scan_rows(TableScan::all_rows::<RunSnapshotRow>()).await?, Vec::new())
+    world
+        .commit(Commit::new().insert(&current_snapshot_row("r", 1, "{}")))
+        .await?;
+    expect_same(
+        "whether there was anything",
+        purge_run(world, "r").await?,
+        true,
+    )?;
+    expect_same(
+        "the snapshots",
+        world
+            .scan_rows(TableScan::all_rows::<RunSnapshotRow>())
+            .await?,
+        Vec::new(),
+    )
 }
 
 async fn an_alert_of_a_purged_run_can_be_raised_again(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let again = || Commit::new().insert_or_keep(&gap_alert_row("once"));
     let kept = world.commit(again()).await?;
-    expect_same("whether it is raised twice", kept.changes == [ChangeOutcome::Applied], false)?;
+    expect_same(
+        "whether it is raised twice",
+        kept.changes == [ChangeOutcome::Applied],
+        false,
+    )?;
     purge_run(world, "r").await?;
-    expect_same("whether it is raised for the new run", world.commit(again()).await?.changes, vec![ChangeOutcome::Applied])
+    expect_same(
+        "whether it is raised for the new run",
+        world.commit(again()).await?.changes,
+        vec![ChangeOutcome::Applied],
+    )
 }
 
 async fn purging_an_execution_removes_all_that_is_its_own(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
-    expect_same("whether there was anything", purge_execution(world, 1).await?, true)?;
-    expect_same("the chunks", world.read_journal(numbered_execution(1), 0, 9).await?, Vec::new())?;
-    let row = world.read_row(crate::tables::ExecutionRow::TABLE, fixtures::record_key(&running_execution_row(1, None))).await?;
+    expect_same(
+        "whether there was anything",
+        purge_execution(world, 1).await?,
+        true,
+    )?;
+    expect_same(
+        "the chunks",
+        world.read_journal(numbered_execution(1), 0, 9).await?,
+        Vec::new(),
+    )?;
+    let row = world
+        .read_row(
+            crate::tables::ExecutionRow::TABLE,
+            fixtures::record_key(&running_execution_row(1, None)),
+        )
+        .await?;
     expect_same("the row", row, None)?;
-    expect_same("how many timers are left", world.scan_rows(TableScan::all_rows::<TimerRow>()).await?.len(), 2)?;
-    expect_same("how many tasks are left", world.scan_rows(TableScan::all_rows::<TaskRow>()).await?.len(), 1)?;
-    expect_same("how many messages are left", world.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await?.len(), 2)
+    expect_same(
+        "how many timers are left",
+        world
+            .scan_rows(TableScan::all_rows::<TimerRow>())
+            .await?
+            .len(),
+        2,
+    )?;
+    expect_same(
+        "how many tasks are left",
+        world
+            .scan_rows(TableScan::all_rows::<TaskRow>())
+            .await?
+            .len(),
+        1,
+    )?;
+    expect_same(
+        "how many messages are left",
+        world
+            .scan_rows(TableScan::all_rows::<InboxMessageRow>())
+            .await?
+            .len(),
+        2,
+    )
 }
 
 async fn purging_an_execution_leaves_all_else_as_it_is(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
     purge_execution(world, 1).await?;
-    expect_same("what is stored", world.dump_store().await?, without_execution(before))
+    expect_same(
+        "what is stored",
+        world.dump_store().await?,
+        without_execution(before),
+    )
 }
 
 async fn purging_an_execution_that_is_not_there_says_so(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
-    expect_same("whether there was anything", purge_execution(world, 9).await?, false)?;
+    expect_same(
+        "whether there was anything",
+        purge_execution(world, 9).await?,
+        false,
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
@@ -207,60 +366,153 @@ async fn purging_an_execution_twice_says_so(world: &CheckContext<'_>) -> CheckRe
 async fn a_purged_execution_begins_again_with_event_0(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     purge_execution(world, 1).await?;
-    let conflict = CommitConflict::JournalLength { execution: numbered_execution(1), expected: 2, found: 0 };
-    expect_refused(world.commit(Commit::new().append_journal(numbered_append(1, 2, 1))).await, conflict)?;
-    world.commit(Commit::new().append_journal(numbered_append(1, 0, 1)).insert(&running_execution_row(1, None))).await?;
-    expect_same("the chunks", world.read_journal(numbered_execution(1), 0, 9).await?.len(), 1)
+    let conflict = CommitConflict::JournalLength {
+        execution: numbered_execution(1),
+        expected: 2,
+        found: 0,
+    };
+    expect_refused(
+        world
+            .commit(Commit::new().append_journal(numbered_append(1, 2, 1)))
+            .await,
+        conflict,
+    )?;
+    world
+        .commit(
+            Commit::new()
+                .append_journal(numbered_append(1, 0, 1))
+                .insert(&running_execution_row(1, None)),
+        )
+        .await?;
+    expect_same(
+        "the chunks",
+        world.read_journal(numbered_execution(1), 0, 9).await?.len(),
+        1,
+    )
 }
 
-async fn a_start_key_is_free_again_when_its_execution_is_purged(world: &CheckContext<'_>) -> CheckResult {
+async fn a_start_key_is_free_again_when_its_execution_is_purged(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_store(world).await?;
     purge_execution(world, 1).await?;
-    let receipt = world.commit(Commit::new().insert_or_keep(&running_execution_row(3, Some("order-1")))).await?;
+    let receipt = world
+        .commit(Commit::new().insert_or_keep(&running_execution_row(3, Some("order-1"))))
+        .await?;
     expect_same("the outcome", receipt.changes, vec![ChangeOutcome::Applied])
 }
 
-async fn a_dedup_key_is_free_again_when_its_execution_is_purged(world: &CheckContext<'_>) -> CheckResult {
+async fn a_dedup_key_is_free_again_when_its_execution_is_purged(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_store(world).await?;
     purge_execution(world, 1).await?;
-    let receipt = world.commit(Commit::new().insert_or_keep(&signal_message_row(1, Some("key")))).await?;
+    let receipt = world
+        .commit(Commit::new().insert_or_keep(&signal_message_row(1, Some("key"))))
+        .await?;
     expect_same("the outcome", receipt.changes, vec![ChangeOutcome::Applied])
 }
 
 async fn serials_are_not_repeated_after_a_purge(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let last = |rows: Vec<StoredRow>| rows.last().map(|stored| stored.row.0[0].clone());
-    let before = last(world.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await?);
+    let before = last(
+        world
+            .scan_rows(TableScan::all_rows::<InboxMessageRow>())
+            .await?,
+    );
     purge_execution(world, 1).await?;
     purge_execution(world, 2).await?;
-    world.commit(Commit::new().insert(&signal_message_row(3, None))).await?;
-    let after = last(world.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await?);
+    world
+        .commit(Commit::new().insert(&signal_message_row(3, None)))
+        .await?;
+    let after = last(
+        world
+            .scan_rows(TableScan::all_rows::<InboxMessageRow>())
+            .await?,
+    );
     expect_holds(&format!("{after:?} comes after {before:?}"), after > before)
 }
 
 async fn an_execution_without_a_journal_is_purged(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&running_execution_row(1, None))).await?;
-    expect_same("whether there was anything", purge_execution(world, 1).await?, true)
+    world
+        .commit(Commit::new().insert(&running_execution_row(1, None)))
+        .await?;
+    expect_same(
+        "whether there was anything",
+        purge_execution(world, 1).await?,
+        true,
+    )
 }
 
 async fn a_journal_without_an_execution_is_purged(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().append_journal(numbered_append(1, 0, 1))).await?;
-    expect_same("whether there was anything", purge_execution(world, 1).await?, true)
+    world
+        .commit(Commit::new().append_journal(numbered_append(1, 0, 1)))
+        .await?;
+    expect_same(
+        "whether there was anything",
+        purge_execution(world, 1).await?,
+        true,
+    )
 }
 
-async fn timers_and_messages_without_an_execution_are_purged(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&pending_timer_row(1, 1)).insert(&signal_message_row(2, None))).await?;
-    expect_same("whether there was a timer", purge_execution(world, 1).await?, true)?;
-    expect_same("whether there was a message", purge_execution(world, 2).await?, true)?;
-    expect_same("the timers", world.scan_rows(TableScan::all_rows::<TimerRow>()).await?, Vec::new())?;
-    expect_same("the messages", world.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await?, Vec::new())
+async fn timers_and_messages_without_an_execution_are_purged(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(
+            Commit::new()
+                .insert(&pending_timer_row(1, 1))
+                .insert(&signal_message_row(2, None)),
+        )
+        .await?;
+    expect_same(
+        "whether there was a timer",
+        purge_execution(world, 1).await?,
+        true,
+    )?;
+    expect_same(
+        "whether there was a message",
+        purge_execution(world, 2).await?,
+        true,
+    )?;
+    expect_same(
+        "the timers",
+        world.scan_rows(TableScan::all_rows::<TimerRow>()).await?,
+        Vec::new(),
+    )?;
+    expect_same(
+        "the messages",
+        world
+            .scan_rows(TableScan::all_rows::<InboxMessageRow>())
+            .await?,
+        Vec::new(),
+    )
 }
 
 async fn the_other_handle_sees_nothing_of_what_is_purged(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let pair = world.open_handle_pair().await?;
-    expect_holds("the other sees the run", pair.second_handle().read_run_head(&parse_id("r")).await?.is_some())?;
+    expect_holds(
+        "the other sees the run",
+        pair.second_handle()
+            .read_run_head(&parse_id("r"))
+            .await?
+            .is_some(),
+    )?;
     purge_run(world, "r").await?;
-    expect_same("the head", pair.second_handle().read_run_head(&parse_id("r")).await?, None)?;
-    expect_same("a place", pair.second_handle().append_event(step_event("r", 1)).await?.result.run_seq, run_sequence(1))
+    expect_same(
+        "the head",
+        pair.second_handle().read_run_head(&parse_id("r")).await?,
+        None,
+    )?;
+    expect_same(
+        "a place",
+        pair.second_handle()
+            .append_event(step_event("r", 1))
+            .await?
+            .result
+            .run_seq,
+        run_sequence(1),
+    )
 }

@@ -2,8 +2,11 @@
 
 use super::prelude::*;
 use crate::RowChange;
-use crate::conformance::fixtures::{reserved_item_row, queued_job_row, record_key, signal_message_row, running_execution_row, pending_timer_row};
-use crate::tables::{ExecutionRow, JobRow, InboxMessageRow, OutboxItemRow, TimerRow};
+use crate::conformance::fixtures::{
+    pending_timer_row, queued_job_row, record_key, reserved_item_row, running_execution_row,
+    signal_message_row,
+};
+use crate::tables::{ExecutionRow, InboxMessageRow, JobRow, OutboxItemRow, TimerRow};
 
 super::checks!(Rows:
     a_row_is_removed_whatever_its_version,
@@ -27,94 +30,245 @@ fn job_removal(name: &str) -> Commit {
     Commit::new().delete_if_exists::<JobRow>(record_key(&queued_job_row(name)))
 }
 
-async fn read_job(world: &CheckContext<'_>, name: &str) -> Result<Option<(JobRow, u64)>, ConformanceFailure> {
+async fn read_job(
+    world: &CheckContext<'_>,
+    name: &str,
+) -> Result<Option<(JobRow, u64)>, ConformanceFailure> {
     Ok(world.read_record(record_key(&queued_job_row(name))).await?)
 }
 
 async fn a_row_is_removed_whatever_its_version(world: &CheckContext<'_>) -> CheckResult {
     for changes in 0..4 {
-        world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
+        world
+            .commit(Commit::new().insert(&queued_job_row("j")))
+            .await?;
         for version in 1..=changes {
-            world.commit(Commit::new().update(&queued_job_row("j"), version)).await?;
+            world
+                .commit(Commit::new().update(&queued_job_row("j"), version))
+                .await?;
         }
-        expect_same("the outcome", world.commit(job_removal("j")).await?.changes, vec![ChangeOutcome::Applied])?;
+        expect_same(
+            "the outcome",
+            world.commit(job_removal("j")).await?.changes,
+            vec![ChangeOutcome::Applied],
+        )?;
         expect_same("the row", read_job(world, "j").await?, None)?;
     }
     Ok(())
 }
 
-async fn removing_what_is_absent_changes_nothing_and_is_no_conflict(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j")).insert(&pending_timer_row(1, 1))).await?;
+async fn removing_what_is_absent_changes_nothing_and_is_no_conflict(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(
+            Commit::new()
+                .insert(&queued_job_row("j"))
+                .insert(&pending_timer_row(1, 1)),
+        )
+        .await?;
     let before = world.dump_store().await?;
-    let absent = job_removal("k").delete_if_exists::<TimerRow>(record_key(&pending_timer_row(1, 2))).delete_if_exists::<ExecutionRow>(record_key(&running_execution_row(1, None)));
-    expect_same("the outcome", world.commit(absent).await?.changes, vec![ChangeOutcome::Applied; 3])?;
+    let absent = job_removal("k")
+        .delete_if_exists::<TimerRow>(record_key(&pending_timer_row(1, 2)))
+        .delete_if_exists::<ExecutionRow>(record_key(&running_execution_row(1, None)));
+    expect_same(
+        "the outcome",
+        world.commit(absent).await?.changes,
+        vec![ChangeOutcome::Applied; 3],
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
 async fn a_removal_takes_no_other_row_along(world: &CheckContext<'_>) -> CheckResult {
-    let timers = [pending_timer_row(1, 1), pending_timer_row(1, 2), pending_timer_row(2, 1)];
-    let ground = Commit::new().insert(&queued_job_row("same")).insert(&reserved_item_row("same", "k"));
-    world.commit(timers.iter().fold(ground, |commit, timer| commit.insert(timer))).await?;
-    world.commit(job_removal("same").delete_if_exists::<TimerRow>(record_key(&timers[1]))).await?;
-    expect_same("the item", world.read_record(record_key(&reserved_item_row("same", "k"))).await?, Some((reserved_item_row("same", "k"), 1)))?;
-    let left: Vec<(TimerRow, u64)> = world.list_records(TableScan::all_rows::<TimerRow>()).await?;
-    expect_same("the timers", left, vec![(pending_timer_row(1, 1), 1), (pending_timer_row(2, 1), 1)])
+    let timers = [
+        pending_timer_row(1, 1),
+        pending_timer_row(1, 2),
+        pending_timer_row(2, 1),
+    ];
+    let ground = Commit::new()
+        .insert(&queued_job_row("same"))
+        .insert(&reserved_item_row("same", "k"));
+    world
+        .commit(
+            timers
+                .iter()
+                .fold(ground, |commit, timer| commit.insert(timer)),
+        )
+        .await?;
+    world
+        .commit(job_removal("same").delete_if_exists::<TimerRow>(record_key(&timers[1])))
+        .await?;
+    expect_same(
+        "the item",
+        world
+            .read_record(record_key(&reserved_item_row("same", "k")))
+            .await?,
+        Some((reserved_item_row("same", "k"), 1)),
+    )?;
+    let left: Vec<(TimerRow, u64)> = world
+        .list_records(TableScan::all_rows::<TimerRow>())
+        .await?;
+    expect_same(
+        "the timers",
+        left,
+        vec![(pending_timer_row(1, 1), 1), (pending_timer_row(2, 1), 1)],
+    )
 }
 
-async fn removing_the_row_of_an_execution_removes_nothing_else(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().append_journal(numbered_append(1, 0, 2)).insert(&pending_timer_row(1, 1)).insert(&signal_message_row(1, None))).await?;
+async fn removing_the_row_of_an_execution_removes_nothing_else(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(
+            Commit::new()
+                .append_journal(numbered_append(1, 0, 2))
+                .insert(&pending_timer_row(1, 1))
+                .insert(&signal_message_row(1, None)),
+        )
+        .await?;
     let before = world.dump_store().await?;
-    world.commit(Commit::new().insert(&running_execution_row(1, None))).await?;
-    world.commit(Commit::new().delete_if_exists::<ExecutionRow>(record_key(&running_execution_row(1, None)))).await?;
+    world
+        .commit(Commit::new().insert(&running_execution_row(1, None)))
+        .await?;
+    world
+        .commit(
+            Commit::new()
+                .delete_if_exists::<ExecutionRow>(record_key(&running_execution_row(1, None))),
+        )
+        .await?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
-async fn what_was_removed_can_be_neither_updated_nor_deleted(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
+async fn what_was_removed_can_be_neither_updated_nor_deleted(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(Commit::new().insert(&queued_job_row("j")))
+        .await?;
     world.commit(job_removal("j")).await?;
-    let conflict = || CommitConflict::RowVersion { table: JobRow::TABLE.name, key: record_key(&queued_job_row("j")), expected: 1, found: 0 };
-    expect_refused(world.commit(Commit::new().update(&queued_job_row("j"), 1)).await, conflict())?;
-    expect_refused(world.commit(Commit::new().delete(&queued_job_row("j"), 1)).await, conflict())?;
+    let conflict = || CommitConflict::RowVersion {
+        table: JobRow::TABLE.name,
+        key: record_key(&queued_job_row("j")),
+        expected: 1,
+        found: 0,
+    };
+    expect_refused(
+        world
+            .commit(Commit::new().update(&queued_job_row("j"), 1))
+            .await,
+        conflict(),
+    )?;
+    expect_refused(
+        world
+            .commit(Commit::new().delete(&queued_job_row("j"), 1))
+            .await,
+        conflict(),
+    )?;
     expect_same("the row", read_job(world, "j").await?, None)
 }
 
 async fn what_was_removed_can_be_inserted_again(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
-    world.commit(Commit::new().update(&queued_job_row("j"), 1)).await?;
+    world
+        .commit(Commit::new().insert(&queued_job_row("j")))
+        .await?;
+    world
+        .commit(Commit::new().update(&queued_job_row("j"), 1))
+        .await?;
     world.commit(job_removal("j")).await?;
-    let again = JobRow { attempts: 7, ..queued_job_row("j") };
-    expect_same("the outcome", world.commit(Commit::new().insert_or_keep(&again)).await?.changes, vec![ChangeOutcome::Applied])?;
+    let again = JobRow {
+        attempts: 7,
+        ..queued_job_row("j")
+    };
+    expect_same(
+        "the outcome",
+        world
+            .commit(Commit::new().insert_or_keep(&again))
+            .await?
+            .changes,
+        vec![ChangeOutcome::Applied],
+    )?;
     expect_same("the row", read_job(world, "j").await?, Some((again, 1)))
 }
 
 async fn a_removal_frees_what_was_unique(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&reserved_item_row("a", "one"))).await?;
-    world.commit(Commit::new().delete_if_exists::<OutboxItemRow>(record_key(&reserved_item_row("a", "one")))).await?;
-    world.commit(Commit::new().insert(&reserved_item_row("b", "one"))).await?;
+    world
+        .commit(Commit::new().insert(&reserved_item_row("a", "one")))
+        .await?;
+    world
+        .commit(
+            Commit::new()
+                .delete_if_exists::<OutboxItemRow>(record_key(&reserved_item_row("a", "one"))),
+        )
+        .await?;
+    world
+        .commit(Commit::new().insert(&reserved_item_row("b", "one")))
+        .await?;
     Ok(())
 }
 
-async fn a_removal_does_not_free_what_is_unique_for_its_own_commit(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&reserved_item_row("a", "one"))).await?;
+async fn a_removal_does_not_free_what_is_unique_for_its_own_commit(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(Commit::new().insert(&reserved_item_row("a", "one")))
+        .await?;
     let before = world.dump_store().await?;
     let key = record_key(&reserved_item_row("a", "one"));
-    let exchange = Commit::new().delete_if_exists::<OutboxItemRow>(key.clone()).insert(&reserved_item_row("b", "one"));
+    let exchange = Commit::new()
+        .delete_if_exists::<OutboxItemRow>(key.clone())
+        .insert(&reserved_item_row("b", "one"));
     let (table, columns) = (OutboxItemRow::TABLE.name, OutboxItemRow::TABLE.unique[0]);
-    expect_refused(world.commit(exchange).await, CommitConflict::NotUnique { table, columns, key })?;
+    expect_refused(
+        world.commit(exchange).await,
+        CommitConflict::NotUnique {
+            table,
+            columns,
+            key,
+        },
+    )?;
     expect_same("what is stored", world.dump_store().await?, before)
 }
 
 async fn the_rest_of_a_commit_goes_on_beside_removals(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("a")).insert(&queued_job_row("b")).insert(&queued_job_row("c"))).await?;
-    let commit = job_removal("absent").insert(&queued_job_row("d")).update(&queued_job_row("a"), 1).delete_if_exists::<JobRow>(record_key(&queued_job_row("b")));
-    world.commit(commit.delete(&queued_job_row("c"), 1).append_journal(numbered_append(1, 0, 1)).append_events(step_events("r", 1, 2))).await?;
+    world
+        .commit(
+            Commit::new()
+                .insert(&queued_job_row("a"))
+                .insert(&queued_job_row("b"))
+                .insert(&queued_job_row("c")),
+        )
+        .await?;
+    let commit = job_removal("absent")
+        .insert(&queued_job_row("d"))
+        .update(&queued_job_row("a"), 1)
+        .delete_if_exists::<JobRow>(record_key(&queued_job_row("b")));
+    world
+        .commit(
+            commit
+                .delete(&queued_job_row("c"), 1)
+                .append_journal(numbered_append(1, 0, 1))
+                .append_events(step_events("r", 1, 2)),
+        )
+        .await?;
     let left: Vec<(JobRow, u64)> = world.list_records(TableScan::all_rows::<JobRow>()).await?;
-    expect_same("the rows", left, vec![(queued_job_row("a"), 2), (queued_job_row("d"), 1)])?;
-    expect_same("the places in the run", world.read_sequences("r", 0, 9).await?, vec![1, 2])
+    expect_same(
+        "the rows",
+        left,
+        vec![(queued_job_row("a"), 2), (queued_job_row("d"), 1)],
+    )?;
+    expect_same(
+        "the places in the run",
+        world.read_sequences("r", 0, 9).await?,
+        vec![1, 2],
+    )
 }
 
-async fn a_removal_beside_another_change_of_its_row_is_refused(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
+async fn a_removal_beside_another_change_of_its_row_is_refused(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(Commit::new().insert(&queued_job_row("j")))
+        .await?;
     let key = || record_key(&queued_job_row("j"));
     let others = [
         RowChange::insert(&queued_job_row("j")),
@@ -128,45 +282,99 @@ async fn a_removal_beside_another_change_of_its_row_is_refused(world: &CheckCont
         before.changes = vec![other.clone(), RowChange::delete_if_exists::<JobRow>(key())];
         after.changes.push(other);
         for commit in [before, after] {
-            expect_refused(world.commit(commit).await, InvalidRequest::TouchedTwice("row j of job_queue".to_owned()))?;
+            expect_refused(
+                world.commit(commit).await,
+                InvalidRequest::TouchedTwice("row j of job_queue".to_owned()),
+            )?;
         }
     }
-    expect_same("the row", read_job(world, "j").await?, Some((queued_job_row("j"), 1)))
+    expect_same(
+        "the row",
+        read_job(world, "j").await?,
+        Some((queued_job_row("j"), 1)),
+    )
 }
 
 async fn a_row_with_a_serial_is_removed_by_it(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&signal_message_row(1, Some("a"))).insert(&signal_message_row(1, Some("b")))).await?;
-    let sent: Vec<(InboxMessageRow, u64)> = world.list_records(TableScan::all_rows::<InboxMessageRow>()).await?;
+    world
+        .commit(
+            Commit::new()
+                .insert(&signal_message_row(1, Some("a")))
+                .insert(&signal_message_row(1, Some("b"))),
+        )
+        .await?;
+    let sent: Vec<(InboxMessageRow, u64)> = world
+        .list_records(TableScan::all_rows::<InboxMessageRow>())
+        .await?;
     expect_same("how many there are", sent.len(), 2)?;
     let send_too = Commit::new().insert(&signal_message_row(1, Some("c")));
-    world.commit(send_too.delete_if_exists::<InboxMessageRow>(record_key(&sent[1].0))).await?;
-    let left: Vec<(InboxMessageRow, u64)> = world.list_records(TableScan::all_rows::<InboxMessageRow>()).await?;
-    let keys: Vec<_> = left.iter().filter_map(|(message, _)| message.dedup_key.clone()).collect();
+    world
+        .commit(send_too.delete_if_exists::<InboxMessageRow>(record_key(&sent[1].0)))
+        .await?;
+    let left: Vec<(InboxMessageRow, u64)> = world
+        .list_records(TableScan::all_rows::<InboxMessageRow>())
+        .await?;
+    let keys: Vec<_> = left
+        .iter()
+        .filter_map(|(message, _)| message.dedup_key.clone())
+        .collect();
     expect_same("the keys of those left", keys, vec!["a".into(), "c".into()])?;
-    expect_holds("the number is not given again", left[1].0.message_id > sent[1].0.message_id)
+    expect_holds(
+        "the number is not given again",
+        left[1].0.message_id > sent[1].0.message_id,
+    )
 }
 
 async fn a_key_that_cannot_be_is_not_removed(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
+    world
+        .commit(Commit::new().insert(&queued_job_row("j")))
+        .await?;
     let misfits = [
         (vec![ColumnValue::Null], "a value is required"),
         (vec![ColumnValue::Int(1)], "the value is of another type"),
-        (vec![ColumnValue::Text("\0".into())], "text cannot hold U+0000"),
-        (vec![ColumnValue::Text("x".repeat(513).into())], "text that rows are found by has at most 512 bytes"),
+        (
+            vec![ColumnValue::Text("\0".into())],
+            "text cannot hold U+0000",
+        ),
+        (
+            vec![ColumnValue::Text("x".repeat(513).into())],
+            "text that rows are found by has at most 512 bytes",
+        ),
         (vec![], "no value is given"),
-        (vec![ColumnValue::Text("j".into()), ColumnValue::Int(1)], "there are more values than columns"),
+        (
+            vec![ColumnValue::Text("j".into()), ColumnValue::Int(1)],
+            "there are more values than columns",
+        ),
     ];
     for (values, reason) in misfits {
-        let answer = world.commit(Commit::new().delete_if_exists::<JobRow>(RowKey(values))).await;
-        expect_refused(answer, InvalidRequest::Value { table: JobRow::TABLE.name, column: "id", reason })?;
+        let answer = world
+            .commit(Commit::new().delete_if_exists::<JobRow>(RowKey(values)))
+            .await;
+        expect_refused(
+            answer,
+            InvalidRequest::Value {
+                table: JobRow::TABLE.name,
+                column: "id",
+                reason,
+            },
+        )?;
     }
-    expect_same("the row", read_job(world, "j").await?, Some((queued_job_row("j"), 1)))
+    expect_same(
+        "the row",
+        read_job(world, "j").await?,
+        Some((queued_job_row("j"), 1)),
+    )
 }
 
 async fn racing_removals_all_get_their_way(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
+    world
+        .commit(Commit::new().insert(&queued_job_row("j")))
+        .await?;
     let pair = world.open_handle_pair().await?;
-    for answer in pair.race_calls(16, |store, _| store.commit(job_removal("j"))).await {
+    for answer in pair
+        .race_calls(16, |store, _| store.commit(job_removal("j")))
+        .await
+    {
         expect_same("the outcome", answer?.changes, vec![ChangeOutcome::Applied])?;
     }
     expect_same("the row", read_job(world, "j").await?, None)
@@ -175,36 +383,71 @@ async fn racing_removals_all_get_their_way(world: &CheckContext<'_>) -> CheckRes
 async fn a_removal_gets_its_way_among_racing_updates(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for round in 0..8 {
-        world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
+        world
+            .commit(Commit::new().insert(&queued_job_row("j")))
+            .await?;
         let is_removal = |nth: usize| nth == round;
-        let racer = |nth: usize| if is_removal(nth) { job_removal("j") } else { Commit::new().update(&queued_job_row("j"), 1) };
-        let answers = pair.race_calls(8, |store, nth| store.commit(racer(nth))).await;
-        let (removed, updated): (Vec<_>, Vec<_>) =
-            answers.into_iter().enumerate().partition(|(nth, _)| is_removal(*nth));
+        let racer = |nth: usize| {
+            if is_removal(nth) {
+                job_removal("j")
+            } else {
+                Commit::new().update(&queued_job_row("j"), 1)
+            }
+        };
+        let answers = pair
+            .race_calls(8, |store, nth| store.commit(racer(nth)))
+            .await;
+        let (removed, updated): (Vec<_>, Vec<_>) = answers
+            .into_iter()
+            .enumerate()
+            .partition(|(nth, _)| is_removal(*nth));
         for (_, answer) in removed {
             expect_same("the outcome", answer?.changes, vec![ChangeOutcome::Applied])?;
         }
-        expect_holds("at most one update was made", updated.iter().filter(|(_, answer)| answer.is_ok()).count() <= 1)?;
+        expect_holds(
+            "at most one update was made",
+            updated.iter().filter(|(_, answer)| answer.is_ok()).count() <= 1,
+        )?;
         let refusals = updated.into_iter().filter_map(|(_, answer)| answer.err());
-        expect_holds("the others conflict", refusals.map(|error| error.kind()).all(|kind| kind == StoreErrorKind::Conflict))?;
+        expect_holds(
+            "the others conflict",
+            refusals
+                .map(|error| error.kind())
+                .all(|kind| kind == StoreErrorKind::Conflict),
+        )?;
         expect_same("the row", read_job(world, "j").await?, None)?;
     }
     Ok(())
 }
 
-async fn removals_racing_inserts_of_two_tables_leave_both_rows_or_none(world: &CheckContext<'_>) -> CheckResult {
+async fn removals_racing_inserts_of_two_tables_leave_both_rows_or_none(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for _ in 0..8 {
         let racer = |nth: usize| match nth % 4 {
-            0 | 1 => Commit::new().insert(&queued_job_row("j")).insert(&pending_timer_row(1, 1)),
-            _ => job_removal("j").delete_if_exists::<TimerRow>(record_key(&pending_timer_row(1, 1))),
+            0 | 1 => Commit::new()
+                .insert(&queued_job_row("j"))
+                .insert(&pending_timer_row(1, 1)),
+            _ => {
+                job_removal("j").delete_if_exists::<TimerRow>(record_key(&pending_timer_row(1, 1)))
+            }
         };
-        let answers = pair.race_calls(12, |store, nth| store.commit(racer(nth))).await;
+        let answers = pair
+            .race_calls(12, |store, nth| store.commit(racer(nth)))
+            .await;
         for (nth, answer) in answers.into_iter().enumerate() {
             expect_holds("no removal is refused", answer.is_ok() || nth % 4 < 2)?;
         }
-        let has_timer = world.read_row(TimerRow::TABLE, record_key(&pending_timer_row(1, 1))).await?.is_some();
-        expect_same("whether the rows are there", has_timer, read_job(world, "j").await?.is_some())?;
+        let has_timer = world
+            .read_row(TimerRow::TABLE, record_key(&pending_timer_row(1, 1)))
+            .await?
+            .is_some();
+        expect_same(
+            "whether the rows are there",
+            has_timer,
+            read_job(world, "j").await?.is_some(),
+        )?;
     }
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use futures_util::future::BoxFuture;
 
 use super::prelude::*;
+use crate::conformance::fixtures::{pending_timer_row, queued_job_row};
 use crate::conformance::store_dump;
-use crate::conformance::fixtures::{queued_job_row, pending_timer_row};
 use crate::tables::{JobRow, TimerRow};
-use crate::{RowChange, IndexSchema, StoreLimits, tables};
+use crate::{IndexSchema, RowChange, StoreLimits, tables};
 
 /// How many rows a table is filled with.
 const ROW_COUNT: u64 = 40;
@@ -18,11 +18,21 @@ const PREFIXES_MAX: usize = 12;
 type ScanCheck = for<'a> fn(&'a CheckContext<'a>, ScanOrder) -> BoxFuture<'a, CheckResult>;
 
 const SCAN_CHECKS: [(&str, ScanCheck); 5] = [
-    ("come_in_order_and_end_at_the_limit", |world, order| Box::pin(expect_in_order(world, order))),
-    ("are_narrowed_by_equal_values", |world, order| Box::pin(expect_equal_filter(world, order))),
-    ("end_at_until", |world, order| Box::pin(expect_upper_bound(world, order))),
-    ("come_in_reverse", |world, order| Box::pin(expect_reversed(world, order))),
-    ("are_paged_without_loss_or_repetition", |world, order| Box::pin(expect_paged(world, order))),
+    ("come_in_order_and_end_at_the_limit", |world, order| {
+        Box::pin(expect_in_order(world, order))
+    }),
+    ("are_narrowed_by_equal_values", |world, order| {
+        Box::pin(expect_equal_filter(world, order))
+    }),
+    ("end_at_until", |world, order| {
+        Box::pin(expect_upper_bound(world, order))
+    }),
+    ("come_in_reverse", |world, order| {
+        Box::pin(expect_reversed(world, order))
+    }),
+    ("are_paged_without_loss_or_repetition", |world, order| {
+        Box::pin(expect_paged(world, order))
+    }),
 ];
 
 super::checks!(fn written_checks, Scans:
@@ -38,9 +48,16 @@ super::checks!(fn written_checks, Scans:
 
 pub(super) fn checks() -> Vec<ConformanceCheck> {
     let mut checks = written_checks();
-    for order in tables::ALL_TABLES.into_iter().flat_map(ScanOrder::orders_of_table) {
+    for order in tables::ALL_TABLES
+        .into_iter()
+        .flat_map(ScanOrder::orders_of_table)
+    {
         checks.extend(SCAN_CHECKS.map(|(name, question)| {
-            let name = format!("{}_by_{}_{name}", order.table.name, order.order_columns().join("_and_"));
+            let name = format!(
+                "{}_by_{}_{name}",
+                order.table.name,
+                order.order_columns().join("_and_")
+            );
             ConformanceCheck::new(Topic::Scans, name, move |world| question(world, order))
         }));
     }
@@ -58,7 +75,9 @@ impl ScanOrder {
     /// Every order of a table.
     fn orders_of_table(table: &'static TableSchema) -> impl Iterator<Item = Self> {
         let indexes = table.indexes.iter().map(Some);
-        std::iter::once(None).chain(indexes).map(move |index| Self { table, index })
+        std::iter::once(None)
+            .chain(indexes)
+            .map(move |index| Self { table, index })
     }
 
     fn order_columns(self) -> Vec<&'static str> {
@@ -76,10 +95,18 @@ impl ScanOrder {
 }
 
 /// Fills the table, and returns its rows in this order.
-async fn fill_table(world: &CheckContext<'_>, order: ScanOrder) -> Result<Vec<StoredRow>, ConformanceFailure> {
+async fn fill_table(
+    world: &CheckContext<'_>,
+    order: ScanOrder,
+) -> Result<Vec<StoredRow>, ConformanceFailure> {
     let table = order.table;
     let mut commit = Commit::new();
-    commit.changes = (1..=ROW_COUNT).map(|number| RowChange::Insert { table, row: fixtures::numbered_row(table, number) }).collect();
+    commit.changes = (1..=ROW_COUNT)
+        .map(|number| RowChange::Insert {
+            table,
+            row: fixtures::numbered_row(table, number),
+        })
+        .collect();
     world.commit(commit).await?;
     let mut rows = store_dump::read_all_rows(world.store(), table).await?;
     expect_same("how many rows there are", rows.len() as u64, ROW_COUNT)?;
@@ -88,20 +115,38 @@ async fn fill_table(world: &CheckContext<'_>, order: ScanOrder) -> Result<Vec<St
 }
 
 /// The scan gives those of `rows` that it asks for.
-async fn expect_scan_result(world: &CheckContext<'_>, rows: &[StoredRow], order: ScanOrder, scan: TableScan) -> CheckResult {
+async fn expect_scan_result(
+    world: &CheckContext<'_>,
+    rows: &[StoredRow],
+    order: ScanOrder,
+    scan: TableScan,
+) -> CheckResult {
     let fits = |stored: &&StoredRow| {
         let place = order.order_values(stored);
         let (head, tail) = place.split_at(scan.equal.len());
         head == scan.equal
-            && scan.until.as_ref().is_none_or(|until| tail.first() <= Some(until))
-            && scan.after.as_ref().is_none_or(|after| if scan.is_reversed { place < *after } else { place > *after })
+            && scan
+                .until
+                .as_ref()
+                .is_none_or(|until| tail.first() <= Some(until))
+            && scan.after.as_ref().is_none_or(|after| {
+                if scan.is_reversed {
+                    place < *after
+                } else {
+                    place > *after
+                }
+            })
     };
     let mut expected: Vec<StoredRow> = rows.iter().filter(fits).cloned().collect();
     if scan.is_reversed {
         expected.reverse();
     }
     expected.truncate(scan.limit);
-    expect_same(&format!("the rows of {scan:?}"), world.scan_rows(scan).await?, expected)
+    expect_same(
+        &format!("the rows of {scan:?}"),
+        world.scan_rows(scan).await?,
+        expected,
+    )
 }
 
 /// The first `length` values of the places of some rows, and one that no row has.
@@ -114,7 +159,10 @@ fn order_prefixes(rows: &[StoredRow], order: ScanOrder, length: usize) -> Vec<Ve
 
 /// A value that no row has, of the type of this column.
 fn absent_value(order: ScanOrder, place: usize) -> ColumnValue {
-    let column = order.table.column_position(order.order_columns()[place]).map(|place| order.table.columns[place].column_type);
+    let column = order
+        .table
+        .column_position(order.order_columns()[place])
+        .map(|place| order.table.columns[place].column_type);
     fixtures::distinct_value(column.unwrap_or(crate::ColumnType::Int), 250)
 }
 
@@ -130,12 +178,40 @@ async fn expect_equal_filter(world: &CheckContext<'_>, order: ScanOrder) -> Chec
     let rows = fill_table(world, order).await?;
     for length in 1..=order.order_columns().len() {
         for equal in order_prefixes(&rows, order, length) {
-            expect_scan_result(world, &rows, order, TableScan { equal: equal.clone(), ..order.to_scan() }).await?;
-            expect_scan_result(world, &rows, order, TableScan { equal, ..order.to_scan() }.with_limit(2)).await?;
+            expect_scan_result(
+                world,
+                &rows,
+                order,
+                TableScan {
+                    equal: equal.clone(),
+                    ..order.to_scan()
+                },
+            )
+            .await?;
+            expect_scan_result(
+                world,
+                &rows,
+                order,
+                TableScan {
+                    equal,
+                    ..order.to_scan()
+                }
+                .with_limit(2),
+            )
+            .await?;
         }
     }
     let equal = vec![absent_value(order, 0)];
-    expect_scan_result(world, &rows, order, TableScan { equal, ..order.to_scan() }).await
+    expect_scan_result(
+        world,
+        &rows,
+        order,
+        TableScan {
+            equal,
+            ..order.to_scan()
+        },
+    )
+    .await
 }
 
 async fn expect_upper_bound(world: &CheckContext<'_>, order: ScanOrder) -> CheckResult {
@@ -143,9 +219,29 @@ async fn expect_upper_bound(world: &CheckContext<'_>, order: ScanOrder) -> Check
     for length in 0..order.order_columns().len() {
         for mut equal in order_prefixes(&rows, order, length + 1) {
             let until = equal.pop();
-            expect_scan_result(world, &rows, order, TableScan { equal: equal.clone(), until, ..order.to_scan() }).await?;
+            expect_scan_result(
+                world,
+                &rows,
+                order,
+                TableScan {
+                    equal: equal.clone(),
+                    until,
+                    ..order.to_scan()
+                },
+            )
+            .await?;
             let until = Some(absent_value(order, length));
-            expect_scan_result(world, &rows, order, TableScan { equal, until, ..order.to_scan() }).await?;
+            expect_scan_result(
+                world,
+                &rows,
+                order,
+                TableScan {
+                    equal,
+                    until,
+                    ..order.to_scan()
+                },
+            )
+            .await?;
         }
     }
     Ok(())
@@ -156,7 +252,15 @@ async fn expect_paged(world: &CheckContext<'_>, order: ScanOrder) -> CheckResult
     for limit in [1, 7, 40] {
         let (mut all, mut after) = (Vec::new(), None);
         while all.len() <= rows.len() {
-            let page = world.scan_rows(TableScan { after, ..order.to_scan() }.with_limit(limit)).await?;
+            let page = world
+                .scan_rows(
+                    TableScan {
+                        after,
+                        ..order.to_scan()
+                    }
+                    .with_limit(limit),
+                )
+                .await?;
             let Some(last) = page.last() else { break };
             after = Some(order.order_values(last));
             all.extend(page);
@@ -166,8 +270,28 @@ async fn expect_paged(world: &CheckContext<'_>, order: ScanOrder) -> CheckResult
     for stored in rows.iter().step_by(9) {
         let (place, middle) = (order.order_values(stored), order.order_values(&rows[20]));
         let (equal, until) = (middle[..1].to_vec(), middle.get(1).cloned());
-        expect_scan_result(world, &rows, order, TableScan { after: Some(place.clone()), ..order.to_scan() }).await?;
-        expect_scan_result(world, &rows, order, TableScan { equal, until, after: Some(place), ..order.to_scan() }).await?;
+        expect_scan_result(
+            world,
+            &rows,
+            order,
+            TableScan {
+                after: Some(place.clone()),
+                ..order.to_scan()
+            },
+        )
+        .await?;
+        expect_scan_result(
+            world,
+            &rows,
+            order,
+            TableScan {
+                equal,
+                until,
+                after: Some(place),
+                ..order.to_scan()
+            },
+        )
+        .await?;
     }
     Ok(())
 }
@@ -175,88 +299,239 @@ async fn expect_paged(world: &CheckContext<'_>, order: ScanOrder) -> CheckResult
 async fn expect_reversed(world: &CheckContext<'_>, order: ScanOrder) -> CheckResult {
     let rows = fill_table(world, order).await?;
     for limit in [0, 1, 39, usize::MAX] {
-        expect_scan_result(world, &rows, order, order.to_scan().reversed().with_limit(limit)).await?;
+        expect_scan_result(
+            world,
+            &rows,
+            order,
+            order.to_scan().reversed().with_limit(limit),
+        )
+        .await?;
     }
     for stored in rows.iter().step_by(9) {
         let (place, middle) = (order.order_values(stored), order.order_values(&rows[20]));
         let (equal, until) = (middle[..1].to_vec(), middle.get(1).cloned());
-        expect_scan_result(world, &rows, order, TableScan { after: Some(place.clone()), ..order.to_scan().reversed() }.with_limit(7)).await?;
-        expect_scan_result(world, &rows, order, TableScan { equal, until, after: Some(place), ..order.to_scan().reversed() }).await?;
+        expect_scan_result(
+            world,
+            &rows,
+            order,
+            TableScan {
+                after: Some(place.clone()),
+                ..order.to_scan().reversed()
+            }
+            .with_limit(7),
+        )
+        .await?;
+        expect_scan_result(
+            world,
+            &rows,
+            order,
+            TableScan {
+                equal,
+                until,
+                after: Some(place),
+                ..order.to_scan().reversed()
+            },
+        )
+        .await?;
     }
     Ok(())
 }
 
 async fn a_scan_of_an_empty_table_is_empty(world: &CheckContext<'_>) -> CheckResult {
-    for order in tables::ALL_TABLES.into_iter().flat_map(ScanOrder::orders_of_table) {
-        expect_same(order.table.name, world.scan_rows(order.to_scan()).await?, Vec::new())?;
+    for order in tables::ALL_TABLES
+        .into_iter()
+        .flat_map(ScanOrder::orders_of_table)
+    {
+        expect_same(
+            order.table.name,
+            world.scan_rows(order.to_scan()).await?,
+            Vec::new(),
+        )?;
     }
     Ok(())
 }
 
 async fn a_scan_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
-    let limits = StoreLimits { page_max: 3, ..StoreLimits::default() };
-    let world = world.open_another(StorePolicy { limits, ..StorePolicy::default() }).await?;
-    world.commit((1..=5).fold(Commit::new(), |commit, promise| commit.insert(&pending_timer_row(1, promise)))).await?;
+    let limits = StoreLimits {
+        page_max: 3,
+        ..StoreLimits::default()
+    };
+    let world = world
+        .open_another(StorePolicy {
+            limits,
+            ..StorePolicy::default()
+        })
+        .await?;
+    world
+        .commit((1..=5).fold(Commit::new(), |commit, promise| {
+            commit.insert(&pending_timer_row(1, promise))
+        }))
+        .await?;
     for limit in [4, 1_000, usize::MAX] {
-        expect_same("how many rows", world.scan_rows(TableScan::all_rows::<TimerRow>().with_limit(limit)).await?.len(), 3)?;
+        expect_same(
+            "how many rows",
+            world
+                .scan_rows(TableScan::all_rows::<TimerRow>().with_limit(limit))
+                .await?
+                .len(),
+            3,
+        )?;
     }
     Ok(())
 }
 
 async fn the_usual_scan_gives_a_thousand_rows(world: &CheckContext<'_>) -> CheckResult {
-    world.commit((1..=1_001).fold(Commit::new(), |commit, promise| commit.insert(&pending_timer_row(1, promise)))).await?;
-    expect_same("how many rows", world.scan_rows(TableScan::all_rows::<TimerRow>()).await?.len(), 1_000)?;
+    world
+        .commit((1..=1_001).fold(Commit::new(), |commit, promise| {
+            commit.insert(&pending_timer_row(1, promise))
+        }))
+        .await?;
+    expect_same(
+        "how many rows",
+        world
+            .scan_rows(TableScan::all_rows::<TimerRow>())
+            .await?
+            .len(),
+        1_000,
+    )?;
     let rest = TableScan::all_rows::<TimerRow>().starting_after(&pending_timer_row(1, 1_000));
     expect_same("and then", world.scan_rows(rest).await?.len(), 1)
 }
 
 async fn what_is_due_is_found_before_what_is_not(world: &CheckContext<'_>) -> CheckResult {
-    let due = |promise: u32, ms: u64| TimerRow { fire_at: timestamp_after_ms(ms), ..pending_timer_row(1, promise) };
+    let due = |promise: u32, ms: u64| TimerRow {
+        fire_at: timestamp_after_ms(ms),
+        ..pending_timer_row(1, promise)
+    };
     let timers = [due(1, 30), due(2, 10), due(3, 20), due(4, 40)];
-    world.commit(timers.iter().fold(Commit::new(), |commit, timer| commit.insert(timer))).await?;
-    let scan = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&crate::ShardId(1)).where_at_most(&timestamp_after_ms(30));
-    let found: Vec<u32> = world.list_records(scan).await?.into_iter().map(|(timer, _): (TimerRow, u64)| timer.promise).collect();
+    world
+        .commit(
+            timers
+                .iter()
+                .fold(Commit::new(), |commit, timer| commit.insert(timer)),
+        )
+        .await?;
+    let scan = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
+        .where_equal(&crate::ShardId(1))
+        .where_at_most(&timestamp_after_ms(30));
+    let found: Vec<u32> = world
+        .list_records(scan)
+        .await?
+        .into_iter()
+        .map(|(timer, _): (TimerRow, u64)| timer.promise)
+        .collect();
     expect_same("the promises", found, vec![2, 3, 1])
 }
 
-async fn a_page_after_a_row_that_is_gone_goes_on_behind_it(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(["a", "b", "c"].iter().fold(Commit::new(), |commit, name| commit.insert(&queued_job_row(name)))).await?;
-    world.commit(Commit::new().delete(&queued_job_row("b"), 1)).await?;
-    let rest: Vec<(JobRow, u64)> = world.list_records(TableScan::all_rows::<JobRow>().starting_after(&queued_job_row("b"))).await?;
+async fn a_page_after_a_row_that_is_gone_goes_on_behind_it(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    world
+        .commit(["a", "b", "c"].iter().fold(Commit::new(), |commit, name| {
+            commit.insert(&queued_job_row(name))
+        }))
+        .await?;
+    world
+        .commit(Commit::new().delete(&queued_job_row("b"), 1))
+        .await?;
+    let rest: Vec<(JobRow, u64)> = world
+        .list_records(TableScan::all_rows::<JobRow>().starting_after(&queued_job_row("b")))
+        .await?;
     expect_same("what follows", rest, vec![(queued_job_row("c"), 1)])
 }
 
 async fn text_is_ordered_by_its_bytes(world: &CheckContext<'_>) -> CheckResult {
-    let names =
-        ["", "\t", " ", "!", "10", "9", "A", "B", "Z", "_", "a", "aa", "b", "z", "~", "é", "中", "\u{fffd}", "😀"];
-    let commit = names.iter().rev().fold(Commit::new(), |commit, name| commit.insert(&queued_job_row(name)));
+    let names = [
+        "", "\t", " ", "!", "10", "9", "A", "B", "Z", "_", "a", "aa", "b", "z", "~", "é", "中",
+        "\u{fffd}", "😀",
+    ];
+    let commit = names.iter().rev().fold(Commit::new(), |commit, name| {
+        commit.insert(&queued_job_row(name))
+    });
     world.commit(commit).await?;
-    let found: Vec<String> =
-        world.list_records(TableScan::all_rows::<JobRow>()).await?.into_iter().map(|(job, _): (JobRow, u64)| job.id.to_string()).collect();
+    let found: Vec<String> = world
+        .list_records(TableScan::all_rows::<JobRow>())
+        .await?
+        .into_iter()
+        .map(|(job, _): (JobRow, u64)| job.id.to_string())
+        .collect();
     expect_same("the names", found, names.map(str::to_owned).to_vec())
 }
 
 async fn a_scan_shows_the_latest_version(world: &CheckContext<'_>) -> CheckResult {
-    world.commit(Commit::new().insert(&queued_job_row("j"))).await?;
-    let changed = JobRow { run_after: timestamp_after_ms(50), ..queued_job_row("j") };
+    world
+        .commit(Commit::new().insert(&queued_job_row("j")))
+        .await?;
+    let changed = JobRow {
+        run_after: timestamp_after_ms(50),
+        ..queued_job_row("j")
+    };
     world.commit(Commit::new().update(&changed, 1)).await?;
-    let early: Vec<(JobRow, u64)> =
-        world.list_records(TableScan::by_index::<JobRow>(JobRow::BY_STATUS).where_equal(&queued_job_row("j").status).where_at_most(&timestamp_after_ms(49))).await?;
+    let early: Vec<(JobRow, u64)> = world
+        .list_records(
+            TableScan::by_index::<JobRow>(JobRow::BY_STATUS)
+                .where_equal(&queued_job_row("j").status)
+                .where_at_most(&timestamp_after_ms(49)),
+        )
+        .await?;
     expect_same("at its old place", early, Vec::new())?;
-    let late: Vec<(JobRow, u64)> = world.list_records(TableScan::by_index::<JobRow>(JobRow::BY_STATUS).where_equal(&queued_job_row("j").status)).await?;
+    let late: Vec<(JobRow, u64)> = world
+        .list_records(
+            TableScan::by_index::<JobRow>(JobRow::BY_STATUS)
+                .where_equal(&queued_job_row("j").status),
+        )
+        .await?;
     expect_same("at its new place", late, vec![(changed, 2)])
 }
 
-async fn rows_are_counted_up_to_the_limit_and_beyond_a_page(world: &CheckContext<'_>) -> CheckResult {
-    expect_same("of nothing", world.count_rows(TableScan::all_rows::<TimerRow>()).await?, 0)?;
-    let timers = (1..=1_500).map(|promise| TimerRow { fire_at: timestamp_after_ms(promise.into()), ..pending_timer_row(1, promise) });
-    world.commit(timers.fold(Commit::new(), |commit, timer| commit.insert(&timer))).await?;
-    expect_same("beyond a page", world.count_rows(TableScan::all_rows::<TimerRow>().with_limit(100_000)).await?, 1_500)?;
-    expect_same("up to the limit", world.count_rows(TableScan::all_rows::<TimerRow>().with_limit(700)).await?, 700)?;
-    let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&crate::ShardId(1)).where_at_most(&timestamp_after_ms(30)).with_limit(100_000);
-    expect_same("of those that are due", world.count_rows(due.clone()).await?, 30)?;
-    let after = TimerRow { fire_at: timestamp_after_ms(10), ..pending_timer_row(1, 10) };
-    expect_same("of those after one", world.count_rows(due.starting_after(&after)).await?, 20)?;
-    let elsewhere = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&crate::ShardId(2));
+async fn rows_are_counted_up_to_the_limit_and_beyond_a_page(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    expect_same(
+        "of nothing",
+        world.count_rows(TableScan::all_rows::<TimerRow>()).await?,
+        0,
+    )?;
+    let timers = (1..=1_500).map(|promise| TimerRow {
+        fire_at: timestamp_after_ms(promise.into()),
+        ..pending_timer_row(1, promise)
+    });
+    world
+        .commit(timers.fold(Commit::new(), |commit, timer| commit.insert(&timer)))
+        .await?;
+    expect_same(
+        "beyond a page",
+        world
+            .count_rows(TableScan::all_rows::<TimerRow>().with_limit(100_000))
+            .await?,
+        1_500,
+    )?;
+    expect_same(
+        "up to the limit",
+        world
+            .count_rows(TableScan::all_rows::<TimerRow>().with_limit(700))
+            .await?,
+        700,
+    )?;
+    let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
+        .where_equal(&crate::ShardId(1))
+        .where_at_most(&timestamp_after_ms(30))
+        .with_limit(100_000);
+    expect_same(
+        "of those that are due",
+        world.count_rows(due.clone()).await?,
+        30,
+    )?;
+    let after = TimerRow {
+        fire_at: timestamp_after_ms(10),
+        ..pending_timer_row(1, 10)
+    };
+    expect_same(
+        "of those after one",
+        world.count_rows(due.starting_after(&after)).await?,
+        20,
+    )?;
+    let elsewhere =
+        TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&crate::ShardId(2));
     expect_same("of another shard", world.count_rows(elsewhere).await?, 0)
 }

@@ -22,16 +22,38 @@ super::checks!(Stamps:
     what_the_producer_says_stamps_nothing,
 );
 
-async fn append_and_read_stamp(world: &CheckContext<'_>, run: &str, number: u32) -> Result<Timestamp, ConformanceFailure> {
-    Ok(world.append_event(step_event(run, number)).await?.result.persisted_at)
+async fn append_and_read_stamp(
+    world: &CheckContext<'_>,
+    run: &str,
+    number: u32,
+) -> Result<Timestamp, ConformanceFailure> {
+    Ok(world
+        .append_event(step_event(run, number))
+        .await?
+        .result
+        .persisted_at)
 }
 
-async fn read_stamps(world: &CheckContext<'_>, run: &str) -> Result<Vec<Timestamp>, ConformanceFailure> {
-    Ok(world.read_log(run).await?.iter().map(|record| record.persisted_at).collect())
+async fn read_stamps(
+    world: &CheckContext<'_>,
+    run: &str,
+) -> Result<Vec<Timestamp>, ConformanceFailure> {
+    Ok(world
+        .read_log(run)
+        .await?
+        .iter()
+        .map(|record| record.persisted_at)
+        .collect())
 }
 
 async fn the_time_of_the_store_is_that_of_its_clock(world: &CheckContext<'_>) -> CheckResult {
-    for time in [timestamp_after_ms(0), timestamp_after_ms(1), Timestamp::EPOCH, Timestamp::MIN, Timestamp::MAX] {
+    for time in [
+        timestamp_after_ms(0),
+        timestamp_after_ms(1),
+        Timestamp::EPOCH,
+        Timestamp::MIN,
+        Timestamp::MAX,
+    ] {
         world.manual_clock().set(time);
         expect_same("the time", world.now().await?, time)?;
     }
@@ -40,14 +62,26 @@ async fn the_time_of_the_store_is_that_of_its_clock(world: &CheckContext<'_>) ->
 
 async fn an_event_is_stamped_by_the_clock_of_the_store(world: &CheckContext<'_>) -> CheckResult {
     world.manual_clock().set(timestamp_after_ms(77));
-    expect_same("the stamp", append_and_read_stamp(world, "r", 1).await?, timestamp_after_ms(77))
+    expect_same(
+        "the stamp",
+        append_and_read_stamp(world, "r", 1).await?,
+        timestamp_after_ms(77),
+    )
 }
 
 async fn a_stamp_is_exact_to_the_microsecond(world: &CheckContext<'_>) -> CheckResult {
     let odd = Timestamp::from_micros(1_767_225_600_999_999).unwrap_or(timestamp_after_ms(0));
     world.manual_clock().set(odd);
-    expect_same("the stamp", append_and_read_stamp(world, "r", 1).await?, odd)?;
-    expect_same("the stamps in the log", read_stamps(world, "r").await?, vec![odd])
+    expect_same(
+        "the stamp",
+        append_and_read_stamp(world, "r", 1).await?,
+        odd,
+    )?;
+    expect_same(
+        "the stamps in the log",
+        read_stamps(world, "r").await?,
+        vec![odd],
+    )
 }
 
 async fn the_stamp_in_the_answer_is_the_stamp_in_the_log(world: &CheckContext<'_>) -> CheckResult {
@@ -56,20 +90,39 @@ async fn the_stamp_in_the_answer_is_the_stamp_in_the_log(world: &CheckContext<'_
         said.push(append_and_read_stamp(world, "r", number).await?);
         world.manual_clock().advance_ms(13);
     }
-    expect_same("the stamps in the log", read_stamps(world, "r").await?, said)
+    expect_same(
+        "the stamps in the log",
+        read_stamps(world, "r").await?,
+        said,
+    )
 }
 
 async fn all_events_of_a_commit_have_one_stamp(world: &CheckContext<'_>) -> CheckResult {
-    let batch = step_events("r", 1, 3).into_iter().chain(step_events("s", 1, 2)).collect();
+    let batch = step_events("r", 1, 3)
+        .into_iter()
+        .chain(step_events("s", 1, 2))
+        .collect();
     world.append_events(batch).await?;
-    expect_same("in the first run", read_stamps(world, "r").await?, vec![timestamp_after_ms(0); 3])?;
-    expect_same("in the second run", read_stamps(world, "s").await?, vec![timestamp_after_ms(0); 2])
+    expect_same(
+        "in the first run",
+        read_stamps(world, "r").await?,
+        vec![timestamp_after_ms(0); 3],
+    )?;
+    expect_same(
+        "in the second run",
+        read_stamps(world, "s").await?,
+        vec![timestamp_after_ms(0); 2],
+    )
 }
 
 async fn stamps_follow_the_clock(world: &CheckContext<'_>) -> CheckResult {
     for (number, ms) in [(1, 0), (2, 5), (3, 5), (4, 60_000)] {
         world.manual_clock().set(timestamp_after_ms(ms));
-        expect_same("the stamp", append_and_read_stamp(world, "r", number).await?, timestamp_after_ms(ms))?;
+        expect_same(
+            "the stamp",
+            append_and_read_stamp(world, "r", number).await?,
+            timestamp_after_ms(ms),
+        )?;
     }
     Ok(())
 }
@@ -78,10 +131,22 @@ async fn a_stamp_never_goes_back_when_the_clock_does(world: &CheckContext<'_>) -
     world.manual_clock().set(timestamp_after_ms(5_000));
     append_and_read_stamp(world, "r", 1).await?;
     world.manual_clock().set(timestamp_after_ms(1_000));
-    expect_same("the next stamp", append_and_read_stamp(world, "r", 2).await?, timestamp_after_ms(5_000))?;
+    expect_same(
+        "the next stamp",
+        append_and_read_stamp(world, "r", 2).await?,
+        timestamp_after_ms(5_000),
+    )?;
     world.manual_clock().set(Timestamp::EPOCH);
-    expect_same("the one after", append_and_read_stamp(world, "r", 3).await?, timestamp_after_ms(5_000))?;
-    expect_same("the stamps in the log", read_stamps(world, "r").await?, vec![timestamp_after_ms(5_000); 3])
+    expect_same(
+        "the one after",
+        append_and_read_stamp(world, "r", 3).await?,
+        timestamp_after_ms(5_000),
+    )?;
+    expect_same(
+        "the stamps in the log",
+        read_stamps(world, "r").await?,
+        vec![timestamp_after_ms(5_000); 3],
+    )
 }
 
 async fn stamps_go_on_when_the_clock_has_caught_up(world: &CheckContext<'_>) -> CheckResult {
@@ -89,7 +154,11 @@ async fn stamps_go_on_when_the_clock_has_caught_up(world: &CheckContext<'_>) -> 
     append_and_read_stamp(world, "r", 1).await?;
     for (number, ms, expected) in [(2, 4_000, 5_000), (3, 5_001, 5_001)] {
         world.manual_clock().set(timestamp_after_ms(ms));
-        expect_same("the stamp", append_and_read_stamp(world, "r", number).await?, timestamp_after_ms(expected))?;
+        expect_same(
+            "the stamp",
+            append_and_read_stamp(world, "r", number).await?,
+            timestamp_after_ms(expected),
+        )?;
     }
     Ok(())
 }
@@ -99,17 +168,34 @@ async fn one_run_ahead_of_the_clock_leaves_others_alone(world: &CheckContext<'_>
     append_and_read_stamp(world, "r", 1).await?;
     append_and_read_stamp(world, "s", 1).await?;
     world.manual_clock().set(timestamp_after_ms(1_000));
-    expect_same("a new run", append_and_read_stamp(world, "t", 1).await?, timestamp_after_ms(1_000))?;
-    let answers = world.append_events(vec![step_event("u", 1), step_event("s", 2)]).await?;
-    let said: Vec<_> = answers.iter().map(|answer| answer.result.persisted_at).collect();
-    expect_same("a new run and an old one in a commit", said, vec![timestamp_after_ms(1_000), timestamp_after_ms(5_000)])
+    expect_same(
+        "a new run",
+        append_and_read_stamp(world, "t", 1).await?,
+        timestamp_after_ms(1_000),
+    )?;
+    let answers = world
+        .append_events(vec![step_event("u", 1), step_event("s", 2)])
+        .await?;
+    let said: Vec<_> = answers
+        .iter()
+        .map(|answer| answer.result.persisted_at)
+        .collect();
+    expect_same(
+        "a new run and an old one in a commit",
+        said,
+        vec![timestamp_after_ms(1_000), timestamp_after_ms(5_000)],
+    )
 }
 
 async fn the_head_shows_the_last_stamp(world: &CheckContext<'_>) -> CheckResult {
     for (number, ms, expected) in [(1, 10, 10), (2, 30, 30), (3, 20, 30)] {
         world.manual_clock().set(timestamp_after_ms(ms));
         append_and_read_stamp(world, "r", number).await?;
-        expect_same("the stamp of the head", world.expect_head("r").await?.last_persisted_at, timestamp_after_ms(expected))?;
+        expect_same(
+            "the stamp of the head",
+            world.expect_head("r").await?.last_persisted_at,
+            timestamp_after_ms(expected),
+        )?;
     }
     Ok(())
 }
@@ -118,15 +204,26 @@ async fn the_first_and_the_last_instant_can_be_stamped(world: &CheckContext<'_>)
     for (run, time) in [("r", Timestamp::MIN), ("s", Timestamp::MAX)] {
         world.manual_clock().set(time);
         append_and_read_stamp(world, run, 1).await?;
-        expect_same("the stamps in the log", read_stamps(world, run).await?, vec![time])?;
-        expect_same("the stamp of the head", world.expect_head(run).await?.last_persisted_at, time)?;
+        expect_same(
+            "the stamps in the log",
+            read_stamps(world, run).await?,
+            vec![time],
+        )?;
+        expect_same(
+            "the stamp of the head",
+            world.expect_head(run).await?.last_persisted_at,
+            time,
+        )?;
     }
     Ok(())
 }
 
 /// The event as it was emitted at this instant, in these letters.
 fn event_emitted_at(number: u32, text: &str) -> RunEventWrite {
-    RunEventWrite { emitted_at: parse_id(text), ..step_event("r", number) }
+    RunEventWrite {
+        emitted_at: parse_id(text),
+        ..step_event("r", number)
+    }
 }
 
 async fn what_the_producer_says_is_kept_to_the_letter(world: &CheckContext<'_>) -> CheckResult {
@@ -139,23 +236,51 @@ async fn what_the_producer_says_is_kept_to_the_letter(world: &CheckContext<'_>) 
         "2026-03-01T12:00:00.123456789Z",
         "2026-03-01T12:00:00.000000001+00:00",
     ];
-    world.append_events((1..).zip(texts).map(|(number, text)| event_emitted_at(number, text)).collect()).await?;
+    world
+        .append_events(
+            (1..)
+                .zip(texts)
+                .map(|(number, text)| event_emitted_at(number, text))
+                .collect(),
+        )
+        .await?;
     let log = world.read_log("r").await?;
-    let kept: Vec<&str> = log.iter().map(|record| record.event.emitted_at.as_str()).collect();
+    let kept: Vec<&str> = log
+        .iter()
+        .map(|record| record.event.emitted_at.as_str())
+        .collect();
     expect_same("the texts in the log", kept, texts.to_vec())
 }
 
 async fn what_the_producer_says_may_be_far_away(world: &CheckContext<'_>) -> CheckResult {
     let instants = [Timestamp::MIN, Timestamp::EPOCH, Timestamp::MAX].map(EmittedAt::from);
-    let events = (1..).zip(&instants).map(|(number, at)| event_emitted_at(number, at.as_str()));
+    let events = (1..)
+        .zip(&instants)
+        .map(|(number, at)| event_emitted_at(number, at.as_str()));
     world.append_events(events.collect()).await?;
-    let kept: Vec<EmittedAt> = world.read_log("r").await?.into_iter().map(|record| record.event.emitted_at).collect();
+    let kept: Vec<EmittedAt> = world
+        .read_log("r")
+        .await?
+        .into_iter()
+        .map(|record| record.event.emitted_at)
+        .collect();
     expect_same("the instants in the log", kept, instants.to_vec())
 }
 
 async fn what_the_producer_says_stamps_nothing(world: &CheckContext<'_>) -> CheckResult {
-    let answers =
-        world.append_events(vec![event_emitted_at(1, "2999-01-01T00:00:00Z"), event_emitted_at(2, "1999-01-01T00:00:00Z")]).await?;
-    let said: Vec<Timestamp> = answers.iter().map(|answer| answer.result.persisted_at).collect();
-    expect_same("the stamps", said, vec![timestamp_after_ms(0), timestamp_after_ms(0)])
+    let answers = world
+        .append_events(vec![
+            event_emitted_at(1, "2999-01-01T00:00:00Z"),
+            event_emitted_at(2, "1999-01-01T00:00:00Z"),
+        ])
+        .await?;
+    let said: Vec<Timestamp> = answers
+        .iter()
+        .map(|answer| answer.result.persisted_at)
+        .collect();
+    expect_same(
+        "the stamps",
+        said,
+        vec![timestamp_after_ms(0), timestamp_after_ms(0)],
+    )
 }

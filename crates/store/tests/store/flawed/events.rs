@@ -5,9 +5,15 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use onward_journal::{Payload, Timestamp};
-use onward_runs::{EmittedAt, RunEventId, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunId, RunSeq};
+use onward_runs::{
+    EmittedAt, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord, RunEventWrite, RunId,
+    RunSeq,
+};
 use onward_store::memory::MemoryStore;
-use onward_store::{EventReceipt, Commit, CommitConflict, Error, IdempotencyKeyCheck, RunEventQuery, StorePolicy, CommitReceipt, Store as _};
+use onward_store::{
+    Commit, CommitConflict, CommitReceipt, Error, EventReceipt, IdempotencyKeyCheck, RunEventQuery,
+    Store as _, StorePolicy,
+};
 
 use super::Flaw;
 
@@ -18,15 +24,24 @@ pub(crate) struct KeepsTheSecondPayload(Mutex<BTreeMap<(RunId, IdempotencyKey), 
 #[async_trait]
 impl Flaw for KeepsTheSecondPayload {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
-        let latest = commit.events.iter().map(|it| ((it.run_id.clone(), it.idempotency_key), it.payload.clone()));
+        let latest = commit
+            .events
+            .iter()
+            .map(|it| ((it.run_id.clone(), it.idempotency_key), it.payload.clone()));
         self.0.lock().unwrap().extend(latest);
         memory.commit(commit).await
     }
 
-    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn run_events(
+        &self,
+        memory: &MemoryStore,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         let mut events = memory.read_run_events(run, page).await?;
         for record in &mut events {
-            record.event.payload = self.0.lock().unwrap()[&(run.clone(), record.event.idempotency_key)].clone();
+            record.event.payload =
+                self.0.lock().unwrap()[&(run.clone(), record.event.idempotency_key)].clone();
         }
         Ok(events)
     }
@@ -36,21 +51,47 @@ impl Flaw for KeepsTheSecondPayload {
 pub(crate) struct LeavesAGap;
 
 fn with_gap(seq: RunSeq) -> RunSeq {
-    if seq.as_u64() > 2 { seq.next_seq() } else { seq }
+    if seq.as_u64() > 2 {
+        seq.next_seq()
+    } else {
+        seq
+    }
 }
 
 #[async_trait]
 impl Flaw for LeavesAGap {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit).await?;
-        receipt.events.iter_mut().for_each(|it| it.result.run_seq = with_gap(it.result.run_seq));
+        receipt
+            .events
+            .iter_mut()
+            .for_each(|it| it.result.run_seq = with_gap(it.result.run_seq));
         Ok(receipt)
     }
 
-    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
-        let all = memory.read_run_events(run, RunEventQuery { after: RunSeq::ZERO, limit: usize::MAX }).await?;
-        let seen = all.into_iter().map(|it| RunEventRecord { run_seq: with_gap(it.run_seq), ..it });
-        Ok(seen.filter(|it| it.run_seq > page.after).take(page.limit).collect())
+    async fn run_events(
+        &self,
+        memory: &MemoryStore,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
+        let all = memory
+            .read_run_events(
+                run,
+                RunEventQuery {
+                    after: RunSeq::ZERO,
+                    limit: usize::MAX,
+                },
+            )
+            .await?;
+        let seen = all.into_iter().map(|it| RunEventRecord {
+            run_seq: with_gap(it.run_seq),
+            ..it
+        });
+        Ok(seen
+            .filter(|it| it.run_seq > page.after)
+            .take(page.limit)
+            .collect())
     }
 }
 
@@ -60,7 +101,10 @@ pub(crate) struct DeniesRepeats;
 #[async_trait]
 impl Flaw for DeniesRepeats {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
-        answering(memory, commit, |it| (it.result.idempotent, it.result.persisted) = (false, true)).await
+        answering(memory, commit, |it| {
+            (it.result.idempotent, it.result.persisted) = (false, true)
+        })
+        .await
     }
 }
 
@@ -74,7 +118,11 @@ impl Flaw for HidesDifferences {
     }
 }
 
-async fn answering(memory: &MemoryStore, commit: Commit, change: impl Fn(&mut EventReceipt)) -> Result<CommitReceipt, Error> {
+async fn answering(
+    memory: &MemoryStore,
+    commit: Commit,
+    change: impl Fn(&mut EventReceipt),
+) -> Result<CommitReceipt, Error> {
     let mut receipt = memory.commit(commit).await?;
     receipt.events.iter_mut().for_each(change);
     Ok(receipt)
@@ -89,7 +137,15 @@ impl Flaw for ComparesPayloadsByTheirText {
         let mut receipt = memory.commit(commit.clone()).await?;
         for (event, answer) in commit.events.iter().zip(&mut receipt.events) {
             let before = RunSeq::new(answer.result.run_seq.as_u64() - 1).unwrap_or_default();
-            let kept = memory.read_run_events(&event.run_id, RunEventQuery { after: before, limit: 1 }).await?;
+            let kept = memory
+                .read_run_events(
+                    &event.run_id,
+                    RunEventQuery {
+                        after: before,
+                        limit: 1,
+                    },
+                )
+                .await?;
             answer.differs = kept.iter().any(|kept| kept.event.payload != event.payload);
         }
         Ok(receipt)
@@ -108,10 +164,17 @@ impl Flaw for TakesKeysOfOtherRunsForRepeats {
         {
             let mut answer = known.clone();
             (answer.result.idempotent, answer.result.persisted) = (true, false);
-            return Ok(CommitReceipt { changes: Vec::new(), events: vec![answer] });
+            return Ok(CommitReceipt {
+                changes: Vec::new(),
+                events: vec![answer],
+            });
         }
         let receipt = memory.commit(commit.clone()).await?;
-        let answered = commit.events.iter().map(|event| event.idempotency_key).zip(receipt.events.clone());
+        let answered = commit
+            .events
+            .iter()
+            .map(|event| event.idempotency_key)
+            .zip(receipt.events.clone());
         self.0.lock().unwrap().extend(answered);
         Ok(receipt)
     }
@@ -122,7 +185,11 @@ pub(crate) struct SharesEventIds;
 
 #[async_trait]
 impl Flaw for SharesEventIds {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         let mut answer = memory.commit(commit.clone()).await;
         while let Err(Error::Conflict(CommitConflict::EventIdTaken { index, event_id })) = answer {
             let mut bytes = *event_id.as_bytes();
@@ -139,7 +206,11 @@ pub(crate) struct CrossesTenants;
 
 #[async_trait]
 impl Flaw for CrossesTenants {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for event in &mut commit.events {
             if let Some(head) = memory.read_run_head(&event.run_id).await? {
                 (event.tenant_id, event.project_id) = (head.tenant_id, head.project_id);
@@ -159,7 +230,11 @@ impl Flaw for LooksForForeignEventsFirst {
         for (index, event) in commit.events.iter().enumerate() {
             let head = memory.read_run_head(&event.run_id).await?;
             if head.is_some_and(|head| head.tenant_id != event.tenant_id) {
-                return Err(CommitConflict::ForeignRun { index, run: event.run_id.clone() }.into());
+                return Err(CommitConflict::ForeignRun {
+                    index,
+                    run: event.run_id.clone(),
+                }
+                .into());
             }
         }
         memory.commit(commit).await
@@ -176,15 +251,27 @@ impl Flaw for StampsBackwards {
         let now = memory.now().await?;
         let mut receipt = memory.commit(commit).await?;
         for answer in &mut receipt.events {
-            let stamp = *self.0.lock().unwrap().entry(answer.result.event_id).or_insert(now);
+            let stamp = *self
+                .0
+                .lock()
+                .unwrap()
+                .entry(answer.result.event_id)
+                .or_insert(now);
             answer.result.persisted_at = stamp;
         }
         Ok(receipt)
     }
 
-    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn run_events(
+        &self,
+        memory: &MemoryStore,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         let mut events = memory.read_run_events(run, page).await?;
-        events.iter_mut().for_each(|it| it.persisted_at = self.0.lock().unwrap()[&it.event.event_id]);
+        events
+            .iter_mut()
+            .for_each(|it| it.persisted_at = self.0.lock().unwrap()[&it.event.event_id]);
         Ok(events)
     }
 }
@@ -204,7 +291,11 @@ impl Flaw for BelievesTheProducersClock {
 }
 
 /// Events are changed on their way in.
-async fn rewriting(memory: &MemoryStore, mut commit: Commit, change: impl Fn(&mut RunEventWrite)) -> Result<CommitReceipt, Error> {
+async fn rewriting(
+    memory: &MemoryStore,
+    mut commit: Commit,
+    change: impl Fn(&mut RunEventWrite),
+) -> Result<CommitReceipt, Error> {
     commit.events.iter_mut().for_each(change);
     memory.commit(commit).await
 }
@@ -217,9 +308,15 @@ impl Flaw for ParsesPayloads {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let parse = |text: &Payload| {
             let value: Option<serde_json::Value> = serde_json::from_str(text.as_str()).ok();
-            value.map_or_else(|| text.clone(), |value| Payload::from_value(&value).unwrap())
+            value.map_or_else(
+                || text.clone(),
+                |value| Payload::from_value(&value).unwrap(),
+            )
         };
-        rewriting(memory, commit, |event| event.payload = event.payload.as_ref().map(parse)).await
+        rewriting(memory, commit, |event| {
+            event.payload = event.payload.as_ref().map(parse)
+        })
+        .await
     }
 }
 
@@ -239,7 +336,10 @@ pub(crate) struct RewritesEmittedAt;
 #[async_trait]
 impl Flaw for RewritesEmittedAt {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
-        rewriting(memory, commit, |event| event.emitted_at = EmittedAt::from(event.emitted_at.to_timestamp())).await
+        rewriting(memory, commit, |event| {
+            event.emitted_at = EmittedAt::from(event.emitted_at.to_timestamp())
+        })
+        .await
     }
 }
 
@@ -248,7 +348,12 @@ pub(crate) struct ReversesPages;
 
 #[async_trait]
 impl Flaw for ReversesPages {
-    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn run_events(
+        &self,
+        memory: &MemoryStore,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         let mut events = memory.read_run_events(run, page).await?;
         events.reverse();
         Ok(events)
@@ -260,9 +365,16 @@ pub(crate) struct RepeatsTheWatermark;
 
 #[async_trait]
 impl Flaw for RepeatsTheWatermark {
-    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn run_events(
+        &self,
+        memory: &MemoryStore,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         let after = RunSeq::new(page.after.as_u64().saturating_sub(1)).unwrap_or_default();
-        memory.read_run_events(run, RunEventQuery { after, ..page }).await
+        memory
+            .read_run_events(run, RunEventQuery { after, ..page })
+            .await
     }
 }
 
@@ -271,7 +383,10 @@ pub(crate) struct TrustsKeys;
 
 impl Flaw for TrustsKeys {
     fn policy(&self, policy: StorePolicy) -> StorePolicy {
-        StorePolicy { key_check: IdempotencyKeyCheck::Off, ..policy }
+        StorePolicy {
+            key_check: IdempotencyKeyCheck::Off,
+            ..policy
+        }
     }
 }
 

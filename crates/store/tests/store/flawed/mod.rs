@@ -13,8 +13,8 @@ use onward_runs::{RunEventRecord, RunId};
 use onward_store::conformance::{OpenedStore, StoreFactory, TamperAttempt};
 use onward_store::memory::MemoryStore;
 use onward_store::{
-    AdmittedCommit, Commit, Error, JournalChunk, RowKey, ManualClock, RunEventQuery, StorePolicy, PurgeTarget, RunEventReader, CommitReceipt, RunHead, TableScan,
-    Store, StoredRow, TableSchema,
+    AdmittedCommit, Commit, CommitReceipt, Error, JournalChunk, ManualClock, PurgeTarget, RowKey,
+    RunEventQuery, RunEventReader, RunHead, Store, StorePolicy, StoredRow, TableScan, TableSchema,
 };
 
 /// What a flawed store does differently. By default: nothing.
@@ -24,7 +24,12 @@ pub(crate) trait Flaw: Send + Sync + 'static {
         memory.commit(commit).await
     }
 
-    async fn row(&self, memory: &MemoryStore, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn row(
+        &self,
+        memory: &MemoryStore,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         memory.read_row(table, key).await
     }
 
@@ -42,7 +47,12 @@ pub(crate) trait Flaw: Send + Sync + 'static {
         memory.read_journal(of, from, limit).await
     }
 
-    async fn run_events(&self, memory: &MemoryStore, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn run_events(
+        &self,
+        memory: &MemoryStore,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         memory.read_run_events(run, page).await
     }
 
@@ -93,10 +103,18 @@ impl StoreFactory for Planted {
         "flawed"
     }
 
-    async fn open_empty(&self, policy: StorePolicy, clock: Arc<ManualClock>) -> Result<Box<dyn OpenedStore>, Error> {
+    async fn open_empty(
+        &self,
+        policy: StorePolicy,
+        clock: Arc<ManualClock>,
+    ) -> Result<Box<dyn OpenedStore>, Error> {
         let flaw = (self.0)();
         let policy = flaw.policy(policy);
-        Ok(Box::new(Shared(Arc::new(Flawed { memory: MemoryStore::new(policy, clock), policy, flaw }))))
+        Ok(Box::new(Shared(Arc::new(Flawed {
+            memory: MemoryStore::new(policy, clock),
+            policy,
+            flaw,
+        }))))
     }
 }
 
@@ -124,10 +142,16 @@ impl Store for Flawed {
     }
 
     async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
-        self.flaw.commit(&self.memory, commit.commit().clone()).await
+        self.flaw
+            .commit(&self.memory, commit.commit().clone())
+            .await
     }
 
-    async fn read_row(&self, table: &'static TableSchema, key: RowKey) -> Result<Option<StoredRow>, Error> {
+    async fn read_row(
+        &self,
+        table: &'static TableSchema,
+        key: RowKey,
+    ) -> Result<Option<StoredRow>, Error> {
         self.flaw.row(&self.memory, table, key).await
     }
 
@@ -139,11 +163,22 @@ impl Store for Flawed {
         self.memory.count_rows(scan).await
     }
 
-    async fn read_journal(&self, execution: ExecutionId, from: u64, limit: usize) -> Result<Vec<JournalChunk>, Error> {
-        self.flaw.journal(&self.memory, execution, from, limit).await
+    async fn read_journal(
+        &self,
+        execution: ExecutionId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<JournalChunk>, Error> {
+        self.flaw
+            .journal(&self.memory, execution, from, limit)
+            .await
     }
 
-    async fn read_run_events(&self, run: &RunId, page: RunEventQuery) -> Result<Vec<RunEventRecord>, Error> {
+    async fn read_run_events(
+        &self,
+        run: &RunId,
+        page: RunEventQuery,
+    ) -> Result<Vec<RunEventRecord>, Error> {
         self.flaw.run_events(&self.memory, run, page).await
     }
 
@@ -151,7 +186,12 @@ impl Store for Flawed {
         self.flaw.run(&self.memory, run).await
     }
 
-    async fn list_run_heads(&self, behind: Option<RunEventReader>, after: Option<&RunId>, limit: usize) -> Result<Vec<RunHead>, Error> {
+    async fn list_run_heads(
+        &self,
+        behind: Option<RunEventReader>,
+        after: Option<&RunId>,
+        limit: usize,
+    ) -> Result<Vec<RunHead>, Error> {
         self.flaw.runs(&self.memory, behind, after, limit).await
     }
 

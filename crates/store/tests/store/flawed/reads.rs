@@ -4,7 +4,10 @@ use async_trait::async_trait;
 use onward_journal::ExecutionId;
 use onward_runs::RunId;
 use onward_store::memory::MemoryStore;
-use onward_store::{Error, JournalChunk, StoreLimits, StorePolicy, RunEventReader, RunHead, TableScan, Store as _, StoredRow, ColumnValue};
+use onward_store::{
+    ColumnValue, Error, JournalChunk, RunEventReader, RunHead, Store as _, StoreLimits,
+    StorePolicy, StoredRow, TableScan,
+};
 
 use super::Flaw;
 
@@ -14,7 +17,12 @@ pub(crate) struct ForgetsUntil;
 #[async_trait]
 impl Flaw for ForgetsUntil {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
-        memory.scan_rows(TableScan { until: None, ..scan }).await
+        memory
+            .scan_rows(TableScan {
+                until: None,
+                ..scan
+            })
+            .await
     }
 }
 
@@ -27,7 +35,9 @@ impl Flaw for TakesUntilForBefore {
         let (order, place) = (scan.table.scan_order(scan.index), scan.equal.len());
         let (table, until) = (scan.table, scan.until.clone());
         let mut rows = memory.scan_rows(scan).await?;
-        rows.retain(|stored| until.is_none() || table.select_values(&order, &stored.row).get(place) != until.as_ref());
+        rows.retain(|stored| {
+            until.is_none() || table.select_values(&order, &stored.row).get(place) != until.as_ref()
+        });
         Ok(rows)
     }
 }
@@ -38,7 +48,12 @@ pub(crate) struct ForgetsAfter;
 #[async_trait]
 impl Flaw for ForgetsAfter {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
-        memory.scan_rows(TableScan { after: None, ..scan }).await
+        memory
+            .scan_rows(TableScan {
+                after: None,
+                ..scan
+            })
+            .await
     }
 }
 
@@ -48,11 +63,14 @@ pub(crate) struct PagesWithoutTheKey;
 #[async_trait]
 impl Flaw for PagesWithoutTheKey {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
-        let Some(index) = scan.index else { return memory.scan_rows(scan).await };
+        let Some(index) = scan.index else {
+            return memory.scan_rows(scan).await;
+        };
         let (table, after) = (scan.table, scan.after.clone());
         let mut rows = memory.scan_rows(scan).await?;
         let is_beyond = |stored: &StoredRow, after: &[ColumnValue]| {
-            table.select_values(index.columns, &stored.row).as_slice() > &after[..index.columns.len()]
+            table.select_values(index.columns, &stored.row).as_slice()
+                > &after[..index.columns.len()]
         };
         rows.retain(|stored| after.as_ref().is_none_or(|after| is_beyond(stored, after)));
         Ok(rows)
@@ -87,7 +105,13 @@ pub(crate) struct IgnoresThePagePolicy;
 
 impl Flaw for IgnoresThePagePolicy {
     fn policy(&self, policy: StorePolicy) -> StorePolicy {
-        StorePolicy { limits: StoreLimits { page_max: usize::MAX, ..policy.limits }, ..policy }
+        StorePolicy {
+            limits: StoreLimits {
+                page_max: usize::MAX,
+                ..policy.limits
+            },
+            ..policy
+        }
     }
 }
 
@@ -96,7 +120,13 @@ pub(crate) struct IgnoresTheOtherLimits;
 
 impl Flaw for IgnoresTheOtherLimits {
     fn policy(&self, policy: StorePolicy) -> StorePolicy {
-        StorePolicy { limits: StoreLimits { page_max: policy.limits.page_max, ..StoreLimits::default() }, ..policy }
+        StorePolicy {
+            limits: StoreLimits {
+                page_max: policy.limits.page_max,
+                ..StoreLimits::default()
+            },
+            ..policy
+        }
     }
 }
 
@@ -113,7 +143,10 @@ impl Flaw for SkipsTheChunkInTheMiddle {
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
         let chunks = memory.read_journal(of, from, limit).await?;
-        Ok(chunks.into_iter().filter(|chunk| chunk.first >= from).collect())
+        Ok(chunks
+            .into_iter()
+            .filter(|chunk| chunk.first >= from)
+            .collect())
     }
 }
 
@@ -162,7 +195,9 @@ impl Flaw for CutsBeforeNarrowing {
         limit: usize,
     ) -> Result<Vec<RunHead>, Error> {
         let mut heads = memory.list_run_heads(None, after, limit).await?;
-        heads.retain(|head| behind.is_none_or(|reader| head.reader_position(reader) < head.last_seq));
+        heads.retain(|head| {
+            behind.is_none_or(|reader| head.reader_position(reader) < head.last_seq)
+        });
         Ok(heads)
     }
 }
@@ -193,6 +228,9 @@ pub(crate) struct ConfusesReaders;
 impl Flaw for ConfusesReaders {
     async fn run(&self, memory: &MemoryStore, run: &RunId) -> Result<Option<RunHead>, Error> {
         let head = memory.read_run_head(run).await?;
-        Ok(head.map(|head| head.clone().with_reader_at(RunEventReader::EventBus, head.projected_seq)))
+        Ok(head.map(|head| {
+            head.clone()
+                .with_reader_at(RunEventReader::EventBus, head.projected_seq)
+        }))
     }
 }

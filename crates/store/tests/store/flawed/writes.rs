@@ -8,8 +8,9 @@ use onward_journal::Timestamp;
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{ExecutionRow, InboxMessageRow, ShardLeaseRow};
 use onward_store::{
-    RowChange, Commit, CommitConflict, Error, ColumnCodec as _, InvalidRequest, RowKey, ChangeOutcome, PurgeTarget, CommitReceipt, TableRecord as _, RecordReader as _, TableRow,
-    TableScan, Store as _, StoredRow, TableSchema, ColumnValue,
+    ChangeOutcome, ColumnCodec as _, ColumnValue, Commit, CommitConflict, CommitReceipt, Error,
+    InvalidRequest, PurgeTarget, RecordReader as _, RowChange, RowKey, Store as _, StoredRow,
+    TableRecord as _, TableRow, TableScan, TableSchema,
 };
 
 use super::Flaw;
@@ -19,7 +20,11 @@ pub(crate) struct IgnoresFences;
 
 #[async_trait]
 impl Flaw for IgnoresFences {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         commit.fences.clear();
         memory.commit(commit).await
     }
@@ -30,9 +35,15 @@ pub(crate) struct LetsFutureEpochsPass;
 
 #[async_trait]
 impl Flaw for LetsFutureEpochsPass {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for fence in std::mem::take(&mut commit.fences) {
-            let row: Option<(ShardLeaseRow, u64)> = memory.read_record(RowKey(vec![fence.shard.to_value()])).await?;
+            let row: Option<(ShardLeaseRow, u64)> = memory
+                .read_record(RowKey(vec![fence.shard.to_value()]))
+                .await?;
             if row.is_none_or(|(lease, _)| lease.epoch > fence.epoch) {
                 commit.fences.push(fence);
             }
@@ -46,10 +57,16 @@ pub(crate) struct IgnoresJournalLength;
 
 #[async_trait]
 impl Flaw for IgnoresJournalLength {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for append in &mut commit.journals {
             let chunks = memory.read_journal(append.execution, 0, usize::MAX).await?;
-            append.expected_length = chunks.last().map_or(0, |last| last.first + u64::from(last.count));
+            append.expected_length = chunks
+                .last()
+                .map_or(0, |last| last.first + u64::from(last.count));
         }
         memory.commit(commit).await
     }
@@ -60,11 +77,16 @@ pub(crate) struct IgnoresVersions;
 
 #[async_trait]
 impl Flaw for IgnoresVersions {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
             let (table, key) = (change.table(), change.key());
-            if let RowChange::Update { version, .. } | RowChange::UpdateColumns { version, .. } | RowChange::Delete { version, .. } =
-                change
+            if let RowChange::Update { version, .. }
+            | RowChange::UpdateColumns { version, .. }
+            | RowChange::Delete { version, .. } = change
                 && let Some(stored) = memory.read_row(table, key).await?
             {
                 *version = stored.version;
@@ -79,7 +101,11 @@ pub(crate) struct AmendsAllColumns;
 
 #[async_trait]
 impl Flaw for AmendsAllColumns {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         let changes = std::mem::take(&mut commit.changes);
         commit.changes = changes.into_iter().map(all_columns).collect();
         memory.commit(commit).await
@@ -88,20 +114,45 @@ impl Flaw for AmendsAllColumns {
 
 fn all_columns(change: RowChange) -> RowChange {
     match change {
-        RowChange::UpdateColumns { table, row, version, .. } => RowChange::Update { table, row, version },
+        RowChange::UpdateColumns {
+            table,
+            row,
+            version,
+            ..
+        } => RowChange::Update {
+            table,
+            row,
+            version,
+        },
         other => other,
     }
 }
 
 /// Makes the commit without those removals that `is_lost` picks, and says that they were made.
-async fn losing(memory: &MemoryStore, mut commit: Commit, is_lost: impl Fn(&RowChange) -> bool) -> Result<CommitReceipt, Error> {
-    let lost: Vec<bool> = commit.changes.iter().map(|it| matches!(it, RowChange::DeleteIfExists { .. }) && is_lost(it)).collect();
+async fn losing(
+    memory: &MemoryStore,
+    mut commit: Commit,
+    is_lost: impl Fn(&RowChange) -> bool,
+) -> Result<CommitReceipt, Error> {
+    let lost: Vec<bool> = commit
+        .changes
+        .iter()
+        .map(|it| matches!(it, RowChange::DeleteIfExists { .. }) && is_lost(it))
+        .collect();
     let mut places = lost.iter();
     commit.changes.retain(|_| places.next() == Some(&false));
     let mut receipt = memory.commit(commit).await?;
     let mut made = std::mem::take(&mut receipt.changes).into_iter();
-    receipt.changes =
-        lost.iter().filter_map(|is_lost| if *is_lost { Some(ChangeOutcome::Applied) } else { made.next() }).collect();
+    receipt.changes = lost
+        .iter()
+        .filter_map(|is_lost| {
+            if *is_lost {
+                Some(ChangeOutcome::Applied)
+            } else {
+                made.next()
+            }
+        })
+        .collect();
     Ok(receipt)
 }
 
@@ -124,9 +175,16 @@ impl Flaw for RemovesOnlyTheFirstVersion {
         let mut changed: Vec<(&str, RowKey)> = Vec::new();
         for change in &commit.changes {
             let stored = memory.read_row(change.table(), change.key()).await?;
-            changed.extend(stored.filter(|stored| stored.version > 1).map(|_| (change.table().name, change.key())));
+            changed.extend(
+                stored
+                    .filter(|stored| stored.version > 1)
+                    .map(|_| (change.table().name, change.key())),
+            );
         }
-        losing(memory, commit, |change| changed.contains(&(change.table().name, change.key()))).await
+        losing(memory, commit, |change| {
+            changed.contains(&(change.table().name, change.key()))
+        })
+        .await
     }
 }
 
@@ -146,11 +204,22 @@ pub(crate) struct RefusesToRemoveNothing;
 
 #[async_trait]
 impl Flaw for RefusesToRemoveNothing {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
             if let RowChange::DeleteIfExists { table, key } = change {
-                let version = memory.read_row(table, key.clone()).await?.map_or(1, |stored| stored.version);
-                *change = RowChange::Delete { table, key: key.clone(), version };
+                let version = memory
+                    .read_row(table, key.clone())
+                    .await?
+                    .map_or(1, |stored| stored.version);
+                *change = RowChange::Delete {
+                    table,
+                    key: key.clone(),
+                    version,
+                };
             }
         }
         memory.commit(commit).await
@@ -176,8 +245,15 @@ pub(crate) struct WritesTwice;
 
 #[async_trait]
 impl Flaw for WritesTwice {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
-        let events = memory.commit(Commit::new().append_events(std::mem::take(&mut commit.events))).await?.events;
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
+        let events = memory
+            .commit(Commit::new().append_events(std::mem::take(&mut commit.events)))
+            .await?
+            .events;
         let changes = memory.commit(commit).await?.changes;
         Ok(CommitReceipt { changes, events })
     }
@@ -188,9 +264,15 @@ pub(crate) struct IgnoresUniqueColumns;
 
 #[async_trait]
 impl Flaw for IgnoresUniqueColumns {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         let answer = memory.commit(commit.clone()).await;
-        let Err(Error::Conflict(CommitConflict::NotUnique { .. })) = answer else { return answer };
+        let Err(Error::Conflict(CommitConflict::NotUnique { .. })) = answer else {
+            return answer;
+        };
         for change in &mut commit.changes {
             let table = change.table();
             if let RowChange::Insert { row, .. } | RowChange::Update { row, .. } = change {
@@ -206,7 +288,11 @@ pub(crate) struct KeepsByKeyOnly;
 
 #[async_trait]
 impl Flaw for KeepsByKeyOnly {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
             if let RowChange::InsertOrKeep { table, row } = change {
                 leave_out_unique(table, row);
@@ -217,8 +303,15 @@ impl Flaw for KeepsByKeyOnly {
 }
 
 fn leave_out_unique(table: &'static TableSchema, TableRow(values): &mut TableRow) {
-    let columns = table.unique.iter().copied().flatten().filter_map(|name| table.column_position(name));
-    columns.filter(|place| table.columns[*place].nullable).for_each(|place| values[place] = ColumnValue::Null);
+    let columns = table
+        .unique
+        .iter()
+        .copied()
+        .flatten()
+        .filter_map(|name| table.column_position(name));
+    columns
+        .filter(|place| table.columns[*place].nullable)
+        .for_each(|place| values[place] = ColumnValue::Null);
 }
 
 /// What is there is overwritten, not kept.
@@ -229,9 +322,17 @@ impl Flaw for OverwritesWhatShouldBeKept {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for (change, outcome) in commit.changes.into_iter().zip(&receipt.changes) {
-            if let (RowChange::InsertOrKeep { table, row }, ChangeOutcome::Kept(StoredRow { version, .. })) = (change, outcome) {
+            if let (
+                RowChange::InsertOrKeep { table, row },
+                ChangeOutcome::Kept(StoredRow { version, .. }),
+            ) = (change, outcome)
+            {
                 let mut update = Commit::new();
-                update.changes.push(RowChange::Update { table, row, version: *version });
+                update.changes.push(RowChange::Update {
+                    table,
+                    row,
+                    version: *version,
+                });
                 drop(memory.commit(update).await);
             }
         }
@@ -245,18 +346,34 @@ pub(crate) struct ReusesSerials(Mutex<BTreeMap<ColumnValue, i64>>);
 
 #[async_trait]
 impl Flaw for ReusesSerials {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for change in &mut commit.changes {
-            if let RowChange::Delete { table, key: RowKey(values), .. } | RowChange::DeleteIfExists { table, key: RowKey(values) } = change
+            if let RowChange::Delete {
+                table,
+                key: RowKey(values),
+                ..
+            }
+            | RowChange::DeleteIfExists {
+                table,
+                key: RowKey(values),
+            } = change
                 && table.name == InboxMessageRow::TABLE.name
             {
                 let shown = self.0.lock().unwrap();
-                let real = shown.iter().find(|(_, shown)| ColumnValue::Int(**shown) == values[0]);
+                let real = shown
+                    .iter()
+                    .find(|(_, shown)| ColumnValue::Int(**shown) == values[0]);
                 values[0] = real.map_or(ColumnValue::Int(-1), |(real, _)| real.clone());
             }
         }
         let receipt = memory.commit(commit).await?;
-        let rows = memory.scan_rows(TableScan::all_rows::<InboxMessageRow>()).await?;
+        let rows = memory
+            .scan_rows(TableScan::all_rows::<InboxMessageRow>())
+            .await?;
         let mut shown = self.0.lock().unwrap();
         shown.retain(|real, _| rows.iter().any(|stored| stored.row.0[0] == *real));
         for stored in rows {
@@ -281,7 +398,11 @@ pub(crate) struct LetsReadersGoBack;
 
 #[async_trait]
 impl Flaw for LetsReadersGoBack {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         commit.reader_advances.retain(|step| step.to >= step.from);
         memory.commit(commit).await
     }
@@ -292,7 +413,11 @@ pub(crate) struct IgnoresPositions;
 
 #[async_trait]
 impl Flaw for IgnoresPositions {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         for step in &mut commit.reader_advances {
             let head = memory.read_run_head(&step.run).await?;
             step.from = head.map_or(step.from, |head| head.reader_position(step.reader));
@@ -306,16 +431,29 @@ pub(crate) struct StopsReadersAtTheEnd;
 
 #[async_trait]
 impl Flaw for StopsReadersAtTheEnd {
-    async fn commit(&self, memory: &MemoryStore, mut commit: Commit) -> Result<CommitReceipt, Error> {
+    async fn commit(
+        &self,
+        memory: &MemoryStore,
+        mut commit: Commit,
+    ) -> Result<CommitReceipt, Error> {
         let answer = memory.commit(commit.clone()).await;
-        let Err(Error::Invalid(InvalidRequest::ReaderAdvance { last, .. })) = answer else { return answer };
-        commit.reader_advances.iter_mut().for_each(|step| step.to = step.to.min(last));
+        let Err(Error::Invalid(InvalidRequest::ReaderAdvance { last, .. })) = answer else {
+            return answer;
+        };
+        commit
+            .reader_advances
+            .iter_mut()
+            .for_each(|step| step.to = step.to.min(last));
         memory.commit(commit).await
     }
 }
 
 /// Values are changed on their way into a row.
-async fn rewriting(memory: &MemoryStore, mut commit: Commit, change: impl Fn(&mut ColumnValue)) -> Result<CommitReceipt, Error> {
+async fn rewriting(
+    memory: &MemoryStore,
+    mut commit: Commit,
+    change: impl Fn(&mut ColumnValue),
+) -> Result<CommitReceipt, Error> {
     for it in &mut commit.changes {
         if let RowChange::Insert { row, .. }
         | RowChange::InsertOrKeep { row, .. }
@@ -334,7 +472,9 @@ pub(crate) struct CutsInstants;
 #[async_trait]
 impl Flaw for CutsInstants {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
-        let cut = |at: Timestamp| Timestamp::from_micros(at.as_micros().div_euclid(1_000) * 1_000).unwrap_or(at);
+        let cut = |at: Timestamp| {
+            Timestamp::from_micros(at.as_micros().div_euclid(1_000) * 1_000).unwrap_or(at)
+        };
         rewriting(memory, commit, |value| {
             if let ColumnValue::Time(at) = value {
                 *at = cut(*at);
@@ -367,7 +507,8 @@ impl Flaw for DeletesInCascade {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for change in commit.changes {
-            if let RowChange::Delete { table, key, .. } | RowChange::DeleteIfExists { table, key } = change
+            if let RowChange::Delete { table, key, .. } | RowChange::DeleteIfExists { table, key } =
+                change
                 && table.name == ExecutionRow::TABLE.name
                 && let Some(execution) = onward_journal::ExecutionId::from_value(&key.0[0])
             {
@@ -394,7 +535,9 @@ pub(crate) struct PurgesByPrefix;
 #[async_trait]
 impl Flaw for PurgesByPrefix {
     async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
-        let PurgeTarget::Run(run) = purge else { return memory.purge(purge).await };
+        let PurgeTarget::Run(run) = purge else {
+            return memory.purge(purge).await;
+        };
         for head in memory.list_run_heads(None, None, usize::MAX).await? {
             if head.run_id.starts_with(&*run) && head.run_id != run {
                 memory.purge(PurgeTarget::Run(head.run_id)).await?;
@@ -410,9 +553,18 @@ pub(crate) struct PurgesOnlyTheRow;
 #[async_trait]
 impl Flaw for PurgesOnlyTheRow {
     async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
-        let PurgeTarget::Execution(execution) = purge else { return memory.purge(purge).await };
-        let row: Option<(ExecutionRow, u64)> = memory.read_record(RowKey(vec![execution.to_value()])).await?;
-        let Some((row, version)) = row else { return Ok(false) };
-        memory.commit(Commit::new().delete(&row, version)).await.map(|_| true)
+        let PurgeTarget::Execution(execution) = purge else {
+            return memory.purge(purge).await;
+        };
+        let row: Option<(ExecutionRow, u64)> = memory
+            .read_record(RowKey(vec![execution.to_value()]))
+            .await?;
+        let Some((row, version)) = row else {
+            return Ok(false);
+        };
+        memory
+            .commit(Commit::new().delete(&row, version))
+            .await
+            .map(|_| true)
     }
 }

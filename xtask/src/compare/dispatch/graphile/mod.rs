@@ -19,8 +19,13 @@ const LOOK_MS: &str = "2";
 pub(crate) fn install(run: &Run) -> Result<String> {
     let packages = Packages::install(run, SOURCES, FOLDER, &[JOBS])?;
     let node = printed(packages.node(clean).arg("--version"))?;
-    let (worker, client) = (packages.version("graphile-worker")?, packages.version("pg")?);
-    Ok(format!("graphile-worker {worker}, pg {client}, Node {node}"))
+    let (worker, client) = (
+        packages.version("graphile-worker")?,
+        packages.version("pg")?,
+    );
+    Ok(format!(
+        "graphile-worker {worker}, pg {client}, Node {node}"
+    ))
 }
 
 pub(crate) fn measure(run: &Run, database: &str, size: Size) -> Result<Round> {
@@ -37,12 +42,21 @@ pub(crate) fn measure(run: &Run, database: &str, size: Size) -> Result<Round> {
 }
 
 fn read(answer: &str) -> Result<Round> {
-    let document: Value = serde_json::from_str(answer).with_context(|| format!("this is not JSON: {answer}"))?;
+    let document: Value =
+        serde_json::from_str(answer).with_context(|| format!("this is not JSON: {answer}"))?;
     for name in ["fsync", "synchronousCommit"] {
-        ensure!(document[name] == "on", "its sessions are not durable: {name} is {}", document[name]);
+        ensure!(
+            document[name] == "on",
+            "its sessions are not durable: {name} is {}",
+            document[name]
+        );
     }
-    let settings = document["settings"].as_object().with_context(|| format!("no settings in {answer}"))?;
-    let settings = settings.iter().map(|(name, value)| format!("{name}={}", value.to_string().replace('"', "")));
+    let settings = document["settings"]
+        .as_object()
+        .with_context(|| format!("no settings in {answer}"))?;
+    let settings = settings
+        .iter()
+        .map(|(name, value)| format!("{name}={}", value.to_string().replace('"', "")));
     Ok(Round {
         count: number(&document, "jobs")?,
         seconds: number(&document, "seconds")?,
