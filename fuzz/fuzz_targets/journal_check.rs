@@ -7,14 +7,14 @@ use libfuzzer_sys::fuzz_target;
 use onward_journal::{Journal, JournalState, codec, jsonl};
 
 fuzz_target!(|journal: &str| {
-    let mut reader = jsonl::Reader::new();
-    let own = reader.execution();
-    let mut fold = Fold::new(own);
+    let mut reader = jsonl::JournalLineReader::new();
+    let own = reader.execution_id();
+    let mut state = JournalState::new(own);
     let mut accepted = Vec::new();
     for line in journal.lines() {
-        let Ok(event) = reader.read(line) else { break };
+        let Ok(event) = reader.read_line(line) else { break };
         let _ = event.event.describe(own).to_string();
-        if let Err(violation) = fold.push(&event) {
+        if let Err(violation) = state.push_event(&event) {
             let _ = violation.to_string();
             break;
         }
@@ -27,5 +27,5 @@ fuzz_target!(|journal: &str| {
     let decoded = codec::decode_record(own, &record).expect("what was stored can be read");
     assert_eq!(decoded, accepted);
     let recovered = Journal::recover(own, decoded).expect("what was accepted is accepted again");
-    assert_eq!(recovered.state(), fold.state());
+    assert_eq!(recovered.execution_state(), state.execution_state());
 });
