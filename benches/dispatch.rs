@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use onward_benches::{Options, Report, median_of};
-use onward_dispatcher::bench_load::DispatchLoad;
+use onward_campaign_dispatch::bench_load::DispatchLoad;
 use onward_store::Store;
 use onward_store_postgres::PostgresStore;
 use onward_store_sqlite::SqliteStore;

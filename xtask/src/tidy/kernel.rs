@@ -4,7 +4,7 @@
 use crate::tidy::tree::{Finding, Tree};
 
 /// Those that keep rows, and the one that writes these.
-const WRITERS: [&str; 2] = ["crates/dispatcher/src/", "crates/store"];
+const WRITERS: [&str; 2] = ["crates/campaign-dispatch/src/", "crates/store"];
 
 /// Rows of campaigns.
 const ROWS: [&str; 3] = ["CampaignRun", "OutboxItem", "Job"];
@@ -18,7 +18,7 @@ pub(crate) fn campaigns_are_written_by_it_alone(tree: &Tree) -> Vec<Finding> {
     let written = files.filter_map(|(file, text, _)| {
         let line = text.lines().position(is_import_of_rows)?;
         let commits = text.lines().any(|line| words(line).any(|word| word == "Commit" || word == "Change"));
-        let what = "let onward-dispatcher write this: only there is a status what the tables of transitions say";
+        let what = "let onward-campaign-dispatch write this: only there is a status what the tables of transitions say";
         commits.then(|| Finding::new(&file.path, line + 1, what))
     });
     written.collect()
@@ -45,7 +45,7 @@ mod tests {
     fn rows_of_campaigns_are_committed_by_one_crate() {
         let writes = "use onward_store::tables::{Component, Job};\nfn f(job: &Job) { Commit::new().update(job, 1); }";
         assert_eq!(count("crates/server/src/x.rs", writes), 1);
-        assert_eq!(count("crates/dispatcher/src/x.rs", writes), 0);
+        assert_eq!(count("crates/campaign-dispatch/src/x.rs", writes), 0);
         assert_eq!(count("crates/store-sqlite/src/x.rs", writes), 0);
         assert_eq!(count("crates/cli/tests/x.rs", writes), 0);
         let reads = "use onward_store::tables::{self, CampaignRun as Row};\nfn f(row: &Row) {}";

@@ -17,11 +17,11 @@ enum Uses {
 
 const JOURNAL: &str = "onward-journal";
 const RUNS: &str = "onward-runs";
-const DISPATCH: &str = "onward-dispatch";
-const CAMPAIGN: &str = "onward-campaign";
-const DISPATCHER: &str = "onward-dispatcher";
+const DISPATCH: &str = "onward-campaign-core";
+const CAMPAIGN: &str = "onward-campaign-file";
+const DISPATCHER: &str = "onward-campaign-dispatch";
 const OUTLETS: &str = "onward-outlets";
-const PROVIDERS: &str = "onward-providers";
+const PROVIDERS: &str = "onward-campaign-delivery";
 const TEMPLATES: &str = "onward-templates";
 const STORE: &str = "onward-store";
 const EXECUTION: &str = "onward-execution";
@@ -55,7 +55,7 @@ const LAYERS: &[Layer] = &[
     layer("crates/journal", JOURNAL, Uses::Only(&[])),
     layer("crates/execution", EXECUTION, Uses::Only(&[JOURNAL])),
     layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
-    layer("crates/dispatch", DISPATCH, Uses::Only(&[JOURNAL])),
+    layer("crates/campaign-core", DISPATCH, Uses::Only(&[JOURNAL])),
     layer("crates/templates", TEMPLATES, Uses::Only(&[])),
     layer("crates/api", API, Uses::Only(&[JOURNAL])),
     layer("crates/worker", "onward-worker", Uses::Only(&[API])),
@@ -75,17 +75,17 @@ const LAYERS: &[Layer] = &[
         Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
     ),
     layer(
-        "crates/dispatcher",
+        "crates/campaign-dispatch",
         DISPATCHER,
         Uses::Only(&[STORE, JOURNAL, DISPATCH]),
     ),
     layer(
-        "crates/campaign",
+        "crates/campaign-file",
         CAMPAIGN,
         Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL]),
     ),
     layer(
-        "crates/providers",
+        "crates/campaign-delivery",
         PROVIDERS,
         Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL]),
     ),

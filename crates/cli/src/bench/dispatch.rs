@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use metrics_exporter_prometheus::PrometheusHandle;
-use onward_dispatcher::bench_load::DispatchLoad;
+use onward_campaign_dispatch::bench_load::DispatchLoad;
 use onward_store::StorePolicy;
 use tokio::sync::OnceCell;
 

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use onward_api::campaign::PrerequisiteCheck;
-use onward_campaign::ProviderRef;
-use onward_campaign::audience::AudienceReport;
+use onward_campaign_file::ProviderRef;
+use onward_campaign_file::audience::AudienceReport;
 use serde::Serialize;
 
 use super::local_campaign::{LocalCampaign, LocalCheckResult};

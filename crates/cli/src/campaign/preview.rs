@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use onward_api::campaign::{MessagePart, MessagePreview, RecipientInput};
-use onward_campaign::TemplateComposer;
+use onward_campaign_file::TemplateComposer;
 use onward_server::preview_message;
 
 use super::local_campaign::LocalCampaign;
@@ -52,7 +52,7 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
         let RecipientInput { id, to, data } = recipient;
         let message = preview_message(
             &composer,
-            onward_dispatcher::AudienceRecipient {
+            onward_campaign_dispatch::AudienceRecipient {
                 id,
                 address: to,
                 data,

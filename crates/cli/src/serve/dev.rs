@@ -11,8 +11,8 @@ use anyhow::{Context as _, bail};
 use onward_api::OnwardApi as _;
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
-use onward_outlets::ProviderRegistry;
-use onward_providers::{EnvironmentSecrets, ProviderSpec};
+use onward_campaign_delivery::ProviderRegistry;
+use onward_campaign_delivery::{EnvironmentSecrets, ProviderSpec};
 use onward_server::{ApiService, AuthMode};
 use onward_store::{Store, StorePolicy};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use onward_embed::HostPattern;
-use onward_providers::ProviderSpec;
+use onward_campaign_delivery::ProviderSpec;
 use serde::{Deserialize, Serialize};
 
 use super::campaign_sender::{CampaignSettings, CampaignSettingsArgs, CampaignSettingsTable};

@@ -9,7 +9,7 @@ use onward_api::campaign::{
     PreviewCampaignResponse, PutAudiencePartRequest,
 };
 use onward_api::token::Permission;
-use onward_campaign::{Campaign, ProviderRef};
+use onward_campaign_file::{Campaign, ProviderRef};
 
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;

@@ -7,11 +7,11 @@ use onward_api::campaign::{
 use onward_api::outbox::{
     CampaignJob, CampaignJobStatus, OutboxItemState, OutboxItemView, SuppressionEntry,
 };
-use onward_dispatch::{DeliveryChannel, ItemCounts, ItemState};
+use onward_campaign_core::{DeliveryChannel, ItemCounts, ItemState};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables;
 
-pub(super) fn api_prerequisite_check(it: onward_campaign::DeployPrerequisite) -> PrerequisiteCheck {
+pub(super) fn api_prerequisite_check(it: onward_campaign_file::DeployPrerequisite) -> PrerequisiteCheck {
     PrerequisiteCheck {
         id: it.id,
         pass: it.pass,
@@ -53,7 +53,7 @@ pub(super) const fn api_campaign_tally(tally: &ItemCounts) -> CampaignTally {
 }
 
 pub(super) fn api_item_state(row: &tables::OutboxItemRow) -> OutboxItemState {
-    match onward_dispatcher::item_state(row) {
+    match onward_campaign_dispatch::item_state(row) {
         ItemState::Unreserved | ItemState::Deferred => OutboxItemState::Waiting,
         ItemState::Held => OutboxItemState::Held,
         ItemState::InDoubt => OutboxItemState::InDoubt,
@@ -136,29 +136,29 @@ fn api_channel_name(text: &str) -> ChannelName {
 }
 
 fn api_campaign_status(text: &str) -> CampaignStatus {
-    match onward_dispatch::CampaignRunStatus::parse(text) {
-        Some(onward_dispatch::CampaignRunStatus::Running) => CampaignStatus::Running,
-        Some(onward_dispatch::CampaignRunStatus::Completed) => CampaignStatus::Completed,
-        Some(onward_dispatch::CampaignRunStatus::Partial) => CampaignStatus::Partial,
-        Some(onward_dispatch::CampaignRunStatus::Failed) => CampaignStatus::Failed,
-        Some(onward_dispatch::CampaignRunStatus::Queued) | None => CampaignStatus::Queued,
+    match onward_campaign_core::CampaignRunStatus::parse(text) {
+        Some(onward_campaign_core::CampaignRunStatus::Running) => CampaignStatus::Running,
+        Some(onward_campaign_core::CampaignRunStatus::Completed) => CampaignStatus::Completed,
+        Some(onward_campaign_core::CampaignRunStatus::Partial) => CampaignStatus::Partial,
+        Some(onward_campaign_core::CampaignRunStatus::Failed) => CampaignStatus::Failed,
+        Some(onward_campaign_core::CampaignRunStatus::Queued) | None => CampaignStatus::Queued,
     }
 }
 
 fn api_campaign_control(text: &str) -> CampaignControl {
-    match onward_dispatch::CampaignRunControl::parse(text) {
-        Some(onward_dispatch::CampaignRunControl::Paused) => CampaignControl::Paused,
-        Some(onward_dispatch::CampaignRunControl::Cancelled) => CampaignControl::Cancelled,
-        Some(onward_dispatch::CampaignRunControl::Active) | None => CampaignControl::Active,
+    match onward_campaign_core::CampaignRunControl::parse(text) {
+        Some(onward_campaign_core::CampaignRunControl::Paused) => CampaignControl::Paused,
+        Some(onward_campaign_core::CampaignRunControl::Cancelled) => CampaignControl::Cancelled,
+        Some(onward_campaign_core::CampaignRunControl::Active) | None => CampaignControl::Active,
     }
 }
 
 fn api_job_status(text: &str) -> CampaignJobStatus {
-    match onward_dispatch::JobStatus::parse(text) {
-        Some(onward_dispatch::JobStatus::Locked) => CampaignJobStatus::Locked,
-        Some(onward_dispatch::JobStatus::Completed) => CampaignJobStatus::Completed,
-        Some(onward_dispatch::JobStatus::Failed) => CampaignJobStatus::Failed,
-        Some(onward_dispatch::JobStatus::Dead) => CampaignJobStatus::Dead,
-        Some(onward_dispatch::JobStatus::Queued) | None => CampaignJobStatus::Queued,
+    match onward_campaign_core::JobStatus::parse(text) {
+        Some(onward_campaign_core::JobStatus::Locked) => CampaignJobStatus::Locked,
+        Some(onward_campaign_core::JobStatus::Completed) => CampaignJobStatus::Completed,
+        Some(onward_campaign_core::JobStatus::Failed) => CampaignJobStatus::Failed,
+        Some(onward_campaign_core::JobStatus::Dead) => CampaignJobStatus::Dead,
+        Some(onward_campaign_core::JobStatus::Queued) | None => CampaignJobStatus::Queued,
     }
 }

@@ -20,11 +20,11 @@ use onward_api::outbox::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
-use onward_campaign::{
+use onward_campaign_file::{
     Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, TemplateComposer, check_campaign,
 };
-use onward_dispatch::{CampaignRunStatus, DeliveryChannel, JobStatus};
-use onward_dispatcher::{
+use onward_campaign_core::{CampaignRunStatus, DeliveryChannel, JobStatus};
+use onward_campaign_dispatch::{
     CampaignDeployment, CampaignDoctorStats, CampaignError, CampaignFinding, CampaignFindingKind,
     CampaignScope, DeploymentResult, EntropySource, JobCursor, JobFilter, Resolution, RunActivity,
     ScopedCampaigns, TimestampCursor, examine_runs,
@@ -208,7 +208,7 @@ fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
 /// What somebody would be sent, or why there is nothing that can be.
 pub fn preview_message(
     composer: &TemplateComposer,
-    recipient: onward_dispatcher::AudienceRecipient,
+    recipient: onward_campaign_dispatch::AudienceRecipient,
 ) -> MessagePreview {
     let (parts, error) = match composer.preview_message(&recipient) {
         Ok(message) => (message.parts, None),
@@ -269,7 +269,7 @@ fn require_prerequisites(
 
 fn parse_recipient(
     recipient: RecipientInput,
-) -> Result<onward_dispatcher::AudienceRecipient, Problem> {
+) -> Result<onward_campaign_dispatch::AudienceRecipient, Problem> {
     let RecipientInput { id, to, data } = recipient;
     if id.is_empty() || to.is_empty() {
         return Err(Problem::new(
@@ -285,7 +285,7 @@ fn parse_recipient(
     }
     check_length("the id of a recipient", &id, ID_MAX)?;
     check_length("the address of a recipient", &to, ADDRESS_MAX)?;
-    Ok(onward_dispatcher::AudienceRecipient {
+    Ok(onward_campaign_dispatch::AudienceRecipient {
         id,
         address: to,
         data,
@@ -302,7 +302,7 @@ fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Prob
     };
     let channel =
         DeliveryChannel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
-    onward_campaign::address::parse_address(channel, address.trim()).map_err(wrong)
+    onward_campaign_file::address::parse_address(channel, address.trim()).map_err(wrong)
 }
 
 /// A verdict, and how it is known.
@@ -482,9 +482,9 @@ impl CampaignApi for ApiService {
             scheduled_for,
             idempotency_key: key,
             already_reached: match reached {
-                RepeatContactPolicy::Refuse => onward_dispatcher::RepeatSendPolicy::Refuse,
-                RepeatContactPolicy::LeaveOut => onward_dispatcher::RepeatSendPolicy::Exclude,
-                RepeatContactPolicy::Again => onward_dispatcher::RepeatSendPolicy::Resend,
+                RepeatContactPolicy::Refuse => onward_campaign_dispatch::RepeatSendPolicy::Refuse,
+                RepeatContactPolicy::LeaveOut => onward_campaign_dispatch::RepeatSendPolicy::Exclude,
+                RepeatContactPolicy::Again => onward_campaign_dispatch::RepeatSendPolicy::Resend,
             },
             deployed_by: self.audit_actor(by.as_deref())?,
         };

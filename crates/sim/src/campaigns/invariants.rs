@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use onward_dispatch::{CampaignRunControl, ItemCounts, ItemReason, ItemState, JobStatus};
-use onward_dispatcher::{Resolution, examine_runs, item_state};
+use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemReason, ItemState, JobStatus};
+use onward_campaign_dispatch::{Resolution, examine_runs, item_state};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{RecordReader as _, TableScan};

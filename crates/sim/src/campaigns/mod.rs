@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_dispatch::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
-use onward_dispatcher::{
+use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
+use onward_campaign_dispatch::{
     AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError,
     CampaignScope, ComposeMessage, Dispatcher, EntropySource, Options, ProviderCapabilities,
     RenderedMessage, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
@@ -232,7 +232,7 @@ impl CampaignWorld {
             lookup_after_ms: nature.status_lookup.then_some(600_000),
         };
         let outlet = Arc::new(CampaignDelivery {
-            provider: Arc::clone(&ledger) as Arc<dyn onward_dispatcher::Provider>,
+            provider: Arc::clone(&ledger) as Arc<dyn onward_campaign_dispatch::Provider>,
             composer: Arc::new(GreetingComposer),
             gate: Arc::new(RandomGate(chance.clone())),
             policy: terms,

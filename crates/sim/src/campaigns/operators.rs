@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use onward_dispatch::ItemState;
-use onward_dispatcher::{CampaignError, Resolution, ScopedCampaigns, item_state};
+use onward_campaign_core::ItemState;
+use onward_campaign_dispatch::{CampaignError, Resolution, ScopedCampaigns, item_state};
 use onward_journal::SharedText;
 use tokio::time::timeout;
 

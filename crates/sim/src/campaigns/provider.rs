@@ -6,8 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_dispatch::{LookupOutcome, SendOutcome};
-use onward_dispatcher::{Provider, ProviderCapabilities, Reservation};
+use onward_campaign_core::{LookupOutcome, SendOutcome};
+use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
 use onward_journal::SharedText;
 use tokio::time::sleep;
 

@@ -1,0 +1,35 @@
+//! Sends what campaigns compose: providers (SMTP, HTTP, a folder), rate limits and quiet hours.
+//!
+//! - [`ProviderSpec`]: the configuration of a provider, as a document without secrets;
+//!   [`ProviderSpec::build`] makes a provider from it.
+//! - [`ProviderRegistry`]: the providers of a server by name. The dispatcher asks it how to deliver
+//!   a campaign run, and a deployment asks it whether the run could be delivered.
+//! - [`SecretSource`]: resolves the secrets that a document refers to.
+//! - [`RateLimits`] and [`RateLimiter`]: a GCRA rate limiter, global and per recipient domain.
+//! - `send_gate`: admission of sends under rate limits and quiet hours.
+//!
+//! A provider reports "not sent" only when that is certain. Whenever the provider may have accepted
+//! an item, the outcome is unknown and the item becomes in doubt.
+
+mod folder;
+mod http;
+mod outgoing_item;
+mod provider_registry;
+mod provider_spec;
+mod rate_limiter;
+mod rate_limits;
+mod secret;
+mod send_gate;
+mod smtp;
+mod spec_error;
+
+pub use folder::FolderSpec;
+pub use http::{
+    HttpAuthSpec, HttpBatchSpec, HttpResponseSpec, HttpSpec, HttpStatusMatch, StatusLookupSpec,
+};
+pub use provider_registry::{ProviderRegistry, check_inline_provider};
+pub use provider_spec::{DispatchPolicySpec, ProviderSpec};
+pub use rate_limiter::RateLimiter;
+pub use rate_limits::{DomainRateLimits, RateLimitRule, RateLimits};
+pub use secret::{EnvironmentSecrets, SecretRef, SecretSource};
+pub use smtp::{SmtpSpec, SmtpTlsMode};

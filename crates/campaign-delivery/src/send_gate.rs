@@ -1,0 +1,37 @@
+//! When people may be reached: not in quiet hours, and so many in which time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use onward_campaign_file::QuietHours;
+use onward_campaign_dispatch::{AdmissionGate, AudienceRecipient, SendAdmission};
+use onward_journal::Timestamp;
+use crate::RateLimiter;
+
+/// The quiet hours of a campaign, and the limits of its provider, which other campaigns share.
+pub(crate) struct SendGate {
+    pub(crate) quiet_hours: Option<QuietHours>,
+    pub(crate) throttle: Arc<RateLimiter>,
+}
+
+impl AdmissionGate for SendGate {
+    fn admit_recipients(
+        &self,
+        recipients: &[&AudienceRecipient],
+        at_most: usize,
+        now: Timestamp,
+    ) -> SendAdmission {
+        SendAdmission::admit_each(recipients, at_most, |recipient| {
+            // Whoever sleeps takes no place from those who do not.
+            let quiet = self
+                .quiet_hours
+                .as_ref()
+                .and_then(|quiet| quiet.wait_for_recipient(recipient, now));
+            quiet.map_or_else(|| self.throttle.try_acquire(&recipient.address, now), Err)
+        })
+    }
+
+    fn pause_sends(&self, wait: Duration, now: Timestamp) {
+        self.throttle.pause_for(wait, now);
+    }
+}

@@ -1,0 +1,289 @@
+//! Those whom a campaign run is to reach, stored part by part: a job has one.
+
+use onward_campaign_core::hash_parts;
+use onward_journal::SharedText;
+use onward_store::tables::AudiencePartRow;
+use onward_store::{
+    ChangeOutcome, ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, TableScan,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::audience_sweep::AUDIENCE_DEPLOYABLE_MS;
+use crate::entropy::EntropySource;
+use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
+
+/// Recipients of a part, at most: an item's id has four digits for its position.
+pub const PART_ITEMS_MAX: u32 = 1_000;
+
+/// Parts that are read together.
+const PARTS_PAGE: usize = 100;
+
+/// Somebody to reach.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AudienceRecipient {
+    /// Who it is. Of several with the same id, one is reached.
+    pub id: String,
+    /// Where: an address of mail, a number, a place to post to.
+    #[serde(rename = "to")]
+    pub address: String,
+    /// What templates can say of them.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub data: serde_json::Map<String, serde_json::Value>,
+}
+
+/// An audience that is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredAudience {
+    /// Its id.
+    pub id: SharedText,
+    /// How many recipients each part has.
+    pub part_sizes: Vec<u32>,
+    /// Of all its parts: no other audience has the same.
+    pub digest: SharedText,
+}
+
+impl StoredAudience {
+    /// How many recipients it has.
+    pub fn recipient_count(&self) -> u32 {
+        self.part_sizes.iter().sum()
+    }
+
+    /// The numbers of its parts.
+    pub fn part_numbers(&self) -> std::ops::Range<u32> {
+        0..u32::try_from(self.part_sizes.len()).unwrap_or(u32::MAX)
+    }
+
+    /// An audience of this scope, part after part.
+    pub(crate) async fn read_stored(
+        store: &dyn Store,
+        scope: &CampaignScope,
+        name: &str,
+    ) -> Result<Self, CampaignError> {
+        let id = scoped_audience_id(scope, name);
+        let mut scan = TableScan::all_rows::<AudiencePartRow>()
+            .where_equal(&id)
+            .with_limit(PARTS_PAGE);
+        let (mut parts, mut digest) = (Vec::new(), SharedText::from(""));
+        let now = store.now().await?;
+        loop {
+            let page: Vec<(AudiencePartRow, u64)> = store.list_records(scan.clone()).await?;
+            for (part, _) in &page {
+                if !scope.contains_workspace(&part.tenant_id, &part.workspace_id) {
+                    return Err(CampaignError::AudienceNotFound(name.to_owned()));
+                }
+                if part.created_at.plus_ms(AUDIENCE_DEPLOYABLE_MS) < now {
+                    return Err(CampaignError::AudienceExpired(name.to_owned()));
+                }
+                if part.number as usize != parts.len() {
+                    return Err(CampaignError::AudiencePartMissing(
+                        name.to_owned(),
+                        parts.len(),
+                    ));
+                }
+                parts.push(part.items);
+                digest = extend_digest(&digest, &part.recipients);
+            }
+            match page.last() {
+                Some((last, _)) if page.len() == PARTS_PAGE => scan = scan.starting_after(last),
+                _ if parts.is_empty() => {
+                    return Err(CampaignError::AudienceNotFound(name.to_owned()));
+                }
+                _ => {
+                    return Ok(Self {
+                        id,
+                        part_sizes: parts,
+                        digest,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl ScopedCampaigns {
+    /// The recipients of a part of an audience.
+    pub async fn read_recipients(
+        &self,
+        audience: &StoredAudience,
+        number: u32,
+    ) -> Result<Vec<AudienceRecipient>, CampaignError> {
+        Ok(read_audience_part(&*self.store, &audience.id, number).await?)
+    }
+}
+
+/// The digest of some parts and one more.
+fn extend_digest(before: &str, recipients: &[u8]) -> SharedText {
+    let digest = hash_parts(&[before, &String::from_utf8_lossy(recipients)]);
+    digest
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect::<String>()
+        .into()
+}
+
+/// What an audience is called in the store: names of one workspace are not those of another.
+pub(crate) fn scoped_audience_id(scope: &CampaignScope, name: &str) -> SharedText {
+    format!("{}/{}/{name}", scope.tenant, scope.workspace).into()
+}
+
+/// What people call it.
+fn audience_name(id: &str) -> String {
+    id.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+/// Stores a part. Storing it again does nothing; another cannot take its place.
+pub(crate) async fn put_audience_part(
+    store: &dyn Store,
+    scope: &CampaignScope,
+    (audience, number): (&SharedText, u32),
+    recipients: &[AudienceRecipient],
+) -> Result<AudiencePartRow, CampaignError> {
+    let items = u32::try_from(recipients.len()).unwrap_or(u32::MAX);
+    if !(1..=PART_ITEMS_MAX).contains(&items) {
+        return Err(CampaignError::AudiencePartSize(items));
+    }
+    let part = AudiencePartRow {
+        audience_id: audience.clone(),
+        number,
+        tenant_id: scope.tenant.clone(),
+        workspace_id: scope.workspace.clone(),
+        items,
+        recipients: serde_json::to_vec(recipients)
+            .map_err(Error::corrupt)?
+            .into(),
+        created_at: store.now().await?,
+    };
+    let receipt = store.commit(Commit::new().insert_or_keep(&part)).await?;
+    if !matches!(receipt.changes.first(), Some(ChangeOutcome::Kept(_))) {
+        return Ok(part);
+    }
+    let stored: Option<(AudiencePartRow, u64)> = store
+        .read_record(RowKey(vec![audience.to_value(), number.to_value()]))
+        .await?;
+    let is_same = |(stored, _): &(AudiencePartRow, u64)| {
+        AudiencePartRow {
+            created_at: part.created_at,
+            ..stored.clone()
+        } == part
+    };
+    if stored.as_ref().is_some_and(is_same) {
+        Ok(part)
+    } else {
+        Err(CampaignError::AudiencePartConflict(
+            audience_name(audience),
+            number,
+        ))
+    }
+}
+
+/// An audience that is being stored. Nobody looks for it before a campaign run names it.
+pub struct AudienceWriter<'a> {
+    store: &'a dyn Store,
+    scope: CampaignScope,
+    id: SharedText,
+    part_size: usize,
+    /// Recipients that do not fill a part yet.
+    buffer: Vec<AudienceRecipient>,
+    part_sizes: Vec<u32>,
+    digest: SharedText,
+}
+
+impl<'a> AudienceWriter<'a> {
+    /// Begins, in parts of so many.
+    pub fn new(
+        store: &'a dyn Store,
+        scope: CampaignScope,
+        part_items: u32,
+        entropy: &EntropySource,
+    ) -> Self {
+        let part_items = part_items.clamp(1, PART_ITEMS_MAX) as usize;
+        let id = scoped_audience_id(&scope, &entropy.random_id());
+        Self {
+            store,
+            scope,
+            id,
+            part_size: part_items,
+            buffer: Vec::new(),
+            part_sizes: Vec::new(),
+            digest: "".into(),
+        }
+    }
+
+    /// Adds somebody to reach.
+    pub async fn add_recipient(
+        &mut self,
+        recipient: AudienceRecipient,
+    ) -> Result<(), CampaignError> {
+        self.buffer.push(recipient);
+        if self.buffer.len() == self.part_size {
+            self.flush_part().await
+        } else {
+            Ok(())
+        }
+    }
+
+    /// All of it is there. Without anybody, it is no audience.
+    pub async fn finish(mut self) -> Result<StoredAudience, CampaignError> {
+        if !self.buffer.is_empty() {
+            self.flush_part().await?;
+        }
+        if self.part_sizes.is_empty() {
+            return Err(CampaignError::EmptyAudience);
+        }
+        Ok(StoredAudience {
+            id: self.id,
+            part_sizes: self.part_sizes,
+            digest: self.digest,
+        })
+    }
+
+    async fn flush_part(&mut self) -> Result<(), CampaignError> {
+        let number = u32::try_from(self.part_sizes.len()).unwrap_or(u32::MAX);
+        let part =
+            put_audience_part(self.store, &self.scope, (&self.id, number), &self.buffer).await?;
+        self.part_sizes.push(part.items);
+        self.digest = extend_digest(&self.digest, &part.recipients);
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+/// Removes an audience that no campaign run names.
+pub(crate) async fn delete_audience(store: &dyn Store, id: &SharedText) -> Result<(), Error> {
+    loop {
+        let parts: Vec<(AudiencePartRow, u64)> = store
+            .list_records(
+                TableScan::all_rows::<AudiencePartRow>()
+                    .where_equal(id)
+                    .with_limit(PARTS_PAGE),
+            )
+            .await?;
+        let mut commit = Commit::new();
+        for (part, _) in &parts {
+            commit = commit.delete_if_exists::<AudiencePartRow>(RowKey(vec![
+                id.to_value(),
+                part.number.to_value(),
+            ]));
+        }
+        if parts.is_empty() {
+            return Ok(());
+        }
+        store.commit(commit).await?;
+    }
+}
+
+/// The recipients of a part.
+pub(crate) async fn read_audience_part(
+    store: &dyn Store,
+    audience: &SharedText,
+    number: u32,
+) -> Result<Vec<AudienceRecipient>, Error> {
+    let part: Option<(AudiencePartRow, u64)> = store
+        .read_record(RowKey(vec![audience.to_value(), number.to_value()]))
+        .await?;
+    let (part, _) = part.ok_or_else(|| {
+        Error::corrupt(format!("part {number} of audience {audience} is not there"))
+    })?;
+    serde_json::from_slice(&part.recipients).map_err(Error::corrupt)
+}

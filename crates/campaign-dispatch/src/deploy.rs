@@ -1,0 +1,307 @@
+//! Deploying a campaign: its audience is stored before, where nobody looks for it; then one commit makes the run, its jobs and
+//! the first entry of its audit trail. Until then there is nothing, and after that there is everything.
+
+use onward_campaign_core::{
+    CampaignRunControl, CampaignRunStatus, DeliveryChannel, JobStatus, hash_parts,
+};
+use onward_journal::{SharedText, Timestamp};
+use onward_store::tables::{CampaignRunRow, JobRow};
+use onward_store::{
+    ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind,
+};
+use serde_json::json;
+
+use crate::audience::StoredAudience;
+use crate::entropy::EntropySource;
+use crate::reached_recipients::{CampaignRunHistory, RepeatSendPolicy, UnreachedRecipients};
+use crate::scoped_campaigns::{CampaignError, CampaignScope, JOBS_MAX};
+use crate::{audit, row_mapping};
+
+/// How often it is looked again whom earlier runs have reached, when another run is made at the same moment.
+pub(crate) const DEPLOY_ATTEMPTS_MAX: usize = 20;
+
+/// A campaign to deploy.
+#[derive(Debug, Clone)]
+pub struct CampaignDeployment {
+    /// The campaign.
+    pub campaign_id: SharedText,
+    /// By which channel.
+    pub channel: DeliveryChannel,
+    /// What is sent, for keys: the same recipient may be sent something else.
+    pub asset: SharedText,
+    /// All there is to know of it, as JSON.
+    pub document: SharedText,
+    /// Not before; at once unless told.
+    pub scheduled_for: Option<Timestamp>,
+    /// Deploying again under the same key returns the same run.
+    pub idempotency_key: Option<String>,
+    /// What is to happen with those whom earlier runs of the campaign have reached.
+    pub already_reached: RepeatSendPolicy,
+    /// Who deploys it, for the record.
+    pub deployed_by: String,
+}
+
+/// What a deployment came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentResult {
+    /// The campaign run.
+    pub run_id: SharedText,
+    /// Whether the key had deployed it before.
+    pub already_existed: bool,
+    /// Those whom it is to reach.
+    pub items: u32,
+    /// In so many jobs.
+    pub jobs: u32,
+    /// Rows of the audience that it was made without, because earlier runs have reached those people.
+    pub excluded: u32,
+}
+
+/// Deploys a campaign for an audience that is stored.
+pub(crate) async fn deploy_campaign(
+    store: &dyn Store,
+    scope: &CampaignScope,
+    deployment: &CampaignDeployment,
+    audience: &StoredAudience,
+    entropy: &EntropySource,
+) -> Result<DeploymentResult, CampaignError> {
+    let campaign = &deployment.campaign_id;
+    let id = run_id_from_key(scope, deployment).unwrap_or_else(|| entropy.random_id());
+    let runs = CampaignRunHistory {
+        store,
+        scope,
+        campaign_id: campaign,
+    };
+    for _ in 0..DEPLOY_ATTEMPTS_MAX {
+        let last = runs.last_ordinal().await?;
+        // Looked for after that: whatever is looked at from here on, this run is not taken for an earlier one.
+        if let Some(existing) = read_run(store, &id).await? {
+            return match_existing_run(&existing, deployment, audience);
+        }
+        let (commit, chosen, left_out) =
+            select_recipients(&runs, deployment, audience, last, entropy).await?;
+        let run = new_run(
+            scope,
+            deployment,
+            (&id, last + 1),
+            (audience, &chosen),
+            store.now().await?,
+        );
+        let error = match commit_run(store, commit, &run, &chosen, &deployment.deployed_by).await {
+            Ok(()) => {
+                return Ok(DeploymentResult {
+                    excluded: left_out,
+                    ..deployment_result(&run, false)
+                });
+            }
+            Err(CampaignError::Store(error)) => error,
+            Err(refused) => return Err(refused),
+        };
+        match (read_run(store, &id).await?, error.kind()) {
+            // The answer to our own commit was lost.
+            (Some(made), StoreErrorKind::Unknown) if made.audience_id == run.audience_id => {
+                return Ok(DeploymentResult {
+                    excluded: left_out,
+                    ..deployment_result(&run, false)
+                });
+            }
+            (Some(existing), _) => return match_existing_run(&existing, deployment, audience),
+            // Another run was made at the same moment, or a job redriven: it is to be looked at as well.
+            (None, StoreErrorKind::Conflict) => {}
+            (None, _) => return Err(error.into()),
+        }
+    }
+    Err(CampaignError::ConcurrentChange(format!(
+        "the campaign {campaign}"
+    )))
+}
+
+/// The id of the run that a key deploys.
+fn run_id_from_key(
+    scope: &CampaignScope,
+    CampaignDeployment {
+        campaign_id: campaign,
+        idempotency_key: key,
+        ..
+    }: &CampaignDeployment,
+) -> Option<SharedText> {
+    key.as_ref()
+        .map(|key| derived_id(&[&scope.tenant, &scope.workspace, campaign, key]))
+}
+
+/// What the key of a deployment has deployed, if anything.
+pub(crate) async fn find_deployed_run(
+    store: &dyn Store,
+    scope: &CampaignScope,
+    deployment: &CampaignDeployment,
+    audience: &StoredAudience,
+) -> Result<Option<DeploymentResult>, CampaignError> {
+    let Some(id) = run_id_from_key(scope, deployment) else {
+        return Ok(None);
+    };
+    let existing = read_run(store, &id).await?;
+    existing
+        .map(|existing| match_existing_run(&existing, deployment, audience))
+        .transpose()
+}
+
+/// Whom of the audience to reach, and how many not; with a commit that is refused if that does not hold any more.
+async fn select_recipients(
+    runs: &CampaignRunHistory<'_>,
+    deployment: &CampaignDeployment,
+    audience: &StoredAudience,
+    last: u32,
+    entropy: &EntropySource,
+) -> Result<(Commit, StoredAudience, u32), CampaignError> {
+    let CampaignDeployment {
+        already_reached: reached,
+        ..
+    } = deployment;
+    if last == 0 || *reached == RepeatSendPolicy::Resend {
+        return Ok((Commit::new(), audience.clone(), 0));
+    }
+    let mut unreached = UnreachedRecipients::from_audience(runs.store, audience).await?;
+    runs.remove_reached(&mut unreached, last).await?;
+    if *reached == RepeatSendPolicy::Refuse || unreached.is_empty() {
+        unreached.refuse_if_reached(runs.campaign_id)?;
+    }
+    let chosen = unreached
+        .store_audience(runs.store, runs.scope, audience, entropy)
+        .await?;
+    let left_out = audience.recipient_count() - chosen.recipient_count();
+    Ok((unreached.guard_commit(Commit::new()), chosen, left_out))
+}
+
+/// A run that is there already, if it is of the same campaign and for the same people.
+fn match_existing_run(
+    existing: &CampaignRunRow,
+    deployment: &CampaignDeployment,
+    audience: &StoredAudience,
+) -> Result<DeploymentResult, CampaignError> {
+    if existing.document != deployment.document || existing.audience_digest != audience.digest {
+        return Err(CampaignError::DeploymentKeyReused(existing.id.to_string()));
+    }
+    Ok(deployment_result(existing, true))
+}
+
+fn new_run(
+    scope: &CampaignScope,
+    deployment: &CampaignDeployment,
+    (id, ordinal): (&SharedText, u32),
+    (given, chosen): (&StoredAudience, &StoredAudience),
+    now: Timestamp,
+) -> CampaignRunRow {
+    let CampaignDeployment {
+        campaign_id: campaign,
+        channel,
+        asset,
+        document,
+        scheduled_for,
+        ..
+    } = deployment;
+    let scheduled_for = scheduled_for.unwrap_or(now);
+    CampaignRunRow {
+        id: id.clone(),
+        campaign_id: campaign.clone(),
+        tenant_id: scope.tenant.clone(),
+        workspace_id: scope.workspace.clone(),
+        ordinal,
+        channel: channel.as_str().into(),
+        status: CampaignRunStatus::Queued.as_str().into(),
+        control: CampaignRunControl::Active.as_str().into(),
+        document: document.clone(),
+        audience_id: chosen.id.clone(),
+        audience_digest: given.digest.clone(),
+        items: chosen.recipient_count(),
+        jobs: chosen.part_numbers().end,
+        scheduled_for,
+        asset: asset.clone(),
+        retry_of: None,
+        wake_at: scheduled_for,
+        created_at: now,
+        ended_at: None,
+    }
+}
+
+async fn read_run(store: &dyn Store, id: &SharedText) -> Result<Option<CampaignRunRow>, Error> {
+    let found: Option<(CampaignRunRow, u64)> =
+        store.read_record(RowKey(vec![id.to_value()])).await?;
+    Ok(found.map(|(run, _)| run))
+}
+
+/// Adds the run, its jobs and the first entry of its audit trail to a commit, and stores all of it or nothing.
+pub(crate) async fn commit_run(
+    store: &dyn Store,
+    mut commit: Commit,
+    run: &CampaignRunRow,
+    audience: &StoredAudience,
+    by: &str,
+) -> Result<(), CampaignError> {
+    if audience.part_sizes.len() > JOBS_MAX {
+        return Err(CampaignError::TooManyJobs(audience.part_sizes.len()));
+    }
+    commit = commit.insert(run);
+    for (number, items) in (0..).zip(&audience.part_sizes) {
+        commit = commit.insert(&new_job(run, number, *items));
+    }
+    let detail = json!({ "by": by, "items": run.items, "jobs": run.jobs, "retryOf": run.retry_of.as_deref() });
+    commit = audit::append_entry(commit, run, "run.deployed", &detail, run.created_at);
+    store.commit(commit).await?;
+    Ok(())
+}
+
+pub(crate) fn deployment_result(run: &CampaignRunRow, existed: bool) -> DeploymentResult {
+    DeploymentResult {
+        run_id: run.id.clone(),
+        already_existed: existed,
+        items: run.items,
+        jobs: run.jobs,
+        excluded: 0,
+    }
+}
+
+fn new_job(run: &CampaignRunRow, number: u32, items: u32) -> JobRow {
+    JobRow {
+        id: row_mapping::job_id(&run.id, number),
+        run_id: run.id.clone(),
+        tenant_id: run.tenant_id.clone(),
+        workspace_id: run.workspace_id.clone(),
+        job_type: row_mapping::run_channel(run).job_type().into(),
+        status: JobStatus::Queued.as_str().into(),
+        attempts: 0,
+        run_after: run.scheduled_for,
+        locked_until: None,
+        lock_token: None,
+        lock_epoch: 0,
+        number,
+        items,
+        served: 0,
+        failed: 0,
+        skipped: 0,
+        in_doubt: 0,
+        doubt_since: Timestamp::MAX,
+        error: None,
+        created_at: run.created_at,
+    }
+}
+
+/// The id that these parts make.
+pub(crate) fn derived_id(parts: &[&str]) -> SharedText {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash_parts(parts)[..16]);
+    format_uuid(bytes, 8)
+}
+
+pub(crate) fn format_uuid(mut bytes: [u8; 16], version: u8) -> SharedText {
+    bytes[6] = version << 4 | bytes[6] & 0x0f;
+    bytes[8] = 0x80 | bytes[8] & 0x3f;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!(
+        "{}-{}-{}-{}-{}",
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..]
+    )
+    .into()
+}

@@ -1,0 +1,544 @@
+//! The dispatcher of a node: finds campaign runs that have something to do, takes their jobs in turn, and works on several at
+//! a time. Any number of nodes do so on one store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use onward_campaign_core::{AttemptDirective, AttemptOutcome, CampaignRunControl, JobStatus};
+use onward_journal::{SharedText, Timestamp};
+use onward_store::tables::{CampaignRunRow, JobRow};
+use onward_store::{
+    ColumnCodec as _, ColumnValue, Error, RecordReader as _, RowKey, Store, StoreErrorKind,
+    TableScan,
+};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use crate::audience_sweep::sweep_audiences;
+use crate::clock::EstimatedClock;
+use crate::delivery::{CampaignDelivery, DeliveryResolver};
+use crate::entropy::EntropySource;
+use crate::fair_share::{DueJob, FairShare, JobQueue};
+use crate::job::{JobContext, JobRunEnd, JobRunner};
+use crate::row_mapping;
+use crate::run_completion::finish_run;
+use crate::unsendable_runs::UnsendableRuns;
+
+/// Campaign runs that are looked at together.
+const RUNS_PAGE: usize = 200;
+
+/// Jobs of a run that are looked for together.
+const JOBS_PAGE: usize = 32;
+
+/// How often to look for audiences that nobody has deployed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
+
+/// How a dispatcher works.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What people see of it.
+    pub worker_name: SharedText,
+    /// Jobs at a time.
+    pub concurrency: usize,
+    /// Jobs of one tenant at a time, on all nodes together.
+    pub tenant_concurrency: Option<u32>,
+    /// How long a job is held by whoever is not heard of.
+    pub lease: Duration,
+    /// How often to look for work.
+    pub poll_interval: Duration,
+    /// What cannot be foreseen.
+    pub entropy: EntropySource,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            worker_name: "dispatcher".into(),
+            concurrency: 4,
+            tenant_concurrency: None,
+            lease: Duration::from_secs(300),
+            poll_interval: Duration::from_millis(500),
+            entropy: EntropySource::default(),
+        }
+    }
+}
+
+/// Takes jobs and works on them.
+pub struct Dispatcher {
+    store: Arc<dyn Store>,
+    deliveries: Arc<dyn DeliveryResolver>,
+    options: Options,
+    directives: Arc<RunDirectives>,
+    unsendable_runs: Arc<UnsendableRuns>,
+    /// Where the next part of the runs begins that are looked at.
+    scan_position: Mutex<Option<Vec<ColumnValue>>>,
+}
+
+/// What is wanted of campaign runs and jobs, as far as this node knows.
+#[derive(Default)]
+struct RunDirectives {
+    controls: Mutex<BTreeMap<SharedText, CampaignRunControl>>,
+    /// Jobs that are to be given back, so that others have a turn.
+    preempted: Mutex<BTreeSet<SharedText>>,
+}
+
+impl RunDirectives {
+    fn run_directive(&self, run: &SharedText) -> AttemptDirective {
+        match lock_mutex(&self.controls).get(run) {
+            None | Some(CampaignRunControl::Active) => AttemptDirective::Continue,
+            Some(CampaignRunControl::Paused) => AttemptDirective::Release,
+            Some(CampaignRunControl::Cancelled) => AttemptDirective::Cancel,
+        }
+    }
+
+    fn job_directive(
+        &self,
+        run: &SharedText,
+        job: &SharedText,
+        is_stopping: bool,
+    ) -> AttemptDirective {
+        let gives_way = is_stopping || lock_mutex(&self.preempted).contains(job);
+        self.run_directive(run).max(if gives_way {
+            AttemptDirective::Release
+        } else {
+            AttemptDirective::Continue
+        })
+    }
+
+    fn record_control(&self, run: &CampaignRunRow) {
+        let control = CampaignRunControl::parse(&run.control).unwrap_or(CampaignRunControl::Active);
+        lock_mutex(&self.controls).insert(run.id.clone(), control);
+    }
+}
+
+fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a worker tells when it is done with a job.
+struct FinishedJob {
+    job_id: SharedText,
+    run: CampaignRunRow,
+    result: Result<JobRunEnd, Error>,
+}
+
+impl Dispatcher {
+    /// A dispatcher of the campaign runs of a store.
+    pub fn new(
+        store: Arc<dyn Store>,
+        outlets: Arc<dyn DeliveryResolver>,
+        options: Options,
+    ) -> Self {
+        Self {
+            store,
+            deliveries: outlets,
+            options,
+            directives: Arc::default(),
+            unsendable_runs: Arc::default(),
+            scan_position: Mutex::default(),
+        }
+    }
+
+    /// Works until it is stopped. Then it begins nothing more, and ends when what is under way is settled. Fails if the store
+    /// cannot be relied on any more.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
+        let mut lanes: JoinSet<FinishedJob> = JoinSet::new();
+        // Jobs that are worked on, and those that could not be and are left alone for a while.
+        let mut held: BTreeMap<SharedText, Option<Instant>> = BTreeMap::new();
+        let mut turns = FairShare::default();
+        let mut line = JobQueue::default();
+        let mut swept: Option<Instant> = None;
+        let mut looks = tokio::time::interval(self.options.poll_interval);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let is_stopping = *stop.borrow();
+            if is_stopping && lanes.is_empty() {
+                return Ok(());
+            }
+            if !is_stopping {
+                held.retain(|_, until| until.is_none_or(|until| Instant::now() < until));
+                if line.is_empty() && lanes.len() < self.options.concurrency {
+                    line = tolerate_transient_error(self.find_due_jobs(&held).await)?
+                        .unwrap_or_default();
+                }
+                while lanes.len() < self.options.concurrency
+                    && let Some(found) = line.pop(&turns)
+                {
+                    // It may have been paused since it was found.
+                    let is_paused = self.directives.run_directive(&found.run.0.id)
+                        == AttemptDirective::Release
+                        && !found.has_expired_lease();
+                    if is_paused
+                        || held.contains_key(&found.job.0.id)
+                        || !self.is_within_tenant_limit(&found, &turns).await?
+                    {
+                        continue;
+                    }
+                    turns.start_job(&found);
+                    held.insert(found.job.0.id.clone(), None);
+                    self.spawn_job(&mut lanes, found, stop.clone());
+                }
+            }
+            tokio::select! {
+                biased;
+                // However much there is to do, what is wanted of it is heard.
+                _ = looks.tick(), if !is_stopping => {
+                    tolerate_transient_error(self.refresh_controls().await)?;
+                    if lanes.len() >= self.options.concurrency {
+                        // Whoever came since is to have a turn as well.
+                        line = tolerate_transient_error(self.find_due_jobs(&held).await)?.unwrap_or_default();
+                        let waiting = self.count_waiting_tenants(&line, &turns).await?;
+                        lock_mutex(&self.directives.preempted).extend(turns.jobs_to_preempt(waiting));
+                    }
+                    if lanes.is_empty() && swept.is_none_or(|swept| swept.elapsed() >= SWEEP_INTERVAL) {
+                        tolerate_transient_error(sweep_audiences(&*self.store).await)?;
+                        swept = Some(Instant::now());
+                    }
+                    // However long that took, others have their turn before the next.
+                    looks.reset();
+                }
+                Some(done) = lanes.join_next() => {
+                    let done = done.map_err(|error| Error::Unusable(format!("a lane has ended: {error}")))?;
+                    let job = done.job_id.clone();
+                    held.remove(&job);
+                    turns.finish_job(&job);
+                    lock_mutex(&self.directives.preempted).remove(&job);
+                    if !self.handle_finished_job(done).await? {
+                        held.insert(job, Some(Instant::now() + self.options.poll_interval * 4));
+                    }
+                }
+                _ = stop.changed(), if !is_stopping => {}
+            }
+        }
+    }
+
+    /// Locks one job that can be taken now, and leaves it so. Tells whether there was one.
+    pub(crate) async fn claim_job(&self) -> Result<bool, Error> {
+        let Some(DueJob { run, job }) = self
+            .find_due_jobs(&BTreeMap::new())
+            .await?
+            .pop(&FairShare::default())
+        else {
+            return Ok(false);
+        };
+        let outlet = self
+            .deliveries
+            .resolve_delivery(&run.0)
+            .map_err(Error::Unusable)?;
+        let clock = EstimatedClock::read_from_store(&*self.store).await?;
+        let Options {
+            lease,
+            worker_name: worker,
+            entropy,
+            ..
+        } = self.options.clone();
+        let desk = JobContext {
+            store: Arc::clone(&self.store),
+            clock,
+            lease,
+            worker_name: worker,
+            entropy,
+        };
+        JobRunner::load_job(&desk, run, outlet, job)
+            .await?
+            .lock_job()
+            .await
+    }
+
+    /// Learns what is wanted of the runs that are under way.
+    async fn refresh_controls(&self) -> Result<(), Error> {
+        let runs: Vec<SharedText> = lock_mutex(&self.directives.controls)
+            .keys()
+            .cloned()
+            .collect();
+        for run in runs {
+            let stored: Option<(CampaignRunRow, u64)> =
+                self.store.read_record(RowKey(vec![run.to_value()])).await?;
+            match stored {
+                Some((run, _)) if run.ended_at.is_none() => self.directives.record_control(&run),
+                _ => drop(lock_mutex(&self.directives.controls).remove(&run)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Jobs that can be taken now, of all runs that have some; first those whose workers were not heard of again.
+    async fn find_due_jobs(
+        &self,
+        held: &BTreeMap<SharedText, Option<Instant>>,
+    ) -> Result<JobQueue, Error> {
+        let clock = EstimatedClock::read_from_store(&*self.store).await?;
+        let now = clock.now();
+        let mut line = JobQueue::default();
+        self.find_expired_jobs(&mut line, held, now).await?;
+        for run in self.scan_due_runs(now).await? {
+            self.directives.record_control(&run.0);
+            if self.unsendable_runs.is_unsendable(&run.0)
+                || self.directives.run_directive(&run.0.id) == AttemptDirective::Release
+            {
+                continue;
+            }
+            let found = self.scan_due_jobs(&run.0, now).await?;
+            let mut is_idle = found.is_empty();
+            for job in found
+                .into_iter()
+                .filter(|(job, _)| !held.contains_key(&job.id))
+            {
+                is_idle = false;
+                line.push(DueJob {
+                    run: run.clone(),
+                    job,
+                });
+            }
+            if is_idle {
+                finish_run(&*self.store, &run.0.id, now).await?;
+            }
+        }
+        Ok(line)
+    }
+
+    /// Jobs whose workers were not heard of again, also those of runs that are paused: what they held is in doubt.
+    async fn find_expired_jobs(
+        &self,
+        line: &mut JobQueue,
+        held: &BTreeMap<SharedText, Option<Instant>>,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let locked = SharedText::from(JobStatus::Locked.as_str());
+        let mut scan = TableScan::by_index::<JobRow>(JobRow::BY_STATUS)
+            .where_equal(&locked)
+            .where_at_most(&now)
+            .with_limit(JOBS_PAGE);
+        loop {
+            let page: Vec<(JobRow, u64)> = self.store.list_records(scan.clone()).await?;
+            let Some((last, _)) = page.last() else {
+                return Ok(());
+            };
+            let is_last = page.len() < JOBS_PAGE;
+            scan = scan.starting_after(last);
+            for job in page
+                .into_iter()
+                .filter(|(job, _)| !held.contains_key(&job.id))
+            {
+                let run: Option<(CampaignRunRow, u64)> = self
+                    .store
+                    .read_record(RowKey(vec![job.0.run_id.to_value()]))
+                    .await?;
+                if let Some(run) = run {
+                    self.directives.record_control(&run.0);
+                    line.push(DueJob { run, job });
+                }
+            }
+            if is_last || !line.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Runs that have something to do, or wait, a part of them at a time: those that wait must not hide the others.
+    async fn scan_due_runs(&self, now: Timestamp) -> Result<Vec<(CampaignRunRow, u64)>, Error> {
+        let mut scan = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_WAKE)
+            .where_at_most(&now)
+            .with_limit(RUNS_PAGE);
+        scan.after = lock_mutex(&self.scan_position).take();
+        let due: Vec<(CampaignRunRow, u64)> = self.store.list_records(scan.clone()).await?;
+        if let Some((last, _)) = due.last().filter(|_| due.len() == RUNS_PAGE) {
+            *lock_mutex(&self.scan_position) = scan.starting_after(last).after;
+        }
+        Ok(due)
+    }
+
+    async fn scan_due_jobs(
+        &self,
+        run: &CampaignRunRow,
+        now: Timestamp,
+    ) -> Result<Vec<(JobRow, u64)>, Error> {
+        let is_cancelled =
+            CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled);
+        let mut found = Vec::new();
+        for status in [JobStatus::Queued, JobStatus::Failed] {
+            let scan = TableScan::by_index::<JobRow>(JobRow::BY_TURN)
+                .where_equal(&run.id)
+                .where_equal(&SharedText::from(status.as_str()));
+            let due: Vec<(JobRow, u64)> = self
+                .store
+                .list_records(scan.clone().where_at_most(&now).with_limit(JOBS_PAGE))
+                .await?;
+            // Nobody waits for a time at which nobody is to be reached.
+            if due.is_empty() && is_cancelled {
+                let waiting: Vec<(JobRow, u64)> = self.store.list_records(scan).await?;
+                found.extend(
+                    waiting
+                        .into_iter()
+                        .filter(|(job, _)| row_mapping::job_counts(job).open_items() > 0)
+                        .take(JOBS_PAGE),
+                );
+            }
+            found.extend(due);
+        }
+        Ok(found)
+    }
+
+    /// How many tenants wait in the line that have no lane, and could use one.
+    async fn count_waiting_tenants(
+        &self,
+        line: &JobQueue,
+        turns: &FairShare,
+    ) -> Result<usize, Error> {
+        let mut waiting = 0;
+        for found in line.jobs_of_waiting_tenants(turns) {
+            waiting += usize::from(self.is_within_tenant_limit(found, turns).await?);
+        }
+        Ok(waiting)
+    }
+
+    /// Whether another job of the tenant may be worked on.
+    async fn is_within_tenant_limit(
+        &self,
+        found: &DueJob,
+        turns: &FairShare,
+    ) -> Result<bool, Error> {
+        let Some(max) = self.options.tenant_concurrency else {
+            return Ok(true);
+        };
+        let (tenant, max) = (&found.run.0.tenant_id, max as usize);
+        let here = turns.tenant_job_count(tenant);
+        // Whoever takes over a job of somebody who is gone has one instead of them.
+        if here >= max || found.has_expired_lease() {
+            return Ok(here < max);
+        }
+        let Some(now) = tolerate_transient_error(self.store.now().await)? else {
+            return Ok(false);
+        };
+        let locked = SharedText::from(JobStatus::Locked.as_str());
+        let mut its = TableScan::by_index::<JobRow>(JobRow::BY_TENANT)
+            .where_equal(tenant)
+            .where_equal(&locked)
+            .with_limit(max + here);
+        its.after = Some(
+            its.equal
+                .iter()
+                .cloned()
+                .chain([now.to_value(), SharedText::from("").to_value()])
+                .collect(),
+        );
+        let Some(its) = tolerate_transient_error(self.store.list_records::<JobRow>(its).await)?
+        else {
+            return Ok(false);
+        };
+        // Those that were begun here may not be locked yet, and are counted once.
+        let elsewhere = its
+            .iter()
+            .filter(|(job, _)| !turns.is_running(&job.id))
+            .count();
+        Ok(elsewhere + here < max)
+    }
+
+    fn spawn_job(
+        &self,
+        lanes: &mut JoinSet<FinishedJob>,
+        found: DueJob,
+        stop: watch::Receiver<bool>,
+    ) {
+        let is_stale = found.has_expired_lease();
+        let DueJob { run, job } = found;
+        let (store, orders, outlets) = (
+            Arc::clone(&self.store),
+            Arc::clone(&self.directives),
+            Arc::clone(&self.deliveries),
+        );
+        let shut = Arc::clone(&self.unsendable_runs);
+        let Options {
+            lease,
+            worker_name: worker,
+            entropy,
+            ..
+        } = self.options.clone();
+        lanes.spawn(async move {
+            let (id, of_run) = (job.0.id.clone(), run.0.clone());
+            let is_cancelled = CampaignRunControl::parse(&run.0.control) == Some(CampaignRunControl::Cancelled);
+            let work = async {
+                let (mut least, run_id, job_id) = (AttemptDirective::Continue, of_run.id.clone(), id.clone());
+                let outlet = match outlets.resolve_delivery(&run.0) {
+                    Ok(outlet) => outlet,
+                    // Nobody is reached by it: nothing is begun.
+                    Err(_) if is_cancelled || is_stale => {
+                        least = AttemptDirective::Release;
+                        Arc::new(CampaignDelivery::without_provider())
+                    }
+                    Err(error) => {
+                        shut.mark_unsendable(&*store, &run.0, &worker, &error).await?;
+                        return Ok(JobRunEnd::LeaseLost);
+                    }
+                };
+                let clock = EstimatedClock::read_from_store(&*store).await?;
+                let desk = JobContext { store: Arc::clone(&store), clock, lease, worker_name: worker, entropy };
+                let order = || orders.job_directive(&run_id, &job_id, *stop.borrow()).max(least);
+                JobRunner::load_job(&desk, run, outlet, job).await?.run_attempt(order).await
+            };
+            let end = AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|_| {
+                tracing::error!(job = %id, "work on a job panicked; it is tried again when its lease has run out");
+                Ok(JobRunEnd::LeaseLost)
+            });
+            FinishedJob { result: end, job_id: id, run: of_run }
+        });
+    }
+
+    /// Tells whether there was an end.
+    async fn handle_finished_job(&self, done: FinishedJob) -> Result<bool, Error> {
+        let FinishedJob {
+            job_id: job,
+            run,
+            result: end,
+        } = done;
+        // What cannot be stored, or read, will not be so by itself: people are to know.
+        if let Err(error) = &end
+            && matches!(
+                error.kind(),
+                StoreErrorKind::Invalid | StoreErrorKind::Corrupt
+            )
+        {
+            tolerate_transient_error(
+                self.unsendable_runs
+                    .mark_unsendable(
+                        &*self.store,
+                        &run,
+                        &self.options.worker_name,
+                        &error.to_string(),
+                    )
+                    .await,
+            )?;
+        }
+        let end = tolerate_transient_error(end)?;
+        match end {
+            Some(JobRunEnd::Concluded(AttemptOutcome::Completed | AttemptOutcome::Dead)) => {
+                let now = tolerate_transient_error(self.store.now().await)?;
+                if let Some(now) = now {
+                    tolerate_transient_error(finish_run(&*self.store, &run.id, now).await)?;
+                }
+            }
+            Some(JobRunEnd::Concluded(conclusion)) => {
+                tracing::debug!(%job, ?conclusion, "a job is put off")
+            }
+            Some(JobRunEnd::LeaseLost) => tracing::debug!(%job, "another has the job"),
+            None => {}
+        }
+        Ok(matches!(end, Some(JobRunEnd::Concluded(_))))
+    }
+}
+
+/// What passes is logged, and tried again; the rest is not.
+fn tolerate_transient_error<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(it) => Ok(Some(it)),
+        Err(error) if matches!(error.kind(), StoreErrorKind::Fatal) => Err(error),
+        Err(error) => {
+            tracing::warn!(%error, "the dispatcher will try again");
+            Ok(None)
+        }
+    }
+}

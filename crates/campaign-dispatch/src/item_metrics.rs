@@ -1,0 +1,26 @@
+//! What is counted: where items come to stand.
+
+use metrics::counter;
+use onward_campaign_core::{ItemChange, ItemState};
+
+/// Items have come to stand so.
+pub(crate) fn count_item_changes<'a>(changes: impl Iterator<Item = &'a ItemChange>) {
+    let mut counts = [0_u64; 4];
+    for change in changes {
+        match change.new_state {
+            ItemState::Served => counts[0] += 1,
+            ItemState::Failed => counts[1] += 1,
+            ItemState::Skipped => counts[2] += 1,
+            ItemState::InDoubt => counts[3] += 1,
+            ItemState::Unreserved | ItemState::Deferred | ItemState::Held => {}
+        }
+    }
+    for (standing, count) in ["served", "failed", "skipped", "in_doubt"]
+        .into_iter()
+        .zip(counts)
+    {
+        if count > 0 {
+            counter!("onward_campaign_items_total", "standing" => standing).increment(count);
+        }
+    }
+}

@@ -1,0 +1,620 @@
+//! Work on a job: what an [`Attempt`] says, done step by step, by whoever holds the lease of the job.
+
+mod admission;
+mod sending;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use onward_campaign_core::{
+    AttemptDirective, AttemptOutcome, AttemptStep, CampaignRunTransition, ItemChange, ItemCounts,
+    ItemProgress, ItemReason, ItemState, JobAttempt, JobTransition, LookupOutcome,
+};
+use onward_journal::{SharedText, Timestamp};
+use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow};
+use onward_store::{
+    ChangeOutcome, ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowKey,
+    Store, StoreErrorKind, TableRecord as _, TableScan,
+};
+use serde_json::{Map, Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep};
+
+use crate::audience::{self, AudienceRecipient};
+use crate::audit;
+use crate::clock::EstimatedClock;
+use crate::delivery::{CampaignDelivery, SendAdmission};
+use crate::entropy::EntropySource;
+use crate::item_metrics;
+use crate::reservation::{self, DurableCommit};
+use crate::row_mapping::{self, ItemTemplate};
+
+/// How long to wait before the store is asked again.
+const STORE_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// A lease is renewed when this part of it has gone by.
+const LEASE_RENEW_DIVISOR: u32 = 3;
+
+/// The audit trail tells of jobs that wait for at least so long until somebody may be reached.
+const AUDIT_POSTPONED_MIN_MS: u64 = 60_000;
+
+/// How work on a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobRunEnd {
+    /// As it should.
+    Concluded(AttemptOutcome),
+    /// Somebody else has the job by now, or may have it.
+    LeaseLost,
+}
+
+/// What a worker needs.
+pub(crate) struct JobContext {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: EstimatedClock,
+    pub(crate) lease: Duration,
+    pub(crate) worker_name: SharedText,
+    pub(crate) entropy: EntropySource,
+}
+
+/// Work on one job.
+pub(crate) struct JobRunner<'a> {
+    context: &'a JobContext,
+    run: CampaignRunRow,
+    run_version: u64,
+    delivery: Arc<CampaignDelivery>,
+    job: JobRow,
+    version: u64,
+    lock_token: SharedText,
+    /// Commits that were tried; each leaves a mark of its own, so that none is taken for another.
+    commit_count: u32,
+    /// Whether the job is this worker's, as far as it knows.
+    is_held: bool,
+    lease_until: Instant,
+    recipients: Vec<AudienceRecipient>,
+    /// Positions of those who want nothing more.
+    suppressed: Vec<usize>,
+    rows: Vec<Option<(OutboxItemRow, u64)>>,
+    provider: SharedText,
+    scheduled_for: String,
+    durable_commit: Option<DurableCommit>,
+    /// Room at the provider for what is about to be reserved.
+    send_permits: Option<OwnedSemaphorePermit>,
+    /// What the provider has said of items in doubt, for the audit trail.
+    lookup_results: Map<String, Value>,
+}
+
+/// What a step makes of the job and its items.
+struct PreparedCommit {
+    job: JobRow,
+    rows: BTreeMap<usize, OutboxItemRow>,
+    commit: Commit,
+    /// Where in the commit rows are inserted, and of which items.
+    inserted: Vec<(usize, usize)>,
+}
+
+impl<'a> JobRunner<'a> {
+    /// Reads what there is to know of a job.
+    pub(crate) async fn load_job(
+        desk: &'a JobContext,
+        (run, run_version): (CampaignRunRow, u64),
+        outlet: Arc<CampaignDelivery>,
+        (job, version): (JobRow, u64),
+    ) -> Result<Self, Error> {
+        let recipients =
+            audience::read_audience_part(&*desk.store, &run.audience_id, job.number).await?;
+        let mut rows: Vec<Option<(OutboxItemRow, u64)>> = vec![None; recipients.len()];
+        // Nobody has reserved anything for a job that nobody has locked.
+        if job.lock_epoch > 0 {
+            for (row, version) in row_mapping::read_job_items(&*desk.store, &job.id).await? {
+                let Some(place) =
+                    row_mapping::item_position(&row.id).and_then(|position| rows.get_mut(position))
+                else {
+                    return Err(Error::corrupt(format!("item {} is not of its job", row.id)));
+                };
+                *place = Some((row, version));
+            }
+        }
+        let suppressed = find_suppressed(&*desk.store, &run, &recipients).await?;
+        let provider = SharedText::from(outlet.provider.name());
+        let scheduled_for = run.scheduled_for.to_string();
+        Ok(Self {
+            lock_token: desk.entropy.random_id(),
+            commit_count: 0,
+            is_held: false,
+            lease_until: Instant::now(),
+            durable_commit: None,
+            send_permits: None,
+            lookup_results: Map::new(),
+            context: desk,
+            run,
+            run_version,
+            delivery: outlet,
+            job,
+            version,
+            recipients,
+            suppressed,
+            rows,
+            provider,
+            scheduled_for,
+        })
+    }
+
+    /// Makes the job this worker's, and does nothing more. Tells whether it is.
+    pub(crate) async fn lock_job(mut self) -> Result<bool, Error> {
+        let (tally, attempts) = (row_mapping::job_counts(&self.job), self.job.attempts + 1);
+        Ok(self
+            .persist_step(BTreeMap::new(), tally, attempts, None)
+            .await?
+            .is_some())
+    }
+
+    /// Does all there is to do for now.
+    pub(crate) async fn run_attempt(
+        mut self,
+        order: impl Fn() -> AttemptDirective,
+    ) -> Result<JobRunEnd, Error> {
+        let now = self.context.clock.now();
+        let slot = |row: &Option<(OutboxItemRow, u64)>| {
+            row.as_ref().map_or(ItemProgress::NEW, |(row, _)| {
+                row_mapping::item_progress(row, now)
+            })
+        };
+        let slots = self.rows.iter().map(slot).collect();
+        let mut attempt =
+            JobAttempt::new(slots, self.job.attempts + 1, self.delivery.policy, order());
+        for position in self.duplicate_positions() {
+            attempt.skip_duplicate(position);
+        }
+        for &position in &self.suppressed {
+            attempt.skip_item(position, ItemReason::Suppressed);
+        }
+        let mut end = JobRunEnd::LeaseLost;
+        loop {
+            attempt.apply_directive(order());
+            match attempt.next_step(self.context.entropy.random_u64()) {
+                AttemptStep::Persist {
+                    changes,
+                    counts: tally,
+                    attempts,
+                    outcome: conclusion,
+                } => {
+                    let Some(taken) = self
+                        .persist_step(changes, tally, attempts, conclusion)
+                        .await?
+                    else {
+                        return Ok(JobRunEnd::LeaseLost);
+                    };
+                    attempt.record_persisted(&taken);
+                    if let Some(conclusion) = conclusion {
+                        end = JobRunEnd::Concluded(conclusion);
+                    }
+                }
+                AttemptStep::Admit(positions, at_most) => {
+                    match self.admit_items(&positions, at_most, &order).await? {
+                        SendAdmission::Admitted(admitted) => attempt.record_admission(&admitted),
+                        SendAdmission::Delayed(wait) => attempt.postpone_job(duration_ms(wait)),
+                    }
+                }
+                AttemptStep::Send(positions) => match self.send_items(&positions).await? {
+                    Some(answers) => attempt.record_send_outcomes(answers),
+                    None => return Ok(JobRunEnd::LeaseLost),
+                },
+                AttemptStep::LookUp(positions) => {
+                    let found = self.look_up_items(&positions).await?;
+                    self.lookup_results = lookup_details(&self.job.id, &found);
+                    attempt.record_lookups(found);
+                }
+                AttemptStep::Finished => return Ok(end),
+            }
+        }
+    }
+
+    /// Positions of those who come twice in the job: the first stands for the others.
+    fn duplicate_positions(&self) -> Vec<usize> {
+        let mut seen = BTreeSet::new();
+        (0..self.recipients.len())
+            .filter(|position| !seen.insert(&self.recipients[*position].id))
+            .collect()
+    }
+
+    /// Makes a step durable. Returns which of the items that it reserves another row stands for; nothing if the job is not this
+    /// worker's any more.
+    async fn persist_step(
+        &mut self,
+        changes: BTreeMap<usize, ItemChange>,
+        tally: ItemCounts,
+        attempts: u32,
+        conclusion: Option<AttemptOutcome>,
+    ) -> Result<Option<Vec<usize>>, Error> {
+        self.commit_count += 1;
+        // The lease is counted from the first time that it may have been stored.
+        let (asked, mut is_unheard, mut are_new) = (Instant::now(), false, true);
+        loop {
+            let written = self.prepare_commit(&changes, &tally, attempts, conclusion, are_new);
+            let error =
+                match reservation::commit_durably(&*self.context.store, written.commit.clone())
+                    .await
+                {
+                    Ok((receipt, durable)) => {
+                        let is_kept = |place: usize| {
+                            matches!(receipt.changes.get(place), Some(ChangeOutcome::Kept(_)))
+                        };
+                        let taken = written
+                            .inserted
+                            .iter()
+                            .filter(|(place, _)| is_kept(*place))
+                            .map(|(_, it)| *it);
+                        let taken: Vec<usize> = taken.collect();
+                        self.durable_commit = Some(durable);
+                        self.apply_commit(written, &taken, asked);
+                        item_metrics::count_item_changes(changes.values());
+                        return Ok(Some(taken));
+                    }
+                    Err(error) => error,
+                };
+            match error.kind() {
+                StoreErrorKind::Conflict
+                    if is_version_conflict(&error, CampaignRunRow::TABLE.name) =>
+                {
+                    self.reload_run().await?
+                }
+                // Other items stand for some of these.
+                StoreErrorKind::Conflict if are_new && is_item_conflict(&error) => are_new = false,
+                StoreErrorKind::Conflict if is_unheard => {
+                    return self.confirm_unknown_commit(written, asked).await;
+                }
+                StoreErrorKind::Conflict => return Ok(None),
+                StoreErrorKind::Retry | StoreErrorKind::Unknown => {
+                    is_unheard |= error.kind() == StoreErrorKind::Unknown;
+                    tracing::warn!(job = %self.job.id, %error, "a step of a job could not be stored; it is stored again");
+                    if self.is_held && Instant::now() >= self.lease_until {
+                        return Ok(None);
+                    }
+                    sleep(STORE_RETRY_DELAY).await;
+                }
+                StoreErrorKind::Invalid | StoreErrorKind::Corrupt | StoreErrorKind::Fatal => {
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// What a step makes of the job and its items. Most items are new; where some were not, those are kept.
+    fn prepare_commit(
+        &self,
+        changes: &BTreeMap<usize, ItemChange>,
+        tally: &ItemCounts,
+        attempts: u32,
+        conclusion: Option<AttemptOutcome>,
+        are_new: bool,
+    ) -> PreparedCommit {
+        let now = self.context.clock.now();
+        let mut job = self.job.clone();
+        job.attempts = attempts;
+        if !self.is_held {
+            job.lock_epoch += 1;
+        }
+        row_mapping::write_job_counts(&mut job, tally, now);
+        self.apply_outcome(&mut job, conclusion, now);
+        if let Some(error) = changes
+            .values()
+            .rev()
+            .find_map(|change| change.error.clone())
+        {
+            job.error = Some(error);
+        }
+        // What went wrong on the way is over; what went wrong with items stands there.
+        if conclusion == Some(AttemptOutcome::Completed) {
+            job.error = None;
+        }
+        let mut commit = Commit::new().update_columns(&self.job, &job, self.version);
+        if let Some(running) =
+            row_mapping::run_status(&self.run).next_status(CampaignRunTransition::Start)
+        {
+            let run = CampaignRunRow {
+                status: running.as_str().into(),
+                ..self.run.clone()
+            };
+            commit = commit.update(&run, self.run_version);
+            commit = audit::append_entry(
+                commit,
+                &run,
+                "run.began",
+                &json!({ "by": &*self.context.worker_name }),
+                now,
+            );
+        }
+        let origin = self.item_template();
+        let (mut written, mut inserted) = (BTreeMap::new(), Vec::new());
+        for (&position, change) in changes {
+            let stored = self.rows[position].as_ref();
+            let row = stored.map_or_else(
+                || origin.new_item(position, &self.recipients[position], now),
+                |(row, _)| row.clone(),
+            );
+            let row =
+                row_mapping::apply_change(row, change, row_mapping::run_channel(&self.run), now);
+            commit = match stored {
+                Some((before, version)) => commit.update_columns(before, &row, *version),
+                None => {
+                    inserted.push((commit.changes.len(), position));
+                    if are_new {
+                        commit.insert(&row)
+                    } else {
+                        commit.insert_or_keep(&row)
+                    }
+                }
+            };
+            written.insert(position, row);
+        }
+        for (event, detail) in self.audit_events(&job, changes, conclusion) {
+            commit = audit::append_entry(commit, &self.run, event, &detail, now);
+        }
+        PreparedCommit {
+            job,
+            rows: written,
+            commit,
+            inserted,
+        }
+    }
+
+    fn item_template(&self) -> ItemTemplate<'_> {
+        let Self {
+            run,
+            job,
+            provider,
+            scheduled_for,
+            ..
+        } = self;
+        ItemTemplate {
+            run,
+            job,
+            provider,
+            scheduled_for,
+        }
+    }
+
+    /// Where the job stands after a step: with this worker, or where the end of the attempt leads.
+    fn apply_outcome(&self, job: &mut JobRow, conclusion: Option<AttemptOutcome>, now: Timestamp) {
+        let (act, run_after) = match conclusion {
+            None => {
+                let until = now.plus_ms(duration_ms(self.context.lease));
+                (job.lock_token, job.locked_until) = (Some(self.commit_mark()), Some(until));
+                (None, until)
+            }
+            Some(AttemptOutcome::Completed) => (Some(JobTransition::Complete), now),
+            Some(AttemptOutcome::Dead) => (Some(JobTransition::DeadLetter), now),
+            Some(AttemptOutcome::RetryAfter(wait)) => {
+                (Some(JobTransition::Fail), now.plus_ms(wait))
+            }
+            Some(AttemptOutcome::LookUpAfter(wait) | AttemptOutcome::Postponed(wait)) => {
+                (Some(JobTransition::Release), now.plus_ms(wait))
+            }
+            Some(AttemptOutcome::AwaitResolution) => (Some(JobTransition::Release), Timestamp::MAX),
+            Some(AttemptOutcome::Released) => (Some(JobTransition::Release), now),
+        };
+        let mut status = row_mapping::job_status(job);
+        // Whoever takes over from another releases it for them first.
+        if !self.is_held {
+            let free = status.next_status(JobTransition::Release).unwrap_or(status);
+            status = row_mapping::next_job_status(free, JobTransition::Lock);
+        }
+        if let Some(act) = act {
+            status = row_mapping::next_job_status(status, act);
+            (job.lock_token, job.locked_until) = (None, None);
+        }
+        job.status = status.as_str().into();
+        job.run_after = run_after;
+    }
+
+    /// What the commit that is being made leaves in the row of the job.
+    fn commit_mark(&self) -> SharedText {
+        format!("{}.{}", self.lock_token, self.commit_count).into()
+    }
+
+    /// What the audit trail says of a step.
+    fn audit_events(
+        &self,
+        job: &JobRow,
+        changes: &BTreeMap<usize, ItemChange>,
+        conclusion: Option<AttemptOutcome>,
+    ) -> Vec<(&'static str, Value)> {
+        let mut events = Vec::new();
+        let about = |detail: Value| {
+            let mut about = json!({ "job": &*job.id, "worker": &*self.context.worker_name, "epoch": job.lock_epoch });
+            if let (Some(about), Value::Object(detail)) = (about.as_object_mut(), detail) {
+                about.extend(detail);
+            }
+            about
+        };
+        if !self.is_held
+            && row_mapping::job_status(&self.job)
+                .next_status(JobTransition::Release)
+                .is_some()
+        {
+            events.push((
+                "job.recovered",
+                about(json!({ "fromEpoch": self.job.lock_epoch })),
+            ));
+        }
+        let doubts: Vec<SharedText> = changes
+            .iter()
+            .filter(|(_, change)| change.new_state == ItemState::InDoubt)
+            .map(|(position, _)| row_mapping::item_id(&job.id, *position))
+            .collect();
+        if !doubts.is_empty() {
+            let doubts: Vec<&str> = doubts.iter().map(|item| &**item).collect();
+            events.push(("items.in_doubt", about(json!({ "items": doubts }))));
+        }
+        if !self.lookup_results.is_empty() {
+            events.push((
+                "items.looked_up",
+                about(json!({ "found": self.lookup_results })),
+            ));
+        }
+        let event = match conclusion {
+            None => return events,
+            // Whoever asked, and heard nothing new, need not be told of.
+            Some(AttemptOutcome::LookUpAfter(_) | AttemptOutcome::AwaitResolution)
+                if !self.is_held && events.is_empty() =>
+            {
+                return events;
+            }
+            Some(AttemptOutcome::Completed) => "job.completed",
+            Some(AttemptOutcome::Dead) => "job.dead",
+            Some(AttemptOutcome::RetryAfter(_)) => "job.failed",
+            Some(AttemptOutcome::LookUpAfter(_) | AttemptOutcome::AwaitResolution) => {
+                "job.in_doubt"
+            }
+            Some(AttemptOutcome::Released) => "job.released",
+            Some(AttemptOutcome::Postponed(wait)) if wait >= AUDIT_POSTPONED_MIN_MS => {
+                "job.put_off"
+            }
+            Some(AttemptOutcome::Postponed(_)) => return events,
+        };
+        let waits = matches!(
+            conclusion,
+            Some(
+                AttemptOutcome::Postponed(_)
+                    | AttemptOutcome::RetryAfter(_)
+                    | AttemptOutcome::LookUpAfter(_)
+            )
+        );
+        let until = waits.then_some(job.run_after);
+        let counts = json!({
+            "until": until.map(|until| until.to_string()),
+            "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
+            "error": job.error.as_deref(),
+        });
+        events.push((event, about(counts)));
+        events
+    }
+
+    /// A step is durable: what it made is what there is.
+    fn apply_commit(&mut self, written: PreparedCommit, taken: &[usize], asked: Instant) {
+        for (position, row) in written.rows {
+            if !taken.contains(&position) {
+                let version = self.rows[position]
+                    .as_ref()
+                    .map_or(1, |(_, version)| version + 1);
+                self.rows[position] = Some((row, version));
+            }
+        }
+        (self.job, self.version) = (written.job, self.version + 1);
+        (self.is_held, self.lookup_results) = (true, Map::new());
+        if let Some(running) =
+            row_mapping::run_status(&self.run).next_status(CampaignRunTransition::Start)
+        {
+            self.run.status = running.as_str().into();
+            self.run_version += 1;
+        }
+        // The store counts from later.
+        self.lease_until = asked + self.context.lease;
+    }
+
+    /// A step was refused after one like it was not heard of: that one may be the reason.
+    async fn confirm_unknown_commit(
+        &mut self,
+        written: PreparedCommit,
+        asked: Instant,
+    ) -> Result<Option<Vec<usize>>, Error> {
+        let Some(durable) = reservation::confirm_commit(&*self.context.store, &written.job).await?
+        else {
+            return Ok(None);
+        };
+        let stored = row_mapping::read_job_items(&*self.context.store, &self.job.id).await?;
+        let found: Vec<SharedText> = stored.into_iter().map(|(row, _)| row.id).collect();
+        let is_taken = |(_, position): &&(usize, usize)| {
+            !found.contains(&row_mapping::item_id(&self.job.id, *position))
+        };
+        let taken: Vec<usize> = written
+            .inserted
+            .iter()
+            .filter(is_taken)
+            .map(|(_, position)| *position)
+            .collect();
+        self.durable_commit = Some(durable);
+        self.apply_commit(written, &taken, asked);
+        Ok(Some(taken))
+    }
+
+    async fn reload_run(&mut self) -> Result<(), Error> {
+        let run: Option<(CampaignRunRow, u64)> = self
+            .context
+            .store
+            .read_record(RowKey(vec![self.run.id.to_value()]))
+            .await?;
+        (self.run, self.run_version) =
+            run.ok_or_else(|| Error::corrupt("a job without a campaign run"))?;
+        Ok(())
+    }
+}
+
+/// What a provider has said of items of a job; nothing of those of which it could not tell.
+fn lookup_details(job: &str, found: &[(usize, LookupOutcome)]) -> Map<String, Value> {
+    let word = |found: &LookupOutcome| match found {
+        LookupOutcome::Accepted(_) => Some("taken"),
+        LookupOutcome::Refused(_) => Some("refused"),
+        LookupOutcome::NotFound => Some("unknown to it"),
+        LookupOutcome::Unknown => None,
+    };
+    let said = found
+        .iter()
+        .filter_map(|(position, found)| Some((*position, word(found)?)));
+    said.map(|(position, word)| (row_mapping::item_id(job, position).to_string(), word.into()))
+        .collect()
+}
+
+/// The positions of those who want nothing more by this channel.
+async fn find_suppressed(
+    store: &dyn Store,
+    run: &CampaignRunRow,
+    recipients: &[AudienceRecipient],
+) -> Result<Vec<usize>, Error> {
+    let (tenant, workspace, channel) = (&run.tenant_id, &run.workspace_id, &run.channel);
+    let any = TableScan::all_rows::<SuppressionRow>()
+        .where_equal(tenant)
+        .where_equal(workspace)
+        .where_equal(channel)
+        .with_limit(1);
+    if store.scan_rows(any).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let of = async |position: usize| -> Result<Option<usize>, Error> {
+        let address = SharedText::from(recipients[position].address.to_lowercase());
+        let key = RowKey(vec![
+            tenant.to_value(),
+            workspace.to_value(),
+            channel.to_value(),
+            address.to_value(),
+        ]);
+        Ok(store
+            .read_row(SuppressionRow::TABLE, key)
+            .await?
+            .map(|_| position))
+    };
+    let found = join_all((0..recipients.len()).map(of)).await;
+    found.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// Whether an item cannot stand beside another.
+fn is_item_conflict(error: &Error) -> bool {
+    let Error::Conflict(
+        CommitConflict::RowExists { table, .. } | CommitConflict::NotUnique { table, .. },
+    ) = error
+    else {
+        return false;
+    };
+    *table == OutboxItemRow::TABLE.name
+}
+
+/// Whether a row of this table is what a commit did not find as it should be.
+fn is_version_conflict(error: &Error, name: &str) -> bool {
+    matches!(error, Error::Conflict(CommitConflict::RowVersion { table, .. }) if *table == name)
+}
+
+fn duration_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

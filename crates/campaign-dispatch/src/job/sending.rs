@@ -1,0 +1,222 @@
+//! Calling the provider for what is reserved, and asking it about what is in doubt, while the lease of the job is kept.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use onward_campaign_core::{LookupOutcome, SendOutcome};
+use onward_journal::SharedText;
+use onward_store::tables::JobRow;
+use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, StoreErrorKind};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::{JobRunner, LEASE_RENEW_DIVISOR, STORE_RETRY_DELAY};
+use crate::audience::AudienceRecipient;
+use crate::delivery::RenderedMessage;
+use crate::row_mapping;
+
+/// Nobody is called when less than this part of the lease is left: the call would not be over in time.
+const LEASE_MARGIN_DIVISOR: u32 = 10;
+
+impl JobRunner<'_> {
+    /// Calls the provider, and keeps the lease meanwhile. Nothing if the lease may not last.
+    pub(super) async fn send_items(
+        &mut self,
+        positions: &[usize],
+    ) -> Result<Option<Vec<(usize, SendOutcome)>>, Error> {
+        let Some(durable) = self.durable_commit.take() else {
+            return Ok(None);
+        };
+        let (mut answers, mut reservations) = (Vec::new(), Vec::new());
+        let compose =
+            |&position: &usize| (position, self.compose_message(&self.recipients[position]));
+        for (position, composed) in
+            run_blocking(|| positions.iter().map(compose).collect::<Vec<_>>())
+        {
+            let Some((row, _)) = &self.rows[position] else {
+                continue;
+            };
+            match composed {
+                Ok(message) => reservations.extend(durable.reserve_item(row, message)),
+                Err(words) => answers.push((position, SendOutcome::InvalidMessage(words.into()))),
+            }
+        }
+        // A worker that stood still does not call for what others have in doubt by now. If nobody has taken the job meanwhile,
+        // it is still its own.
+        let is_late = |work: &Self| {
+            Instant::now() + work.context.lease / LEASE_MARGIN_DIVISOR >= work.lease_until
+        };
+        if is_late(self) && (!self.renew_lease().await? || is_late(self)) {
+            return Ok(None);
+        }
+        let batch = self.delivery.provider.capabilities().max_batch.max(1);
+        let mut calls = Vec::new();
+        while !reservations.is_empty() {
+            let rest = reservations.split_off(batch.min(reservations.len()));
+            let reserved = std::mem::replace(&mut reservations, rest);
+            let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
+            calls.push(async move {
+                let items: Vec<SharedText> =
+                    reserved.iter().map(|it| it.item_id().clone()).collect();
+                let called = AssertUnwindSafe(timeout(patience, provider.deliver_batch(reserved)))
+                    .catch_unwind()
+                    .await;
+                let lost = |why: &str| {
+                    items
+                        .iter()
+                        .map(|item| (item.clone(), SendOutcome::Unknown(why.into())))
+                        .collect()
+                };
+                match called {
+                    Ok(Ok(answers)) => answers,
+                    Ok(Err(_)) => lost("the provider did not answer in time"),
+                    Err(_) => lost("the provider's adapter panicked"),
+                }
+            });
+        }
+        let mut calling = std::pin::pin!(join_all(calls));
+        let answered = loop {
+            let renew =
+                self.lease_until - (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR);
+            tokio::select! {
+                biased;
+                answered = &mut calling => break answered,
+                () = sleep_until(renew) => {
+                    if !self.renew_lease().await? {
+                        // What was called for is heard out, though it will be refused.
+                        break calling.await;
+                    }
+                }
+            }
+        };
+        let is_its =
+            |item: &SharedText| row_mapping::job_id_of_item(item).as_ref() == Some(&self.job.id);
+        let place = |(item, answer): (SharedText, SendOutcome)| {
+            Some((
+                row_mapping::item_position(&item).filter(|_| is_its(&item))?,
+                answer,
+            ))
+        };
+        answers.extend(answered.into_iter().flatten().filter_map(place));
+        self.send_permits = None;
+        let busy = answers.iter().filter_map(|(_, answer)| {
+            if let SendOutcome::Throttled(_, ms) = answer {
+                *ms
+            } else {
+                None
+            }
+        });
+        if let Some(ms) = busy.max() {
+            self.delivery
+                .gate
+                .pause_sends(Duration::from_millis(ms), self.context.clock.now());
+        }
+        Ok(Some(answers))
+    }
+
+    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
+        let composed = std::panic::catch_unwind(AssertUnwindSafe(|| {
+            self.delivery.composer.compose_message(recipient)
+        }));
+        composed.unwrap_or_else(|_| Err("the template panicked".to_owned()))
+    }
+
+    /// Keeps the job for another lease. Tells whether it is this worker's.
+    async fn renew_lease(&mut self) -> Result<bool, Error> {
+        self.commit_count += 1;
+        let asked = Instant::now();
+        let mut job = self.job.clone();
+        self.apply_outcome(&mut job, None, self.context.clock.now());
+        match self
+            .context
+            .store
+            .commit(Commit::new().update_columns(&self.job, &job, self.version))
+            .await
+        {
+            Ok(_) => {
+                (self.job, self.version, self.lease_until) =
+                    (job, self.version + 1, asked + self.context.lease);
+                Ok(true)
+            }
+            Err(error) => match error.kind() {
+                StoreErrorKind::Conflict => Ok(false),
+                // If it was stored and that cannot be read either, the next step is refused, and the job is left to others.
+                StoreErrorKind::Retry | StoreErrorKind::Unknown => {
+                    self.reload_job().await;
+                    sleep(STORE_RETRY_DELAY).await;
+                    Ok(Instant::now() < self.lease_until)
+                }
+                StoreErrorKind::Invalid | StoreErrorKind::Corrupt | StoreErrorKind::Fatal => {
+                    Err(error)
+                }
+            },
+        }
+    }
+
+    /// Takes the version of a renewal that was not heard of.
+    async fn reload_job(&mut self) {
+        let stored: Result<Option<(JobRow, u64)>, Error> = self
+            .context
+            .store
+            .read_record(RowKey(vec![self.job.id.to_value()]))
+            .await;
+        if let Ok(Some((job, version))) = stored
+            && job
+                .lock_token
+                .as_ref()
+                .is_some_and(|mark| mark.starts_with(&*self.lock_token))
+        {
+            (self.job, self.version) = (job, version);
+        }
+    }
+
+    /// Asks the provider about these, and keeps the lease meanwhile.
+    pub(super) async fn look_up_items(
+        &mut self,
+        positions: &[usize],
+    ) -> Result<Vec<(usize, LookupOutcome)>, Error> {
+        let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
+        let looks = positions.iter().filter_map(|&position| {
+            let key = self.rows[position].as_ref()?.0.idempotency_key.clone();
+            let provider = Arc::clone(&provider);
+            Some(async move {
+                let found = AssertUnwindSafe(timeout(patience, provider.lookup_status(&key)))
+                    .catch_unwind()
+                    .await;
+                (
+                    position,
+                    found
+                        .ok()
+                        .and_then(Result::ok)
+                        .unwrap_or(LookupOutcome::Unknown),
+                )
+            })
+        });
+        let found = join_all(looks).await;
+        self.renew_lease_if_due().await?;
+        Ok(found)
+    }
+
+    /// Keeps the job if it is this worker's and a part of the lease has gone by. Whoever lost it finds that out with the next
+    /// step.
+    pub(super) async fn renew_lease_if_due(&mut self) -> Result<(), Error> {
+        if self.is_held
+            && Instant::now() + (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR)
+                >= self.lease_until
+        {
+            self.renew_lease().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Computes something that may take long. Where there are other threads, they go on with what waits for this one.
+fn run_blocking<T>(compute: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(compute),
+        _ => compute(),
+    }
+}

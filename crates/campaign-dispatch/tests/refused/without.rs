@@ -1,0 +1,9 @@
+//! A provider cannot be called without a reservation: the row of an item is none.
+
+async fn send(provider: &dyn onward_campaign_dispatch::Provider, item: onward_store::tables::OutboxItem) {
+    provider.deliver(vec![item]).await;
+}
+
+fn main() {
+    let _ = send;
+}

@@ -1,0 +1,360 @@
+//! What is an address on which channel. It refuses what nobody could be reached at, and what would end up as something else
+//! in a header; all else is for the provider to say.
+
+use onward_campaign_core::DeliveryChannel;
+
+/// Bytes of an address of mail, at most.
+const EMAIL_BYTES_MAX: usize = 254;
+const LOCAL_BYTES_MAX: usize = 64;
+const LABEL_BYTES_MAX: usize = 63;
+/// Bytes of a place to post to, at most.
+const ACCOUNT_BYTES_MAX: usize = 255;
+
+/// The address as it is used, or why it is none.
+pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, &'static str> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err("there is no address");
+    }
+    match channel {
+        DeliveryChannel::Email => normalize_email(text),
+        DeliveryChannel::Voice => normalize_phone(text),
+        DeliveryChannel::Social => check_account(text).map(|()| text.to_owned()),
+    }
+}
+
+/// Whether this is one mailbox: an address of mail, with a name before it or not.
+pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
+    let text = text.trim();
+    if text.chars().any(char::is_control) {
+        return Err("it has control characters");
+    }
+    match text.strip_suffix('>').map(|it| it.rsplit_once('<')) {
+        None => normalize_email(text).map(drop),
+        Some(None) => Err("there is a `>` without a `<`"),
+        Some(Some((name, address))) => check_display_name(name.trim())
+            .and_then(|()| normalize_email(address))
+            .map(drop),
+    }
+}
+
+/// In quotes a name may have anything; outside of them some characters would make it another address.
+fn check_display_name(name: &str) -> Result<(), &'static str> {
+    let quoted = name.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
+    let is_fine = match quoted {
+        Some(inside) => !inside.contains(['"', '\\']),
+        None => !name.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '@', '\\', '"']),
+    };
+    if is_fine {
+        Ok(())
+    } else {
+        Err("the name has characters that have to be in quotes, or cannot be there at all")
+    }
+}
+
+/// An address of mail with its domain as mail has it: in plain small letters.
+fn normalize_email(text: &str) -> Result<String, &'static str> {
+    const TOO_LONG: &str = "the address is longer than 254 bytes";
+    if text.len() > EMAIL_BYTES_MAX {
+        return Err(TOO_LONG);
+    }
+    if text.chars().any(is_invisible) {
+        return Err("the address has spaces or control characters");
+    }
+    let (local, domain) = text.split_once('@').ok_or("the address has no @")?;
+    if domain.contains('@') {
+        return Err("the address has more than one @");
+    }
+    if local.is_empty() || local.len() > LOCAL_BYTES_MAX {
+        return Err("there have to be between 1 and 64 bytes before the @");
+    }
+    // Any of these would make it two addresses, or a name.
+    if local.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '\\', '"']) {
+        return Err("the address has characters that are not allowed before the @");
+    }
+    let address = format!("{local}@{}", normalize_domain(domain)?);
+    if address.len() > EMAIL_BYTES_MAX {
+        Err(TOO_LONG)
+    } else {
+        Ok(address)
+    }
+}
+
+/// However a domain is written, it is the same one: `bücher.example` is `xn--bcher-kva.example` (IDNA).
+fn normalize_domain(domain: &str) -> Result<String, &'static str> {
+    let plain = idna::domain_to_ascii(domain).map_err(|_| "what is after the @ is no domain")?;
+    check_domain(&plain).map(|()| plain)
+}
+
+fn check_domain(domain: &str) -> Result<(), &'static str> {
+    let is_label = |label: &str| {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        !label.is_empty()
+            && label.len() <= LABEL_BYTES_MAX
+            && label.chars().all(is_fine)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    if !domain.split('.').all(is_label) {
+        return Err("what is after the @ is no domain");
+    }
+    if !domain.contains('.') && domain != "localhost" {
+        return Err("what is after the @ is no whole domain");
+    }
+    Ok(())
+}
+
+/// Spaces, control characters, and those that nobody sees: they come along when an address is copied from a page.
+fn is_invisible(c: char) -> bool {
+    c.is_whitespace()
+        || c.is_control()
+        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{feff}')
+}
+
+fn normalize_phone(text: &str) -> Result<String, &'static str> {
+    let number: String = text.chars().filter(|c| !is_phone_separator(*c)).collect();
+    let digits = number
+        .strip_prefix('+')
+        .ok_or("the number has to begin with + and the code of the country")?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("the number has something else than digits");
+    }
+    if digits.starts_with('0') {
+        return Err("no country has a code that begins with 0");
+    }
+    if !(7..=15).contains(&digits.len()) {
+        return Err("the number has to have between 7 and 15 digits");
+    }
+    Ok(number)
+}
+
+/// What people write between the digits of a number.
+fn is_phone_separator(c: char) -> bool {
+    matches!(
+        c,
+        ' ' | '\u{a0}' | '-' | '\u{2010}'..='\u{2013}' | '(' | ')' | '.' | '/'
+    )
+}
+
+fn check_account(text: &str) -> Result<(), &'static str> {
+    if text.len() > ACCOUNT_BYTES_MAX {
+        return Err("the address is longer than 255 bytes");
+    }
+    if text.chars().any(char::is_control) {
+        return Err("the address has control characters");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_stored_form(channel: DeliveryChannel, address: &str) -> bool {
+        parse_address(channel, address).is_ok_and(|stored| stored == address)
+    }
+
+    #[test]
+    fn addresses_that_servers_take_are_taken() {
+        for address in [
+            "ada@example.com",
+            "a@b.co",
+            "Ada.Lovelace+news@mail.example.co.uk",
+            "o'hara@example.com",
+            "a..b@docomo.example",
+            "x_y-z!#$%&*/=?^`{|}~@example.com",
+            "root@localhost",
+            "1@2.example",
+        ] {
+            assert_eq!(
+                parse_address(DeliveryChannel::Email, address),
+                Ok(address.to_owned())
+            );
+            assert_eq!(check_mailbox(address), Ok(()));
+        }
+        assert_eq!(
+            parse_address(DeliveryChannel::Email, " ada@example.com\t"),
+            Ok("ada@example.com".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_no_address_of_mail_is_refused() {
+        for address in [
+            "",
+            "   ",
+            "ada",
+            "@example.com",
+            "ada@",
+            "ada@example",
+            "ada@@example.com",
+            "ada@b@example.com",
+            "ada lovelace@example.com",
+            "ada@exa mple.com",
+            "ada@example.com\r\nBcc: eve@example.com",
+            "ada@example.com\nx",
+            "ada\0@example.com",
+            "ada\u{200b}@example.com",
+            "ada,eve@example.com",
+            "<ada@example.com>",
+            "ada@example..com",
+            "ada@.example.com",
+            "ada@example.com.",
+            "ada@-example.com",
+            "ada@example_com.example",
+            "ada@[127.0.0.1]",
+            "Joe <ada@example.com>",
+            "ada @example.com",
+            "ada@ example.com",
+            "ada@example.com .",
+            "ada@exämple.com.",
+            "ada@exämple。com。",
+            "ada@xn--a.example",
+        ] {
+            assert!(
+                parse_address(DeliveryChannel::Email, address).is_err(),
+                "{address:?}"
+            );
+        }
+        assert!(
+            parse_address(
+                DeliveryChannel::Email,
+                &format!("{}@example.com", "a".repeat(65))
+            )
+            .is_err()
+        );
+        assert!(
+            parse_address(
+                DeliveryChannel::Email,
+                &format!("a@{}example.com", "abc.".repeat(70))
+            )
+            .is_err()
+        );
+    }
+
+    #[test]
+    fn a_domain_is_the_same_however_it_is_written() {
+        for (written, stored) in [
+            ("bob@bücher.example", "bob@xn--bcher-kva.example"),
+            ("bob@BÜCHER.Example", "bob@xn--bcher-kva.example"),
+            ("bob@XN--BCHER-KVA.example", "bob@xn--bcher-kva.example"),
+            ("bob@bu\u{308}cher。example", "bob@xn--bcher-kva.example"),
+            ("Bob@EXAMPLE.com", "Bob@example.com"),
+            ("jürgen@exämple.de", "jürgen@xn--exmple-cua.de"),
+        ] {
+            assert_eq!(
+                parse_address(DeliveryChannel::Email, written),
+                Ok(stored.to_owned())
+            );
+            assert!(
+                is_stored_form(DeliveryChannel::Email, stored)
+                    && !is_stored_form(DeliveryChannel::Email, written),
+                "{written}"
+            );
+        }
+        assert!(
+            parse_address(
+                DeliveryChannel::Email,
+                &format!("a@{}.example", "ü".repeat(60))
+            )
+            .is_err()
+        );
+        assert!(
+            is_stored_form(DeliveryChannel::Voice, "+49301234567")
+                && !is_stored_form(DeliveryChannel::Voice, "+49 30 1234567")
+        );
+        assert!(
+            !is_stored_form(DeliveryChannel::Email, " ada@example.com")
+                && !is_stored_form(DeliveryChannel::Social, "")
+        );
+    }
+
+    #[test]
+    fn a_mailbox_may_have_a_name() {
+        for text in [
+            "News <news@example.com>",
+            "<news@example.com>",
+            "\"A, B\" <ab@example.com>",
+            "news@example.com",
+        ] {
+            assert_eq!(check_mailbox(text), Ok(()), "{text}");
+        }
+        for text in [
+            "News",
+            "News <news>",
+            "a@b.example, c@d.example",
+            "<a@b.example> <c@d.example>",
+            "eve@d.example, A <a@b.example>",
+            "A, B <a@b.example>",
+            "\"A\" , \"B\" <a@b.example>",
+            "\" <a@b.example>",
+            "a@b.example>",
+            "A\n <a@b.example>",
+        ] {
+            assert!(check_mailbox(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_brought_into_one_form() {
+        for number in [
+            "+49 30 1234567",
+            "+49-30-1234567",
+            "+49 (30) 123.45.67",
+            "+49/30/1234567",
+            "+49301234567",
+        ] {
+            assert_eq!(
+                parse_address(DeliveryChannel::Voice, number),
+                Ok("+49301234567".to_owned())
+            );
+        }
+        for number in [
+            "030 1234567",
+            "0049301234567",
+            "+0301234567",
+            "+49",
+            "+4930123456789012",
+            "+49 30 CALL",
+            "+49+30123456",
+            "+",
+        ] {
+            assert!(
+                parse_address(DeliveryChannel::Voice, number).is_err(),
+                "{number}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_place_to_post_to_is_any_text() {
+        assert_eq!(
+            parse_address(DeliveryChannel::Social, "@onward@social.example"),
+            Ok("@onward@social.example".to_owned())
+        );
+        assert!(parse_address(DeliveryChannel::Social, "a\u{7}b").is_err());
+        assert!(parse_address(DeliveryChannel::Social, &"a".repeat(256)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_address_can_begin_a_line_of_a_header(text in "\\PC*[\r\n]\\PC*@[a-z]{1,5}\\.[a-z]{2}") {
+            for channel in [DeliveryChannel::Email, DeliveryChannel::Voice, DeliveryChannel::Social] {
+                if let Ok(address) = parse_address(channel, &text) {
+                    prop_assert!(!address.contains(['\r', '\n']));
+                }
+            }
+        }
+
+        #[test]
+        fn an_address_is_stable(text in "\\PC{0,40}") {
+            for channel in DeliveryChannel::ALL {
+                if let Ok(address) = parse_address(channel, &text) {
+                    prop_assert_eq!(parse_address(channel, &address), Ok(address.clone()));
+                }
+            }
+        }
+    }
+}

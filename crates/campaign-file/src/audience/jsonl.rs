@@ -1,0 +1,146 @@
+//! An audience of JSON objects, one on each line.
+
+use std::fmt;
+use std::io::Read;
+
+use onward_campaign_core::DeliveryChannel;
+use onward_campaign_dispatch::AudienceRecipient;
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::{Map, Value};
+
+use super::bounded_lines::{BoundedLines, LineStatus};
+use super::{AudienceFields, AudienceRowError, ROW_BYTES_MAX, recipient_row};
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// The objects of a file.
+pub(super) struct JsonlAudience<R> {
+    lines: BoundedLines<R>,
+    line_number: u64,
+    fields: AudienceFields,
+    channel: DeliveryChannel,
+    has_ended: bool,
+}
+
+impl<R: Read> JsonlAudience<R> {
+    pub(super) fn new(reader: R, fields: AudienceFields, channel: DeliveryChannel) -> Self {
+        Self {
+            lines: BoundedLines::new(reader, ROW_BYTES_MAX),
+            line_number: 0,
+            fields,
+            channel,
+            has_ended: false,
+        }
+    }
+
+    pub(super) fn next_recipient(&mut self) -> Option<Result<AudienceRecipient, AudienceRowError>> {
+        while !self.has_ended {
+            match self.lines.read_line() {
+                Ok(None) => self.has_ended = true,
+                Ok(Some(line)) => {
+                    self.line_number += 1;
+                    if let Some(found) = self.parse_line(&line) {
+                        return Some(found);
+                    }
+                }
+                Err(error) => {
+                    self.has_ended = true;
+                    return Some(Err(AudienceRowError::ReadFailed(error)));
+                }
+            }
+        }
+        None
+    }
+
+    /// What is in the line that was read, unless it is empty.
+    fn parse_line(&self, line: &LineStatus) -> Option<Result<AudienceRecipient, AudienceRowError>> {
+        let text = self.lines.line_bytes();
+        let text = if self.line_number == 1 {
+            text.strip_prefix(BOM).unwrap_or(text)
+        } else {
+            text
+        };
+        if text.trim_ascii().is_empty() {
+            return None;
+        }
+        let found = match line {
+            LineStatus::Complete => parse_recipient(text, &self.fields, self.channel),
+            LineStatus::TooLong => Err(format!("the line is longer than {ROW_BYTES_MAX} bytes")),
+        };
+        Some(found.map_err(|reason| recipient_row::bad_row(self.line_number, reason, text).into()))
+    }
+}
+
+fn parse_recipient(
+    text: &[u8],
+    fields: &AudienceFields,
+    channel: DeliveryChannel,
+) -> Result<AudienceRecipient, String> {
+    let UniqueKeyObject(mut data) =
+        serde_json::from_slice(text).map_err(|error| describe_json_error(&error))?;
+    let address = data
+        .remove(&fields.address)
+        .ok_or_else(|| format!("there is no `{}`", fields.address))?;
+    let address = text_or_integer(&fields.address, address)?;
+    let id = match &fields.id {
+        // One field can say both.
+        Some(id) if *id == fields.address => None,
+        Some(id) => Some(
+            data.remove(id)
+                .ok_or_else(|| format!("there is no `{id}`"))?,
+        ),
+        None => data.remove("id"),
+    };
+    let id = id
+        .map(|id| text_or_integer(fields.id.as_deref().unwrap_or("id"), id))
+        .transpose()?;
+    recipient_row::build_recipient(id.as_deref(), &address, channel, data)
+}
+
+/// Why a line is no object. It is always the first line of itself, so only the column is worth saying.
+fn describe_json_error(error: &serde_json::Error) -> String {
+    let (said, column) = (error.to_string(), error.column());
+    match said.strip_suffix(&format!(" at line {} column {column}", error.line())) {
+        Some(what) if column > 0 => format!("this is no JSON object: {what}, column {column}"),
+        what => format!("this is no JSON object: {}", what.unwrap_or(&said)),
+    }
+}
+
+/// A text, or a number that is meant as one.
+fn text_or_integer(field: &str, value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
+        _ => Err(format!("`{field}` has to be a text or a whole number")),
+    }
+}
+
+/// An object that says everything once: of two addresses nobody knows which is meant.
+struct UniqueKeyObject(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for UniqueKeyObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(UniqueKeyObjectVisitor)
+    }
+}
+
+struct UniqueKeyObjectVisitor;
+
+impl<'de> Visitor<'de> for UniqueKeyObjectVisitor {
+    type Value = UniqueKeyObject;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<UniqueKeyObject, A::Error> {
+        let mut data = Map::new();
+        while let Some((name, value)) = map.next_entry::<String, Value>()? {
+            if data.contains_key(&name) {
+                return Err(A::Error::custom(format!("`{name}` is said twice")));
+            }
+            data.insert(name, value);
+        }
+        Ok(UniqueKeyObject(data))
+    }
+}

@@ -1,0 +1,289 @@
+//! The hours in which nobody is reached.
+
+use std::time::Duration;
+
+use jiff::civil::Time;
+use jiff::tz::TimeZone;
+use jiff::{Span, Timestamp as Moment};
+use onward_campaign_dispatch::AudienceRecipient;
+use onward_journal::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::time_zone;
+
+/// The hours in which nobody is reached, by the clock of a campaign or of each recipient.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "QuietHoursDocument", into = "QuietHoursDocument")]
+pub struct QuietHours {
+    from: Time,
+    until: Time,
+    zone: TimeZone,
+    document: QuietHoursDocument,
+}
+
+/// As it is written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename = "quiet")]
+struct QuietHoursDocument {
+    from: String,
+    until: String,
+    zone: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    zone_field: Option<String>,
+}
+
+impl TryFrom<QuietHoursDocument> for QuietHours {
+    type Error = String;
+
+    fn try_from(hours: QuietHoursDocument) -> Result<Self, String> {
+        let (from, until) = (
+            parse_time_of_day(&hours.from)?,
+            parse_time_of_day(&hours.until)?,
+        );
+        if from == until {
+            return Err(format!(
+                "quiet hours from {from} until the same time: nobody could say whether that is all day"
+            ));
+        }
+        Ok(Self {
+            from,
+            until,
+            zone: time_zone::require_time_zone(&hours.zone)?,
+            document: hours,
+        })
+    }
+}
+
+impl From<QuietHours> for QuietHoursDocument {
+    fn from(quiet: QuietHours) -> Self {
+        quiet.document
+    }
+}
+
+/// `HH:MM`, and nothing else.
+fn parse_time_of_day(text: &str) -> Result<Time, String> {
+    let is_written_so = text.len() == 5 && text.is_ascii() && text.as_bytes()[2] == b':';
+    let parsed = if is_written_so {
+        Time::strptime("%H:%M", text).ok()
+    } else {
+        None
+    };
+    parsed.ok_or_else(|| format!("`{text}` is no time of day: write it as \"21:00\", with quotes"))
+}
+
+impl QuietHours {
+    /// Quiet hours from and until a time of day such as `21:00`, in the zone of that name; `zone_field` is the field that has a
+    /// recipient's own zone.
+    pub fn new(
+        from: &str,
+        until: &str,
+        zone: &str,
+        zone_field: Option<&str>,
+    ) -> Result<Self, String> {
+        let zone_field = zone_field.map(str::to_owned);
+        Self::try_from(QuietHoursDocument {
+            from: from.to_owned(),
+            until: until.to_owned(),
+            zone: zone.to_owned(),
+            zone_field,
+        })
+    }
+
+    /// How long until somebody in that zone may be reached, if it is not now.
+    ///
+    /// Without a zone, or in one that nobody knows, the clock of the campaign counts.
+    pub fn wait_in_zone(
+        &self,
+        now: Timestamp,
+        zone_of_recipient: Option<&str>,
+    ) -> Option<Duration> {
+        let theirs = zone_of_recipient.and_then(time_zone::find_time_zone);
+        let zone = theirs.as_ref().unwrap_or(&self.zone);
+        let now = time_zone::to_jiff_timestamp(now)?;
+        if !self.is_quiet(zone, now) {
+            return None;
+        }
+        let end = self.next_quiet_end(zone, now)?;
+        end.duration_since(now).try_into().ok()
+    }
+
+    /// How long until this recipient may be reached, if it is not now.
+    pub fn wait_for_recipient(
+        &self,
+        recipient: &AudienceRecipient,
+        now: Timestamp,
+    ) -> Option<Duration> {
+        let field = self.document.zone_field.as_ref();
+        self.wait_in_zone(
+            now,
+            field
+                .and_then(|field| recipient.data.get(field))
+                .and_then(|zone| zone.as_str()),
+        )
+    }
+
+    /// The field that has a recipient's own zone, if there is one.
+    pub fn zone_field(&self) -> Option<&str> {
+        self.document.zone_field.as_deref()
+    }
+
+    fn is_quiet(&self, zone: &TimeZone, at: Moment) -> bool {
+        let clock = zone.to_datetime(at).time();
+        if self.from < self.until {
+            self.from <= clock && clock < self.until
+        } else {
+            self.from <= clock || clock < self.until
+        }
+    }
+
+    /// The first instant after now that is not quiet. It is when the clock shows `until`, or when the clock is changed.
+    fn next_quiet_end(&self, zone: &TimeZone, now: Moment) -> Option<Moment> {
+        let today = zone.to_datetime(now).date();
+        let days = (0..=3).filter_map(|days| today.checked_add(Span::new().days(days)).ok());
+        let untils = days.flat_map(|day| {
+            let shown = zone.to_ambiguous_timestamp(day.to_datetime(self.until));
+            [shown.earlier().ok(), shown.later().ok()]
+        });
+        let changes = zone.following(now).take(2).map(|change| change.timestamp());
+        untils
+            .flatten()
+            .chain(changes)
+            .filter(|at| *at > now && !self.is_quiet(zone, *at))
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn wait(quiet: &QuietHours, now: &str, zone: Option<&str>) -> Option<u64> {
+        quiet
+            .wait_in_zone(now.parse().unwrap(), zone)
+            .map(|wait| wait.as_secs() / 60)
+    }
+
+    fn night() -> QuietHours {
+        QuietHours::new("21:00", "08:00", "Europe/Berlin", Some("timezone")).unwrap()
+    }
+
+    #[test]
+    fn a_night_goes_past_midnight() {
+        assert_eq!(wait(&night(), "2026-12-01T19:59:59Z", None), None);
+        assert_eq!(wait(&night(), "2026-12-01T20:00:00Z", None), Some(11 * 60));
+        assert_eq!(wait(&night(), "2026-12-02T06:59:00Z", None), Some(1));
+        assert_eq!(wait(&night(), "2026-12-02T07:00:00Z", None), None);
+    }
+
+    #[test]
+    fn quiet_hours_may_be_within_a_day() {
+        let noon = QuietHours::new("12:00", "14:00", "UTC", None).unwrap();
+        assert_eq!(wait(&noon, "2026-12-01T11:59:59Z", None), None);
+        assert_eq!(wait(&noon, "2026-12-01T12:00:00Z", None), Some(120));
+        assert_eq!(wait(&noon, "2026-12-01T14:00:00Z", None), None);
+    }
+
+    #[test]
+    fn a_recipient_has_a_clock_of_their_own() {
+        assert_eq!(
+            wait(&night(), "2026-12-01T12:00:00Z", Some("Asia/Tokyo")),
+            Some(11 * 60)
+        );
+        assert_eq!(
+            wait(&night(), "2026-12-01T12:00:00Z", Some("Atlantis")),
+            None
+        );
+        assert_eq!(
+            wait(&night(), "2026-12-01T20:00:00Z", Some("")),
+            Some(11 * 60)
+        );
+        let mut recipient = AudienceRecipient {
+            id: "1".into(),
+            address: "a@b.example".into(),
+            data: serde_json::Map::new(),
+        };
+        let now = "2026-12-01T12:00:00Z".parse().unwrap();
+        assert_eq!(night().wait_for_recipient(&recipient, now), None);
+        recipient
+            .data
+            .insert("timezone".into(), "Asia/Tokyo".into());
+        assert_eq!(
+            night().wait_for_recipient(&recipient, now),
+            Some(Duration::from_secs(11 * 3600))
+        );
+    }
+
+    #[test]
+    fn the_night_of_a_change_of_clocks_is_an_hour_shorter_or_longer() {
+        assert_eq!(wait(&night(), "2026-03-28T20:00:00Z", None), Some(10 * 60));
+        assert_eq!(wait(&night(), "2026-10-24T19:00:00Z", None), Some(12 * 60));
+    }
+
+    #[test]
+    fn an_end_that_the_clocks_leave_out_is_when_they_are_changed() {
+        let quiet = QuietHours::new("21:00", "02:30", "Europe/Berlin", None).unwrap();
+        assert_eq!(wait(&quiet, "2026-03-29T00:00:00Z", None), Some(60));
+    }
+
+    #[test]
+    fn an_hour_that_the_clocks_show_twice_is_quiet_twice() {
+        let quiet = QuietHours::new("21:00", "02:30", "Europe/Berlin", None).unwrap();
+        assert_eq!(wait(&quiet, "2026-10-25T00:00:00Z", None), Some(30));
+        assert_eq!(wait(&quiet, "2026-10-25T00:30:00Z", None), None);
+        assert_eq!(wait(&quiet, "2026-10-25T01:10:00Z", None), Some(20));
+    }
+
+    #[test]
+    fn what_is_no_time_of_day_is_refused() {
+        for (from, until, zone) in [
+            ("21:00", "21:00", "UTC"),
+            ("24:00", "08:00", "UTC"),
+            ("9:00", "08:00", "UTC"),
+            ("21:00:00", "08:00", "UTC"),
+            ("21:00", "", "UTC"),
+            ("21:00", "08:60", "UTC"),
+            ("21:00", "08:00", "Mars"),
+        ] {
+            assert!(
+                QuietHours::new(from, until, zone, None).is_err(),
+                "{from} {until} {zone}"
+            );
+        }
+    }
+
+    const ZONES: [&str; 7] = [
+        "UTC",
+        "Europe/Berlin",
+        "America/New_York",
+        "Asia/Kolkata",
+        "Australia/Lord_Howe",
+        "Pacific/Apia",
+        "Africa/Casablanca",
+    ];
+
+    proptest! {
+        #[test]
+        fn whoever_waits_so_long_may_be_reached_and_nobody_before(
+            (from, until) in (0..24 * 60, 0..24 * 60).prop_filter("apart", |(from, until)| from != until),
+            us in 1_400_000_000_000_000_i64..2_200_000_000_000_000,
+            zone in prop::sample::select(&ZONES[..]),
+            part in 0.0..1.0,
+        ) {
+            let clock = |minutes: i32| format!("{:02}:{:02}", minutes / 60, minutes % 60);
+            let quiet = QuietHours::new(&clock(from), &clock(until), "UTC", None).unwrap();
+            let now = Timestamp::from_micros(us).unwrap();
+            if let Some(wait) = quiet.wait_in_zone(now, Some(zone)) {
+                let after = |wait: Duration| Timestamp::from_micros(us + wait.as_micros() as i64).unwrap();
+                prop_assert!(!wait.is_zero());
+                prop_assert_eq!(quiet.wait_in_zone(after(wait), Some(zone)), None);
+                let before = wait.mul_f64(part);
+                prop_assert!(before >= wait || quiet.wait_in_zone(after(before), Some(zone)).is_some());
+                // With two hours to be reached in, no change of clocks takes them all.
+                let open = (from - until).rem_euclid(24 * 60);
+                prop_assert!(open < 120 || wait <= Duration::from_secs(26 * 3600), "{:?}", wait);
+            }
+        }
+    }
+}

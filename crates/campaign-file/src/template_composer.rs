@@ -1,0 +1,224 @@
+//! What each recipient is sent, made from the templates of a campaign.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Value};
+use onward_campaign_core::DeliveryChannel;
+use onward_campaign_dispatch::{AudienceRecipient, ComposeMessage, RenderedMessage};
+use crate::templates::{TemplateError, TemplateLimits, TemplateSet};
+use thiserror::Error;
+
+use crate::address;
+use crate::audience::AudienceFields;
+use crate::campaign::{Campaign, UNSUBSCRIBE_PART};
+
+/// Bytes of a part, at most.
+const PART_BYTES_MAX: usize = 1 << 20;
+/// Bytes of what a template computes on the way, at most.
+const MEMORY_BYTES_MAX: u64 = 64 << 20;
+/// Steps of a template: a letter has some hundreds.
+const TEMPLATE_STEPS: RangeInclusive<u64> = 1_000..=500_000;
+
+/// Parts that have lines. In any other the end of a line could begin a header.
+const MULTILINE_PARTS: [&str; 2] = ["text", "html"];
+/// Parts of a mail that say who it is from.
+pub(crate) const MAILBOX_PARTS: [&str; 2] = ["from", "reply_to"];
+
+/// How one can unsubscribe: what programs for mail follow.
+const UNSUBSCRIBE_SCHEMES: [&str; 2] = ["https://", "mailto:"];
+/// Bytes of that, at most: it is a line of a header.
+const UNSUBSCRIBE_BYTES_MAX: usize = 900;
+
+/// Why there is nothing to send.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("part `{part}`{}: {reason}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
+pub struct MessageRenderError {
+    /// Which part.
+    pub part: String,
+    /// Which line of its template, from 1.
+    pub line: Option<usize>,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// The templates of a campaign, ready to be filled in.
+#[derive(Debug)]
+pub struct TemplateComposer {
+    templates: TemplateSet,
+    parts: Vec<String>,
+    campaign_id: String,
+    channel: DeliveryChannel,
+    fields: AudienceFields,
+}
+
+impl TemplateComposer {
+    /// Reads the templates of a campaign.
+    pub fn new(campaign: &Campaign) -> Result<Self, MessageRenderError> {
+        let limits = TemplateLimits {
+            output_bytes: PART_BYTES_MAX,
+            memory_bytes: MEMORY_BYTES_MAX,
+            steps: TEMPLATE_STEPS,
+        };
+        let escape = |part: &str| {
+            if part == "html" {
+                AutoEscape::Html
+            } else {
+                AutoEscape::None
+            }
+        };
+        let (mut templates, mut parts) = (TemplateSet::new(limits, escape), Vec::new());
+        for (part, text) in campaign.template_parts() {
+            templates
+                .add_template(part, text)
+                .map_err(|wrong| render_error(part, wrong))?;
+            parts.push(part.to_owned());
+        }
+        let (id, channel) = (campaign.id.clone(), campaign.channel);
+        Ok(Self {
+            templates,
+            parts,
+            campaign_id: id,
+            channel,
+            fields: campaign.audience_fields(),
+        })
+    }
+
+    /// What this recipient would be sent.
+    pub fn preview_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, String> {
+        self.render_message(recipient)
+            .map_err(|unfit| unfit.to_string())
+    }
+
+    /// What this recipient is sent, or what is wrong with it.
+    pub fn render_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, MessageRenderError> {
+        let variables = self.template_variables(recipient);
+        let row = recipient
+            .data
+            .iter()
+            .map(|(name, value)| estimate_bytes(value) + name.len() as u64)
+            .sum::<u64>()
+            + (recipient.id.len() + recipient.address.len()) as u64;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let text = self
+                .templates
+                .render(part, &variables, row)
+                .map_err(|wrong| render_error(part, wrong))?;
+            self.check_part(part, &text)
+                .map_err(|reason| MessageRenderError {
+                    part: part.clone(),
+                    line: None,
+                    reason,
+                })?;
+            parts.push((part.clone(), text));
+        }
+        Ok(RenderedMessage { parts })
+    }
+
+    /// What templates can say. What we know of a recipient comes before what their row says.
+    fn template_variables(&self, recipient: &AudienceRecipient) -> Value {
+        let data = Value::from(Serde(&recipient.data));
+        let mut variables: BTreeMap<&str, Value> = BTreeMap::new();
+        for (name, value) in &recipient.data {
+            variables.insert(name, Value::from(Serde(value)));
+        }
+        if let Some(id) = &self.fields.id {
+            variables.insert(id, recipient.id.as_str().into());
+        }
+        variables.insert(&self.fields.address, recipient.address.as_str().into());
+        variables.insert("id", recipient.id.as_str().into());
+        variables.insert("to", recipient.address.as_str().into());
+        variables.insert("campaign", self.campaign_id.as_str().into());
+        variables.insert("channel", self.channel.as_str().into());
+        variables.insert("data", data);
+        Value::from_pairs(variables)
+    }
+
+    fn check_part(&self, part: &str, text: &str) -> Result<(), String> {
+        if MULTILINE_PARTS.contains(&part) {
+            return Ok(());
+        }
+        if text.contains(['\r', '\n']) {
+            return Err(
+                "has more than one line, and only `text` and `html` can have that".to_owned(),
+            );
+        }
+        if text.chars().any(|c| c.is_control() && c != '\t') {
+            return Err("has control characters".to_owned());
+        }
+        if part == UNSUBSCRIBE_PART {
+            check_unsubscribe_link(text)?;
+        }
+        if self.channel == DeliveryChannel::Email && MAILBOX_PARTS.contains(&part) {
+            address::check_mailbox(text).map_err(|reason| format!("is no address: {reason}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl ComposeMessage for TemplateComposer {
+    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
+        self.preview_message(recipient)
+    }
+}
+
+/// Whether this can be the header of a mail that says how to unsubscribe.
+fn check_unsubscribe_link(text: &str) -> Result<(), String> {
+    let begins = |way: &&&str| {
+        text.get(..way.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(way))
+    };
+    let Some(way) = UNSUBSCRIBE_SCHEMES.iter().find(begins) else {
+        return Err(format!(
+            "has to begin with {}",
+            UNSUBSCRIBE_SCHEMES.join(" or ")
+        ));
+    };
+    if text.len() == way.len() {
+        return Err("ends where it begins".to_owned());
+    }
+    if text.len() > UNSUBSCRIBE_BYTES_MAX {
+        return Err(format!("is longer than {UNSUBSCRIBE_BYTES_MAX} bytes"));
+    }
+    if text
+        .chars()
+        .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ','))
+    {
+        return Err(
+            "has spaces, control characters, commas, `<` or `>`: encode them, as in {{ id | urlencode }}".to_owned()
+        );
+    }
+    Ok(())
+}
+
+fn render_error(part: &str, TemplateError { line, reason }: TemplateError) -> MessageRenderError {
+    MessageRenderError {
+        part: part.to_owned(),
+        line,
+        reason,
+    }
+}
+
+/// About how many bytes something takes.
+fn estimate_bytes(value: &serde_json::Value) -> u64 {
+    use serde_json::Value as Json;
+    const VALUE_BYTES: u64 = 64;
+    VALUE_BYTES
+        + match value {
+            Json::Null | Json::Bool(_) | Json::Number(_) => 0,
+            Json::String(text) => text.len() as u64,
+            Json::Array(list) => list.iter().map(estimate_bytes).sum(),
+            Json::Object(map) => map
+                .iter()
+                .map(|(name, value)| name.len() as u64 + estimate_bytes(value))
+                .sum(),
+        }
+}

@@ -1,0 +1,552 @@
+//! How much memory a template can take, as far as its text tells.
+//!
+//! Steps are counted while a template is filled in, but a step can make one text of two, and the next one of two of those:
+//! thirty of them make a gigabyte of a letter. What each expression can come to at most is worked out from the text of the
+//! template, before anything of it is computed: so many bytes, and so many times what is known of a recipient.
+
+use std::collections::BTreeMap;
+use std::ops::Add;
+
+use minijinja::machinery::ast::{BinOpKind, CallArg, CallType, Expr, Stmt};
+use minijinja::machinery::{Span, ast, parse};
+use minijinja::syntax::SyntaxConfig;
+
+/// Bytes that a value takes whatever it is.
+const VALUE_BYTES: u64 = 64;
+/// Times that a text grows when it is written as it would be in a program; control characters are the worst.
+const LITERAL_GROWTH: u64 = 8;
+/// Times that a text grows when each of its characters is a value of its own.
+const SPLIT_GROWTH: u64 = 64;
+/// Elements of a range, at most: the engine has this limit.
+const RANGE_ITEMS_MAX: u64 = 100_000;
+/// What is said of a product that may be a text, repeated as often as a recipient's data says.
+const AMBIGUOUS_PRODUCT: &str =
+    "may repeat a text: say that these are numbers, as in `price|float * count`";
+/// Loops within loops.
+const NESTED_LOOPS_MAX: usize = 5;
+
+/// Bytes that a value can come to at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct ByteBound {
+    /// Whoever it is for.
+    pub(crate) fixed: u64,
+    /// And so many times those that are known of a recipient.
+    pub(crate) row_factor: u64,
+}
+
+impl ByteBound {
+    const fn fixed_bytes(fixed: u64) -> Self {
+        Self {
+            fixed,
+            row_factor: 0,
+        }
+    }
+
+    fn times(self, factor: u64) -> Self {
+        Self {
+            fixed: self.fixed.saturating_mul(factor),
+            row_factor: self.row_factor.saturating_mul(factor),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            fixed: self.fixed.max(other.fixed),
+            row_factor: self.row_factor.max(other.row_factor),
+        }
+    }
+
+    /// For a recipient of whom so many are known.
+    pub(crate) fn for_row_bytes(self, row: u64) -> u64 {
+        self.fixed
+            .saturating_add(self.row_factor.saturating_mul(row))
+    }
+}
+
+impl Add for ByteBound {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            fixed: self.fixed.saturating_add(other.fixed),
+            row_factor: self.row_factor.saturating_add(other.row_factor),
+        }
+    }
+}
+
+/// What a value can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TemplateValueKind {
+    /// A number that nothing can be repeated by.
+    Float,
+    Number,
+    Text,
+    Any,
+}
+
+/// What an expression can come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ValueBound {
+    kind: TemplateValueKind,
+    bytes: ByteBound,
+}
+
+impl ValueBound {
+    const NUMBER: Self = Self {
+        kind: TemplateValueKind::Number,
+        bytes: ByteBound::fixed_bytes(VALUE_BYTES),
+    };
+    const FLOAT: Self = Self {
+        kind: TemplateValueKind::Float,
+        bytes: ByteBound::fixed_bytes(VALUE_BYTES),
+    };
+    /// Something that is known of a recipient.
+    const RECIPIENT_VALUE: Self = Self {
+        kind: TemplateValueKind::Any,
+        bytes: ByteBound {
+            fixed: VALUE_BYTES,
+            row_factor: 1,
+        },
+    };
+
+    const fn text_bound(bytes: ByteBound) -> Self {
+        Self {
+            kind: TemplateValueKind::Text,
+            bytes,
+        }
+    }
+
+    const fn any_bound(bytes: ByteBound) -> Self {
+        Self {
+            kind: TemplateValueKind::Any,
+            bytes,
+        }
+    }
+
+    /// As a text: what is none is written as it would be in a program.
+    fn printed_bytes(self) -> ByteBound {
+        if self.kind == TemplateValueKind::Any {
+            self.bytes.times(LITERAL_GROWTH)
+        } else {
+            self.bytes
+        }
+    }
+
+    const fn is_number(self) -> bool {
+        matches!(
+            self.kind,
+            TemplateValueKind::Number | TemplateValueKind::Float
+        )
+    }
+
+    /// One or the other.
+    fn or(self, other: Self) -> Self {
+        let kind = if self.kind == other.kind {
+            self.kind
+        } else {
+            TemplateValueKind::Any
+        };
+        Self {
+            kind,
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+}
+
+/// Where a template cannot be bounded, and why.
+type UnboundedTemplate = (usize, String);
+
+/// What a template can take in memory: all that it computes and keeps at one time. Nothing is said of one that cannot be parsed,
+/// which is for the parser to say.
+pub(crate) fn bound_template_memory(
+    template: &str,
+    limit: u64,
+) -> Result<ByteBound, UnboundedTemplate> {
+    let Ok(parsed) = parse(template, "", SyntaxConfig::default()) else {
+        return Ok(ByteBound::default());
+    };
+    let mut walk = BoundAnalyzer {
+        limit,
+        scopes: vec![BTreeMap::new()],
+        assigned: ByteBound::default(),
+        largest: ByteBound::default(),
+        loop_depth: 0,
+    };
+    walk.visit_statement(&parsed)?;
+    Ok(walk.assigned + walk.largest)
+}
+
+struct BoundAnalyzer<'a> {
+    limit: u64,
+    /// What was set, in each block that is open.
+    scopes: Vec<BTreeMap<&'a str, ValueBound>>,
+    /// What is kept under a name, altogether.
+    assigned: ByteBound,
+    /// The most that one expression comes to.
+    largest: ByteBound,
+    loop_depth: usize,
+}
+
+impl<'a> BoundAnalyzer<'a> {
+    fn visit_statements(&mut self, statements: &[Stmt<'a>]) -> Result<(), UnboundedTemplate> {
+        statements
+            .iter()
+            .try_for_each(|statement| self.visit_statement(statement))
+    }
+
+    fn visit_statement(&mut self, statement: &Stmt<'a>) -> Result<(), UnboundedTemplate> {
+        match statement {
+            Stmt::Template(it) => self.visit_statements(&it.children),
+            Stmt::EmitRaw(_) => Ok(()),
+            Stmt::EmitExpr(it) => self.bound_expression(&it.expr).map(drop),
+            Stmt::Do(it) => self.bound_call(&it.call).map(drop),
+            Stmt::IfCond(it) => {
+                self.bound_expression(&it.expr)?;
+                self.visit_statements(&it.true_body)?;
+                self.visit_statements(&it.false_body)
+            }
+            Stmt::AutoEscape(it) => {
+                self.bound_expression(&it.enabled)?;
+                self.visit_statements(&it.body)
+            }
+            Stmt::Set(it) => {
+                let bound = self.bound_expression(&it.expr)?;
+                self.assign_target(&it.target, bound)
+            }
+            Stmt::WithBlock(it) => {
+                self.scopes.push(BTreeMap::new());
+                for (target, value) in &it.assignments {
+                    let bound = self.bound_expression(value)?;
+                    self.assign_target(target, bound)?;
+                }
+                self.visit_statements(&it.body)?;
+                self.scopes.pop();
+                Ok(())
+            }
+            Stmt::ForLoop(it) => self.visit_for_loop(it, it.span()),
+            // What is printed into these is not counted as what is printed otherwise is.
+            Stmt::SetBlock(it) => Err(refuse_at(
+                it.span(),
+                "`set` needs a value: `{% set name = … %}`",
+            )),
+            Stmt::FilterBlock(it) => Err(refuse_at(it.span(), "there are no blocks of `filter`")),
+        }
+    }
+
+    fn visit_for_loop(
+        &mut self,
+        it: &ast::ForLoop<'a>,
+        span: Span,
+    ) -> Result<(), UnboundedTemplate> {
+        // Numbers that are counted one by one are never there together.
+        let elements = match &it.iter {
+            Expr::Call(call) if matches!(call.identify_call(), CallType::Function("range")) => {
+                self.bound_arguments(&call.args)?;
+                ValueBound::NUMBER
+            }
+            iter => ValueBound::any_bound(self.bound_expression(iter)?.bytes),
+        };
+        if self.loop_depth == NESTED_LOOPS_MAX {
+            return Err(refuse_at(
+                span,
+                &format!("there are more than {NESTED_LOOPS_MAX} loops within each other"),
+            ));
+        }
+        self.loop_depth += 1;
+        self.scopes.push(BTreeMap::from([(
+            "loop",
+            ValueBound::any_bound(ByteBound::fixed_bytes(VALUE_BYTES * 16)),
+        )]));
+        self.assign_target(&it.target, elements)?;
+        if let Some(filter) = &it.filter_expr {
+            self.bound_expression(filter)?;
+        }
+        self.visit_statements(&it.body)?;
+        // What one round makes of what the one before has made must not be more.
+        let first = self.scopes.clone();
+        let kept = self.assigned;
+        self.visit_statements(&it.body)?;
+        if first != self.scopes {
+            return Err(refuse_at(span, "something becomes longer each time around"));
+        }
+        self.assigned = kept;
+        self.scopes.pop();
+        self.loop_depth -= 1;
+        self.visit_statements(&it.else_body)
+    }
+
+    /// A value gets a name. It may have had another before, and may have it still.
+    fn assign_target(
+        &mut self,
+        target: &Expr<'a>,
+        bound: ValueBound,
+    ) -> Result<(), UnboundedTemplate> {
+        let names: &[Expr<'a>] = match target {
+            Expr::Var(it) => {
+                let before = self
+                    .scopes
+                    .iter()
+                    .rev()
+                    .find_map(|scope| scope.get(it.id).copied());
+                let bound = before.map_or(bound, |before| before.or(bound));
+                self.assigned = self.assigned + bound.bytes;
+                if let Some(scope) = self.scopes.last_mut() {
+                    scope.insert(it.id, bound);
+                }
+                return self.check_limit(self.assigned, it.span());
+            }
+            Expr::List(it) => &it.items,
+            Expr::Tuple(it) => &it.items,
+            _ => return Ok(()),
+        };
+        names
+            .iter()
+            .try_for_each(|name| self.assign_target(name, ValueBound::any_bound(bound.bytes)))
+    }
+
+    fn bound_expression(&mut self, expression: &Expr<'a>) -> Result<ValueBound, UnboundedTemplate> {
+        let bound = match expression {
+            Expr::Var(it) => {
+                let set = self
+                    .scopes
+                    .iter()
+                    .rev()
+                    .find_map(|scope| scope.get(it.id).copied());
+                set.unwrap_or(ValueBound::RECIPIENT_VALUE)
+            }
+            Expr::Const(it) => match it.value.as_str() {
+                Some(text) => {
+                    ValueBound::text_bound(ByteBound::fixed_bytes(VALUE_BYTES + text.len() as u64))
+                }
+                None if it.value.is_integer() => ValueBound::NUMBER,
+                None => ValueBound::FLOAT,
+            },
+            Expr::Slice(it) => {
+                for part in [&it.start, &it.stop, &it.step].into_iter().flatten() {
+                    self.bound_expression(part)?;
+                }
+                self.bound_expression(&it.expr)?
+            }
+            Expr::UnaryOp(it) => {
+                self.bound_expression(&it.expr)?;
+                ValueBound::NUMBER
+            }
+            Expr::BinOp(it) => self.bound_binary_op(it)?,
+            Expr::Compare(it) => {
+                self.bound_expression(&it.expr)?;
+                for other in &it.ops {
+                    self.bound_expression(&other.expr)?;
+                }
+                ValueBound::NUMBER
+            }
+            Expr::IfExpr(it) => {
+                self.bound_expression(&it.test_expr)?;
+                let yes = self.bound_expression(&it.true_expr)?;
+                let no = it
+                    .false_expr
+                    .as_ref()
+                    .map(|no| self.bound_expression(no))
+                    .transpose()?;
+                no.map_or(yes, |no| yes.or(no))
+            }
+            Expr::Filter(it) => self.bound_filter(it, it.span())?,
+            Expr::Test(it) => {
+                self.bound_expression(&it.expr)?;
+                self.bound_arguments(&it.args)?;
+                ValueBound::NUMBER
+            }
+            Expr::GetAttr(it) => ValueBound::any_bound(self.bound_expression(&it.expr)?.bytes),
+            Expr::GetItem(it) => {
+                self.bound_expression(&it.subscript_expr)?;
+                ValueBound::any_bound(self.bound_expression(&it.expr)?.bytes)
+            }
+            Expr::Call(it) => self.bound_call(it)?,
+            Expr::List(it) => self.bound_collection(it.items.iter())?,
+            Expr::Tuple(it) => self.bound_collection(it.items.iter())?,
+            Expr::Map(it) => self.bound_collection(it.keys.iter().chain(&it.values))?,
+        };
+        self.check_limit(bound.bytes, expression.span())?;
+        Ok(bound)
+    }
+
+    fn bound_collection<'e>(
+        &mut self,
+        items: impl Iterator<Item = &'e Expr<'a>>,
+    ) -> Result<ValueBound, UnboundedTemplate>
+    where
+        'a: 'e,
+    {
+        let mut bytes = ByteBound::fixed_bytes(VALUE_BYTES);
+        for item in items {
+            bytes =
+                bytes + self.bound_expression(item)?.bytes + ByteBound::fixed_bytes(VALUE_BYTES);
+        }
+        Ok(ValueBound::any_bound(bytes))
+    }
+
+    fn bound_arguments(
+        &mut self,
+        arguments: &[CallArg<'a>],
+    ) -> Result<ByteBound, UnboundedTemplate> {
+        let mut bytes = ByteBound::default();
+        for argument in arguments {
+            let (CallArg::Pos(it)
+            | CallArg::Kwarg(_, it)
+            | CallArg::PosSplat(it)
+            | CallArg::KwargSplat(it)) = argument;
+            bytes = bytes + self.bound_expression(it)?.printed_bytes();
+        }
+        Ok(bytes)
+    }
+
+    fn bound_call(&mut self, call: &ast::Call<'a>) -> Result<ValueBound, UnboundedTemplate> {
+        let arguments = self.bound_arguments(&call.args)?;
+        Ok(match call.identify_call() {
+            CallType::Function("range") => {
+                ValueBound::any_bound(ByteBound::fixed_bytes(RANGE_ITEMS_MAX * VALUE_BYTES))
+            }
+            CallType::Method(on, _) => {
+                ValueBound::any_bound(self.bound_expression(on)?.bytes + arguments)
+            }
+            _ => ValueBound::any_bound(arguments + ByteBound::fixed_bytes(VALUE_BYTES)),
+        })
+    }
+
+    fn bound_binary_op(&mut self, it: &ast::BinOp<'a>) -> Result<ValueBound, UnboundedTemplate> {
+        let (left, right) = (
+            self.bound_expression(&it.left)?,
+            self.bound_expression(&it.right)?,
+        );
+        Ok(match it.op {
+            BinOpKind::Concat => {
+                ValueBound::text_bound(left.printed_bytes() + right.printed_bytes())
+            }
+            BinOpKind::Add if left.is_number() || right.is_number() => ValueBound::NUMBER,
+            BinOpKind::Add => ValueBound {
+                bytes: left.bytes + right.bytes,
+                ..left.or(right)
+            },
+            BinOpKind::Mul
+                if left.kind == TemplateValueKind::Float
+                    || right.kind == TemplateValueKind::Float =>
+            {
+                ValueBound::FLOAT
+            }
+            BinOpKind::Mul if left.is_number() && right.is_number() => ValueBound::NUMBER,
+            BinOpKind::Mul => {
+                let count = |side: &Expr<'a>| side.as_const()?.as_usize().map(|count| count as u64);
+                let (other, times) = match (count(&it.left), count(&it.right)) {
+                    (Some(times), _) => (right, times),
+                    (_, Some(times)) => (left, times),
+                    // A text, as often as somebody says.
+                    (None, None) => return Err(refuse_at(it.left.span(), AMBIGUOUS_PRODUCT)),
+                };
+                ValueBound {
+                    bytes: other.bytes.times(times),
+                    ..other
+                }
+            }
+            BinOpKind::ScAnd | BinOpKind::ScOr => left.or(right),
+            BinOpKind::Div => ValueBound::FLOAT,
+            BinOpKind::Sub | BinOpKind::FloorDiv | BinOpKind::Rem | BinOpKind::Pow => {
+                ValueBound::NUMBER
+            }
+            BinOpKind::Eq
+            | BinOpKind::Ne
+            | BinOpKind::Lt
+            | BinOpKind::Lte
+            | BinOpKind::Gt
+            | BinOpKind::Gte => ValueBound::NUMBER,
+            BinOpKind::In => ValueBound::NUMBER,
+        })
+    }
+
+    fn bound_filter(
+        &mut self,
+        it: &ast::Filter<'a>,
+        span: Span,
+    ) -> Result<ValueBound, UnboundedTemplate> {
+        let Some(on) = &it.expr else {
+            return Ok(ValueBound::RECIPIENT_VALUE);
+        };
+        let (bound, arguments) = (self.bound_expression(on)?, self.bound_arguments(&it.args)?);
+        if it.name == "map" {
+            return bound_map_filter(it, bound, span);
+        }
+        bound_filter_output(it.name, bound, arguments)
+            .ok_or_else(|| refuse_at(span, &format!("there is no filter `{}`", it.name)))
+    }
+
+    fn check_limit(&mut self, bytes: ByteBound, span: Span) -> Result<(), UnboundedTemplate> {
+        self.largest = self.largest.max(bytes);
+        if bytes.fixed > self.limit || bytes.row_factor > self.limit {
+            return Err(refuse_at(
+                span,
+                &format!("could come to more than {} MiB", self.limit >> 20),
+            ));
+        }
+        Ok(())
+    }
+}
+
+fn refuse_at(span: Span, reason: &str) -> UnboundedTemplate {
+    (usize::from(span.start_line), reason.to_owned())
+}
+
+/// What a filter makes of something; nothing if there is no such filter.
+fn bound_filter_output(name: &str, bound: ValueBound, arguments: ByteBound) -> Option<ValueBound> {
+    Some(match name {
+        "safe" => bound,
+        "trim" | "string" => ValueBound::text_bound(bound.printed_bytes()),
+        "attr" | "first" | "last" | "min" | "max" | "sum" => ValueBound::any_bound(bound.bytes),
+        "lower" | "upper" | "title" | "capitalize" => {
+            ValueBound::text_bound(bound.printed_bytes().times(3))
+        }
+        "escape" | "e" | "urlencode" => {
+            ValueBound::text_bound(bound.printed_bytes().times(LITERAL_GROWTH))
+        }
+        "tojson" => ValueBound::text_bound(bound.bytes.times(LITERAL_GROWTH)),
+        // Ours, which have this limit themselves.
+        "replace" | "join" | "format" => ValueBound::text_bound(ByteBound::fixed_bytes(
+            crate::templates::filters::TEXT_BYTES_MAX as u64,
+        )),
+        "float" => ValueBound::FLOAT,
+        "int" | "length" | "count" | "bool" | "abs" => ValueBound::NUMBER,
+        "round" => bound.or(ValueBound::NUMBER),
+        "default" | "d" => ValueBound {
+            bytes: bound.bytes + arguments,
+            kind: TemplateValueKind::Any,
+        },
+        "list" | "split" | "lines" | "sort" | "unique" | "reverse" | "items" | "dictsort"
+        | "groupby" | "select" | "reject" | "selectattr" | "rejectattr" => {
+            ValueBound::any_bound(bound.bytes.times(SPLIT_GROWTH) + arguments)
+        }
+        _ => return None,
+    })
+}
+
+/// A filter on each of many things: one that needs nothing besides them.
+fn bound_map_filter(
+    it: &ast::Filter<'_>,
+    bound: ValueBound,
+    span: Span,
+) -> Result<ValueBound, UnboundedTemplate> {
+    let each = match it.args.as_slice() {
+        [CallArg::Kwarg("attribute", _)]
+        | [CallArg::Kwarg("attribute", _), CallArg::Kwarg("default", _)] => Some(bound),
+        [CallArg::Pos(Expr::Const(name))] => {
+            let name = name.value.as_str().unwrap_or_default();
+            let is_alone = !matches!(name, "replace" | "join" | "format" | "default" | "d");
+            bound_filter_output(
+                name,
+                ValueBound::any_bound(bound.bytes),
+                ByteBound::default(),
+            )
+            .filter(|_| is_alone)
+        }
+        _ => None,
+    };
+    let reason = "`map` takes an attribute, or the name of a filter that needs nothing else";
+    each.map(|each| ValueBound::any_bound(each.bytes.times(SPLIT_GROWTH)))
+        .ok_or_else(|| refuse_at(span, reason))
+}

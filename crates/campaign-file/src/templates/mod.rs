@@ -1,0 +1,14 @@
+//! Templates with bounded execution: rendering always terminates and its memory is limited, whatever
+//! the template says.
+//!
+//! - [`TemplateSet`]: named templates of one message, rendered for one recipient at a time.
+//! - `nesting_depth`: rejects templates nested too deeply to parse. `memory_bound`: an upper bound on
+//!   the memory a template can use, computed from its source. `filters`: replacements for filters
+//!   that could expand a small input without limit.
+
+mod filters;
+mod memory_bound;
+mod nesting_depth;
+mod template_set;
+
+pub use template_set::{TemplateError, TemplateLimits, TemplateSet};
