@@ -5,10 +5,12 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_campaign_file::{Campaign, DeployPrerequisite, ProviderRef, SampleMessage, TemplateComposer};
-use onward_campaign_dispatch::{CampaignDelivery, DeliveryResolver, Provider};
-use onward_journal::SharedText;
 use crate::{ProviderSpec, RateLimiter, SecretSource};
+use onward_campaign_dispatch::{CampaignDelivery, DeliveryResolver, Provider};
+use onward_campaign_file::{
+    Campaign, DeployPrerequisite, ProviderRef, SampleMessage, TemplateComposer,
+};
+use onward_journal::SharedText;
 use onward_store::tables::{CampaignRunRow, NodeRow};
 use onward_store::{Error, RecordReader as _, Store, TableScan};
 use serde_json::{Map, Value};

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
+use crate::templates::{TemplateError, TemplateLimits, TemplateSet};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Value};
 use onward_campaign_core::DeliveryChannel;
 use onward_campaign_dispatch::{AudienceRecipient, ComposeMessage, RenderedMessage};
-use crate::templates::{TemplateError, TemplateLimits, TemplateSet};
 use thiserror::Error;
 
 use crate::address;

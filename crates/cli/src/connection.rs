@@ -10,7 +10,7 @@ use onward_api::client::{ApiClient as ServerClient, ClientConfig as ServerAccess
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::{EngineClient, Scope};
 use onward_runs::{EnvironmentId, ProjectId, TenantId};
-use onward_server::ApiService;
+use onward_service::ApiService;
 use onward_store::StorePolicy;
 use serde::Deserialize;
 

@@ -18,7 +18,8 @@ use onward_store::Store;
 use tokio::time::Instant;
 
 use crate::http_types::ProblemResponse;
-use crate::{ApiService, ServerState, token};
+use crate::{ApiService, ServerState};
+use onward_service::token;
 
 /// How long a token is taken for what it was: one that is taken back is good for as long.
 const TOKEN_CACHE_TTL: Duration = Duration::from_secs(2);
@@ -154,7 +155,7 @@ impl TokenAuthenticator {
     ) -> Result<CallerIdentity, ProblemResponse> {
         let row = token::find_token(store, token)
             .await
-            .map_err(crate::service::store_problem)?;
+            .map_err(onward_service::store_problem)?;
         let row =
             row.ok_or_else(|| unauthenticated_error("the token is not known, or no longer good"))?;
         let role = TokenRole::parse(&row.role)

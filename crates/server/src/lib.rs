@@ -1,23 +1,21 @@
-//! The server: what can be asked of Onward, over HTTP.
+//! The HTTP server: routes, authentication, rate limits and the OpenAPI document.
 //!
-//! - [`Service`] answers from a store, and knows nothing of HTTP.
-//! - `routes` says the same over HTTP, and describes itself as OpenAPI.
-//! - `access` knows who asks, and what they may.
+//! - `routes`: one handler per operation of [`ApiService`], described as OpenAPI.
+//! - `auth`: bearer tokens, roles and request rate limits.
+//! - `connections`: accepts connections, with timeouts and graceful shutdown.
 
 mod auth;
 mod connections;
 mod http_types;
 mod request_limits;
 mod routes;
-mod service;
-pub mod token;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use onward_service::{ApiService, ServerStage};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
@@ -25,7 +23,6 @@ use self::auth::TokenAuthenticator;
 
 pub use auth::AuthMode;
 pub use routes::openapi_document;
-pub use service::{ApiService, preview_message};
 
 /// How often those are forgotten who have not asked for a while.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
@@ -43,23 +40,11 @@ pub struct Options {
     pub metrics: Option<PrometheusHandle>,
 }
 
-/// How far a server has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerStage {
-    /// It answers.
-    Serving,
-    /// It answers, and says that it will not for long.
-    Draining,
-    /// It answers what was asked before.
-    Stopping,
-}
-
 /// What handlers share.
 pub(crate) struct ServerState {
     pub(crate) service: ApiService,
     pub(crate) authenticator: TokenAuthenticator,
     pub(crate) metrics: Option<PrometheusHandle>,
-    draining: AtomicBool,
     stage: watch::Receiver<ServerStage>,
 }
 
@@ -75,7 +60,7 @@ impl ServerState {
     }
 
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        *self.stage.borrow() >= ServerStage::Draining
     }
 }
 
@@ -87,13 +72,11 @@ pub async fn serve_http(
     mut stage: watch::Receiver<ServerStage>,
 ) {
     let gate = TokenAuthenticator::new(options.auth_mode, options.requests_per_second);
-    let leaving = AtomicBool::new(false);
     let service = service.with_server_stage(stage.clone());
     let app = Arc::new(ServerState {
         service,
         authenticator: gate,
         metrics: options.metrics,
-        draining: leaving,
         stage: stage.clone(),
     });
     let router = routes::build_router(Arc::clone(&app));
@@ -107,13 +90,7 @@ pub async fn serve_http(
         }
     });
     let stopped = async move {
-        // Whoever could say so being gone means the same.
-        drop(
-            stage
-                .wait_for(|stage| *stage >= ServerStage::Draining)
-                .await,
-        );
-        app.draining.store(true, Ordering::Relaxed);
+        // A dropped sender stops the server as well.
         drop(
             stage
                 .wait_for(|stage| *stage >= ServerStage::Stopping)

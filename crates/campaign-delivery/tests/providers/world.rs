@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_campaign_core::{DeliveryChannel, ExponentialBackoff};
+use onward_campaign_delivery::{ProviderSpec, RateLimiter, SecretSource};
 use onward_campaign_dispatch::{
     AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignScope, ComposeMessage,
     Dispatcher, EntropySource, Options, RenderedMessage, RepeatSendPolicy, ScopedCampaigns,
 };
-use onward_campaign_delivery::{ProviderSpec, RateLimiter, SecretSource};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::OutboxItemRow;
 use onward_store::{RecordReader as _, Store, StorePolicy, SystemClock, TableScan};

@@ -2,13 +2,13 @@
 
 use std::io::{self, Read};
 
+use onward_campaign_core::DeliveryChannel;
+use onward_campaign_dispatch::AudienceRecipient;
 use onward_campaign_file::AudienceFormat;
 use onward_campaign_file::audience::{
     AudienceFields, AudienceOpenError, AudienceReport, AudienceRowError, ROW_BYTES_MAX,
     read_audience,
 };
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
 use proptest::prelude::*;
 
 fn by_email() -> AudienceFields {

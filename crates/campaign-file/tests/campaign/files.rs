@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use onward_campaign_file::{AudienceFormat, BadRowPolicy, Campaign, Error, ProviderRef};
 use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
+use onward_campaign_file::{AudienceFormat, BadRowPolicy, Campaign, Error, ProviderRef};
 use proptest::prelude::*;
 
 use crate::{LETTER, campaign_with, parse, text_with};

@@ -12,8 +12,8 @@ mod files;
 mod memory;
 mod templates;
 
-use onward_campaign_file::Campaign;
 use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_file::Campaign;
 
 /// A small campaign, with this in place of its template, and this at its end.
 fn campaign_with(template: &str, rest: &str) -> Campaign {

@@ -10,7 +10,7 @@ use onward_api::OnwardApi as _;
 use onward_api::client::{ApiClient, ClientConfig};
 use onward_api::token::TokenRole;
 use onward_engine::client::Scope;
-use onward_server::token;
+use onward_service::token;
 use onward_store::StorePolicy;
 
 use super::BenchTaskRunner;

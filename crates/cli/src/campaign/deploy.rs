@@ -10,8 +10,8 @@ use onward_api::campaign::{
     RecipientInput, RepeatContactPolicy,
 };
 use onward_api::problem::{Code, Problem};
-use onward_campaign_file::audience::AudienceReport;
 use onward_campaign_dispatch::EntropySource;
+use onward_campaign_file::audience::AudienceReport;
 
 use super::local_campaign::{LocalCampaign, LocalCheckResult};
 use super::{ActorArg, check, watch};

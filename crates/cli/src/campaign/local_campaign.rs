@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{PrerequisiteCheck, RecipientInput};
-use onward_campaign_file::audience::{self, AudienceReader, AudienceReport, AudienceRowError, BadRow};
+use onward_campaign_file::audience::{
+    self, AudienceReader, AudienceReport, AudienceRowError, BadRow,
+};
 use onward_campaign_file::{BadRowPolicy, Campaign, CampaignChecker};
 use onward_journal::Timestamp;
 use onward_store::{StoreClock as _, SystemClock};
@@ -126,8 +128,10 @@ impl LocalCampaign {
                 )
             });
         }
-        let of_provider =
-            onward_campaign_delivery::check_inline_provider(&self.campaign, checker.sample_message());
+        let of_provider = onward_campaign_delivery::check_inline_provider(
+            &self.campaign,
+            checker.sample_message(),
+        );
         let (prerequisites, report) = checker.finish();
         let prerequisites = prerequisites.into_iter().chain(of_provider);
         let prerequisites = prerequisites.map(|it| PrerequisiteCheck {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use onward_api::campaign::{MessagePart, MessagePreview, RecipientInput};
 use onward_campaign_file::TemplateComposer;
-use onward_server::preview_message;
+use onward_service::preview_message;
 
 use super::local_campaign::LocalCampaign;
 use crate::console;

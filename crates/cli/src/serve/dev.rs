@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use onward_api::OnwardApi as _;
-use onward_embed::WasmComponentRuntime;
-use onward_engine::client::EngineClient;
 use onward_campaign_delivery::ProviderRegistry;
 use onward_campaign_delivery::{EnvironmentSecrets, ProviderSpec};
-use onward_server::{ApiService, AuthMode};
+use onward_embed::WasmComponentRuntime;
+use onward_engine::client::EngineClient;
+use onward_server::AuthMode;
+use onward_service::ApiService;
 use onward_store::{Store, StorePolicy};
 
 use super::server::{default_scope, serve_until_stopped};

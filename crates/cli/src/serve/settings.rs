@@ -7,8 +7,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use onward_embed::HostPattern;
 use onward_campaign_delivery::ProviderSpec;
+use onward_embed::HostPattern;
 use serde::{Deserialize, Serialize};
 
 use super::campaign_sender::{CampaignSettings, CampaignSettingsArgs, CampaignSettingsTable};

@@ -7,7 +7,7 @@ use anyhow::bail;
 use clap::Subcommand;
 use onward_api::token::{CreateTokenResponse, TokenRole, TokenSummary};
 use onward_journal::Timestamp;
-use onward_server::token;
+use onward_service::token;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;

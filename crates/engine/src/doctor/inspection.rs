@@ -148,7 +148,7 @@ impl<'a> ExecutionInspector<'a> {
                     children.insert(child, fate);
                 }
                 InvokePerformer::Worker => {
-                    drop(tasks.insert(flight.number, self.has_task_or_result(row, flight).await?))
+                    tasks.insert(flight.number, self.has_task_or_result(row, flight).await?);
                 }
                 InvokePerformer::Owner => {}
             }

@@ -27,7 +27,7 @@ pub(super) async fn check_readiness(
         .store()
         .now()
         .await
-        .map_err(crate::service::store_problem)?;
+        .map_err(onward_service::store_problem)?;
     Ok("ready\n")
 }
 

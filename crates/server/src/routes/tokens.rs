@@ -9,7 +9,7 @@ use onward_api::token::{CreateTokenRequest, CreateTokenResponse, Permission, Tok
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse};
-use crate::token;
+use onward_service::token;
 
 /// Makes a token. It is shown this once.
 #[utoipa::path(

@@ -11,7 +11,7 @@ use onward_api::campaign::{
 };
 use onward_api::outbox::{ItemResolution, ListInDoubtItemsQuery, SettleItemRequest};
 use onward_engine::client::{EngineClient, Scope};
-use onward_server::ApiService;
+use onward_service::ApiService;
 use onward_store::StorePolicy;
 use serde_json::json;
 

@@ -11,7 +11,9 @@ use onward_campaign_core::{DeliveryChannel, ItemCounts, ItemState};
 use onward_journal::{SharedText, Timestamp};
 use onward_store::tables;
 
-pub(super) fn api_prerequisite_check(it: onward_campaign_file::DeployPrerequisite) -> PrerequisiteCheck {
+pub(super) fn api_prerequisite_check(
+    it: onward_campaign_file::DeployPrerequisite,
+) -> PrerequisiteCheck {
     PrerequisiteCheck {
         id: it.id,
         pass: it.pass,

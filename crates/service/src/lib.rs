@@ -1,4 +1,5 @@
-//! What can be asked of Onward, answered from a store. The server says it over HTTP, the command line without one.
+//! Every operation of the API, performed on a store. The server exposes it over HTTP; the command line
+//! calls it directly when it is given a store instead of a server.
 
 mod audience_check;
 mod campaign_documents;
@@ -6,7 +7,9 @@ mod campaigns;
 mod executions;
 mod problems;
 mod runs;
+mod server_stage;
 mod tasks;
+pub mod token;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,20 +29,21 @@ use onward_api::run::{
     self, AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyReport,
 };
 use onward_api::task::{ListTasksQuery, TaskPage};
+use onward_campaign_delivery::ProviderRegistry;
 use onward_campaign_dispatch::CampaignDoctorStats;
 use onward_engine::client::{EngineClient, Scope};
 use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
 use onward_journal::SharedText;
-use onward_campaign_delivery::ProviderRegistry;
 use onward_store::tables::{ComponentRow, FunctionRow};
 use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, TableScan};
 use tokio::sync::watch;
 
 pub use self::campaigns::preview_message;
-pub(crate) use self::problems::store_problem;
+pub use self::executions::JournalLinesPage;
+pub use self::problems::store_problem;
 use self::problems::{check_length, engine_problem};
-use crate::ServerStage;
+pub use self::server_stage::ServerStage;
 
 /// Characters of the reason why an execution is to stop.
 const REASON_MAX: usize = 1_024;
@@ -112,7 +116,7 @@ impl ApiService {
     }
 
     /// Whether nobody should wait any more.
-    pub(crate) fn is_stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.server_stage
             .as_ref()
             .is_some_and(|stage| *stage.borrow() >= ServerStage::Stopping)
@@ -143,7 +147,7 @@ impl ApiService {
 
     /// The same, asked with a token of this name.
     #[must_use]
-    pub(crate) fn with_caller_token(self, asker: Option<SharedText>) -> Self {
+    pub fn with_caller_token(self, asker: Option<SharedText>) -> Self {
         Self {
             caller_token: asker,
             ..self
@@ -171,7 +175,7 @@ impl ApiService {
     }
 
     /// The node beside it, if there is one.
-    pub(crate) fn local_node(&self) -> Option<&Node> {
+    pub fn local_node(&self) -> Option<&Node> {
         self.node.as_deref()
     }
 

@@ -309,16 +309,16 @@ impl ApiService {
 }
 
 /// A part of a journal. One that was read after its execution was over has no more to come.
-pub(crate) struct JournalLinesPage {
+pub struct JournalLinesPage {
     /// Events as JSON Lines.
-    pub(crate) lines: String,
+    pub lines: String,
     /// Whether there will be no more.
-    pub(crate) is_complete: bool,
+    pub is_complete: bool,
 }
 
 impl ApiService {
     /// What a journal holds from `from` on, waited for if there is nothing.
-    pub(crate) async fn follow_journal(
+    pub async fn follow_journal(
         &self,
         execution: &str,
         from: u64,

@@ -20,14 +20,14 @@ use onward_api::outbox::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
-use onward_campaign_file::{
-    Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, TemplateComposer, check_campaign,
-};
 use onward_campaign_core::{CampaignRunStatus, DeliveryChannel, JobStatus};
 use onward_campaign_dispatch::{
     CampaignDeployment, CampaignDoctorStats, CampaignError, CampaignFinding, CampaignFindingKind,
     CampaignScope, DeploymentResult, EntropySource, JobCursor, JobFilter, Resolution, RunActivity,
     ScopedCampaigns, TimestampCursor, examine_runs,
+};
+use onward_campaign_file::{
+    Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, TemplateComposer, check_campaign,
 };
 use onward_store::tables::{self, CampaignRunRow as Row};
 
@@ -483,7 +483,9 @@ impl CampaignApi for ApiService {
             idempotency_key: key,
             already_reached: match reached {
                 RepeatContactPolicy::Refuse => onward_campaign_dispatch::RepeatSendPolicy::Refuse,
-                RepeatContactPolicy::LeaveOut => onward_campaign_dispatch::RepeatSendPolicy::Exclude,
+                RepeatContactPolicy::LeaveOut => {
+                    onward_campaign_dispatch::RepeatSendPolicy::Exclude
+                }
                 RepeatContactPolicy::Again => onward_campaign_dispatch::RepeatSendPolicy::Resend,
             },
             deployed_by: self.audit_actor(by.as_deref())?,

@@ -43,7 +43,7 @@ pub async fn create_token(
         environment_id: scope.environment.clone(),
         name: name.into(),
         role: role.as_str().into(),
-        created_at: store.now().await.map_err(crate::service::store_problem)?,
+        created_at: store.now().await.map_err(crate::store_problem)?,
         expires_at: expires_at.unwrap_or(Timestamp::MAX),
     };
     match store.commit(Commit::new().insert(&row)).await {
@@ -52,7 +52,7 @@ pub async fn create_token(
             Code::Conflict,
             format!("there is a token called {name} already"),
         )),
-        Err(error) => Err(crate::service::store_problem(error)),
+        Err(error) => Err(crate::store_problem(error)),
     }
 }
 
@@ -83,7 +83,7 @@ pub async fn revoke_token(store: &dyn Store, scope: &Scope, name: &str) -> Resul
         .commit(commit)
         .await
         .map(drop)
-        .map_err(crate::service::store_problem)
+        .map_err(crate::store_problem)
 }
 
 /// Whether there is any token at all, of whomever.
@@ -95,7 +95,7 @@ pub async fn has_any_token(store: &dyn Store) -> Result<bool, Error> {
 }
 
 /// Who comes with this token; nobody if it is not known, or no longer good.
-pub(crate) async fn find_token(store: &dyn Store, token: &str) -> Result<Option<TokenRow>, Error> {
+pub async fn find_token(store: &dyn Store, token: &str) -> Result<Option<TokenRow>, Error> {
     if !token.starts_with(TOKEN_PREFIX) {
         return Ok(None);
     }
@@ -107,7 +107,7 @@ pub(crate) async fn find_token(store: &dyn Store, token: &str) -> Result<Option<
 }
 
 /// A token has as many bits of entropy as its digest: nothing slower is needed.
-pub(crate) fn token_digest(token: &str) -> Arc<[u8]> {
+pub fn token_digest(token: &str) -> Arc<[u8]> {
     Sha256::digest(token.as_bytes()).to_vec().into()
 }
 
@@ -121,7 +121,7 @@ async fn read_token_rows(
         let page: Vec<(TokenRow, u64)> = store
             .list_records(scan.clone())
             .await
-            .map_err(crate::service::store_problem)?;
+            .map_err(crate::store_problem)?;
         let Some((last, _)) = page.last() else {
             return Ok(all);
         };

@@ -25,7 +25,7 @@ pub(super) fn engine_problem(refused: ClientError) -> Problem {
 
 /// Why a store refused.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-pub(crate) fn store_problem(error: Error) -> Problem {
+pub fn store_problem(error: Error) -> Problem {
     let code = match &error {
         Error::Unavailable(_)
         | Error::DiskFull(_)
