@@ -3,12 +3,12 @@
 
 use std::hint::black_box;
 
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_benches::{Options, Report, median, median_of, median_ratio};
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{
-    AwaitKind, BoundedName, ComponentDigest, DeliveryGuarantee, ExecutionId, InvokeKind, JoinSetId,
-    Journal, JournalCommand, JournalEvent, JournalState, Payload, PromiseId, SharedText, Timestamp,
-    codec,
+    AwaitKind, ComponentDigest, DeliveryGuarantee, ExecutionId, InvokeKind, JoinSetId, Journal,
+    JournalCommand, JournalEvent, JournalState, PromiseId, codec,
 };
 
 const LONG: usize = 100_000;

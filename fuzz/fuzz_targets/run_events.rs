@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::{
     AcceptedKeyForms, RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, check_transition,
     reduce_event, verify_idempotency_key,

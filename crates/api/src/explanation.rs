@@ -1,6 +1,7 @@
 //! Why an execution does not go on, as told.
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

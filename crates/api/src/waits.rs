@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 
 use crate::{ExponentialBackoff, ItemCounts, ItemReason, ItemState, ItemTransition, JobTransition};
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::SharedText;
 use onward_campaign_core::{LookupOutcome, SendOutcome};
 use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
-use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::{ProviderSpec, RateLimiter, SecretSource};
+use onward_base::SharedText;
 use onward_campaign_dispatch::{CampaignDelivery, DeliveryResolver, Provider};
 use onward_campaign_file::{
     Campaign, DeployPrerequisite, ProviderRef, SampleMessage, TemplateComposer,
 };
-use onward_journal::SharedText;
 use onward_store::tables::{CampaignRunRow, NodeRow};
 use onward_store::{Error, RecordReader as _, Store, TableScan};
 use serde_json::{Map, Value};

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{EnvironmentSecrets, ProviderSpec};
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_dispatch::AudienceRecipient;
 use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::NodeRow;
 use onward_store::{Commit, ManualClock, Store, StoreClock as _, StorePolicy};

@@ -8,8 +8,8 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_base::Timestamp;
 use onward_campaign_dispatch::{AdmissionGate, AudienceRecipient, SendAdmission};
-use onward_journal::Timestamp;
 
 use crate::rate_limits::{RateLimitRule, RateLimits};
 

@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use onward_base::Timestamp;
 use onward_campaign_dispatch::{AdmissionGate as _, AudienceRecipient, SendAdmission};
-use onward_journal::Timestamp;
 use proptest::prelude::{Strategy, any, prop, prop_assert, proptest};
 
 use super::RateLimiter;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use serde::{Deserialize, Serialize};
 
 use crate::outgoing_item::sanitize_text;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::RateLimiter;
+use onward_base::Timestamp;
 use onward_campaign_dispatch::{AdmissionGate, AudienceRecipient, SendAdmission};
 use onward_campaign_file::QuietHours;
-use onward_journal::Timestamp;
 
 /// The quiet hours of a campaign, and the limits of its provider, which other campaigns share.
 pub(crate) struct SendGate {

@@ -1,7 +1,7 @@
 //! Those whom a campaign run is to reach, stored part by part: a job has one.
 
+use onward_base::SharedText;
 use onward_campaign_core::hash_parts;
-use onward_journal::SharedText;
 use onward_store::tables::AudiencePartRow;
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, TableScan,

@@ -1,6 +1,6 @@
 //! Removes audiences that were stored and never deployed: whoever was to deploy them was killed, or thought better of it.
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_store::tables::{AudiencePartRow, CampaignRunRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, Store, TableScan};
 

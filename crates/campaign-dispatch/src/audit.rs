@@ -1,6 +1,6 @@
 //! The audit trail: what happened to a campaign run, in the transaction in which it happened.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::tables::{AuditEntryRow, CampaignRunRow};
 use onward_store::{Commit, SerialId};
 use serde_json::Value;

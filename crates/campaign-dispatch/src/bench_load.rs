@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::SharedText;
 use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff, SendOutcome};
-use onward_journal::SharedText;
 use onward_store::tables::CampaignRunRow;
 use onward_store::{Error, Store};
 use tokio::sync::watch;

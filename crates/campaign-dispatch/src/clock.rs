@@ -1,6 +1,6 @@
 //! The time of the store, as far as it can be known without asking. Clocks of nodes need not agree.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::{Error, Store};
 use tokio::time::Instant;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{DispatchPolicy, ExponentialBackoff, LookupOutcome, SendOutcome};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::Semaphore;
 

@@ -1,10 +1,10 @@
 //! Deploying a campaign: its audience is stored before, where nobody looks for it; then one commit makes the run, its jobs and
 //! the first entry of its audit trail. Until then there is nothing, and after that there is everything.
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     CampaignRunControl, CampaignRunStatus, DeliveryChannel, JobStatus, hash_parts,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow};
 use onward_store::{
     ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind,

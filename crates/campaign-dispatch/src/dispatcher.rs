@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{AttemptDirective, AttemptOutcome, CampaignRunControl, JobStatus};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow};
 use onward_store::{
     ColumnCodec as _, ColumnValue, Error, RecordReader as _, RowKey, Store, StoreErrorKind,

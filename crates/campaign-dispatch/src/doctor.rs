@@ -4,8 +4,8 @@
 //! Others may work on the store meanwhile. Whatever is done for a job changes its row, so one that is the same before and after
 //! its items are read was seen as it is; what has changed is read again.
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemState, JobStatus};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{AudiencePartRow, CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 

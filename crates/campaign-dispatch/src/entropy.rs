@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 
 use crate::deploy::format_uuid;
 

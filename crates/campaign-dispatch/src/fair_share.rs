@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use onward_base::SharedText;
 use onward_campaign_core::JobStatus;
-use onward_journal::SharedText;
 use onward_store::tables::{CampaignRunRow, JobRow};
 use tokio::time::Instant;
 

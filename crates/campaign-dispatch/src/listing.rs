@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{CampaignRunStatus, ItemState, JobStatus};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{AuditEntryRow, CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, ColumnValue, Error, RecordReader as _, SerialId, Store, TableRecord,

@@ -3,8 +3,8 @@
 
 use std::collections::HashSet;
 
+use onward_base::SharedText;
 use onward_campaign_core::{CampaignRunControl, ItemReason, ItemState, hash_parts};
-use onward_journal::SharedText;
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, TableScan};
 

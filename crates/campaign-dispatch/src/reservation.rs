@@ -1,7 +1,7 @@
 //! Reservations. Nothing else can be given to a provider, and only what is durable makes one.
 
+use onward_base::SharedText;
 use onward_campaign_core::ItemState;
-use onward_journal::SharedText;
 use onward_store::tables::{JobRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, Commit, CommitReceipt, Error, RecordReader as _, RowKey, Store,

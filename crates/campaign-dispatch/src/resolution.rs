@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     CampaignRunControl, ItemChange, ItemCounts, ItemProgress, ItemReason, ItemState,
     ItemTransition, JobAttempt, JobStatus,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey, Store, StoreErrorKind};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Trying a campaign again: another run, which reaches those whom the first did not. There is one such run of each, so that
 //! nobody is reached by two; whoever was not reached by it either is reached by one of its own.
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{CampaignRunControl, CampaignRunStatus, ItemReason, ItemState};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowKey, Store,

@@ -1,10 +1,10 @@
 //! Rows, and what they stand for.
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     CampaignRunStatus, DeliveryChannel, ItemChange, ItemCounts, ItemKey, ItemProgress, ItemReason,
     ItemState, ItemStatus, JobStatus, JobTransition,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnValue, Error, RecordReader as _, Store, TableScan};
 

@@ -1,9 +1,9 @@
 //! The end of a campaign run: when all of its jobs are over, they say what it came to.
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     CampaignRunControl, CampaignRunTransition, ItemCounts, ItemReason, JobStatus,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind, TableScan,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     CampaignRunControl, CampaignRunTransition, ItemChange, ItemCounts, ItemReason, ItemTransition,
     JobStatus, JobTransition,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind, TableScan,

@@ -1,6 +1,6 @@
 //! Those who want nothing more by a channel.
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_store::tables::SuppressionRow;
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, Error, RowKey, TableRecord as _, TableScan,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_base::SharedText;
 use onward_campaign_core::CampaignRunControl;
-use onward_journal::SharedText;
 use onward_store::tables::CampaignRunRow;
 use onward_store::{Commit, Error, Store, StoreErrorKind};
 use serde_json::json;

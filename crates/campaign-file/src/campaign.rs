@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use onward_base::SharedText;
 use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff, hash_parts};
-use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 
 use crate::audience::AudienceFields;

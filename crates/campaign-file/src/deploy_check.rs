@@ -1,8 +1,8 @@
 //! What has to be right before a campaign is deployed.
 
+use onward_base::Timestamp;
 use onward_campaign_core::DeliveryChannel;
 use onward_campaign_dispatch::AudienceRecipient;
-use onward_journal::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::address;

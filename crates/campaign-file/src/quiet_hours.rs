@@ -5,8 +5,8 @@ use std::time::Duration;
 use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp as Moment};
+use onward_base::Timestamp;
 use onward_campaign_dispatch::AudienceRecipient;
-use onward_journal::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::time_zone;

@@ -1,7 +1,7 @@
 //! When a campaign begins.
 
 use jiff::civil::DateTime;
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::quiet_hours::QuietHours;

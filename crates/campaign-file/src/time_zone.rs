@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 
 static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_engine::client::{EngineClient, Scope};
+use onward_base::Scope;
+use onward_engine::client::EngineClient;
 use onward_engine::node::{
     FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole, TraceExporter,
 };

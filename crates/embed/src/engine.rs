@@ -4,9 +4,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_base::Payload;
 use onward_engine::client::{ClientError, EngineClient, StartedExecution};
 use onward_engine::node::Node;
-use onward_journal::{ComponentDigest, ExecutionError, ExecutionId, Payload};
+use onward_journal::{ComponentDigest, ExecutionError, ExecutionId};
 use onward_store::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -32,10 +32,12 @@ mod wasm;
 
 pub use builder::EngineBuilder;
 pub use engine::{Engine, EngineError};
+pub use onward_base::Payload;
+pub use onward_base::Scope;
 pub use onward_engine::client::{
-    ClientError, EngineClient, FunctionInfo, FunctionKind, Scope, StartedExecution,
+    ClientError, EngineClient, FunctionInfo, FunctionKind, StartedExecution,
 };
-pub use onward_journal::{ErrorKind, ExecutionError, ExecutionId, InvokeResult, Payload};
+pub use onward_journal::{ErrorKind, ExecutionError, ExecutionId, InvokeResult};
 pub use onward_wasm::{HostPattern, HostRule};
 pub use task_context::NativeTaskContext;
 pub use wasm::WasmComponentRuntime;

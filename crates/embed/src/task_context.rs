@@ -1,9 +1,10 @@
 //! What a task of this process is told about the attempt that it makes.
 
 use async_trait::async_trait;
+use onward_base::Payload;
 use onward_engine::node::NativeTask;
 use onward_engine::shard::{AttemptId, TaskAttempt};
-use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Payload};
+use onward_journal::{ExecutionError, ExecutionId, InvokeResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

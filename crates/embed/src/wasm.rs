@@ -6,14 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::{Payload, SharedText, Timestamp};
 use onward_engine::client::{FunctionInfo, FunctionKind, RawJson};
 use onward_engine::node::{ComponentRuntime, log_guest_line};
 use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt, in_doubt_error};
 use onward_execution::{Guest, GuestLogLevel};
-use onward_journal::{
-    ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeResult, Payload, SharedText,
-    Timestamp,
-};
+use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeResult};
 use onward_store::{StoreClock as _, SystemClock};
 use onward_wasm::{
     CallContext, ComponentEgress, Config, GuestFunctionKind, GuestHttpClient, HostPattern,

@@ -3,7 +3,8 @@
 
 use std::fmt;
 
-use onward_journal::{ExecutionId, SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
+use onward_journal::ExecutionId;
 use onward_store::tables::AlertRow;
 use onward_store::{ChangeOutcome, Commit, Error, RowChange, SerialId, Store};
 

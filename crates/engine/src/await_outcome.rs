@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use onward_base::Payload;
 use onward_execution::ExecutionOutcome;
-use onward_journal::{ExecutionId, InvokeResult, Payload};
+use onward_journal::{ExecutionId, InvokeResult};
 use onward_store::ShardId;
 use tokio::sync::mpsc;
 

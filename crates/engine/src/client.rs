@@ -6,12 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use onward_api::RawJson;
 pub use onward_api::component::{FunctionInfo, FunctionKind};
 pub use onward_api::execution::ExecutionOrder;
+use onward_base::{BoundedName, Payload, Scope, SharedText, Timestamp};
 use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionOutcome, ExecutionStart};
 use onward_journal::{
-    BoundedName, ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload,
-    SharedText, Timestamp, codec,
+    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, codec,
 };
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{ComponentRow, ExecutionRow, FunctionRow, InboxMessageRow};
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, CommitConflict, Error, JournalAppend,
@@ -31,29 +30,6 @@ const DEPLOY_RETRIES_MAX: u32 = 20;
 /// The slice of an execution that nobody called.
 pub fn shard_of(execution: &ExecutionId) -> ShardId {
     ShardId(u32::from(execution.as_bytes()[0]) % SHARD_COUNT)
-}
-
-/// Whose executions and functions are meant.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scope {
-    /// The tenant.
-    pub tenant: TenantId,
-    /// The project.
-    pub project: ProjectId,
-    /// The environment.
-    pub environment: EnvironmentId,
-}
-
-impl Scope {
-    /// Whether what belongs to these belongs to it.
-    pub fn matches_ids(
-        &self,
-        tenant: &TenantId,
-        project: &ProjectId,
-        environment: &EnvironmentId,
-    ) -> bool {
-        (tenant, project, environment) == (&self.tenant, &self.project, &self.environment)
-    }
 }
 
 /// What a start came to.
@@ -692,7 +668,7 @@ pub(crate) fn random_key() -> String {
 pub(crate) fn key_from_entropy(entropy: &mut dyn FnMut(&mut [u8])) -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);
-    onward_journal::hex::encode_hex(&bytes)
+    onward_base::hex::encode_hex(&bytes)
 }
 
 /// Entropy from the operating system.

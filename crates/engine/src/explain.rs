@@ -8,7 +8,8 @@ use onward_api::explanation::{
 };
 use onward_api::waits::{ExecutionWait, WaitTarget, short_execution_id};
 use onward_api::{DisplayText, RawJson, format_relative_time};
-use onward_journal::{Event, ExecutionId, Journal, SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
+use onward_journal::{Event, ExecutionId, Journal};
 use onward_store::tables::{
     AlertRow, ExecutionRow as Row, InboxMessageRow, ShardLeaseRow, TaskRow,
 };
@@ -388,7 +389,7 @@ pub async fn gather_facts(store: &dyn Store, row: Row) -> Result<ExecutionFacts,
     let now = store.now().await?;
     let leases = list_leases(store, now).await?;
     let alerts: Vec<(AlertRow, u64)> = {
-        let subject = onward_journal::SharedText::from(id.to_string());
+        let subject = onward_base::SharedText::from(id.to_string());
         store
             .list_records(
                 TableScan::by_index::<AlertRow>(AlertRow::BY_SUBJECT).where_equal(&subject),

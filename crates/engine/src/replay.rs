@@ -1,11 +1,12 @@
 //! Whether code repeats what a journal records. The journal is a copy in memory: whatever the code asks for, nothing is
 //! stored and nothing is performed.
 
+use onward_base::Timestamp;
 use onward_execution::{
     Execution, ExecutionEnvironment, ExecutionLimits, ExecutionProgress, Guest, GuestLogLevel,
     ReplayDivergence,
 };
-use onward_journal::{ErrorKind, Event, Journal, JournalEvent, RuleViolation, Timestamp};
+use onward_journal::{ErrorKind, Event, Journal, JournalEvent, RuleViolation};
 use serde::Serialize;
 
 use crate::waits;

@@ -1,8 +1,9 @@
 //! How the row of an execution should read, as far as it follows from the journal. Who writes rows and who checks them go by
 //! this one rule.
 
+use onward_base::Timestamp;
 use onward_execution::Execution;
-use onward_journal::{ExecutionPhase, Timestamp};
+use onward_journal::ExecutionPhase;
 
 /// The row of an execution that has a task under way or to start, or its guest has something to do: looked at as soon as its shard has an
 /// owner.

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use onward_journal::{ExecutionId, SharedText};
+use onward_base::SharedText;
+use onward_journal::ExecutionId;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -345,7 +346,8 @@ fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
-    use onward_journal::{DeliveryGuarantee, Payload, Timestamp};
+    use onward_base::{Payload, Timestamp};
+    use onward_journal::DeliveryGuarantee;
 
     use super::*;
 

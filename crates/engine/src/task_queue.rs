@@ -4,10 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::time::Duration;
 
-use onward_journal::{
-    DeliveryGuarantee, ExecutionError, ExecutionId, InvokeResult, Payload, PromiseId, SharedText,
-    Timestamp,
-};
+use onward_base::{Payload, Scope, SharedText, Timestamp};
+use onward_journal::{DeliveryGuarantee, ExecutionError, ExecutionId, InvokeResult, PromiseId};
 use onward_store::tables::{FunctionRow, TaskRow, WorkerFunctionRow};
 use onward_store::{
     ColumnCodec as _, Commit, Error, RecordReader as _, RowChange, RowKey, ShardId, Store,
@@ -15,7 +13,7 @@ use onward_store::{
 };
 use tokio::time::Instant;
 
-use crate::client::{ClientError, EngineClient, Scope};
+use crate::client::{ClientError, EngineClient};
 use crate::node::{Notification, ShardHint, node_metrics};
 use crate::shard::task_row::{self, STATE_QUEUED};
 use crate::shard::{AttemptId, in_doubt_error, owner_key, result_message};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
-use onward_journal::SharedText;
+use onward_base::{Scope, SharedText};
 use onward_runs::{
     AcceptedKeyForms, IdempotencyKey, RunEventId, RunEventRecord, RunId, RunSeq, RunSnapshot,
     reduce_event, verify_idempotency_key,
@@ -17,7 +17,6 @@ use onward_store::{
 };
 use serde::Serialize;
 
-use crate::client::Scope;
 use crate::projector::MissingRanges;
 
 /// How much was looked at.

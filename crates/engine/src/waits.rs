@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use onward_base::Timestamp;
 use onward_journal::{
     AwaitKind, AwaitState, Event, ExecutionId, ExecutionPhase, InvokePerformer, Journal,
-    JournalEvent, PromiseId, RetryPolicy, Timestamp,
+    JournalEvent, PromiseId, RetryPolicy,
 };
 
 use onward_api::DisplayText;

@@ -4,10 +4,10 @@
 //! the record first; only where the record ends is something new recorded. So a replay takes the same path as the first run,
 //! or is found out.
 
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{
-    AwaitState, BoundedName, Event, ExecutionError, ExecutionId, ExecutionPhase, InvokeResult,
-    Journal, JournalCommand, JournalEvent, Payload, PromiseId, RuleViolation, SharedText,
-    Timestamp,
+    AwaitState, Event, ExecutionError, ExecutionId, ExecutionPhase, InvokeResult, Journal,
+    JournalCommand, JournalEvent, PromiseId, RuleViolation,
 };
 
 use crate::guest_operations::GuestOperations;

@@ -1,8 +1,8 @@
 //! What happens outside of an execution: attempts that start and end, time that passes, signals, cancellation.
 
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{
-    AwaitKind, BoundedName, Event, ExecutionError, InvokePerformer, InvokeResult, JournalCommand,
-    Payload, RuleViolation, SharedText, Timestamp,
+    AwaitKind, Event, ExecutionError, InvokePerformer, InvokeResult, JournalCommand, RuleViolation,
 };
 
 use crate::{AttemptInFlight, Execution, ExecutionEnvironment};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use onward_base::{BoundedName, Payload, Timestamp};
 use onward_journal::{
-    AwaitKind, BoundedName, Event, ExecutionError, InvokeResult, JoinSetId, JournalCommand,
-    Payload, PromiseId, RuleViolation, Timestamp,
+    AwaitKind, Event, ExecutionError, InvokeResult, JoinSetId, JournalCommand, PromiseId,
+    RuleViolation,
 };
 
 use crate::execution::{AwaitShape, Execution, ExecutionEnvironment, GuestWaitState, PendingAwait};

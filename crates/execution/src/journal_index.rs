@@ -3,9 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use onward_journal::{
-    AwaitKind, BoundedName, Event, ExecutionId, InvokePerformer, JournalEvent, Timestamp,
-};
+use onward_base::{BoundedName, Timestamp};
+use onward_journal::{AwaitKind, Event, ExecutionId, InvokePerformer, JournalEvent};
 
 /// Places of a journal's events, by what the engine and the guest look for.
 #[derive(Debug, Clone)]

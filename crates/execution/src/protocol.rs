@@ -3,10 +3,8 @@
 
 use std::sync::Arc;
 
-use onward_journal::{
-    BoundedName, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, Payload, RetryPolicy,
-    SharedText, Timestamp,
-};
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
+use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, RetryPolicy};
 
 /// A workflow that runs: a WASM instance, or a script in a test.
 pub trait Guest: Send {

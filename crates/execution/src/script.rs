@@ -5,10 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use onward_journal::{
-    BoundedName, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, Payload, RetryPolicy,
-    Timestamp,
-};
+use onward_base::{BoundedName, Payload, Timestamp};
+use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, RetryPolicy};
 
 use crate::{AwaitMode, Guest, GuestRequest, GuestResponse, GuestTurn, JoinSetNext};
 

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use crate::excerpt::truncate_printable;
 use crate::{
     AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokePerformer,
-    InvokeResult, Payload, PromiseId, hex,
+    InvokeResult, PromiseId,
 };
+use onward_base::excerpt::truncate_printable;
+use onward_base::{Payload, hex};
 
 /// Longer values are cut: the table is for reading, the journal has the rest.
 const VALUE_CHARS_MAX: usize = 32;

@@ -6,8 +6,8 @@ use std::str::FromStr;
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::excerpt::excerpt_text;
-use crate::hex;
+use onward_base::excerpt::excerpt_text;
+use onward_base::hex;
 
 /// SHA-256 of a component's bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

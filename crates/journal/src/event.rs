@@ -8,9 +8,10 @@ use minicbor::{Decode, Encode};
 
 use crate::codec::CodecContext;
 use crate::{
-    BoundedName, ComponentDigest, DeliveryGuarantee, ExecutionError, ExecutionId, InvokePerformer,
-    JoinSetId, Payload, PromiseId, RetryPolicy, SharedText, Timestamp,
+    ComponentDigest, DeliveryGuarantee, ExecutionError, ExecutionId, InvokePerformer, JoinSetId,
+    PromiseId, RetryPolicy,
 };
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 
 /// One line of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]

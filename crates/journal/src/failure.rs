@@ -6,7 +6,7 @@ use std::str::FromStr;
 use minicbor::{Decode, Encode};
 use thiserror::Error;
 
-use crate::{BoundedName, NameError, SharedText};
+use onward_base::{BoundedName, NameError, SharedText};
 
 /// Why an execution or one of its operations failed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error, Encode, Decode)]

@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::ComponentDigest;
-use crate::excerpt::excerpt_text;
-use crate::hex;
+use onward_base::excerpt::excerpt_text;
+use onward_base::hex;
 
 /// How deep a call tree may grow. A deeper one is a runaway recursion.
 pub const CALL_DEPTH_MAX: usize = 64;

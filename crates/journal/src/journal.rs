@@ -2,8 +2,9 @@
 
 use crate::{
     AwaitState, Event, ExecutionId, ExecutionState, InvokeResult, JournalCommand, JournalEvent,
-    JournalState, Payload, RuleViolation, Timestamp,
+    JournalState, RuleViolation,
 };
+use onward_base::{Payload, Timestamp};
 
 /// An append-only list of events that never enters an illegal state.
 #[derive(Clone, Debug)]

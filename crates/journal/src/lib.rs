@@ -34,23 +34,17 @@ mod delivery;
 mod describe;
 mod digest;
 mod event;
-mod excerpt;
 mod failure;
-pub mod hex;
 mod id;
 mod invariant;
 mod journal;
 mod journal_state;
 pub mod jsonl;
-mod name;
-mod payload;
 mod performer;
 mod replay;
 mod retry;
 pub mod rules;
 mod state;
-mod text;
-mod timestamp;
 mod violation;
 
 pub use command::JournalCommand;
@@ -66,12 +60,8 @@ pub use journal::Journal;
 pub use journal_state::{
     AwaitState, InvokePhase, InvokeState, JoinSetState, JournalState, PromiseState, SignalInbox,
 };
-pub use name::{BoundedName, NameError};
-pub use payload::{Payload, PayloadError};
 pub use performer::InvokePerformer;
 pub use replay::{AwaitEnd, RecordedAwait, RecordedJoinResult, RecordedOutcome, ReplayIndex};
 pub use retry::{BackoffFactor, RetryJitter, RetryPolicy};
 pub use state::{ExecutionPhase, ExecutionState, LifecycleAction, phase_transition};
-pub use text::SharedText;
-pub use timestamp::{Timestamp, TimestampError};
 pub use violation::RuleViolation;

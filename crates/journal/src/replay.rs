@@ -10,10 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    AwaitKind, Event, ExecutionId, InvokeResult, JoinSetId, JournalEvent, Payload, PromiseId,
-    Timestamp,
-};
+use crate::{AwaitKind, Event, ExecutionId, InvokeResult, JoinSetId, JournalEvent, PromiseId};
+use onward_base::{Payload, Timestamp};
 
 /// The recorded outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,8 @@ use std::num::NonZeroU32;
 
 use minicbor::{Decode, Encode};
 
-use crate::{ErrorKind, ExecutionError, Timestamp};
+use crate::{ErrorKind, ExecutionError};
+use onward_base::Timestamp;
 
 /// How often, how soon and for which failures an operation is tried again.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]

@@ -5,8 +5,7 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::RunValueError;
-use crate::id::ExpectedFormat;
+use onward_base::{ExpectedFormat, ValueError};
 
 /// Which try it is: 1, 2, 3 …
 ///
@@ -65,7 +64,7 @@ impl<'de> Deserialize<'de> for AttemptNumber {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u32::deserialize(deserializer)?;
         Self::new(number)
-            .ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
+            .ok_or_else(|| de::Error::custom(ValueError::new::<Self>(&number.to_string())))
     }
 }
 
@@ -130,7 +129,7 @@ impl<'de> Deserialize<'de> for RunSeq {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = u64::deserialize(deserializer)?;
         Self::new(number)
-            .ok_or_else(|| de::Error::custom(RunValueError::new::<Self>(&number.to_string())))
+            .ok_or_else(|| de::Error::custom(ValueError::new::<Self>(&number.to_string())))
     }
 }
 

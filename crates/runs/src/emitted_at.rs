@@ -3,11 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use onward_journal::{SharedText, Timestamp};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-
-use crate::RunValueError;
-use crate::id::{ExpectedFormat, serde_as_text};
+use onward_base::{ExpectedFormat, SharedText, Timestamp, ValueError, serde_as_text};
 
 /// An instant of a producer's clock: its RFC 3339 text, verbatim, and the same to the microsecond.
 ///
@@ -44,10 +40,10 @@ impl ExpectedFormat for EmittedAt {
 }
 
 impl FromStr for EmittedAt {
-    type Err = RunValueError;
+    type Err = ValueError;
 
     /// Reads RFC 3339 with the offset `Z` or `+00:00`.
-    fn from_str(text: &str) -> Result<Self, RunValueError> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let is_utc = ["Z", "z", "+00:00"]
             .iter()
             .any(|offset| text.ends_with(offset));
@@ -60,7 +56,7 @@ impl FromStr for EmittedAt {
             at,
             text: SharedText::from(text),
         })
-        .ok_or_else(|| RunValueError::new::<Self>(text))
+        .ok_or_else(|| ValueError::new::<Self>(text))
     }
 }
 

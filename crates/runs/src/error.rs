@@ -1,7 +1,7 @@
 //! Why a text is not an event. Every message names the field and says what was expected: it is printed beside the line
 //! that it is about.
 
-use onward_journal::Payload;
+use onward_base::Payload;
 use thiserror::Error;
 
 use crate::RunEventType;

@@ -1,11 +1,10 @@
 //! The events of a run as producers write them and as the store hands them back: contract 2.0.0, in JSON and in memory.
 
-use onward_journal::{Payload, Timestamp};
+use onward_base::{EnvironmentId, Payload, ProjectId, TenantId, Timestamp};
 
 use crate::{
-    AttemptNumber, EmittedAt, EnvironmentId, ExtraFields, IdempotencyKey, PlanId, PlanVersion,
-    ProjectId, RunEventError, RunEventId, RunEventType, RunId, RunSeq, RunSignal, StepId, TenantId,
-    event_json, excerpt,
+    AttemptNumber, EmittedAt, ExtraFields, IdempotencyKey, PlanId, PlanVersion, RunEventError,
+    RunEventId, RunEventType, RunId, RunSeq, RunSignal, StepId, event_json, excerpt,
 };
 
 /// An event as a producer hands it in: without a place in the run and without the store's time.

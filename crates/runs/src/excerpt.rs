@@ -1,17 +1,10 @@
-//! Foreign text in our own sentences: cut to a length, quoted, and nothing in it that could move a terminal's cursor.
+//! JSON values in error messages.
 
+pub(crate) use onward_base::excerpt::quote_excerpt;
+use onward_base::excerpt::split_excerpt;
 use serde_json::value::RawValue;
 
-/// Long enough to recognise a value by.
-const EXCERPT_CHARS_MAX: usize = 60;
-
-/// The beginning of a text, quoted and escaped.
-pub(crate) fn quote_excerpt(text: &str) -> String {
-    let (shown, more) = truncate_excerpt(text);
-    format!("{shown:?}{more}")
-}
-
-/// The beginning of a JSON value; of lists and objects only what they are.
+/// The beginning of a JSON value; lists and objects are only named as such.
 pub(crate) fn describe_json(raw: &RawValue) -> String {
     match raw.get().as_bytes() {
         [b'{', ..] => "an object".to_owned(),
@@ -21,34 +14,15 @@ pub(crate) fn describe_json(raw: &RawValue) -> String {
             |decoded: String| quote_excerpt(&decoded),
         ),
         _ => {
-            let (shown, more) = truncate_excerpt(raw.get());
+            let (shown, more) = split_excerpt(raw.get());
             format!("{shown}{more}")
         }
     }
 }
 
-fn truncate_excerpt(text: &str) -> (&str, &'static str) {
-    text.char_indices()
-        .nth(EXCERPT_CHARS_MAX)
-        .map_or((text, ""), |(end, _)| (&text[..end], "…"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_shown_is_short_and_harmless() {
-        assert_eq!(quote_excerpt("abc"), r#""abc""#);
-        assert_eq!(
-            quote_excerpt("\u{1b}[2J\u{9b}\n\u{202e}é"),
-            r#""\u{1b}[2J\u{9b}\n\u{202e}é""#
-        );
-        assert_eq!(
-            quote_excerpt(&"é".repeat(61)),
-            format!("\"{}\"…", "é".repeat(60))
-        );
-    }
 
     #[test]
     fn a_value_is_shown_as_what_it_is() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use onward_journal::Payload;
+use onward_base::Payload;
 use serde_json::value::RawValue;
 
 use crate::RunEventError;

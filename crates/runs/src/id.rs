@@ -1,137 +1,14 @@
 //! Who an event is about. Every id is a type of its own, so that a plan is never taken for a run, and none can hold the
 //! `|` that separates the parts of an idempotency key.
 
-use std::borrow::Borrow;
 use std::fmt;
-use std::ops::Deref;
 use std::str::FromStr;
 
-use onward_journal::{SharedText, hex};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
-use thiserror::Error;
-
-use crate::excerpt;
-
-/// Why a value is not the id, counter or instant it should be.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{found} is not valid: expected {expected}")]
-pub struct RunValueError {
-    found: String,
-    expected: &'static str,
-}
-
-impl RunValueError {
-    pub(crate) fn new<T: ExpectedFormat>(found: &str) -> Self {
-        Self {
-            found: excerpt::quote_excerpt(found),
-            expected: T::EXPECTED,
-        }
-    }
-}
-
-/// What a value of this type looks like, as part of a sentence.
-pub(crate) trait ExpectedFormat {
-    const EXPECTED: &'static str;
-}
-
-/// What is a string in JSON and is read back through `FromStr`.
-macro_rules! serde_as_text {
-    ($name:ident, |$this:ident| $text:expr) => {
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                let $this = self;
-                serializer.serialize_str($text)
-            }
-        }
-
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                String::deserialize(deserializer)?
-                    .parse()
-                    .map_err(de::Error::custom)
-            }
-        }
-    };
-}
-pub(crate) use serde_as_text;
-
-macro_rules! text_ids {
-    ($($(#[$doc:meta])* $name:ident: $bytes_max:literal bytes, except $reserved:expr, $expected:literal;)+) => {$(
-        $(#[$doc])*
-        ///
-        /// Shared text: a clone is a counter, not a copy.
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(SharedText);
-
-        impl $name {
-            /// A longer one is a message, not a name.
-            pub const BYTES_MAX: usize = $bytes_max;
-
-            /// The shared text.
-            pub const fn as_text(&self) -> &SharedText {
-                &self.0
-            }
-        }
-
-        impl ExpectedFormat for $name {
-            const EXPECTED: &'static str = $expected;
-        }
-
-        impl FromStr for $name {
-            type Err = RunValueError;
-
-            fn from_str(text: &str) -> Result<Self, RunValueError> {
-                let reserved: &[&str] = $reserved;
-                let fits = is_key_part(text, Self::BYTES_MAX) && !reserved.contains(&text);
-                if fits { Ok(Self(SharedText::from(text))) } else { Err(RunValueError::new::<Self>(text)) }
-            }
-        }
-
-        impl Deref for $name {
-            type Target = str;
-
-            fn deref(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl Borrow<str> for $name {
-            fn borrow(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.pad(&self.0)
-            }
-        }
-
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
-            }
-        }
-
-        serde_as_text!($name, |id| id);
-    )+};
-}
-
-/// Whether a text can be one part of an idempotency key.
-fn is_key_part(text: &str, bytes_max: usize) -> bool {
-    (1..=bytes_max).contains(&text.len())
-        && !text.chars().any(|char| char.is_control() || char == '|')
-}
+use onward_base::{ExpectedFormat, ValueError, hex, serde_as_text, text_ids};
 
 text_ids! {
     /// One execution of a plan.
     RunId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// Whose run it is.
-    TenantId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// The tenant's project.
-    ProjectId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// The project's environment, such as production.
-    EnvironmentId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
     /// The plan that a run executes.
     PlanId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
     /// The version of the plan; only equality counts.
@@ -154,13 +31,13 @@ pub struct RunEventId([u8; 16]);
 
 impl RunEventId {
     /// The id of these bytes, whose version and variant bits must be those of a random UUID.
-    pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, RunValueError> {
+    pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, ValueError> {
         let id = Self(bytes);
         let is_random = bytes[6] >> 4 == 4 && bytes[8] >> 6 == 0b10;
         if is_random {
             Ok(id)
         } else {
-            Err(RunValueError::new::<Self>(&id.to_string()))
+            Err(ValueError::new::<Self>(&id.to_string()))
         }
     }
 
@@ -176,10 +53,10 @@ impl ExpectedFormat for RunEventId {
 }
 
 impl FromStr for RunEventId {
-    type Err = RunValueError;
+    type Err = ValueError;
 
     /// Reads the 36 characters with their hyphens, in either case.
-    fn from_str(text: &str) -> Result<Self, RunValueError> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let hyphened = text.len() == 36
             && [8, 13, 18, 23]
                 .iter()
@@ -192,7 +69,7 @@ impl FromStr for RunEventId {
         };
         bytes
             .and_then(|bytes| Self::from_bytes(bytes).ok())
-            .ok_or_else(|| RunValueError::new::<Self>(text))
+            .ok_or_else(|| ValueError::new::<Self>(text))
     }
 }
 
@@ -235,18 +112,16 @@ impl ExpectedFormat for IdempotencyKey {
 }
 
 impl FromStr for IdempotencyKey {
-    type Err = RunValueError;
+    type Err = ValueError;
 
     /// Reads exactly 64 lowercase hex digits: two spellings of a key would be two keys in a foreign store.
-    fn from_str(text: &str) -> Result<Self, RunValueError> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             None
         } else {
             hex::decode_hex_array(text)
         };
-        bytes
-            .map(Self)
-            .ok_or_else(|| RunValueError::new::<Self>(text))
+        bytes.map(Self).ok_or_else(|| ValueError::new::<Self>(text))
     }
 }
 
@@ -267,6 +142,8 @@ serde_as_text!(IdempotencyKey, |key| &key.to_string());
 
 #[cfg(test)]
 mod tests {
+    use onward_base::TenantId;
+
     use super::*;
 
     const UUID: &str = "0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a";

@@ -5,15 +5,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use onward_journal::Payload;
+use onward_base::{ExpectedFormat, Payload, ValueError};
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
-use crate::id::ExpectedFormat;
-use crate::{RunEventError, RunSeq, RunValueError, excerpt};
+use crate::{RunEventError, RunSeq, excerpt};
 
 /// The members of an object, in the order in which they stand there.
 pub(crate) struct JsonMembers<'a>(pub(crate) SmallVec<[(Cow<'a, str>, &'a RawValue); 16]>);
@@ -103,7 +102,7 @@ impl<'a> JsonField<'a> {
     }
 
     /// A string that reads as a `T`.
-    pub(crate) fn parse_text<T: FromStr<Err = RunValueError> + ExpectedFormat>(
+    pub(crate) fn parse_text<T: FromStr<Err = ValueError> + ExpectedFormat>(
         self,
     ) -> Result<T, RunEventError> {
         let text: Option<JsonString<'a>> = self
@@ -145,10 +144,6 @@ impl<'a> JsonField<'a> {
     }
 }
 
-impl ExpectedFormat for bool {
-    const EXPECTED: &'static str = "true or false";
-}
-
 const OBJECT_EXPECTED: &str = "an object, nested at most 128 deep";
 
 /// A payload's text is JSON already.
@@ -163,7 +158,7 @@ impl Serialize for RawPayloadJson<'_> {
 
 /// Shared text in JSON, for `#[serde(with = …)]`.
 pub(crate) mod text {
-    use onward_journal::SharedText;
+    use onward_base::SharedText;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(
@@ -182,7 +177,7 @@ pub(crate) mod text {
 
 /// Shared text that may be absent.
 pub(crate) mod text_option {
-    use onward_journal::SharedText;
+    use onward_base::SharedText;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(
@@ -201,7 +196,7 @@ pub(crate) mod text_option {
 
 /// JSON text in JSON, if there is any.
 pub(crate) mod raw {
-    use onward_journal::Payload;
+    use onward_base::Payload;
     use serde::de::Error as _;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use serde_json::value::RawValue;

@@ -11,7 +11,7 @@
 //! - [`reduce()`]: a snapshot and an event to the next snapshot. [`detect_gaps`]: whether an event in between is missing.
 //!
 //! ```
-//! use onward_journal::Timestamp;
+//! use onward_base::Timestamp;
 //! use onward_runs::{RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, RunStatus, legal, reduce};
 //!
 //! let event = RunEventWrite::from_json(
@@ -57,8 +57,8 @@ pub use event::{AppendResult, RunEventRecord, RunEventWrite};
 pub use event_kind::{RunAction, RunEventKind, SignalDecision, StepAction};
 pub use extra::ExtraFields;
 pub use id::{
-    EnvironmentId, IdempotencyKey, PlanId, PlanVersion, ProjectId, RunEventId, RunEventType, RunId,
-    RunValueError, SignalId, SignalType, StepId, TenantId,
+    IdempotencyKey, PlanId, PlanVersion, RunEventId, RunEventType, RunId, SignalId, SignalType,
+    StepId,
 };
 pub use key::{
     AcceptedKeyForms, IdempotencyKeyForm, IdempotencyKeyParts, KeyMismatch, KeyPreimage,

@@ -1,7 +1,7 @@
 //! What the reducer reads in payloads. Producers write them, so nothing in them is certain: what is not as it should be is
 //! passed over, and the event counts all the same.
 
-use onward_journal::{Payload, SharedText};
+use onward_base::{Payload, SharedText};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 
 use crate::payload_detail::PayloadDetail;
 use crate::transition_check::{SnapshotChange, evaluate_event};

@@ -1,6 +1,6 @@
 //! What the events of a run amount to. A snapshot is a value: it is read, kept and sent, and only the reducer makes the next.
 
-use onward_journal::{Payload, SharedText};
+use onward_base::{Payload, SharedText};
 use serde::{Deserialize, Serialize};
 
 use crate::json::{raw, text, text_option};

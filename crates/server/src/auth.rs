@@ -12,8 +12,7 @@ use governor::clock::{Clock as _, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use onward_api::problem::{Code, Problem};
 use onward_api::token::{Permission, TokenRole};
-use onward_engine::client::Scope;
-use onward_journal::SharedText;
+use onward_base::{Scope, SharedText};
 use onward_store::Store;
 use tokio::time::Instant;
 

@@ -1,10 +1,10 @@
 //! Audiences that are stored, looked at before they are deployed for. Whoever stores parts over HTTP may have written addresses as
 //! people write them; who wants nothing more is found by the one way in which an address is written here.
 
+use onward_base::Timestamp;
 use onward_campaign_core::DeliveryChannel;
 use onward_campaign_dispatch::{AudienceRecipient, CampaignError, ScopedCampaigns, StoredAudience};
 use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite, address};
-use onward_journal::Timestamp;
 
 /// Recipients that cannot be reached as they are stored: how many, and the first.
 #[derive(Default)]

@@ -7,8 +7,8 @@ use onward_api::campaign::{
 use onward_api::outbox::{
     CampaignJob, CampaignJobStatus, OutboxItemState, OutboxItemView, SuppressionEntry,
 };
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{DeliveryChannel, ItemCounts, ItemState};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables;
 
 pub(super) fn api_prerequisite_check(

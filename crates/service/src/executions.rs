@@ -12,11 +12,10 @@ use onward_api::execution::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
+use onward_base::{BoundedName, Payload, Timestamp};
 use onward_engine::client::is_execution_over;
 use onward_journal::jsonl::JournalLine;
-use onward_journal::{
-    BoundedName, Event, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, Timestamp,
-};
+use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, PromiseId};
 use onward_store::tables::ExecutionRow as Row;
 
 use super::ApiService;

@@ -29,12 +29,12 @@ use onward_api::run::{
     self, AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyReport,
 };
 use onward_api::task::{ListTasksQuery, TaskPage};
+use onward_base::{Scope, SharedText};
 use onward_campaign_delivery::ProviderRegistry;
 use onward_campaign_dispatch::CampaignDoctorStats;
-use onward_engine::client::{EngineClient, Scope};
+use onward_engine::client::EngineClient;
 use onward_engine::node::{self, Node};
 use onward_engine::{doctor, explain};
-use onward_journal::SharedText;
 use onward_store::tables::{ComponentRow, FunctionRow};
 use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, TableScan};
 use tokio::sync::watch;

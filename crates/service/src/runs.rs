@@ -10,10 +10,9 @@ use onward_api::run::{
     VerifyProgress, VerifyReport,
 };
 use onward_api::{RawJson, parse_json};
+use onward_base::{EnvironmentId, ProjectId, TenantId};
 use onward_engine::verify;
-use onward_runs::{
-    AcceptedKeyForms, EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId,
-};
+use onward_runs::{AcceptedKeyForms, RunEventWrite, RunId, RunSeq};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{
     ColumnCodec as _, RecordReader as _, RowKey, RunEventQuery, RunStateStore as _,

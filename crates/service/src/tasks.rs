@@ -10,10 +10,11 @@ use onward_api::task::{
     HeartbeatTaskResponse, ListTasksQuery, NextTaskRequest, TaskClaim, TaskDelivery,
     TaskEndResponse, TaskError, TaskPage, TaskSummary,
 };
+use onward_base::{BoundedName, Payload, SharedText};
 use onward_engine::client::{ClientError, EngineClient};
 use onward_engine::shard::AttemptId;
 use onward_engine::task_queue::{self, LeasedTask, TaskCursor, parse_task_name, task_name};
-use onward_journal::{BoundedName, ExecutionError, InvokeResult, Payload, SharedText};
+use onward_journal::{ExecutionError, InvokeResult};
 use onward_store::tables::TaskRow;
 use tokio::sync::oneshot;
 

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use onward_api::problem::{Code, Problem};
 use onward_api::token::{TokenRole, TokenSummary};
-use onward_engine::client::Scope;
-use onward_journal::{Timestamp, hex};
+use onward_base::{Scope, Timestamp, hex};
 use onward_store::tables::TokenRow;
 use onward_store::{
     ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowChange, RowKey, Store,

@@ -1,8 +1,9 @@
 //! Whoever starts executions and sends them messages. It knows the store alone.
 
+use onward_base::{SharedText, Timestamp};
 use onward_engine::shard::{cancel_message, signal_message};
 use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionStart};
-use onward_journal::{ExecutionId, SharedText, Timestamp, codec};
+use onward_journal::{ExecutionId, codec};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::ExecutionRow;
 use onward_store::{Commit, Error, JournalAppend, ShardId, Store as _};

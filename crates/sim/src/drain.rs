@@ -1,10 +1,9 @@
 //! Nodes that give the shard up in order, and what must be true when they have.
 
+use onward_base::Timestamp;
 use onward_engine::shard::AttemptId;
 use onward_execution::{AttemptInFlight, Execution as InMemory, ExecutionLimits};
-use onward_journal::{
-    DeliveryGuarantee, Event, InvokePerformer, Journal, JournalEvent, Timestamp, codec,
-};
+use onward_journal::{DeliveryGuarantee, Event, InvokePerformer, Journal, JournalEvent, codec};
 use onward_store::tables::ExecutionRow;
 use onward_store::{
     Commit, CommitReceipt, Error, JournalAppend, Store as _, StoreClock as _, shard_lease,

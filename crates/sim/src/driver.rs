@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use onward_base::Timestamp;
 use onward_engine::shard::{
     AttemptEnd, AttemptId, AttemptReporter, ShardAction, ShardCore, ShardInput, ShardOptions,
     TaskAttempt,
 };
 use onward_execution::ExecutionLimits;
-use onward_journal::{
-    DeliveryGuarantee, Event, ExecutionId, JournalEvent, PromiseId, Timestamp, codec,
-};
+use onward_journal::{DeliveryGuarantee, Event, ExecutionId, JournalEvent, PromiseId, codec};
 use onward_store::conformance::SeededRng;
 use onward_store::memory::MemoryStore;
 use onward_store::shard_lease::{self, HeldLease};

@@ -1,7 +1,7 @@
 //! What must be true when everything is done.
 
+use onward_base::Timestamp;
 use onward_engine::client::is_execution_over;
-use onward_journal::Timestamp;
 use onward_journal::{DeliveryGuarantee, Event, ExecutionId, Journal, JournalEvent};
 use onward_store::tables::{ExecutionRow, InboxMessageRow, TaskRow};
 use onward_store::{RecordReader as _, TableScan};

@@ -1,12 +1,12 @@
 //! The workflows and tasks of the simulated world. What they return does not depend on what fails.
 
+use onward_base::Payload;
 use onward_engine::shard::{
     AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
 };
 use onward_execution::{Guest, GuestResponse, GuestTurn, JoinSetNext, ScriptHost, ScriptedGuest};
 use onward_journal::{
-    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeResult, Payload,
-    RetryPolicy,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeResult, RetryPolicy,
 };
 
 /// All of them, as one component.

@@ -4,11 +4,12 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_engine::client::{ClientError, EngineClient, Scope};
+use onward_base::{Scope, SharedText, Timestamp};
+use onward_engine::client::{ClientError, EngineClient};
 use onward_engine::shard::{AttemptEnd, AttemptId, AttemptReporter, ShardInput};
 use onward_engine::task_matcher::{ClaimSlot, TaskMatcher, TaskWait};
 use onward_engine::task_queue::{self, ClaimRequest, LeasedTask};
-use onward_journal::{DeliveryGuarantee, Event, SharedText, Timestamp};
+use onward_journal::{DeliveryGuarantee, Event};
 use onward_store::conformance::SeededRng;
 use onward_store::tables::TaskRow;
 use onward_store::{Error, Store, StoreClock as _};

@@ -33,7 +33,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
     AdmittedCommit, CommitReceipt, Error, JournalChunk, NotificationHandler, PurgeTarget,

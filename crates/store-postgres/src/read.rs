@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
     ColumnValue, Error, InvalidRequest, JournalChunk, RowKey, RunEventQuery, RunEventReader,

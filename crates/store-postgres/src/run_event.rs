@@ -1,6 +1,6 @@
 //! Run events as rows, and as the arrays in which many of them travel at once.
 
-use onward_journal::Payload;
+use onward_base::Payload;
 use onward_runs::{
     AttemptNumber, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord, RunEventWrite, RunSeq,
 };

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 use onward_store::{ColumnType, ColumnValue, Error, StoredRow, TableSchema};
 use tokio_postgres::Row;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type as SqlType, accepts, to_sql_checked};

@@ -1,6 +1,6 @@
 //! What was written is what is read: a checksum of a run event, wherever in the file a bit has turned.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::RunEventWrite;
 
 /// The checksum of an event that is stored at this instant. Its place is not part of it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::Error;
 use rusqlite::Connection;
 

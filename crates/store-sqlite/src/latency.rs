@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 
 /// What takes longer than this, in microseconds, is not quick.
 const QUICK_MAX_US: i64 = 1_000;

@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::tables::ComponentRow;
 use onward_store::{

@@ -1,6 +1,6 @@
 //! The schema, brought to what this program knows when a file is opened.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::Error;
 use onward_store::migration::{self, AppliedMigration, Migration};
 use rusqlite::{Connection, TransactionBehavior, params};

@@ -1,6 +1,7 @@
 //! Reading: rows, journals, events and heads of runs.
 
-use onward_journal::{ExecutionId, Payload, Timestamp};
+use onward_base::{Payload, Timestamp};
+use onward_journal::ExecutionId;
 use onward_runs::{
     AttemptNumber, EmittedAt, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord,
     RunEventWrite, RunId, RunSeq,
@@ -409,7 +410,7 @@ pub(crate) fn has_event(db: &Connection, id: &RunEventId) -> Result<bool, Error>
 
 #[cfg(test)]
 mod tests {
-    use onward_journal::Timestamp;
+    use onward_base::Timestamp;
     use rusqlite::Connection;
 
     use super::{SELECT_JOURNAL, SELECT_JOURNAL_END};

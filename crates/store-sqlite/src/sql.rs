@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::{ChangedColumns, ColumnSchema, ColumnValue, TableScan, TableSchema, tables};
 
 /// What is done to a table by its key; built once, because it is done all the time.
@@ -270,7 +270,7 @@ mod tests {
         );
         let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
             .where_equal(&ShardId(1))
-            .where_at_most(&onward_journal::Timestamp::EPOCH);
+            .where_at_most(&onward_base::Timestamp::EPOCH);
         assert_eq!(
             super::build_scan(&due),
             "SELECT execution_id, promise, shard, fire_at, version FROM timers WHERE shard = ?1 AND fire_at <= ?2 \

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 use onward_store::{ColumnSchema, ColumnType, ColumnValue, Error, StoredRow, TableRow};
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, ValueRef};

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 
 /// What time it is.
 pub trait StoreClock: Send + Sync + 'static {

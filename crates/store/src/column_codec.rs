@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use onward_journal::{ComponentDigest, ExecutionId, SharedText, Timestamp};
-use onward_runs::{EnvironmentId, ProjectId, RunId, RunSeq, TenantId};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
+use onward_journal::{ComponentDigest, ExecutionId};
+use onward_runs::{RunId, RunSeq};
 
 use crate::{ColumnCodec, ColumnType, ColumnValue, SerialId, ShardEpoch, ShardId};
 

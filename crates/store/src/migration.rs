@@ -1,6 +1,6 @@
 //! Which migrations a database still needs, and when to keep one's hands off it. The adapters only run the SQL.
 
-use onward_journal::hex;
+use onward_base::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use onward_journal::Timestamp;
-use onward_runs::{EnvironmentId, ProjectId, RunEventWrite, RunId, RunSeq, TenantId};
+use onward_base::{EnvironmentId, ProjectId, TenantId, Timestamp};
+use onward_runs::{RunEventWrite, RunId, RunSeq};
 
 use crate::{ColumnValue, IndexSchema, RunEventReader, TableRecord, TableSchema};
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onward_journal::{SharedText, Timestamp, hex};
+use onward_base::{SharedText, Timestamp, hex};
 
 /// What a column can hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

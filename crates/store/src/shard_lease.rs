@@ -1,7 +1,7 @@
 //! Who owns a shard. A lease is a row with an epoch; taking over raises the epoch, and from then on the former owner's
 //! commits are refused. Time only decides when somebody may *try*: safety is the epoch alone.
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 
 use crate::tables::ShardLeaseRow;
 use crate::{

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::str::FromStr;
 
-use onward_journal::Payload;
+use onward_base::Payload;
 use onward_runs::{
     AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
 };

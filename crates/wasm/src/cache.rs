@@ -10,7 +10,8 @@ use std::io::{self, Error, ErrorKind};
 use std::path::{Component as PathPart, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use onward_journal::{ComponentDigest, hex};
+use onward_base::hex;
+use onward_journal::ComponentDigest;
 use sha2::{Digest, Sha256};
 use tempfile::{NamedTempFile, TempDir};
 use wasmtime::component::Component;

@@ -3,10 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use onward_base::{BoundedName, Payload, SharedText};
 use onward_execution::Guest;
-use onward_journal::{
-    BoundedName, ComponentDigest, ExecutionError, InvokeResult, Payload, SharedText,
-};
+use onward_journal::{ComponentDigest, ExecutionError, InvokeResult};
 use wasmtime::Store;
 
 use crate::bindings::{self, ComponentPre};

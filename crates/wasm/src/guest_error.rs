@@ -1,6 +1,7 @@
 //! Why a guest stopped before it returned, in words for whoever wrote it.
 
-use onward_journal::{ErrorKind, ExecutionError, SharedText};
+use onward_base::SharedText;
+use onward_journal::{ErrorKind, ExecutionError};
 use thiserror::Error;
 use wasmtime::Trap;
 

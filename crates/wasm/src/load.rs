@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use onward_journal::{BoundedName, ComponentDigest, NameError, Payload, SharedText};
+use onward_base::{BoundedName, NameError, Payload, SharedText};
+use onward_journal::ComponentDigest;
 use thiserror::Error;
 use wasmtime::component::Linker;
 use wasmtime::component::types::ComponentItem;

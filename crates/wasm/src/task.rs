@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use onward_base::{Payload, SharedText, Timestamp};
 use onward_execution::GuestLogLevel;
-use onward_journal::{ErrorKind, ExecutionError, InvokeResult, Payload, SharedText, Timestamp};
+use onward_journal::{ErrorKind, ExecutionError, InvokeResult};
 
 use crate::component::{GuestFunctionKind, LoadedComponent};
 use crate::config::{FUEL_SLICE, TaskLimits};

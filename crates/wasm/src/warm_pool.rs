@@ -6,7 +6,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
-use onward_journal::{ComponentDigest, SharedText};
+use onward_base::SharedText;
+use onward_journal::ComponentDigest;
 use wasmtime::Store;
 
 use crate::bindings;

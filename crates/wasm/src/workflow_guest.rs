@@ -4,8 +4,9 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+use onward_base::{Payload, SharedText};
 use onward_execution::{Guest, GuestResponse, GuestTurn};
-use onward_journal::{ExecutionError, InvokeResult, Payload, SharedText};
+use onward_journal::{ExecutionError, InvokeResult};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::component::{GuestFunctionKind, LoadedComponent};

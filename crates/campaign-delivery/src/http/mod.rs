@@ -10,9 +10,9 @@ mod status;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::SharedText;
 use onward_campaign_core::{LookupOutcome, SendOutcome};
 use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
-use onward_journal::SharedText;
 
 use crate::http::client::HttpProviderClient;
 use crate::http::request::HttpRequestTemplate;

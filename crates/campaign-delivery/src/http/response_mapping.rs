@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use onward_base::SharedText;
 use onward_campaign_core::{LookupOutcome, SendOutcome};
-use onward_journal::SharedText;
 use reqwest::header::{DATE, HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 

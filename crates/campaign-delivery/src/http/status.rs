@@ -1,7 +1,7 @@
 //! What a status of HTTP means for an item.
 
+use onward_base::SharedText;
 use onward_campaign_core::SendOutcome;
-use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 
 use crate::http::http_spec::HttpResponseSpec;

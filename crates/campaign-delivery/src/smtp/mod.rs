@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::SharedText;
 use onward_campaign_core::SendOutcome;
 use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
-use onward_journal::SharedText;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};

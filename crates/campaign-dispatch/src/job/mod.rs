@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     AttemptDirective, AttemptOutcome, AttemptStep, CampaignRunTransition, ItemChange, ItemCounts,
     ItemProgress, ItemReason, ItemState, JobAttempt, JobTransition, LookupOutcome,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow};
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowKey,

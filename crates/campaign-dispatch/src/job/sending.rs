@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
+use onward_base::SharedText;
 use onward_campaign_core::{LookupOutcome, SendOutcome};
-use onward_journal::SharedText;
 use onward_store::tables::JobRow;
 use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, StoreErrorKind};
 use tokio::runtime::{Handle, RuntimeFlavor};

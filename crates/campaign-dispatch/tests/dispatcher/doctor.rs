@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::SendOutcome;
 use onward_campaign_dispatch::{CampaignFindingKind, CampaignScope, examine_runs};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{AudiencePartRow, CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey, TableRecord, TableScan};
 use tokio::time::sleep;

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onward_base::Timestamp;
 use onward_campaign_core::DispatchPolicy;
 use onward_campaign_dispatch::{
     AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, DeliveryResolver,
     Dispatcher, Options, RepeatSendPolicy, SendAdmission,
 };
-use onward_journal::Timestamp;
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::watch;
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{DispatchPolicy, SendOutcome};
 use onward_campaign_dispatch::{
     AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignScope,
@@ -12,7 +13,6 @@ use onward_campaign_dispatch::{
     ProviderCapabilities, RenderedMessage, Reservation, ScopedCampaigns, SendAdmission,
     UnrestrictedGate,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep};

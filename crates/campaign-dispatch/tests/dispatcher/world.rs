@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     DeliveryChannel, DispatchPolicy, ExponentialBackoff, LookupOutcome, SendOutcome,
 };
@@ -14,7 +15,6 @@ use onward_campaign_dispatch::{
     Dispatcher, EntropySource, Options, Provider, ProviderCapabilities, RenderedMessage,
     RepeatSendPolicy, Reservation, ScopedCampaigns, UnrestrictedGate, examine_runs,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{JobRow, OutboxItemRow};
 use onward_store::{RecordReader as _, Store, StoreClock, StorePolicy, TableScan};

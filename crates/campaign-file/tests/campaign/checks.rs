@@ -1,10 +1,10 @@
 //! What has to be right before a campaign is deployed.
 
+use onward_base::Timestamp;
 use onward_campaign_file::audience::{AudienceRowError, read_audience};
 use onward_campaign_file::{
     Campaign, CampaignChecker, DeployCheckInput, DeployPrerequisite, check_campaign,
 };
-use onward_journal::Timestamp;
 use serde_json::json;
 
 use crate::{LETTER, campaign_with, recipient};

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use onward_api::OnwardApi as _;
 use onward_api::client::{ApiClient, ClientConfig};
 use onward_api::token::TokenRole;
-use onward_engine::client::Scope;
+use onward_base::Scope;
 use onward_service::token;
 use onward_store::StorePolicy;
 

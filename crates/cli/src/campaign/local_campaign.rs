@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{PrerequisiteCheck, RecipientInput};
+use onward_base::Timestamp;
 use onward_campaign_file::audience::{
     self, AudienceReader, AudienceReport, AudienceRowError, BadRow,
 };
 use onward_campaign_file::{BadRowPolicy, Campaign, CampaignChecker};
-use onward_journal::Timestamp;
 use onward_store::{StoreClock as _, SystemClock};
 use sha2::{Digest as _, Sha256};
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use onward_api::RawJson;
 use onward_api::execution::{AcceptedMessage, SignalExecutionRequest};
-use onward_journal::BoundedName;
+use onward_base::BoundedName;
 use serde::Serialize;
 
 use super::ExecutionArg;

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use onward_api::explanation::ExecutionOwner;
 use onward_api::waits::ExecutionWaits;
+use onward_base::Timestamp;
 use onward_engine::waits;
 use onward_journal::jsonl::JournalLine;
-use onward_journal::{Event, ExecutionId, Journal, JournalEvent, Timestamp};
+use onward_journal::{Event, ExecutionId, Journal, JournalEvent};
 use tokio::time::Instant;
 
 use super::ExecutionArg;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use onward_api::explanation::{ExecutionEndView, ExecutionExplanation, ExecutionOwner};
 use onward_api::waits::{ExecutionWait, WaitTarget};
 use onward_api::{DisplayText, format_relative_time};
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 
 use super::ExecutionArg;
 use crate::connection::{AccessMode, ScopedConnectionArgs};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use onward_campaign_delivery::ProviderRegistry;
-use onward_campaign_delivery::{EnvironmentSecrets, ProviderSpec};
+use onward_base::SharedText;
+use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry, ProviderSpec};
 use onward_campaign_dispatch::{DeliveryResolver, Dispatcher, Options};
-use onward_journal::SharedText;
 use onward_store::{Error, Store};
 use serde::Deserialize;
 use tokio::sync::watch;

@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use onward_api::OnwardApi as _;
-use onward_campaign_delivery::ProviderRegistry;
-use onward_campaign_delivery::{EnvironmentSecrets, ProviderSpec};
+use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry, ProviderSpec};
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
 use onward_server::AuthMode;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
+use onward_base::Timestamp;
 use onward_engine::node::TraceExporter;
 use onward_engine::shard::AttemptId;
 use onward_engine::shard::trace_span::{TraceSpan, TraceSpanKind};
-use onward_journal::{ExecutionId, InvokePerformer, Timestamp};
+use onward_journal::{ExecutionId, InvokePerformer};
 use opentelemetry::trace::{
     Link, SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };

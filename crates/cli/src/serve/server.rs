@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
-use onward_campaign_delivery::EnvironmentSecrets;
-use onward_campaign_delivery::ProviderRegistry;
+use onward_base::Scope;
+use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry};
 use onward_embed::{Engine, EngineBuilder, HostRule};
-use onward_engine::client::{EngineClient, Scope};
+use onward_engine::client::EngineClient;
 use onward_engine::projector::{self, Projector};
 use onward_server::{AuthMode, Options};
 use onward_service::{ApiService, ServerStage, token};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Subcommand;
 use onward_api::token::{CreateTokenResponse, TokenRole, TokenSummary};
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_service::token;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};

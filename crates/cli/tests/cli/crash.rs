@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use onward_base::{Payload, Scope};
 use onward_embed::store;
-use onward_engine::client::{EngineClient, ExecutionOrder, SHARD_COUNT, Scope, is_execution_over};
+use onward_engine::client::{EngineClient, ExecutionOrder, SHARD_COUNT, is_execution_over};
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
-use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload};
+use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent};
 use onward_store::tables::{InboxMessageRow, ShardLeaseRow};
 use onward_store::{RecordReader as _, StorePolicy, TableScan};
 use tokio::time::{Instant, MissedTickBehavior, interval};

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_store::tables::ExecutionRow;
 use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey, Store as _};
 use onward_store_sqlite::{Options, SqliteStore};

@@ -227,7 +227,7 @@ fn another_payload_under_the_same_key_is_reported_and_the_first_is_kept() {
         let events = RunEventGenerator::new("differs").next_events(3);
         place.append(&[], &lines(&events));
         let mut other = events[2].clone();
-        other.payload = Some(onward_journal::Payload::parse("{\"other\":true}").unwrap());
+        other.payload = Some(onward_base::Payload::parse("{\"other\":true}").unwrap());
         let output = place.append(&[], &lines(&[other]));
         assert_eq!(output.status.code(), Some(0));
         assert!(

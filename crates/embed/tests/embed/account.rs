@@ -12,11 +12,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use onward_base::Payload;
 use onward_embed::EngineClient;
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
-use onward_journal::{
-    Event, ExecutionId, InvokePerformer, InvokeResult, Journal, JournalEvent, Payload,
-};
+use onward_journal::{Event, ExecutionId, InvokePerformer, InvokeResult, Journal, JournalEvent};
 use serde_json::Value;
 
 /// What an execution and all that it started amount to.

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use onward_base::Timestamp;
 use onward_embed::{FunctionInfo, WasmComponentRuntime};
 use onward_engine::node::{ComponentRuntime, NativeTask};
 use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, ExecutionId, InvokeResult, Timestamp};
+use onward_journal::{ComponentDigest, ExecutionId, InvokeResult};
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
     AdmittedCommit, CommitReceipt, Error, JournalChunk, PurgeTarget, RowKey, RunEventQuery,

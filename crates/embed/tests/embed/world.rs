@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use onward_base::{Payload, Timestamp};
 use onward_embed::{ClientError, EngineClient, Scope, WasmComponentRuntime};
 use onward_engine::client::SHARD_COUNT;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
-use onward_journal::{Event, ExecutionId, Payload, Timestamp};
+use onward_journal::{Event, ExecutionId};
 use onward_store::tables::InboxMessageRow;
 use onward_store::{RecordReader as _, Store, StoreClock, SystemClock, TableScan};
 use onward_store_postgres::PostgresStore;

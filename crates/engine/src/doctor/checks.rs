@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use onward_base::Timestamp;
 use onward_execution::Execution;
-use onward_journal::{Event, ExecutionId, InvokePerformer, Timestamp};
+use onward_journal::{Event, ExecutionId, InvokePerformer};
 use onward_store::ShardId;
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow, TaskRow};
 

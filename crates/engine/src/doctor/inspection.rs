@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
+use onward_base::Timestamp;
 use onward_execution::{AttemptInFlight, Execution, ExecutionLimits};
-use onward_journal::{ComponentDigest, Event, ExecutionId, InvokePerformer, Journal, Timestamp};
+use onward_journal::{ComponentDigest, Event, ExecutionId, InvokePerformer, Journal};
 use onward_store::tables::{ComponentRow, ExecutionRow as Row, TaskRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, ShardId, Store};
 

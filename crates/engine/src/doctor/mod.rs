@@ -13,14 +13,15 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _};
 use onward_api::finding::{DoctorFinding, FindingCode};
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::{Scope, Timestamp};
+use onward_journal::ExecutionId;
 use onward_store::tables::{AlertRow, ExecutionRow as Row, InboxMessageRow, TaskRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
 use self::checks::DoctorIssue;
 use self::inspection::{ExecutionInspector, InspectedExecution};
 use self::overdue::OverdueByShard;
-use crate::client::{Scope, is_execution_over};
+use crate::client::is_execution_over;
 use crate::shard::{is_consumed, message_event, task_row};
 use crate::verify::StoreCheckError;
 

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_store::tables::{InboxMessageRow, ShardLeaseRow};
 use onward_store::{Error, ShardId, Store};
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use onward_base::SharedText;
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, SharedText};
+use onward_journal::ComponentDigest;
 use onward_store::tables::{ComponentRow, FunctionRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 

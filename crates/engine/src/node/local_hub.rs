@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_base::SharedText;
 use onward_execution::{Execution as InMemory, ExecutionOutcome};
-use onward_journal::{ExecutionId, InvokeResult, JournalEvent, SharedText};
+use onward_journal::{ExecutionId, InvokeResult, JournalEvent};
 use onward_store::tables::{ExecutionRow, TaskRow};
 use onward_store::{Error, ShardId};
 use tokio::sync::{mpsc, oneshot};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::tables::NodeRow as Row;
 use onward_store::{
     ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind,

@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::SharedText;
 use onward_execution::Guest;
-use onward_journal::{ComponentDigest, InvokeResult, SharedText};
+use onward_journal::{ComponentDigest, InvokeResult};
 use onward_store::shard_lease::LeaseHolder;
 use onward_store::{Error, Store, StoreErrorKind};
 use tokio::sync::watch;

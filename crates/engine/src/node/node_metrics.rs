@@ -1,6 +1,6 @@
 //! What a node counts, for whoever watches it.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::tables::{ExecutionRow, InboxMessageRow, TaskRow};
 use onward_store::{Error, ShardId, Store, TableScan};
 

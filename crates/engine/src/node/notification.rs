@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use onward_journal::{ExecutionId, SharedText};
+use onward_base::SharedText;
+use onward_journal::ExecutionId;
 use onward_store::ShardId;
 
 /// Something that another process may want to know.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_store::ShardId;
 
 /// Who should own each shard, given who is there and who holds what now. No two have more than one shard between them, and only

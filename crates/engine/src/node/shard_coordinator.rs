@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 use onward_store::tables::{InboxMessageRow, NodeRow as Row, ShardLeaseRow};
 use onward_store::{
     ColumnCodec as _, ColumnValue, Error, RecordReader as _, ShardId, StoreErrorKind, TableScan,

@@ -1,6 +1,6 @@
 //! One run: from where its snapshot stands to the end of its log.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::{RunEventGap, RunId, RunSeq, RunSnapshot};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{

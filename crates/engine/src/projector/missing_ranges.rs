@@ -1,6 +1,6 @@
 //! Places in a log that were empty when it was read to the end.
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_runs::{RunEventGap, RunSeq};
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 
+use onward_base::{SharedText, Timestamp};
 use onward_execution::{AttemptInFlight, Execution, Guest};
-use onward_journal::{ExecutionId, PromiseId, SharedText, Timestamp};
+use onward_journal::{ExecutionId, PromiseId};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
 
 use super::task_row::{self, QueuedTask};

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use onward_journal::{ExecutionId, SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
+use onward_journal::ExecutionId;
 use onward_store::{Commit, CommitConflict, CommitReceipt, Error, StoreErrorKind};
 
 use super::active_execution::{ActiveExecution, PendingEffects, PendingInput, VERSION_UNSTORED};

@@ -6,7 +6,8 @@
 
 use std::collections::VecDeque;
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 
 use super::ShardAction;
 use super::active_execution::PendingInput;

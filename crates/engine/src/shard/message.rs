@@ -1,10 +1,8 @@
 //! What is sent to an execution by whoever does not own it. A message is an event that wants to be recorded, in the form in
 //! which journals store events.
 
-use onward_journal::{
-    BoundedName, Event, ExecutionId, InvokeResult, JournalEvent, Payload, PromiseId, SharedText,
-    Timestamp, codec,
-};
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
+use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, PromiseId, codec};
 use onward_store::tables::InboxMessageRow;
 use onward_store::{Commit, Error, SerialId, ShardId};
 

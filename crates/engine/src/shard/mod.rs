@@ -19,12 +19,12 @@ pub mod trace_span;
 
 use std::sync::Arc;
 
+use onward_base::{BoundedName, EnvironmentId, Payload, ProjectId, SharedText, TenantId};
 use onward_execution::{Execution, ExecutionOutcome, Guest};
 use onward_journal::{
-    BoundedName, ComponentDigest, DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokeResult,
-    Journal, JournalEvent, Payload, PromiseId, SharedText,
+    ComponentDigest, DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokeResult, Journal,
+    JournalEvent, PromiseId,
 };
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
 use onward_store::{Commit, CommitReceipt, Error};
 

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use onward_base::{Payload, Timestamp};
 use onward_execution::{Execution, ExecutionLimits, ExecutionOutcome};
-use onward_journal::{
-    DeliveryGuarantee, ExecutionError, ExecutionId, Journal, JournalEvent, Payload, Timestamp,
-};
+use onward_journal::{DeliveryGuarantee, ExecutionError, ExecutionId, Journal, JournalEvent};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
 use onward_store::{Commit, Error, ShardEpoch, ShardId, StoreErrorKind};
 

@@ -1,12 +1,13 @@
 //! One step of one execution: take in what happened, run the guest until it waits, start what it wants; and put all that was
 //! done since the last commit into one.
 
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_execution::{
     Execution, ExecutionEnvironment, ExecutionProgress, ExecutionStart, GuestLogLevel,
 };
 use onward_journal::{
-    BoundedName, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
-    InvokeKind, InvokePerformer, Payload, RetryPolicy, RuleViolation, SharedText, Timestamp, codec,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind,
+    InvokePerformer, RetryPolicy, RuleViolation, codec,
 };
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow, TaskRow};
 use onward_store::{Commit, JournalAppend};

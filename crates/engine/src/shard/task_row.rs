@@ -1,6 +1,7 @@
 //! The row of a task that a worker performs, from the commit that starts the attempt to its end.
 
-use onward_journal::{DeliveryGuarantee, Payload, SharedText, Timestamp};
+use onward_base::{Payload, SharedText, Timestamp};
+use onward_journal::DeliveryGuarantee;
 use onward_store::tables::{ExecutionRow as Row, TaskRow};
 use onward_store::{ColumnCodec as _, RowKey};
 

@@ -4,9 +4,9 @@
 
 use std::ops::Range;
 
+use onward_base::{SharedText, Timestamp};
 use onward_journal::{
     AwaitKind, Event, ExecutionId, InvokePerformer, InvokeResult, Journal, JournalEvent, PromiseId,
-    SharedText, Timestamp,
 };
 
 use super::AttemptId;
@@ -236,7 +236,8 @@ fn failure_text(result: &InvokeResult) -> Option<SharedText> {
 
 #[cfg(test)]
 mod tests {
-    use onward_journal::{ComponentDigest, Payload};
+    use onward_base::Payload;
+    use onward_journal::ComponentDigest;
 
     use super::*;
 

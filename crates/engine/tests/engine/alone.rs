@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use onward_base::Timestamp;
 use onward_engine::shard::{
     AttemptEnd, AttemptId, AttemptReporter, FunctionResolver, ShardAction, ShardCore, ShardInput,
     ShardOptions, TaskAttempt, signal_message,
 };
 use onward_engine::task_matcher::TaskMatcher;
 use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionStart};
-use onward_journal::{ComponentDigest, ExecutionId, Timestamp, codec};
+use onward_journal::{ComponentDigest, ExecutionId, codec};
 use onward_store::tables::{ExecutionRow, InboxMessageRow};
 use onward_store::{Commit, CommitReceipt, Error, SerialId, ShardEpoch, ShardId};
 

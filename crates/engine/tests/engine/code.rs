@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onward_engine::client::{EngineClient, FunctionInfo, FunctionKind, Scope};
+use onward_base::{Payload, Scope, Timestamp};
+use onward_engine::client::{EngineClient, FunctionInfo, FunctionKind};
 use onward_engine::node::ComponentRuntime;
 use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_execution::{Guest, ScriptedGuest};
-use onward_journal::{
-    ComponentDigest, ErrorKind, ExecutionError, InvokeResult, Payload, Timestamp,
-};
+use onward_journal::{ComponentDigest, ErrorKind, ExecutionError, InvokeResult};
 use onward_store::memory::MemoryStore;
 use onward_store::{Store, StoreClock, StorePolicy};
 use tokio::time::Instant;

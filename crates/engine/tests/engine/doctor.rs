@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use onward_api::finding::{FindingClass, FindingCode};
+use onward_base::Timestamp;
 use onward_engine::shard::signal_message;
 use onward_journal::{
     AwaitKind, ComponentDigest, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokeKind,
-    Timestamp,
 };
-use onward_store::shard_lease;
 use onward_store::tables::{AlertRow, ComponentRow, InboxMessageRow};
 use onward_store::{
     ColumnCodec as _, Commit, JournalAppend, RecordReader as _, RowKey, SerialId, ShardEpoch,
-    ShardId, TableScan,
+    ShardId, TableScan, shard_lease,
 };
 
 use crate::code::json;
@@ -206,7 +205,7 @@ async fn waits_for_what_cannot_come_are_found() {
 
 /// As if the child had been cancelled, and nobody told its parent.
 async fn end_child(place: &Place, child: ExecutionId) {
-    let reason = onward_journal::SharedText::from("lost");
+    let reason = onward_base::SharedText::from("lost");
     place
         .append(
             child,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::Payload;
 use onward_engine::client::{EngineClient, ExecutionOrder, FunctionInfo};
 use onward_engine::node::{
     ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
@@ -14,7 +15,7 @@ use onward_engine::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_execution::{ExecutionLimits, Guest, GuestResponse, GuestTurn, ScriptedGuest};
 use onward_journal::{
     ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
-    InvokeResult, Payload, RetryPolicy,
+    InvokeResult, RetryPolicy,
 };
 use onward_store::tables::{AlertRow, InboxMessageRow};
 use onward_store::{RecordReader as _, Store, TableScan};

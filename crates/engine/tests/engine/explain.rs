@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use onward_api::explanation::{ExecutionEndView, ExecutionOwner};
 use onward_api::waits::WaitTarget;
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_store::tables::AlertRow;
 use onward_store::{Commit, SerialId};
 use serde_json::Value;

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::memory::MemoryStore;
 use onward_store::{

@@ -4,13 +4,13 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_base::{Payload, SharedText};
 use onward_engine::client::{ClientError, EngineClient};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::{AttemptId, ShardAction};
 use onward_engine::task_matcher::{TaskMatcher, TaskWait};
 use onward_engine::task_queue::{ClaimRequest, LeasedTask};
 use onward_execution::ScriptedGuest;
-use onward_journal::{Payload, SharedText};
 use onward_store::tables::TaskRow;
 use onward_store::{Commit, Error, RowChange, TableRecord as _};
 use tokio::sync::watch;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::Payload;
 use onward_engine::client::{EngineClient, FunctionInfo};
 use onward_engine::node::{
     ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
@@ -12,7 +13,7 @@ use onward_engine::node::{
 use onward_engine::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_engine::task_queue::{ClaimRequest, LeasedTask};
 use onward_execution::{Guest, ScriptedGuest};
-use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionId, InvokeResult, Payload};
+use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionId, InvokeResult};
 use onward_store::{Error, ShardId, Store};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use onward_base::Payload;
 use onward_engine::client::{ClientError, EngineClient};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::TaskAttempt;
 use onward_execution::{JoinSetNext, ScriptedGuest};
-use onward_journal::{ErrorKind, ExecutionId, InvokeResult, Payload};
+use onward_journal::{ErrorKind, ExecutionId, InvokeResult};
 use onward_store::tables::InboxMessageRow;
 use onward_store::{RecordReader as _, TableScan};
 use tokio::sync::watch;

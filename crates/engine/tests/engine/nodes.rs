@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use onward_base::Payload;
 use onward_engine::client::{EngineClient, shard_of};
 use onward_engine::doctor;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole};
 use onward_engine::shard::TaskAttempt;
 use onward_execution::ScriptedGuest;
-use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokeResult, Payload};
+use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokeResult};
 use onward_store::tables::{ExecutionRow, NodeRow as Row, ShardLeaseRow};
 use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, ShardId, Store, TableScan};
 use tokio::sync::watch;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use onward_api::explanation::ExecutionExplanation;
 use onward_api::finding::{DoctorFinding, FindingCode as Found};
+use onward_base::Payload;
 use onward_engine::client::EngineClient;
-use onward_engine::doctor;
-use onward_engine::explain;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::TaskAttempt;
+use onward_engine::{doctor, explain};
 use onward_execution::{JoinSetNext, ScriptedGuest};
-use onward_journal::{Event, ExecutionError, ExecutionId, JournalEvent, Payload, codec};
+use onward_journal::{Event, ExecutionError, ExecutionId, JournalEvent, codec};
 use onward_store::tables::ExecutionRow;
 use onward_store::{ColumnCodec as _, Commit, JournalAppend, RecordReader as _, RowKey, Store};
 use tokio::sync::watch;

@@ -1,9 +1,10 @@
 //! Code that repeats a journal, code that does not, and code that goes on where the journal ends.
 
 use onward_api::waits::WaitTarget;
+use onward_base::Payload;
 use onward_engine::replay::{ReplayEnd, ReplayOutcome, replay_journal};
 use onward_execution::{ScriptHost, ScriptedGuest};
-use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Journal, Payload};
+use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Journal};
 
 use crate::code::json;
 use crate::place::{Place, script};

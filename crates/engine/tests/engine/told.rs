@@ -5,11 +5,11 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use onward_base::Payload;
 use onward_engine::client::{EngineClient, shard_of};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::task_queue::ClaimRequest;
 use onward_execution::ScriptedGuest;
-use onward_journal::Payload;
 use onward_store::ShardId;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use onward_base::Timestamp;
 use onward_engine::projector::{Projector, ProjectorOptions};
 use onward_engine::verify::{self, VerifyIssue, VerifyIssueKind, VerifyTally};
-use onward_journal::Timestamp;
 use onward_runs::{AcceptedKeyForms, RunEventRecord};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_api::finding::FindingCode as Found;
-use onward_engine::client::{ClientError, EngineClient, FunctionInfo, FunctionKind, Scope};
-use onward_engine::doctor;
-use onward_engine::explain;
+use onward_base::{Payload, Scope};
+use onward_engine::client::{ClientError, EngineClient, FunctionInfo, FunctionKind};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::AttemptId;
 use onward_engine::task_queue::{ClaimRequest, LeasedTask, parse_task_name, task_name};
+use onward_engine::{doctor, explain};
 use onward_execution::ScriptedGuest;
 use onward_journal::{
-    DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokePerformer, InvokeResult, Payload,
+    DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokePerformer, InvokeResult,
     RetryPolicy,
 };
 use onward_store::tables::TaskRow;
@@ -747,7 +747,7 @@ async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory(sho
         .unwrap();
     assert_eq!(
         (&*row.state, row.wake_at),
-        ("Blocked", onward_journal::Timestamp::MAX)
+        ("Blocked", onward_base::Timestamp::MAX)
     );
 }
 

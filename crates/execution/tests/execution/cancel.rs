@@ -109,7 +109,7 @@ fn a_guest_that_fails_while_cleaning_up_has_failed() {
 #[test]
 fn cancellation_is_asked_for_once() {
     let mut execution = crate::engine::start();
-    let now = onward_journal::Timestamp::EPOCH;
+    let now = onward_base::Timestamp::EPOCH;
     assert!(execution.request_cancel("first".into(), now).unwrap());
     assert!(!execution.request_cancel("second".into(), now).unwrap());
 }

@@ -1,7 +1,8 @@
 //! Crashes before and after every commit and after every task: the end is the same.
 
+use onward_base::Payload;
 use onward_execution::{Guest, JoinSetNext, ScriptedGuest};
-use onward_journal::{ErrorKind, Event, ExecutionError, JournalEvent, Payload};
+use onward_journal::{ErrorKind, Event, ExecutionError, JournalEvent};
 
 use crate::engine::{Outcome, Plan, Point, json, plan, run, smoothly};
 use crate::worked::{approval, full_example};

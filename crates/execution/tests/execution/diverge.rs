@@ -1,9 +1,10 @@
 //! A guest that takes another path than the recorded one is found out at the first step, and nothing is recorded.
 
+use onward_base::{Payload, Timestamp};
 use onward_execution::{
     AwaitMode, Execution, ExecutionLimits, ExecutionProgress, Guest, ScriptHost, ScriptedGuest,
 };
-use onward_journal::{ExecutionError, InvokeResult, Journal, Payload, Timestamp};
+use onward_journal::{ExecutionError, InvokeResult, Journal};
 
 use crate::engine::{Virtual, json};
 

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use onward_base::{Payload, Timestamp};
 use onward_execution::{
     AttemptInFlight, Execution, ExecutionEnvironment, ExecutionLimits, ExecutionProgress,
     ExecutionStart, Guest, GuestLogLevel,
 };
-use onward_journal::{
-    ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent, Payload, Timestamp,
-};
+use onward_journal::{ComponentDigest, Event, ExecutionId, InvokeResult, Journal, JournalEvent};
 
 /// A task: its input and the number of the attempt.
 pub(crate) type Task = fn(&Payload, u32) -> InvokeResult;

@@ -1,10 +1,11 @@
 //! Requests that make no sense, and too much of anything: refused, not recorded, the same again in a replay.
 
+use onward_base::Timestamp;
 use onward_execution::{
     AwaitMode, Execution, ExecutionLimits, ExecutionProgress, ExecutionStart, Guest, JoinSetNext,
     ScriptedGuest,
 };
-use onward_journal::{ComponentDigest, ExecutionError, Timestamp};
+use onward_journal::{ComponentDigest, ExecutionError};
 
 use crate::engine::{Virtual, id, json, plan, smoothly};
 

@@ -1,7 +1,8 @@
 //! Signals with deadlines, and what an execution hands on to the one that takes its place.
 
+use onward_base::Timestamp;
 use onward_execution::{Execution, ExecutionLimits, ExecutionProgress, Guest, ScriptedGuest};
-use onward_journal::{Event, Timestamp};
+use onward_journal::Event;
 
 use crate::engine::{Virtual, json, plan, smoothly};
 

@@ -23,7 +23,8 @@ use thiserror::Error;
 pub(crate) use ids::awaited;
 pub(crate) use scalars::{delivery, performer, retryable, shared_bytes};
 
-use crate::{Event, ExecutionId, JournalEvent, Timestamp};
+use crate::{Event, ExecutionId, JournalEvent};
+use onward_base::Timestamp;
 
 /// The version that [`encode`] writes.
 pub const FORMAT_VERSION: u8 = 1;

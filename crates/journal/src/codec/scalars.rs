@@ -6,47 +6,19 @@ use minicbor::data::Type;
 use minicbor::decode::{self, Decode, Decoder};
 use minicbor::encode::{self, Encode, Encoder, Write};
 
+use onward_base::scalar_codec;
+
 use crate::{
-    BackoffFactor, BoundedName, ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId,
-    InvokePerformer, Payload, RetryJitter, SharedText, Timestamp,
+    BackoffFactor, ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId, InvokePerformer,
+    RetryJitter,
 };
 
-/// How a type is written and read: `Type: write |encoder, value|, read |decoder|`.
-macro_rules! scalar_codec {
-    ($type:ty: write |$e:ident, $value:ident| $write:expr, read |$d:ident| $read:expr) => {
-        impl<C> Encode<C> for $type {
-            fn encode<W: Write>(
-                &self,
-                $e: &mut Encoder<W>,
-                _: &mut C,
-            ) -> Result<(), encode::Error<W::Error>> {
-                let $value = self;
-                $write?.ok()
-            }
-        }
-
-        impl<'b, C> Decode<'b, C> for $type {
-            fn decode($d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
-                $read
-            }
-        }
-    };
-}
-
-scalar_codec!(SharedText: write |e, text| e.str(text), read |d| d.str().map(Self::from));
-scalar_codec!(Payload: write |e, payload| e.str(payload.as_str()), read |d| {
-    Self::parse(d.str()?).map_err(decode::Error::custom)
-});
-scalar_codec!(BoundedName: write |e, name| e.str(name), read |d| d.str()?.parse().map_err(decode::Error::custom));
 scalar_codec!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse().map_err(decode::Error::custom));
 scalar_codec!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
 });
 scalar_codec!(ExecutionId: write |e, id| e.bytes(id.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
-});
-scalar_codec!(Timestamp: write |e, at| e.i64(at.as_micros()), read |d| {
-    Self::from_micros(d.i64()?).ok_or_else(|| decode::Error::message("timestamp out of range"))
 });
 scalar_codec!(BackoffFactor: write |e, factor| e.u32(factor.as_permille()), read |d| {
     Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))

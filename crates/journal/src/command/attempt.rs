@@ -2,9 +2,10 @@
 
 use super::command_violation;
 use crate::{
-    Event, EventKind, ExecutionError, InvokePerformer, InvokePhase, JournalState, Payload,
-    PromiseId, RetryPolicy, Rule, RuleViolation, Timestamp,
+    Event, EventKind, ExecutionError, InvokePerformer, InvokePhase, JournalState, PromiseId,
+    RetryPolicy, Rule, RuleViolation,
 };
+use onward_base::{Payload, Timestamp};
 
 /// An attempt's failure: what, when, and the entropy that spreads its retry.
 pub(super) struct InvokeAttemptFailure {

@@ -11,10 +11,11 @@ mod timer;
 use std::sync::Arc;
 
 use crate::{
-    AwaitKind, BoundedName, ComponentDigest, DeliveryGuarantee, Event, EventKind, ExecutionError,
-    ExecutionId, InvokeKind, InvokePerformer, JoinSetId, Journal, JournalState, Payload, PromiseId,
-    RetryPolicy, Rule, RuleViolation, SharedText, Timestamp,
+    AwaitKind, ComponentDigest, DeliveryGuarantee, Event, EventKind, ExecutionError, ExecutionId,
+    InvokeKind, InvokePerformer, JoinSetId, Journal, JournalState, PromiseId, RetryPolicy, Rule,
+    RuleViolation,
 };
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 
 /// What the engine or the guest wants to happen.
 #[derive(Clone, PartialEq, Eq, Debug)]

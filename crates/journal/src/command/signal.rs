@@ -2,9 +2,10 @@
 
 use super::command_violation;
 use crate::{
-    AwaitKind, BoundedName, Event, EventKind, Journal, JournalState, LifecycleAction, Payload,
-    PromiseId, PromiseState, Rule, RuleViolation,
+    AwaitKind, Event, EventKind, Journal, JournalState, LifecycleAction, PromiseId, PromiseState,
+    Rule, RuleViolation,
 };
+use onward_base::{BoundedName, Payload};
 
 pub(super) fn deliver_signal(
     fold: &JournalState,

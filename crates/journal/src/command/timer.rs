@@ -1,9 +1,8 @@
 //! Timers: set from now, never fired early.
 
 use super::command_violation;
-use crate::{
-    Event, EventKind, JournalState, PromiseId, PromiseState, Rule, RuleViolation, Timestamp,
-};
+use crate::{Event, EventKind, JournalState, PromiseId, PromiseState, Rule, RuleViolation};
+use onward_base::Timestamp;
 
 pub(super) fn schedule_timer(fold: &JournalState, duration_ms: u64, now: Timestamp) -> Event {
     Event::TimerScheduled {

@@ -6,9 +6,9 @@ use super::{
     PromiseSlot, PromiseState,
 };
 use crate::{
-    AwaitKind, BoundedName, Event, ExecutionPhase, JoinSetId, JournalEvent, PromiseId,
-    phase_transition,
+    AwaitKind, Event, ExecutionPhase, JoinSetId, JournalEvent, PromiseId, phase_transition,
 };
+use onward_base::BoundedName;
 
 impl JournalState {
     /// Takes in an event that [`Fold::check`] let through.

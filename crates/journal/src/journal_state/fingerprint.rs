@@ -2,7 +2,8 @@
 
 use sha2::{Digest as _, Sha256};
 
-use crate::{InvokeResult, Payload};
+use crate::InvokeResult;
+use onward_base::Payload;
 
 /// The first half of a SHA-256: two different payloads never share one by accident, nor by affordable intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

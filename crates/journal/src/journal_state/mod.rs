@@ -18,10 +18,10 @@ pub use promise::{InvokePhase, InvokeState, JoinSetState, PromiseState};
 
 use crate::invariant::RuleEnforcement;
 use crate::{
-    AwaitKind, BoundedName, Event, EventKind, ExecutionId, ExecutionPhase, ExecutionState,
-    JoinSetId, JournalEvent, LifecycleAction, PromiseId, Rule, RuleViolation, phase_transition,
-    rules,
+    AwaitKind, Event, EventKind, ExecutionId, ExecutionPhase, ExecutionState, JoinSetId,
+    JournalEvent, LifecycleAction, PromiseId, Rule, RuleViolation, phase_transition, rules,
 };
+use onward_base::BoundedName;
 
 /// What an execution waits for.
 #[derive(Clone, Debug)]

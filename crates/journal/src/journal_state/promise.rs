@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use super::PayloadFingerprint;
-use crate::{BoundedName, DeliveryGuarantee, RetryPolicy, Timestamp};
+use crate::{DeliveryGuarantee, RetryPolicy};
+use onward_base::{BoundedName, Timestamp};
 
 /// One operation, by what it is.
 #[derive(Clone, Debug)]

@@ -6,11 +6,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{JournalLineError, retry_policy};
-use crate::excerpt::excerpt_text;
 use crate::{
-    AwaitKind, BoundedName, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokeKind,
-    InvokePerformer, InvokeResult, Payload, RetryPolicy, SharedText, Timestamp, hex,
+    AwaitKind, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, InvokeKind,
+    InvokePerformer, InvokeResult, RetryPolicy,
 };
+use onward_base::excerpt::excerpt_text;
+use onward_base::{BoundedName, Payload, SharedText, Timestamp, hex};
 
 /// A field's name and its JSON text, if the line has it.
 #[derive(Clone, Copy)]

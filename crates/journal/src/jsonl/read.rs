@@ -5,8 +5,8 @@ use serde_json::value::RawValue;
 
 use super::JournalLineError;
 use super::field::{JournalLineField, deserialize_present};
-use crate::excerpt::excerpt_text;
 use crate::{Event, EventKind, ExecutionId, JoinSetId, JournalEvent, PromiseId};
+use onward_base::excerpt::excerpt_text;
 
 type Result<T> = std::result::Result<T, JournalLineError>;
 

@@ -9,8 +9,9 @@ use serde_json::value::RawValue;
 use super::retry_policy;
 use crate::{
     AwaitKind, DeliveryGuarantee, Event, ExecutionError, ExecutionId, InvokePerformer,
-    InvokeResult, JournalEvent, Payload, PromiseId, hex,
+    InvokeResult, JournalEvent, PromiseId,
 };
+use onward_base::{Payload, hex};
 
 /// An event as a line, without the line break; ids are relative to `own`.
 pub struct JournalLine<'a> {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+use onward_base::Timestamp;
 use onward_journal::{
     AwaitKind, ErrorKind, Event, ExecutionError, ExecutionId, ExecutionPhase, INVARIANTS,
-    JournalEvent, JournalState, LifecycleAction, RetryPolicy, Rule, RuleEnforcement, Timestamp,
+    JournalEvent, JournalState, LifecycleAction, RetryPolicy, Rule, RuleEnforcement,
     phase_transition,
 };
 

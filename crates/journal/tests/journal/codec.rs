@@ -1,11 +1,12 @@
 //! Records in storage: damage is seen, limits hold, and what was once written can be read for ever.
 
+use onward_base::Timestamp;
 use onward_journal::codec::{
     FORMAT_VERSION, JournalCodecError, RECORD_AWAITED_MAX, decode_body, decode_record,
     encode_record,
 };
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
-use onward_journal::{AwaitKind, DeliveryGuarantee, Event, ExecutionId, JournalEvent, Timestamp};
+use onward_journal::{AwaitKind, DeliveryGuarantee, Event, ExecutionId, JournalEvent};
 
 use super::script::*;
 

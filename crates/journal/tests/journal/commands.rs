@@ -3,10 +3,11 @@
 use std::num::NonZeroU32;
 
 use expect_test::{Expect, expect};
+use onward_base::{SharedText, Timestamp};
 use onward_journal::{
     AwaitKind, DeliveryGuarantee, ErrorKind, ExecutionError, ExecutionId, ExecutionPhase,
     ExecutionState, InvokeKind, InvokePerformer, InvokePhase, Journal, JournalCommand,
-    PromiseState, RetryJitter, RetryPolicy, SharedText, Timestamp,
+    PromiseState, RetryJitter, RetryPolicy,
 };
 
 use super::script::*;

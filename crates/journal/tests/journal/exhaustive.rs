@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use onward_journal::{AwaitKind, Event, JournalEvent, JournalState, Rule, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::{AwaitKind, Event, JournalEvent, JournalState, Rule};
 
 use super::oracle;
 use super::script::*;

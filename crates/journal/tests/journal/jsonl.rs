@@ -1,10 +1,10 @@
 //! The JSON Lines form: what is liberal, what is strict, and what an error says.
 
 use expect_test::expect;
+use onward_base::Timestamp;
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{
-    DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokePerformer, RetryPolicy, Rule,
-    Timestamp, codec,
+    DeliveryGuarantee, Event, ExecutionId, InvokeKind, InvokePerformer, RetryPolicy, Rule, codec,
 };
 
 use super::script::*;

@@ -12,9 +12,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
+use onward_base::Timestamp;
 use onward_journal::{
     AwaitKind, Event, INVARIANTS, JournalEvent, JournalState, PromiseState, Rule, RuleEnforcement,
-    Timestamp,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

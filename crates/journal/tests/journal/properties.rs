@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
+use onward_base::{Payload, SharedText, Timestamp};
 use onward_journal::{
     AwaitKind, DeliveryGuarantee, ErrorKind, Event, EventKind, ExecutionError, ExecutionId,
-    InvokeKind, InvokePerformer, JoinSetId, Journal, JournalCommand, JournalEvent, Payload,
-    PromiseId, PromiseState, RetryPolicy, SharedText, Timestamp, codec, jsonl,
+    InvokeKind, InvokePerformer, JoinSetId, Journal, JournalCommand, JournalEvent, PromiseId,
+    PromiseState, RetryPolicy, codec, jsonl,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

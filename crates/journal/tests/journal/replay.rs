@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use onward_base::Timestamp;
 use onward_journal::{
     AwaitEnd, AwaitKind, DeliveryGuarantee, Event, ExecutionError, InvokeKind, InvokePerformer,
     InvokePhase, JoinSetId, Journal, JournalCommand, PromiseId, PromiseState, RecordedOutcome,
-    ReplayIndex, Timestamp,
+    ReplayIndex,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

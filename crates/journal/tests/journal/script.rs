@@ -1,10 +1,10 @@
 //! Events in few words, so that a test reads as the journal it is about.
 
+use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{
-    AwaitKind, BoundedName, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError,
-    ExecutionId, ExecutionState, InvokeKind, InvokePerformer, InvokeResult, JoinSetId,
-    JournalEvent, JournalState, Payload, PromiseId, RetryPolicy, RuleViolation, SharedText,
-    Timestamp,
+    AwaitKind, ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
+    ExecutionState, InvokeKind, InvokePerformer, InvokeResult, JoinSetId, JournalEvent,
+    JournalState, PromiseId, RetryPolicy, RuleViolation,
 };
 
 pub(crate) fn own() -> ExecutionId {

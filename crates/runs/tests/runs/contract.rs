@@ -1,7 +1,7 @@
 //! The contract in JSON: what is required, what is kept as it came, and what an error says.
 
 use expect_test::expect;
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::{
     AppendResult, ExtraFields, RunEventError, RunEventRecord, RunEventWrite, RunSeq,
 };
@@ -296,13 +296,13 @@ fn a_step_is_named_where_the_type_needs_one_and_nowhere_else() {
 fn a_payload_made_in_memory_is_an_object_too() {
     let mut event = event("RunStarted");
     for text in ["null", "[1]", "1", "\"{\""] {
-        event.payload = Some(onward_journal::Payload::parse(text).unwrap());
+        event.payload = Some(onward_base::Payload::parse(text).unwrap());
         assert!(
             matches!(event.check_shape(), Err(RunEventError::PayloadNotObject(_))),
             "{text}"
         );
     }
-    event.payload = Some(onward_journal::Payload::parse("{}").unwrap());
+    event.payload = Some(onward_base::Payload::parse("{}").unwrap());
     assert_eq!(event.check_shape(), Ok(()));
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use expect_test::expect;
-use onward_journal::Payload;
+use onward_base::Payload;
 use onward_runs::{
     AcceptedKeyForms, IdempotencyKey, IdempotencyKeyForm, IdempotencyKeyParts, RunEventError,
     RunEventWrite, RunSignal, verify_idempotency_key,

@@ -1,6 +1,6 @@
 //! What holds of any log at all: generated ones, legal or not, whole or not.
 
-use onward_journal::Payload;
+use onward_base::Payload;
 use onward_runs::{
     AcceptedKeyForms, ExtraFields, IdempotencyKey, RunEventRecord, RunEventWrite, RunSeq,
     RunSnapshot, StepId, check_transition, project_from_snapshot, project_run, reduce_event,

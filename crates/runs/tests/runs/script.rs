@@ -1,7 +1,7 @@
 //! Logs as short text, so that a test reads as the run it is about: `StepFailed load#2/3 {"error":…}` is the failure of the
 //! second logical and third engine attempt of the step `load`.
 
-use onward_journal::{Payload, Timestamp};
+use onward_base::{Payload, Timestamp};
 use onward_runs::{
     AttemptNumber, EmittedAt, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord,
     RunEventWrite, RunId, RunSeq, RunSnapshot,
@@ -54,7 +54,7 @@ pub(crate) fn event(line: &str) -> RunEventWrite {
     event
 }
 
-fn numbered(number: u64) -> Result<RunEventId, onward_runs::RunValueError> {
+fn numbered(number: u64) -> Result<RunEventId, onward_base::ValueError> {
     let mut bytes = [0; 16];
     bytes[8..].copy_from_slice(&(number | 1 << 63).to_be_bytes());
     bytes[6] = 0x40;

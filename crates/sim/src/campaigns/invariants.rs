@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemReason, ItemState, JobStatus};
 use onward_campaign_dispatch::{Resolution, examine_runs, item_state};
-use onward_journal::{SharedText, Timestamp};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{RecordReader as _, TableScan};
 use tokio::time::{Instant, sleep};

@@ -16,13 +16,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
 use onward_campaign_dispatch::{
     AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError,
     CampaignScope, ComposeMessage, Dispatcher, EntropySource, Options, ProviderCapabilities,
     RenderedMessage, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
 };
-use onward_journal::{SharedText, Timestamp};
 use onward_store::conformance::SeededRng;
 use onward_store::memory::MemoryStore;
 use onward_store::{Store, StoreClock, StorePolicy};

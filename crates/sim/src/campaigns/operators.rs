@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use onward_base::SharedText;
 use onward_campaign_core::ItemState;
 use onward_campaign_dispatch::{CampaignError, Resolution, ScopedCampaigns, item_state};
-use onward_journal::SharedText;
 use tokio::time::timeout;
 
 use super::CampaignWorld;

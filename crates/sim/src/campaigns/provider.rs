@@ -6,9 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use onward_base::SharedText;
 use onward_campaign_core::{LookupOutcome, SendOutcome};
 use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
-use onward_journal::SharedText;
 use tokio::time::sleep;
 
 use super::SharedRandom;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::RunId;
 use onward_store::{
     AdmittedCommit, ChangedColumns, ColumnValue, CommitConflict, Duplicates, Error, JournalAppend,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use deadpool_postgres::ClientWrapper;
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{RunEventWrite, RunId};
 use onward_store::memory::MemoryState;
 use onward_store::tables::ShardLeaseRow;

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use deadpool_postgres::{ClientWrapper, Object};
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{IdempotencyKey, RunEventId, RunId, RunSeq};
 use onward_store::{
     AdmittedCommit, ColumnValue, CommitReceipt, Duplicates, Error, PlannedEvent, RowKey, RunHead,

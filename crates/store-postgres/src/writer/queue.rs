@@ -159,7 +159,7 @@ fn commit_bytes(commit: &Commit) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use onward_journal::Timestamp;
+    use onward_base::Timestamp;
     use onward_store::{Commit, ShardEpoch, ShardId, tables::ShardLeaseRow};
 
     use super::writer_index;

@@ -38,7 +38,7 @@ impl RunHeadCache {
 
 #[cfg(test)]
 mod tests {
-    use onward_journal::Timestamp;
+    use onward_base::Timestamp;
     use onward_runs::RunSeq;
     use onward_store::RunHead;
 

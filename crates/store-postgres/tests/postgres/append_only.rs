@@ -1,6 +1,6 @@
 //! What happened cannot be changed, whoever tries: the database itself refuses.
 
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
     ColumnValue, Commit, Error, InvalidRequest, RowChange, RunEventQuery, RunStateStore as _,
@@ -137,7 +137,7 @@ fn item(status: &str, skipped: bool) -> OutboxItemRow {
         reason: None,
         error: None,
         payload: None,
-        created_at: onward_journal::Timestamp::EPOCH,
+        created_at: onward_base::Timestamp::EPOCH,
         settled_at: None,
     }
 }
@@ -163,11 +163,11 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
         audience_digest: "".into(),
         items: 1,
         jobs: 1,
-        scheduled_for: onward_journal::Timestamp::EPOCH,
+        scheduled_for: onward_base::Timestamp::EPOCH,
         asset: "spring".into(),
         retry_of: None,
-        wake_at: onward_journal::Timestamp::EPOCH,
-        created_at: onward_journal::Timestamp::EPOCH,
+        wake_at: onward_base::Timestamp::EPOCH,
+        created_at: onward_base::Timestamp::EPOCH,
         ended_at: None,
     };
     for (change, column) in [

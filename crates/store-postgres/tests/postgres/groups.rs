@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use futures_util::future::{join, join3};
 use futures_util::poll;
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_store::tables::{InboxMessageRow, JobRow};
 use onward_store::{
     ChangeOutcome, ColumnValue, Commit, CommitConflict, Error, InvalidRequest, RecordReader as _,

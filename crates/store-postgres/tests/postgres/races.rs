@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::poll;
-use onward_journal::SharedText;
+use onward_base::SharedText;
 use onward_runs::RunSeq;
 use onward_store::tables::JobRow;
 use onward_store::{

@@ -4,7 +4,8 @@ use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use onward_journal::{ComponentDigest, ExecutionId, SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
+use onward_journal::{ComponentDigest, ExecutionId};
 use onward_runs::{
     AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
     RunId,

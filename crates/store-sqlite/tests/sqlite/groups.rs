@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::tables::CampaignRunRow;
 use onward_store::{
     Commit, CommitConflict, Error, InvalidRequest, RecordReader as _, RunStateStore as _, Store,

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_store::tables::ShardLeaseRow;
 use onward_store::{
     Commit, CommitConflict, Error, InvalidRequest, JournalAppend, PurgeTarget, ShardEpoch, ShardId,

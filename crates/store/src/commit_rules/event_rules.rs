@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::{AppendResult, IdempotencyKey, RunEventId, RunEventWrite, RunId, RunSeq};
 use serde_json::{from_str, value::RawValue};
 

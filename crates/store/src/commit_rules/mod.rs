@@ -6,7 +6,8 @@
 mod event_rules;
 mod row_rules;
 
-use onward_journal::{ExecutionId, Payload, Timestamp};
+use onward_base::{Payload, Timestamp};
+use onward_journal::ExecutionId;
 use onward_runs::{
     IdempotencyKey, RunEventId, RunEventRecord, RunEventType, RunEventWrite, RunId, RunSeq, StepId,
 };

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 
 use crate::{SerialId, define_table};
 

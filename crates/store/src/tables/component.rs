@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use onward_journal::{ComponentDigest, SharedText, Timestamp};
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
+use onward_journal::ComponentDigest;
 
 use crate::define_table;
 

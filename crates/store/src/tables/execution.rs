@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use onward_journal::{ComponentDigest, ExecutionId, SharedText, Timestamp};
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
+use onward_journal::{ComponentDigest, ExecutionId};
 
 use crate::{SerialId, ShardId, define_table};
 

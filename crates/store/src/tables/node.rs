@@ -1,6 +1,6 @@
 //! Which processes work on the store.
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 
 use crate::define_table;
 

@@ -1,6 +1,6 @@
 //! What the projector keeps: snapshots, and what it has to tell people.
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 use onward_runs::{RunId, RunSeq, RunSnapshot};
 
 use crate::{Error, SerialId, define_table};

@@ -1,6 +1,6 @@
 //! Who owns which shard.
 
-use onward_journal::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp};
 
 use crate::{Error, ShardEpoch, ShardId, StoredRow, TableRecord as _, define_table};
 

@@ -1,7 +1,7 @@
 //! Tasks that workers perform, and the names that workers have asked for.
 
-use onward_journal::{ExecutionId, SharedText, Timestamp};
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
+use onward_journal::ExecutionId;
 
 use crate::{ShardId, define_table};
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::{SharedText, Timestamp};
-use onward_runs::{EnvironmentId, ProjectId, TenantId};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
 
 use crate::define_table;
 

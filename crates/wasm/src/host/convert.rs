@@ -2,10 +2,11 @@
 
 use std::num::NonZeroU32;
 
+use onward_base::{BoundedName, NameError, Payload};
 use onward_execution::GuestRequest;
 use onward_journal::{
-    BackoffFactor, BoundedName, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult,
-    NameError, Payload, RetryJitter, RetryPolicy,
+    BackoffFactor, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, RetryJitter,
+    RetryPolicy,
 };
 
 use super::{GuestState, accept_payload};

@@ -1,7 +1,7 @@
 //! What every function can call.
 
+use onward_base::SharedText;
 use onward_execution::{GuestLogLevel, GuestRequest, GuestResponse};
-use onward_journal::SharedText;
 use wasmtime::Result;
 
 use super::{GuestState, InstanceRole, truncate_text};

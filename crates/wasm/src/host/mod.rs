@@ -8,8 +8,9 @@ mod workflow;
 
 use std::sync::Arc;
 
+use onward_base::{Payload, SharedText};
 use onward_execution::{GuestLogLevel, GuestRequest, GuestResponse};
-use onward_journal::{ExecutionError, Payload, SharedText};
+use onward_journal::ExecutionError;
 use wasmtime::Result;
 
 use crate::bindings::types::{self, Failure};

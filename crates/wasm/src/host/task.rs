@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use onward_journal::SharedText;
+use onward_base::SharedText;
 
 use super::{GuestState, HostResult, InstanceRole};
 use crate::bindings::task::{Host, Request, Response};

@@ -17,7 +17,7 @@ use hyper::{HeaderMap, Response};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use onward_journal::SharedText;
+use onward_base::SharedText;
 
 use connect::GuestConnector;
 use request::RequestTarget;

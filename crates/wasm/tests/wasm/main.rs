@@ -16,8 +16,9 @@ mod workflow;
 
 use std::sync::LazyLock;
 
+use onward_base::Payload;
 use onward_execution::{Guest, GuestTurn};
-use onward_journal::{ExecutionError, Payload};
+use onward_journal::ExecutionError;
 use onward_wasm::{CallContext, Config, LoadedComponent, WasmRuntime, WorkflowLimits};
 
 /// Many tests, one pool.

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use onward_base::Timestamp;
 use onward_execution::GuestLogLevel;
-use onward_journal::{ErrorKind, InvokeResult, Timestamp};
+use onward_journal::{ErrorKind, InvokeResult};
 use onward_wasm::{
     CallContext, ComponentEgress, GuestHttpClient, HttpConfig, TaskCall, TaskLimits, TaskServices,
 };

@@ -1,7 +1,7 @@
 //! Guests that want WASI.
 
+use onward_base::Timestamp;
 use onward_execution::{Guest, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn};
-use onward_journal::Timestamp;
 use onward_wasm::WorkflowLimits;
 
 use crate::{failed, guests, load, own, payload};

@@ -1,7 +1,8 @@
 //! Workflows, one turn after the other.
 
+use onward_base::Timestamp;
 use onward_execution::{AwaitMode, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn};
-use onward_journal::{ErrorKind, ExecutionError, Timestamp};
+use onward_journal::{ErrorKind, ExecutionError};
 use onward_wasm::{Config, WasmRuntime, WorkflowLimits};
 
 use crate::{failed, flow, guests, load, own, payload, run_on};

@@ -10,7 +10,8 @@ use onward_api::campaign::{
     PutAudiencePartRequest, RecipientInput, RepeatContactPolicy,
 };
 use onward_api::outbox::{ItemResolution, ListInDoubtItemsQuery, SettleItemRequest};
-use onward_engine::client::{EngineClient, Scope};
+use onward_base::Scope;
+use onward_engine::client::EngineClient;
 use onward_service::ApiService;
 use onward_store::StorePolicy;
 use serde_json::json;

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use onward_base::{Payload, Scope, Timestamp};
 use onward_embed::WasmComponentRuntime;
-use onward_engine::client::{EngineClient, Scope};
-use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent, Payload, Timestamp};
+use onward_engine::client::EngineClient;
+use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent};
 use onward_store_sqlite::{Options, SqliteStore};
 
 use super::{DemoProcess, STEP_TIMEOUT, print_step};

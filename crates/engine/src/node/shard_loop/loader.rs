@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_store::tables::{ExecutionRow, InboxMessageRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, StoreErrorKind, TableScan};
 

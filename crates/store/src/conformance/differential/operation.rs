@@ -1,6 +1,7 @@
 //! What is done to a store, as data.
 
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::RunId;
 
 use crate::{

@@ -1,6 +1,6 @@
 //! Random sequences. A model store is played along with them, so that most operations fit what is stored by then.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::RunId;
 
 use super::{MODEL_FACTORY, OperationPlayer, StoreOperation};

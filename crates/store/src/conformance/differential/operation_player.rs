@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::{RunEventRecord, RunSnapshot};
 
 use super::serial_normalizer::SerialNormalizer;

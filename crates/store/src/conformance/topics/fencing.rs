@@ -1,6 +1,6 @@
 //! Leases, epochs and who may still write. Every guard is tried with all others holding: none may hide another.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 
 use super::prelude::*;
 use crate::conformance::check_context::yield_once;

@@ -1,6 +1,6 @@
 //! Whose clock says what: the producer's is kept to the letter, the store's never runs backwards within a run.
 
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_runs::EmittedAt;
 
 use super::prelude::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_journal::{Payload, Timestamp};
+use onward_base::{Payload, Timestamp};
 use onward_runs::{AttemptNumber, EmittedAt, ExtraFields};
 
 use super::prelude::*;

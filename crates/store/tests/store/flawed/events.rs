@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use onward_journal::{Payload, Timestamp};
+use onward_base::{Payload, Timestamp};
 use onward_runs::{
     EmittedAt, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord, RunEventWrite, RunId,
     RunSeq,

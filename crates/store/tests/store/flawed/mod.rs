@@ -8,7 +8,8 @@ pub(crate) mod writes;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use onward_journal::{ExecutionId, Timestamp};
+use onward_base::Timestamp;
+use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::conformance::{OpenedStore, StoreFactory, TamperAttempt};
 use onward_store::memory::MemoryStore;

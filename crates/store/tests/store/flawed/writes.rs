@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use onward_journal::Timestamp;
+use onward_base::Timestamp;
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{ExecutionRow, InboxMessageRow, ShardLeaseRow};
 use onward_store::{

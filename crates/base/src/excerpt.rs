@@ -1,15 +1,28 @@
-//! Foreign text in our own sentences: cut to a length, and nothing in it that could move a terminal's cursor.
+//! Foreign text in error messages: cut to a length, without characters that control a terminal.
 
 /// Long enough to recognise a value by.
 const EXCERPT_CHARS_MAX: usize = 60;
 
 /// The beginning of a text, for an error message.
-pub(crate) fn excerpt_text(text: &str) -> String {
+pub fn excerpt_text(text: &str) -> String {
     truncate_printable(text, EXCERPT_CHARS_MAX)
 }
 
+/// The beginning of a text, quoted and escaped.
+pub fn quote_excerpt(text: &str) -> String {
+    let (shown, more) = split_excerpt(text);
+    format!("{shown:?}{more}")
+}
+
+/// The beginning of a text, and an ellipsis if it is longer.
+pub fn split_excerpt(text: &str) -> (&str, &'static str) {
+    text.char_indices()
+        .nth(EXCERPT_CHARS_MAX)
+        .map_or((text, ""), |(end, _)| (&text[..end], "…"))
+}
+
 /// At most `chars_max` characters of a text, unprintable ones replaced.
-pub(crate) fn truncate_printable(text: &str, chars_max: usize) -> String {
+pub fn truncate_printable(text: &str, chars_max: usize) -> String {
     let mut shown: String = text
         .chars()
         .take(chars_max)
@@ -48,6 +61,19 @@ mod tests {
         assert_eq!(
             truncate_printable("\u{1b}[2J\u{9b}\u{7f}\n\u{202e}é", 20),
             "\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}\u{fffd}é"
+        );
+    }
+
+    #[test]
+    fn a_quoted_excerpt_is_escaped_and_cut() {
+        assert_eq!(quote_excerpt("abc"), r#""abc""#);
+        assert_eq!(
+            quote_excerpt("\u{1b}[2J\u{9b}\n\u{202e}é"),
+            r#""\u{1b}[2J\u{9b}\n\u{202e}é""#
+        );
+        assert_eq!(
+            quote_excerpt(&"é".repeat(61)),
+            format!("\"{}\"…", "é".repeat(60))
         );
     }
 }
