@@ -1,11 +1,14 @@
-//! Campaigns: no provider is called without a reservation, none is called twice for one item, and what nobody knows is said.
+//! The pure core of campaigns: no provider call without a reservation, at most one call per
+//! idempotency key, and every unknown outcome recorded as in doubt.
 //!
-//! This crate is pure. It knows no clock, no disk, no network and no provider: it is told what happened, and says what to do.
+//! This crate performs no I/O and reads no clock: it is given what happened and returns what to do.
 //!
-//! - [`Standing`]: the life of an item as a table. [`JobStatus`], [`RunStatus`]: the same for jobs and campaign runs.
-//! - [`Tally`]: how the items of a job, or of a run, stand together, and what follows from that.
-//! - [`ItemKey`]: what makes calling a provider again a repetition.
-//! - [`Attempt`]: one try of one worker at one job, step by step: what to make durable, whom to call.
+//! - [`ItemState`]: the states of an outbox item as a transition table; [`JobStatus`] and
+//!   [`CampaignRunStatus`]: the same for jobs and campaign runs.
+//! - [`ItemCounts`]: items of a job or run by state, and the status that follows.
+//! - [`ItemKey`]: the idempotency key of an item.
+//! - [`JobAttempt`]: one attempt of one worker at one job: what to commit and which items to send.
+//! - [`AudienceRecipient`], [`RenderedMessage`], [`ComposeMessage`]: recipients and their messages.
 
 mod backoff;
 mod campaign_run;
@@ -15,6 +18,7 @@ mod item_counts;
 mod item_key;
 mod job;
 mod job_attempt;
+mod message;
 
 pub use backoff::ExponentialBackoff;
 pub use campaign_run::{CampaignRunControl, CampaignRunStatus, CampaignRunTransition};
@@ -27,6 +31,7 @@ pub use job_attempt::{
     AttemptDirective, AttemptOutcome, AttemptStep, DispatchPolicy, ItemChange, ItemProgress,
     JobAttempt, LookupOutcome, SendOutcome,
 };
+pub use message::{AudienceRecipient, ComposeMessage, RenderedMessage};
 
 /// Declares an enum that is written as text, in a column or on the wire.
 macro_rules! text_enum {

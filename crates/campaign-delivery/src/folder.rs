@@ -175,8 +175,9 @@ fn write_durably(folder: &Path, file: &Path, text: &str) -> Result<(), SendOutco
 
 #[cfg(test)]
 mod tests {
+    use onward_campaign_core::RenderedMessage;
     use onward_campaign_core::{LookupOutcome, SendOutcome};
-    use onward_campaign_dispatch::{Provider as _, RenderedMessage};
+    use onward_campaign_dispatch::Provider as _;
 
     use super::{FolderProvider, FolderSpec};
     use crate::outgoing_item::OutgoingItem;

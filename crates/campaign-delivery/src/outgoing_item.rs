@@ -1,8 +1,8 @@
 //! What a provider works with: a reservation's content. The right to send stays with whoever was given the reservation.
 
 use onward_base::SharedText;
-use onward_campaign_core::SendOutcome;
-use onward_campaign_dispatch::{RenderedMessage, Reservation};
+use onward_campaign_core::{RenderedMessage, SendOutcome};
+use onward_campaign_dispatch::Reservation;
 
 /// Words of a provider are kept up to so many characters.
 const OUTCOME_CHARS_MAX: usize = 500;

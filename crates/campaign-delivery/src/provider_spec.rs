@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_campaign_core::{DispatchPolicy, ExponentialBackoff};
-use onward_campaign_dispatch::{Provider, RenderedMessage};
+use onward_campaign_core::{DispatchPolicy, ExponentialBackoff, RenderedMessage};
+use onward_campaign_dispatch::Provider;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

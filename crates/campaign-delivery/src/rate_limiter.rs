@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_base::Timestamp;
-use onward_campaign_dispatch::{AdmissionGate, AudienceRecipient, SendAdmission};
+use onward_campaign_core::AudienceRecipient;
+use onward_campaign_dispatch::{AdmissionGate, SendAdmission};
 
 use crate::rate_limits::{RateLimitRule, RateLimits};
 

@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use onward_base::Timestamp;
-use onward_campaign_dispatch::{AdmissionGate as _, AudienceRecipient, SendAdmission};
+use onward_campaign_core::AudienceRecipient;
+use onward_campaign_dispatch::{AdmissionGate as _, SendAdmission};
 use proptest::prelude::{Strategy, any, prop, prop_assert, proptest};
 
 use super::RateLimiter;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use crate::RateLimiter;
 use onward_base::Timestamp;
-use onward_campaign_dispatch::{AdmissionGate, AudienceRecipient, SendAdmission};
+use onward_campaign_core::AudienceRecipient;
+use onward_campaign_dispatch::{AdmissionGate, SendAdmission};
 use onward_campaign_file::QuietHours;
 
 /// The quiet hours of a campaign, and the limits of its provider, which other campaigns share.

@@ -1,12 +1,11 @@
 //! Those whom a campaign run is to reach, stored part by part: a job has one.
 
 use onward_base::SharedText;
-use onward_campaign_core::hash_parts;
+use onward_campaign_core::{AudienceRecipient, hash_parts};
 use onward_store::tables::AudiencePartRow;
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, TableScan,
 };
-use serde::{Deserialize, Serialize};
 
 use crate::audience_sweep::AUDIENCE_DEPLOYABLE_MS;
 use crate::entropy::EntropySource;
@@ -17,20 +16,6 @@ pub const PART_ITEMS_MAX: u32 = 1_000;
 
 /// Parts that are read together.
 const PARTS_PAGE: usize = 100;
-
-/// Somebody to reach.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AudienceRecipient {
-    /// Who it is. Of several with the same id, one is reached.
-    pub id: String,
-    /// Where: an address of mail, a number, a place to post to.
-    #[serde(rename = "to")]
-    pub address: String,
-    /// What templates can say of them.
-    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
-    pub data: serde_json::Map<String, serde_json::Value>,
-}
 
 /// An audience that is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,17 +6,19 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::SharedText;
-use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff, SendOutcome};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeMessage, DeliveryChannel, DispatchPolicy, ExponentialBackoff,
+    RenderedMessage, SendOutcome,
+};
 use onward_store::tables::CampaignRunRow;
 use onward_store::{Error, Store};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::{
-    AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError, CampaignScope,
-    ComposeMessage, DeliveryResolver, Dispatcher, EntropySource, Options, Provider,
-    ProviderCapabilities, RenderedMessage, RepeatSendPolicy, Reservation, ScopedCampaigns,
-    UnrestrictedGate,
+    CampaignDelivery, CampaignDeployment, CampaignError, CampaignScope, DeliveryResolver,
+    Dispatcher, EntropySource, Options, Provider, ProviderCapabilities, RepeatSendPolicy,
+    Reservation, ScopedCampaigns, UnrestrictedGate,
 };
 
 /// Items of a job, all of which are reserved together.

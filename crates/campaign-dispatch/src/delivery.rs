@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{DispatchPolicy, ExponentialBackoff, LookupOutcome, SendOutcome};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeMessage, DispatchPolicy, ExponentialBackoff, LookupOutcome,
+    RenderedMessage, SendOutcome,
+};
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::Semaphore;
 
-use crate::audience::AudienceRecipient;
 use crate::reservation::Reservation;
 
 /// What a provider can do.
@@ -59,29 +61,6 @@ pub trait Provider: Send + Sync + 'static {
     async fn lookup_status(&self, _key: &str) -> LookupOutcome {
         LookupOutcome::Unknown
     }
-}
-
-/// What is sent to somebody.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RenderedMessage {
-    /// Its parts by name, such as `subject` and `text`.
-    pub parts: Vec<(String, String)>,
-}
-
-impl RenderedMessage {
-    /// A part of it.
-    pub fn find_part(&self, name: &str) -> Option<&str> {
-        self.parts
-            .iter()
-            .find(|(part, _)| part == name)
-            .map(|(_, text)| text.as_str())
-    }
-}
-
-/// Makes what is sent.
-pub trait ComposeMessage: Send + Sync + 'static {
-    /// What this recipient is sent, or why there is nothing that can be.
-    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String>;
 }
 
 /// Says when people may be reached: so many a second, and not at night.

@@ -1,10 +1,11 @@
-//! Campaigns that cannot send twice: what `onward-campaign-core` decides, done with a store and a provider.
+//! Dispatches campaigns: performs with a store and providers what `onward-campaign-core` decides.
 //!
-//! - [`Gathering`]: an audience, part by part; a [`Deployment`] then makes the run and its jobs in one commit.
-//! - [`Provider`]: who really sends. It is called with [`Reservation`]s, which only a commit can make.
-//! - [`Dispatcher`]: takes jobs, reserves, calls, settles; on as many nodes as there are.
-//! - [`Campaigns`]: what people can ask, and want of a campaign run: to pause, to cancel, to settle what is in doubt.
-//! - [`load`]: what dispatchers are measured with.
+//! - [`AudienceWriter`]: stores an audience in parts; a [`CampaignDeployment`] then creates the run
+//!   and its jobs in one commit.
+//! - [`Provider`]: delivers items. It is called only with [`Reservation`]s, which only a commit makes.
+//! - [`Dispatcher`]: claims jobs, reserves, sends and settles items; one per node, without a leader.
+//! - [`ScopedCampaigns`]: operations on the campaigns of one scope: pause, cancel, settle, list.
+//! - [`bench_load`]: the workload of the dispatch benchmark.
 
 mod audience;
 mod audience_sweep;
@@ -30,10 +31,10 @@ mod scoped_campaigns;
 mod suppressions;
 mod unsendable_runs;
 
-pub use audience::{AudienceRecipient, AudienceWriter, PART_ITEMS_MAX, StoredAudience};
+pub use audience::{AudienceWriter, PART_ITEMS_MAX, StoredAudience};
 pub use delivery::{
-    AdmissionGate, CampaignDelivery, ComposeMessage, DeliveryResolver, Provider,
-    ProviderCapabilities, RenderedMessage, SendAdmission, UnrestrictedGate,
+    AdmissionGate, CampaignDelivery, DeliveryResolver, Provider, ProviderCapabilities,
+    SendAdmission, UnrestrictedGate,
 };
 pub use deploy::{CampaignDeployment, DeploymentResult};
 pub use dispatcher::{Dispatcher, Options};

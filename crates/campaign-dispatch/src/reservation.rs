@@ -1,13 +1,12 @@
 //! Reservations. Nothing else can be given to a provider, and only what is durable makes one.
 
 use onward_base::SharedText;
-use onward_campaign_core::ItemState;
+use onward_campaign_core::{ItemState, RenderedMessage};
 use onward_store::tables::{JobRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, Commit, CommitReceipt, Error, RecordReader as _, RowKey, Store,
 };
 
-use crate::delivery::RenderedMessage;
 use crate::row_mapping;
 
 /// The right to call a provider for one item, once. It cannot be made, copied or kept: a commit makes it, the call uses it up.

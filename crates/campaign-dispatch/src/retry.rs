@@ -2,14 +2,16 @@
 //! nobody is reached by two; whoever was not reached by it either is reached by one of its own.
 
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{CampaignRunControl, CampaignRunStatus, ItemReason, ItemState};
+use onward_campaign_core::{
+    AudienceRecipient, CampaignRunControl, CampaignRunStatus, ItemReason, ItemState,
+};
 use onward_store::tables::{CampaignRunRow, OutboxItemRow};
 use onward_store::{
     ColumnCodec as _, Commit, CommitConflict, Error, RecordReader as _, RowKey, Store,
     StoreErrorKind,
 };
 
-use crate::audience::{self, AudienceRecipient, AudienceWriter, StoredAudience};
+use crate::audience::{self, AudienceWriter, StoredAudience};
 use crate::deploy::{
     DEPLOY_ATTEMPTS_MAX, DeploymentResult, commit_run, deployment_result, derived_id,
 };

@@ -2,13 +2,11 @@
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
-    CampaignRunStatus, DeliveryChannel, ItemChange, ItemCounts, ItemKey, ItemProgress, ItemReason,
-    ItemState, ItemStatus, JobStatus, JobTransition,
+    AudienceRecipient, CampaignRunStatus, DeliveryChannel, ItemChange, ItemCounts, ItemKey,
+    ItemProgress, ItemReason, ItemState, ItemStatus, JobStatus, JobTransition,
 };
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnValue, Error, RecordReader as _, Store, TableScan};
-
-use crate::audience::AudienceRecipient;
 
 /// Where an item stands.
 pub fn item_state(row: &OutboxItemRow) -> ItemState {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
-    CampaignRunControl, CampaignRunTransition, ItemChange, ItemCounts, ItemReason, ItemTransition,
-    JobStatus, JobTransition,
+    AudienceRecipient, CampaignRunControl, CampaignRunTransition, ItemChange, ItemCounts,
+    ItemReason, ItemTransition, JobStatus, JobTransition,
 };
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
@@ -13,7 +13,7 @@ use onward_store::{
 };
 use serde_json::json;
 
-use crate::audience::{self, AudienceRecipient, AudienceWriter, StoredAudience};
+use crate::audience::{self, AudienceWriter, StoredAudience};
 use crate::deploy::{self, CampaignDeployment, DeploymentResult};
 use crate::entropy::EntropySource;
 use crate::reached_recipients::{CampaignRunHistory, UnreachedRecipients};

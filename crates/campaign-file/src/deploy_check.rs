@@ -1,8 +1,7 @@
 //! What has to be right before a campaign is deployed.
 
 use onward_base::Timestamp;
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde::{Deserialize, Serialize};
 
 use crate::address;

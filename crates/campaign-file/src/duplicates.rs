@@ -6,7 +6,7 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::AudienceRecipient;
 use serde::{Deserialize, Serialize};
 
 /// Rows that are looked at: then about one of a million would be taken for known though it is not.

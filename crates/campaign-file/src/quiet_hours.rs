@@ -6,7 +6,7 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp as Moment};
 use onward_base::Timestamp;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::AudienceRecipient;
 use serde::{Deserialize, Serialize};
 
 use crate::time_zone;

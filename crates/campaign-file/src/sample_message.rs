@@ -1,7 +1,6 @@
 //! What somebody would be sent, for those who know providers: so that they can try before anybody is sent anything.
 
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::{AudienceRecipient, RenderedMessage};
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel, RenderedMessage};
 
 use crate::campaign::{Campaign, UNSUBSCRIBE_PART};
 use crate::template_composer::MAILBOX_PARTS;

@@ -6,8 +6,7 @@ use std::ops::RangeInclusive;
 use crate::templates::{TemplateError, TemplateLimits, TemplateSet};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Value};
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::{AudienceRecipient, ComposeMessage, RenderedMessage};
+use onward_campaign_core::{AudienceRecipient, ComposeMessage, DeliveryChannel, RenderedMessage};
 use thiserror::Error;
 
 use crate::address;

@@ -2,8 +2,8 @@
 //! people write them; who wants nothing more is found by the one way in which an address is written here.
 
 use onward_base::Timestamp;
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::{AudienceRecipient, CampaignError, ScopedCampaigns, StoredAudience};
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
+use onward_campaign_dispatch::{CampaignError, ScopedCampaigns, StoredAudience};
 use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite, address};
 
 /// Recipients that cannot be reached as they are stored: how many, and the first.

@@ -208,7 +208,7 @@ fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
 /// What somebody would be sent, or why there is nothing that can be.
 pub fn preview_message(
     composer: &TemplateComposer,
-    recipient: onward_campaign_dispatch::AudienceRecipient,
+    recipient: onward_campaign_core::AudienceRecipient,
 ) -> MessagePreview {
     let (parts, error) = match composer.preview_message(&recipient) {
         Ok(message) => (message.parts, None),
@@ -269,7 +269,7 @@ fn require_prerequisites(
 
 fn parse_recipient(
     recipient: RecipientInput,
-) -> Result<onward_campaign_dispatch::AudienceRecipient, Problem> {
+) -> Result<onward_campaign_core::AudienceRecipient, Problem> {
     let RecipientInput { id, to, data } = recipient;
     if id.is_empty() || to.is_empty() {
         return Err(Problem::new(
@@ -285,7 +285,7 @@ fn parse_recipient(
     }
     check_length("the id of a recipient", &id, ID_MAX)?;
     check_length("the address of a recipient", &to, ADDRESS_MAX)?;
-    Ok(onward_campaign_dispatch::AudienceRecipient {
+    Ok(onward_campaign_core::AudienceRecipient {
         id,
         address: to,
         data,

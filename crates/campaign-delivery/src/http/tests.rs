@@ -8,8 +8,8 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{Request, Response};
-use onward_campaign_core::{LookupOutcome, SendOutcome};
-use onward_campaign_dispatch::{Provider as _, RenderedMessage};
+use onward_campaign_core::{LookupOutcome, RenderedMessage, SendOutcome};
+use onward_campaign_dispatch::Provider as _;
 use serde_json::{Value, json};
 
 use super::{HttpProvider, HttpSpec};

@@ -195,7 +195,7 @@ fn unencoded_header(name: &'static str, value: String) -> HeaderValue {
 
 #[cfg(test)]
 mod tests {
-    use onward_campaign_dispatch::RenderedMessage;
+    use onward_campaign_core::RenderedMessage;
 
     use super::{MailBuilder, OutgoingMail};
     use crate::outgoing_item::OutgoingItem;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use onward_campaign_core::SendOutcome;
-use onward_campaign_dispatch::{Provider as _, RenderedMessage};
+use onward_campaign_core::{RenderedMessage, SendOutcome};
+use onward_campaign_dispatch::Provider as _;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_campaign_core::{DeliveryChannel, ExponentialBackoff};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeMessage, DeliveryChannel, ExponentialBackoff, RenderedMessage,
+};
 use onward_campaign_delivery::{ProviderSpec, RateLimiter, SecretSource};
 use onward_campaign_dispatch::{
-    AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignScope, ComposeMessage,
-    Dispatcher, EntropySource, Options, RenderedMessage, RepeatSendPolicy, ScopedCampaigns,
+    CampaignDelivery, CampaignDeployment, CampaignScope, Dispatcher, EntropySource, Options,
+    RepeatSendPolicy, ScopedCampaigns,
 };
 use onward_store::memory::MemoryStore;
 use onward_store::tables::OutboxItemRow;

@@ -4,13 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_campaign_core::AttemptDirective;
+use onward_campaign_core::{AttemptDirective, AudienceRecipient};
 use onward_store::Error;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{JobRunner, LEASE_RENEW_DIVISOR};
-use crate::audience::AudienceRecipient;
 use crate::delivery::SendAdmission;
 
 /// Nobody waits longer than this for somebody to reach.

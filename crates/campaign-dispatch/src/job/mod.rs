@@ -10,8 +10,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
-    AttemptDirective, AttemptOutcome, AttemptStep, CampaignRunTransition, ItemChange, ItemCounts,
-    ItemProgress, ItemReason, ItemState, JobAttempt, JobTransition, LookupOutcome,
+    AttemptDirective, AttemptOutcome, AttemptStep, AudienceRecipient, CampaignRunTransition,
+    ItemChange, ItemCounts, ItemProgress, ItemReason, ItemState, JobAttempt, JobTransition,
+    LookupOutcome,
 };
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow};
 use onward_store::{
@@ -22,7 +23,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
-use crate::audience::{self, AudienceRecipient};
+use crate::audience::{self};
 use crate::audit;
 use crate::clock::EstimatedClock;
 use crate::delivery::{CampaignDelivery, SendAdmission};

@@ -7,15 +7,13 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use onward_base::SharedText;
-use onward_campaign_core::{LookupOutcome, SendOutcome};
+use onward_campaign_core::{AudienceRecipient, LookupOutcome, RenderedMessage, SendOutcome};
 use onward_store::tables::JobRow;
 use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, StoreErrorKind};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{JobRunner, LEASE_RENEW_DIVISOR, STORE_RETRY_DELAY};
-use crate::audience::AudienceRecipient;
-use crate::delivery::RenderedMessage;
 use crate::row_mapping;
 
 /// Nobody is called when less than this part of the lease is left: the call would not be over in time.

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_base::Timestamp;
-use onward_campaign_core::DispatchPolicy;
+use onward_campaign_core::{AudienceRecipient, DispatchPolicy};
 use onward_campaign_dispatch::{
-    AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, DeliveryResolver,
-    Dispatcher, Options, RepeatSendPolicy, SendAdmission,
+    AdmissionGate, CampaignDelivery, CampaignDeployment, DeliveryResolver, Dispatcher, Options,
+    RepeatSendPolicy, SendAdmission,
 };
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::watch;

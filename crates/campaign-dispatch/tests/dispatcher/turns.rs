@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{DispatchPolicy, SendOutcome};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeMessage, DispatchPolicy, RenderedMessage, SendOutcome,
+};
 use onward_campaign_dispatch::{
-    AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignScope,
-    ComposeMessage, DeliveryResolver, Dispatcher, EntropySource, Options, Provider,
-    ProviderCapabilities, RenderedMessage, Reservation, ScopedCampaigns, SendAdmission,
-    UnrestrictedGate,
+    AdmissionGate, CampaignDelivery, CampaignDeployment, CampaignScope, DeliveryResolver,
+    Dispatcher, EntropySource, Options, Provider, ProviderCapabilities, Reservation,
+    ScopedCampaigns, SendAdmission, UnrestrictedGate,
 };
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::{Semaphore, watch};

@@ -7,13 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
-    DeliveryChannel, DispatchPolicy, ExponentialBackoff, LookupOutcome, SendOutcome,
+    AudienceRecipient, ComposeMessage, DeliveryChannel, DispatchPolicy, ExponentialBackoff,
+    LookupOutcome, RenderedMessage, SendOutcome,
 };
 use onward_campaign_dispatch::{
-    AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError,
-    CampaignFinding, CampaignFindingKind, CampaignScope, ComposeMessage, DeploymentResult,
-    Dispatcher, EntropySource, Options, Provider, ProviderCapabilities, RenderedMessage,
-    RepeatSendPolicy, Reservation, ScopedCampaigns, UnrestrictedGate, examine_runs,
+    AdmissionGate, CampaignDelivery, CampaignDeployment, CampaignError, CampaignFinding,
+    CampaignFindingKind, CampaignScope, DeploymentResult, Dispatcher, EntropySource, Options,
+    Provider, ProviderCapabilities, RepeatSendPolicy, Reservation, ScopedCampaigns,
+    UnrestrictedGate, examine_runs,
 };
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{JobRow, OutboxItemRow};

@@ -3,8 +3,7 @@
 use std::io::{self, Read};
 
 use csv::ByteRecord;
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde_json::Map;
 
 use super::{

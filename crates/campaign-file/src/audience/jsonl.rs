@@ -3,8 +3,7 @@
 use std::fmt;
 use std::io::Read;
 
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 

@@ -7,8 +7,7 @@ mod recipient_row;
 
 use std::io::{self, Read};
 
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -1,7 +1,6 @@
 //! What makes a row a recipient, whatever kind of file it is in.
 
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde_json::{Map, Value};
 
 use super::BadRow;

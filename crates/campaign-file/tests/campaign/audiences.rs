@@ -2,8 +2,7 @@
 
 use std::io::{self, Read};
 
-use onward_campaign_core::DeliveryChannel;
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use onward_campaign_file::AudienceFormat;
 use onward_campaign_file::audience::{
     AudienceFields, AudienceOpenError, AudienceReport, AudienceRowError, ROW_BYTES_MAX,

@@ -12,7 +12,7 @@ mod files;
 mod memory;
 mod templates;
 
-use onward_campaign_dispatch::AudienceRecipient;
+use onward_campaign_core::AudienceRecipient;
 use onward_campaign_file::Campaign;
 
 /// A small campaign, with this in place of its template, and this at its end.

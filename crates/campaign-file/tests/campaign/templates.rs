@@ -1,6 +1,6 @@
 //! Templates: what they can say, and what cannot be said with them.
 
-use onward_campaign_dispatch::ComposeMessage as _;
+use onward_campaign_core::ComposeMessage as _;
 use onward_campaign_file::TemplateComposer;
 use proptest::prelude::*;
 use serde_json::json;

@@ -52,7 +52,7 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
         let RecipientInput { id, to, data } = recipient;
         let message = preview_message(
             &composer,
-            onward_campaign_dispatch::AudienceRecipient {
+            onward_campaign_core::AudienceRecipient {
                 id,
                 address: to,
                 data,

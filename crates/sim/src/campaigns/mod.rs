@@ -17,11 +17,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeMessage, DeliveryChannel, DispatchPolicy, ExponentialBackoff,
+    RenderedMessage,
+};
 use onward_campaign_dispatch::{
-    AdmissionGate, AudienceRecipient, CampaignDelivery, CampaignDeployment, CampaignError,
-    CampaignScope, ComposeMessage, Dispatcher, EntropySource, Options, ProviderCapabilities,
-    RenderedMessage, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
+    AdmissionGate, CampaignDelivery, CampaignDeployment, CampaignError, CampaignScope, Dispatcher,
+    EntropySource, Options, ProviderCapabilities, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
 };
 use onward_store::conformance::SeededRng;
 use onward_store::memory::MemoryStore;

@@ -1,0 +1,40 @@
+//! Recipients and the messages rendered for them.
+
+use serde::{Deserialize, Serialize};
+
+/// One recipient of an audience.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AudienceRecipient {
+    /// Identifies the recipient. Of several rows with the same id, one is sent to.
+    pub id: String,
+    /// The email address, phone number or account to send to.
+    #[serde(rename = "to")]
+    pub address: String,
+    /// Fields that templates can use.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub data: serde_json::Map<String, serde_json::Value>,
+}
+
+/// The message of one recipient.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RenderedMessage {
+    /// Parts by name, such as `subject` and `text`.
+    pub parts: Vec<(String, String)>,
+}
+
+impl RenderedMessage {
+    /// The text of a part.
+    pub fn find_part(&self, name: &str) -> Option<&str> {
+        self.parts
+            .iter()
+            .find(|(part, _)| part == name)
+            .map(|(_, text)| text.as_str())
+    }
+}
+
+/// Renders messages.
+pub trait ComposeMessage: Send + Sync + 'static {
+    /// Renders the message of a recipient, or explains why it cannot be rendered.
+    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String>;
+}
