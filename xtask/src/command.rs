@@ -8,20 +8,20 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{Output, Run};
+use crate::run::{Output, XtaskRun};
 
 /// One command line, its folder relative to the workspace, and what it adds to the environment.
-pub(crate) struct Call<'a> {
-    run: &'a Run,
+pub(crate) struct ToolCommand<'a> {
+    run: &'a XtaskRun,
     program: &'a str,
     args: Vec<String>,
     folder: &'a str,
     environment: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Call<'a> {
+impl<'a> ToolCommand<'a> {
     pub(crate) fn new<S: Into<String>>(
-        run: &'a Run,
+        run: &'a XtaskRun,
         program: &'a str,
         args: impl IntoIterator<Item = S>,
     ) -> Self {
@@ -113,7 +113,7 @@ impl<'a> Call<'a> {
 }
 
 /// The line a person would type from the workspace's root.
-impl Display for Call<'_> {
+impl Display for ToolCommand<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.folder.is_empty() {
             write!(f, "cd {} && ", self.folder)?;
@@ -156,11 +156,11 @@ pub(crate) fn probe(folder: &Path, program: &str, args: &[&str]) -> Option<Strin
 mod tests {
     use std::path::PathBuf;
 
-    use super::Call;
-    use crate::run::{Length, Output, Run};
+    use super::ToolCommand;
+    use crate::run::{Length, Output, XtaskRun};
 
-    fn here() -> Run {
-        Run {
+    fn here() -> XtaskRun {
+        XtaskRun {
             root: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
             length: Length::Short,
             output: Output::OnFailure,
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_call_reads_as_the_line_a_person_would_type() {
         let run = here();
-        let call = Call::new(&run, "cargo", ["doc", "--no-deps"])
+        let call = ToolCommand::new(&run, "cargo", ["doc", "--no-deps"])
             .in_folder("spec")
             .with_environment("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(
@@ -182,14 +182,16 @@ mod tests {
     #[test]
     fn a_quiet_call_returns_both_streams_in_order() {
         let run = here();
-        let call = Call::new(&run, "sh", ["-c", "echo a; echo b >&2; echo c"]);
+        let call = ToolCommand::new(&run, "sh", ["-c", "echo a; echo b >&2; echo c"]);
         assert_eq!(call.quiet().unwrap(), "a\nb\nc\n");
     }
 
     #[test]
     fn a_failing_call_names_its_command() {
         let run = here();
-        let error = Call::new(&run, "sh", ["-c", "exit 3"]).quiet().unwrap_err();
+        let error = ToolCommand::new(&run, "sh", ["-c", "exit 3"])
+            .quiet()
+            .unwrap_err();
         assert_eq!(
             error.to_string(),
             "`sh -c 'exit 3'` failed (exit status: 3)"
@@ -199,7 +201,7 @@ mod tests {
     #[test]
     fn an_absent_program_is_named() {
         let run = here();
-        let error = Call::new(&run, "no-such-program", ["x"])
+        let error = ToolCommand::new(&run, "no-such-program", ["x"])
             .shown()
             .unwrap_err();
         assert!(error.to_string().contains("is no-such-program installed?"));

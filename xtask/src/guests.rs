@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 use wit_component::ComponentEncoder;
 
-use crate::command::{Call, probe};
-use crate::run::Run;
+use crate::command::{ToolCommand, probe};
+use crate::run::XtaskRun;
 
 const TARGET: &str = "wasm32-unknown-unknown";
 const GUESTS: [&str; 4] = ["bench", "journals", "orders", "remote"];
@@ -31,16 +31,16 @@ pub(crate) enum Mode {
 }
 
 /// A component and its name.
-struct Guest {
+struct BuiltComponent {
     name: &'static str,
     bytes: Vec<u8>,
 }
 
 /// Everything about the SDK and the examples that `cargo xtask test` wants to know.
-pub(crate) fn verify(run: &Run) -> Result<()> {
+pub(crate) fn verify(run: &XtaskRun) -> Result<()> {
     for workspace in ["sdk/rust", "examples/workflows"] {
         let cargo = |args: &[&str]| {
-            Call::new(run, "cargo", args.iter().copied())
+            ToolCommand::new(run, "cargo", args.iter().copied())
                 .in_folder(workspace)
                 .quiet()
         };
@@ -58,7 +58,7 @@ pub(crate) fn verify(run: &Run) -> Result<()> {
         cargo(&["test", "--workspace", "--locked"])?;
     }
     // The tests above run without the feature, as most components are built.
-    Call::new(
+    ToolCommand::new(
         run,
         "cargo",
         [
@@ -75,7 +75,7 @@ pub(crate) fn verify(run: &Run) -> Result<()> {
     guests(run, Mode::Check)
 }
 
-pub(crate) fn guests(run: &Run, mode: Mode) -> Result<()> {
+pub(crate) fn guests(run: &XtaskRun, mode: Mode) -> Result<()> {
     let compiler =
         compiler(&probe(&run.root, "rustc", &["-vV"]).context("cannot run `rustc -vV`")?);
     if !has_target(run) {
@@ -107,7 +107,7 @@ fn compiler(printed: &str) -> String {
     format!("{version} on {host}")
 }
 
-fn has_target(run: &Run) -> bool {
+fn has_target(run: &XtaskRun) -> bool {
     probe(
         &run.root,
         "rustc",
@@ -116,7 +116,7 @@ fn has_target(run: &Run) -> bool {
     .is_some_and(|folder| Path::new(&folder).is_dir())
 }
 
-fn build(run: &Run) -> Result<Vec<Guest>> {
+fn build(run: &XtaskRun) -> Result<Vec<BuiltComponent>> {
     const ARGS: [&str; 7] = [
         "build",
         "--release",
@@ -128,7 +128,7 @@ fn build(run: &Run) -> Result<Vec<Guest>> {
     ];
     stage::copy_sources(run)?;
     let flags = stage::flags(run)?;
-    Call::new(run, "cargo", ARGS)
+    ToolCommand::new(run, "cargo", ARGS)
         .in_folder(stage::FOLDER)
         .with_environment("CARGO_ENCODED_RUSTFLAGS", &flags)
         .quiet()?;
@@ -138,11 +138,11 @@ fn build(run: &Run) -> Result<Vec<Guest>> {
         .collect()
 }
 
-fn component(run: &Run, name: &'static str) -> Result<Guest> {
+fn component(run: &XtaskRun, name: &'static str) -> Result<BuiltComponent> {
     let path = format!("{TARGET_FOLDER}/{TARGET}/release/{name}.wasm");
     let module = fs::read(run.root.join(&path)).with_context(|| format!("cannot read {path}"))?;
     let bytes = encode(&module).with_context(|| format!("cannot make a component of {path}"))?;
-    Ok(Guest { name, bytes })
+    Ok(BuiltComponent { name, bytes })
 }
 
 fn encode(module: &[u8]) -> Result<Vec<u8>> {
@@ -152,7 +152,7 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
         .encode()
 }
 
-fn write(run: &Run, compiler: &str, guests: &[Guest]) -> Result<()> {
+fn write(run: &XtaskRun, compiler: &str, guests: &[BuiltComponent]) -> Result<()> {
     fs::create_dir_all(run.root.join(BUILT))
         .with_context(|| format!("cannot make the folder {BUILT}"))?;
     let mut digests = heading(compiler);
@@ -166,7 +166,7 @@ fn write(run: &Run, compiler: &str, guests: &[Guest]) -> Result<()> {
     fs::write(run.root.join(DIGESTS), digests).with_context(|| format!("cannot write {DIGESTS}"))
 }
 
-fn compare(run: &Run, guests: &[Guest]) -> Result<()> {
+fn compare(run: &XtaskRun, guests: &[BuiltComponent]) -> Result<()> {
     check_digests(run)?;
     for guest in guests {
         let path = path_of(guest.name);
@@ -180,7 +180,7 @@ fn compare(run: &Run, guests: &[Guest]) -> Result<()> {
 }
 
 /// Whether each committed component has its committed digest.
-fn check_digests(run: &Run) -> Result<()> {
+fn check_digests(run: &XtaskRun) -> Result<()> {
     let committed = committed(run)?;
     for name in GUESTS {
         let path = path_of(name);
@@ -193,11 +193,11 @@ fn check_digests(run: &Run) -> Result<()> {
     Ok(())
 }
 
-fn committed(run: &Run) -> Result<String> {
+fn committed(run: &XtaskRun) -> Result<String> {
     String::from_utf8(read(run, DIGESTS)?).map_err(|_| anyhow!("{DIGESTS} is not a text"))
 }
 
-fn read(run: &Run, path: &str) -> Result<Vec<u8>> {
+fn read(run: &XtaskRun, path: &str) -> Result<Vec<u8>> {
     fs::read(run.root.join(path))
         .with_context(|| format!("cannot read {path}: run `cargo xtask guests`"))
 }

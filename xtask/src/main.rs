@@ -18,36 +18,36 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::compare::CompareArgs;
-use crate::run::{Length, Output, Run};
+use crate::run::{Length, Output, XtaskRun};
 use crate::steps::{fuzz, model, mutants};
+use crate::tidy::names;
+use crate::tidy::repository::Repository;
 
 /// The project's checks: `cargo xtask test` runs all of them.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
-struct Cli {
+struct XtaskCli {
     #[command(subcommand)]
-    task: Task,
+    task: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum XtaskCommand {
     /// Install what is missing, then run every check in order and stop at the first failure.
     Test(TestArgs),
     /// Check the rules that ARCHITECTURE.md states.
-    Tidy {
-        /// Lower or remove the entries of xtask/ratchet.txt that are larger than today's sizes.
-        #[arg(long)]
-        ratchet: bool,
-    },
+    Tidy,
+    /// Print how many functions and types have a one-word name, and how many type names are repeated.
+    Names,
     /// Typecheck, test and simulate the model in spec/, then replay it against the code.
-    Model(Pace),
+    Model(PaceArgs),
     /// Fuzz every target for a while.
     Fuzz {
         /// Seconds for each target; the default is what `cargo xtask test` uses.
         #[arg(long)]
         seconds: Option<u32>,
         #[command(flatten)]
-        pace: Pace,
+        pace: PaceArgs,
     },
     /// Build the components in examples/workflows and write them, with their digests, to examples/workflows/built.
     Guests {
@@ -74,11 +74,11 @@ struct TestArgs {
     #[arg(long)]
     list: bool,
     #[command(flatten)]
-    pace: Pace,
+    pace: PaceArgs,
 }
 
 #[derive(Args)]
-struct Pace {
+struct PaceArgs {
     /// Search longer: more samples of the model, more time for each fuzz target.
     #[arg(long)]
     long: bool,
@@ -87,8 +87,8 @@ struct Pace {
     verbose: bool,
 }
 
-impl Pace {
-    fn run(&self) -> Result<Run> {
+impl PaceArgs {
+    fn run(&self) -> Result<XtaskRun> {
         let length = if self.long {
             Length::Long
         } else {
@@ -99,12 +99,12 @@ impl Pace {
         } else {
             Output::OnFailure
         };
-        Run::locate(length, output)
+        XtaskRun::locate(length, output)
     }
 }
 
 fn main() -> ExitCode {
-    match perform(Cli::parse().task) {
+    match perform(XtaskCli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -113,30 +113,32 @@ fn main() -> ExitCode {
     }
 }
 
-fn perform(task: Task) -> Result<()> {
+fn perform(task: XtaskCommand) -> Result<()> {
     match task {
-        Task::Test(args) if args.list => print_data(&steps::list()),
-        Task::Test(args) => steps::test(&args.pace.run()?, &args.only),
-        Task::Tidy { ratchet } => {
-            let run = Run::locate(Length::Short, Output::OnFailure)?;
+        XtaskCommand::Test(args) if args.list => print_data(&steps::list()),
+        XtaskCommand::Test(args) => steps::test(&args.pace.run()?, &args.only),
+        XtaskCommand::Tidy => {
+            let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
             tools::ensure(&run, &[&tools::GIT])?;
-            if ratchet {
-                tidy::lower_ratchet(&run)?;
-            }
-            tidy::check(&run)
+            tidy::check_rules(&run)
         }
-        Task::Model(pace) => {
+        XtaskCommand::Names => {
+            let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
+            let figures = names::measure(&Repository::read(&run)?);
+            print_data(&figures.to_string())
+        }
+        XtaskCommand::Model(pace) => {
             let run = pace.run()?;
             tools::ensure(&run, model::TOOLS)?;
             model::check(&run)
         }
-        Task::Fuzz { seconds, pace } => {
+        XtaskCommand::Fuzz { seconds, pace } => {
             let run = pace.run()?;
             tools::ensure(&run, fuzz::TOOLS)?;
             fuzz::all_targets(&run, seconds.unwrap_or(fuzz::seconds_for(&run)))
         }
-        Task::Guests { check } => {
-            let run = Run::locate(Length::Short, Output::OnFailure)?;
+        XtaskCommand::Guests { check } => {
+            let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
             guests::guests(
                 &run,
                 if check {
@@ -146,12 +148,12 @@ fn perform(task: Task) -> Result<()> {
                 },
             )
         }
-        Task::Compare(args) => {
-            let run = Run::locate(Length::Short, Output::OnFailure)?;
+        XtaskCommand::Compare(args) => {
+            let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
             print_data(&compare::compare(&run, &args)?)
         }
-        Task::Mutants { extra } => {
-            let run = Run::locate(Length::Short, Output::Shown)?;
+        XtaskCommand::Mutants { extra } => {
+            let run = XtaskRun::locate(Length::Short, Output::Shown)?;
             tools::ensure(&run, mutants::TOOLS)?;
             mutants::mutate(&run, &extra)
         }
@@ -170,10 +172,10 @@ fn print_data(text: &str) -> Result<()> {
 mod tests {
     use clap::CommandFactory;
 
-    use super::Cli;
+    use super::XtaskCli;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        XtaskCli::command().debug_assert();
     }
 }

@@ -18,13 +18,13 @@ pub(crate) enum Output {
     OnFailure,
 }
 
-pub(crate) struct Run {
+pub(crate) struct XtaskRun {
     pub(crate) root: PathBuf,
     pub(crate) length: Length,
     pub(crate) output: Output,
 }
 
-impl Run {
+impl XtaskRun {
     /// Finds the workspace from the manifest folder that cargo names: at run time if it does, else at build time.
     pub(crate) fn locate(length: Length, output: Output) -> Result<Self> {
         let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")

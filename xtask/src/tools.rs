@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{Call, probe};
-use crate::run::Run;
+use crate::command::{ToolCommand, probe};
+use crate::run::XtaskRun;
 
 /// A program the checks call.
 pub(crate) struct Tool {
@@ -155,7 +155,7 @@ impl Tool {
 /// Installs those of `tools` that are missing or of another version than the pinned one.
 ///
 /// One after the other, because one may bring the next: some packages of Node contain npm and refuse a second one.
-pub(crate) fn ensure(run: &Run, tools: &[&Tool]) -> Result<()> {
+pub(crate) fn ensure(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
     let mut index = PackageIndex::Stale;
     require_installable(run, tools)?;
     for tool in tools.iter().filter(|tool| !tool.present(&run.root)) {
@@ -177,7 +177,7 @@ enum PackageIndex {
 }
 
 /// Fails with everything there is to install by hand, where Debian packages are missing and cannot be installed.
-fn require_installable(run: &Run, tools: &[&Tool]) -> Result<()> {
+fn require_installable(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
     let mut wanted = Vec::new();
     let mut packages = Vec::new();
     for tool in tools.iter().filter(|tool| !tool.present(&run.root)) {
@@ -197,7 +197,7 @@ fn require_installable(run: &Run, tools: &[&Tool]) -> Result<()> {
     Ok(())
 }
 
-fn install(run: &Run, tool: &Tool, index: &mut PackageIndex) -> Result<()> {
+fn install(run: &XtaskRun, tool: &Tool, index: &mut PackageIndex) -> Result<()> {
     match tool.source {
         Source::Debian { package, .. } => install_package(run, package, index),
         Source::RustupComponent => add_component(run, tool.name),
@@ -205,7 +205,7 @@ fn install(run: &Run, tool: &Tool, index: &mut PackageIndex) -> Result<()> {
     }
 }
 
-fn install_package(run: &Run, package: &str, index: &mut PackageIndex) -> Result<()> {
+fn install_package(run: &XtaskRun, package: &str, index: &mut PackageIndex) -> Result<()> {
     eprintln!("  installing the Debian package {package}");
     if matches!(index, PackageIndex::Stale) {
         apt_get(run, &["update"])?;
@@ -214,31 +214,31 @@ fn install_package(run: &Run, package: &str, index: &mut PackageIndex) -> Result
     apt_get(run, &["install", "-y", "--no-install-recommends", package])
 }
 
-fn apt_get(run: &Run, args: &[&str]) -> Result<()> {
-    Call::new(run, "apt-get", args.iter().copied())
+fn apt_get(run: &XtaskRun, args: &[&str]) -> Result<()> {
+    ToolCommand::new(run, "apt-get", args.iter().copied())
         .with_environment("DEBIAN_FRONTEND", "noninteractive")
         .quiet()?;
     Ok(())
 }
 
-fn add_component(run: &Run, name: &str) -> Result<()> {
+fn add_component(run: &XtaskRun, name: &str) -> Result<()> {
     eprintln!("  adding the Rust component {name}");
-    Call::new(run, "rustup", ["component", "add", name])
+    ToolCommand::new(run, "rustup", ["component", "add", name])
         .quiet()
         .with_context(|| format!("add the component {name} to the Rust installation by hand"))?;
     Ok(())
 }
 
 /// Unoptimised, because compiling one takes far longer than running it ever will.
-fn cargo_install(run: &Run, name: &str, version: &str) -> Result<()> {
+fn cargo_install(run: &XtaskRun, name: &str, version: &str) -> Result<()> {
     eprintln!("  installing {name} {version} (a minute or more)");
     let package = format!("{name}@{version}");
-    Call::new(run, "cargo", ["install", "--debug", "--locked", &package]).quiet()?;
+    ToolCommand::new(run, "cargo", ["install", "--debug", "--locked", &package]).quiet()?;
     Ok(())
 }
 
 /// Installs the npm modules of `folder` when they are absent or older than its lock file.
-pub(crate) fn ensure_node_modules(run: &Run, folder: &str) -> Result<()> {
+pub(crate) fn ensure_node_modules(run: &XtaskRun, folder: &str) -> Result<()> {
     let path = run.root.join(folder);
     let installed = modified(&path.join("node_modules/.package-lock.json"));
     let locked = modified(&path.join("package-lock.json"));
@@ -246,7 +246,7 @@ pub(crate) fn ensure_node_modules(run: &Run, folder: &str) -> Result<()> {
         return Ok(());
     }
     eprintln!("  installing the npm modules of {folder}");
-    Call::new(run, "npm", ["ci", "--no-audit", "--no-fund"])
+    ToolCommand::new(run, "npm", ["ci", "--no-audit", "--no-fund"])
         .in_folder(folder)
         .quiet()?;
     Ok(())
@@ -256,7 +256,7 @@ pub(crate) fn ensure_node_modules(run: &Run, folder: &str) -> Result<()> {
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
 /// Installs it into a folder of its own.
-pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
+pub(crate) fn ensure_schemathesis(run: &XtaskRun) -> Result<()> {
     let program = run.root.join("target/schemathesis/bin/schemathesis");
     let version = SCHEMATHESIS.rsplit('=').next().unwrap_or_default();
     let printed = program
@@ -266,7 +266,7 @@ pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
         return Ok(());
     }
     eprintln!("  installing {SCHEMATHESIS}");
-    Call::new(
+    ToolCommand::new(
         run,
         "python3",
         ["-m", "venv", "--clear", "target/schemathesis"],
@@ -280,7 +280,7 @@ pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
         "--disable-pip-version-check",
         SCHEMATHESIS,
     ];
-    Call::new(run, "target/schemathesis/bin/python", pip).quiet()?;
+    ToolCommand::new(run, "target/schemathesis/bin/python", pip).quiet()?;
     Ok(())
 }
 
@@ -288,7 +288,7 @@ pub(crate) fn ensure_schemathesis(run: &Run) -> Result<()> {
 const AIOSMTPD: &str = "aiosmtpd==1.4.6";
 
 /// Installs it into a folder of its own.
-pub(crate) fn ensure_aiosmtpd(run: &Run) -> Result<()> {
+pub(crate) fn ensure_aiosmtpd(run: &XtaskRun) -> Result<()> {
     let python = run.root.join("target/aiosmtpd/bin/python");
     let version = AIOSMTPD.rsplit('=').next().unwrap_or_default();
     let printed = python
@@ -298,7 +298,7 @@ pub(crate) fn ensure_aiosmtpd(run: &Run) -> Result<()> {
         return Ok(());
     }
     eprintln!("  installing {AIOSMTPD}");
-    Call::new(run, "python3", ["-m", "venv", "--clear", "target/aiosmtpd"]).quiet()?;
+    ToolCommand::new(run, "python3", ["-m", "venv", "--clear", "target/aiosmtpd"]).quiet()?;
     let pip = [
         "-m",
         "pip",
@@ -307,7 +307,7 @@ pub(crate) fn ensure_aiosmtpd(run: &Run) -> Result<()> {
         "--disable-pip-version-check",
         AIOSMTPD,
     ];
-    Call::new(run, "target/aiosmtpd/bin/python", pip).quiet()?;
+    ToolCommand::new(run, "target/aiosmtpd/bin/python", pip).quiet()?;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Campaigns: how they are checked, deployed, watched and told things; their jobs, and what was sent to whom.
+//! Wire types and operations for campaigns: check, preview, deploy, list, control and retry
+//! campaign runs, and read their audit trail.
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -13,19 +14,20 @@ use crate::outbox::{
 };
 use crate::problem::Problem;
 
-/// What can be asked about campaigns.
+/// The operations of the API on campaigns, their jobs, their outbox items and the suppression list.
 #[async_trait]
 pub trait CampaignApi: Send + Sync {
-    /// Whether a campaign can be deployed, as far as that can be told without its audience.
+    /// Checks whether a campaign can be deployed, as far as this is possible without its audience.
     async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem>;
 
-    /// What these recipients would be sent.
+    /// Returns the messages that the given recipients would receive. Sends nothing.
     async fn preview_campaign(
         &self,
         preview: PreviewCampaignRequest,
     ) -> Result<PreviewCampaignResponse, Problem>;
 
-    /// Stores a part of an audience: 1 to 1000 recipients. Storing it again does nothing.
+    /// Stores one part of an audience, 1 to 1000 recipients. Storing the same part again changes
+    /// nothing.
     async fn put_audience_part(
         &self,
         audience: &str,
@@ -33,22 +35,22 @@ pub trait CampaignApi: Send + Sync {
         part: PutAudiencePartRequest,
     ) -> Result<(), Problem>;
 
-    /// Deploys a campaign for an audience whose parts are stored.
+    /// Deploys a campaign for an audience whose parts are already stored.
     async fn deploy_campaign(
         &self,
         deploy: DeployCampaignRequest,
     ) -> Result<DeployCampaignResponse, Problem>;
 
-    /// Campaign runs, the newest first.
+    /// Lists campaign runs, newest first.
     async fn list_campaign_runs(
         &self,
         listing: ListCampaignRunsQuery,
     ) -> Result<CampaignRunPage, Problem>;
 
-    /// A campaign run, and how many were reached.
+    /// Returns a campaign run with the number of items in each state.
     async fn get_campaign_run(&self, run: &str) -> Result<CampaignRunView, Problem>;
 
-    /// What happened to a campaign run, after the entry with this number.
+    /// Lists the audit trail of a campaign run, starting after the entry `after`.
     async fn list_audit_entries(
         &self,
         run: &str,
@@ -63,61 +65,63 @@ pub trait CampaignApi: Send + Sync {
         by: OperatorActionRequest,
     ) -> Result<CampaignRunView, Problem>;
 
-    /// Tries a campaign run again that is over: another run reaches those whom it did not.
+    /// Retries a finished campaign run: deploys another run for the recipients that this run did
+    /// not reach.
     async fn retry_campaign_run(
         &self,
         run: &str,
         by: OperatorActionRequest,
     ) -> Result<DeployCampaignResponse, Problem>;
 
-    /// Items of a campaign run.
+    /// Lists the outbox items of a campaign run.
     async fn list_outbox_items(
         &self,
         listing: ListOutboxItemsQuery,
     ) -> Result<OutboxItemPage, Problem>;
 
-    /// Items in doubt, of all campaign runs.
+    /// Lists the items in doubt of all campaign runs.
     async fn list_in_doubt_items(
         &self,
         listing: ListInDoubtItemsQuery,
     ) -> Result<OutboxItemPage, Problem>;
 
-    /// Says what became of an item in doubt.
+    /// Settles an item in doubt with the outcome that an operator has determined.
     async fn settle_item(
         &self,
         item: &str,
         settle: SettleItemRequest,
     ) -> Result<OutboxItemView, Problem>;
 
-    /// Says the same of many items in doubt.
+    /// Settles many items in doubt with the same outcome.
     async fn settle_items(
         &self,
         settle: SettleItemsRequest,
     ) -> Result<SettleItemsResponse, Problem>;
 
-    /// Jobs of campaign runs.
+    /// Lists the jobs of campaign runs.
     async fn list_jobs(&self, listing: ListJobsQuery) -> Result<JobPage, Problem>;
 
-    /// Tries a dead job again.
+    /// Redrives a dead job: its exhausted items are attempted again. A job that waits for its next
+    /// attempt is attempted now.
     async fn redrive_job(
         &self,
         job: &str,
         by: OperatorActionRequest,
     ) -> Result<CampaignJob, Problem>;
 
-    /// Those who want nothing more by a channel.
+    /// Lists the suppression list of a channel.
     async fn list_suppressions(
         &self,
         listing: ListSuppressionsQuery,
     ) -> Result<SuppressionPage, Problem>;
 
-    /// Reaches somebody no more by a channel.
+    /// Adds an address to the suppression list of a channel.
     async fn add_suppression(
         &self,
         suppress: AddSuppressionRequest,
     ) -> Result<SuppressionEntry, Problem>;
 
-    /// Reaches somebody again by a channel.
+    /// Removes an address from the suppression list of a channel.
     async fn remove_suppression(
         &self,
         channel: ChannelName,
@@ -125,20 +129,20 @@ pub trait CampaignApi: Send + Sync {
     ) -> Result<RemoveSuppressionResponse, Problem>;
 }
 
-/// By which way people are reached.
+/// The channel by which a campaign reaches its recipients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ChannelName {
-    /// By mail.
+    /// Messages sent by email.
     Email,
-    /// By telephone.
+    /// Telephone calls.
     Voice,
-    /// By posts.
+    /// Posts on social media.
     Social,
 }
 
 impl ChannelName {
-    /// As it is written.
+    /// The channel as it appears in JSON and in URLs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Email => "email",
@@ -148,28 +152,28 @@ impl ChannelName {
     }
 }
 
-/// Something that has to be so before a campaign is deployed.
+/// One condition that must hold before a campaign can be deployed, and whether it does.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrerequisiteCheck {
-    /// What it is called; stable, for programs.
+    /// Identifier of the check; stable, so that programs can match on it.
     pub id: String,
-    /// Whether it is so.
+    /// Whether the condition holds.
     pub pass: bool,
-    /// What was found.
+    /// What the check found, for people.
     pub message: String,
 }
 
-/// What a check found.
+/// The result of checking a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CheckCampaignResponse {
-    /// Whether the campaign can be deployed.
+    /// Whether the campaign can be deployed, that is, whether every prerequisite passes.
     pub pass: bool,
-    /// All that was looked at.
+    /// All prerequisites that were checked, including those that passed.
     pub prerequisites: Vec<PrerequisiteCheck>,
 }
 
-/// A campaign to check.
+/// Request to check a campaign without deploying it.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckCampaignRequest {
@@ -177,168 +181,172 @@ pub struct CheckCampaignRequest {
     pub campaign: RawJson,
 }
 
-/// Somebody to reach.
+/// One recipient of a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecipientInput {
-    /// Who it is. Of several with the same id, one is reached.
+    /// Identifies the recipient. If several recipients of an audience have the same id, only one of
+    /// them is reached.
     #[schema(min_length = 1, max_length = 255)]
     pub id: String,
-    /// Where: an address of mail, a number, a place to post to.
+    /// The address of the recipient on the channel: an email address, a telephone number, or a
+    /// place to post to.
     #[schema(min_length = 1, max_length = 1024)]
     pub to: String,
-    /// What templates can say of them.
+    /// Values that templates can use for this recipient.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     #[schema(value_type = Object)]
     pub data: serde_json::Map<String, serde_json::Value>,
 }
 
-/// A campaign to preview.
+/// Request to preview the messages of a campaign.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PreviewCampaignRequest {
     /// The campaign file, as JSON.
     pub campaign: RawJson,
-    /// For whom.
+    /// The recipients to compose messages for; at most 100.
     #[schema(max_items = 100)]
     pub recipients: Vec<RecipientInput>,
 }
 
-/// What people would be sent.
+/// The messages that recipients would receive.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct PreviewCampaignResponse {
-    /// One for each recipient, in their order.
+    /// One preview for each recipient, in the order of the request.
     pub messages: Vec<MessagePreview>,
 }
 
-/// What somebody would be sent, or why there is nothing that can be.
+/// The message that one recipient would receive, or the reason why none can be composed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct MessagePreview {
-    /// For whom.
+    /// The id of the recipient.
     pub recipient: String,
-    /// Where that is.
+    /// The address of the recipient.
     pub to: String,
-    /// The message, part by part.
+    /// The parts of the message, such as subject and body; empty if `error` is set.
     #[serde(default)]
     pub parts: Vec<MessagePart>,
-    /// Why there is none.
+    /// Why no message can be composed; absent on success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A part of a message.
+/// One part of a message.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct MessagePart {
-    /// What it is called, such as `subject`.
+    /// The name of the part, such as `subject`.
     pub name: String,
-    /// What it says.
+    /// The rendered text of the part.
     pub text: String,
 }
 
-/// A part of an audience.
+/// Request to store one part of an audience.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PutAudiencePartRequest {
-    /// The recipients: a job has them all.
+    /// The recipients of this part; 1 to 1000. One job processes all of them.
     #[schema(min_items = 1, max_items = 1000)]
     pub recipients: Vec<RecipientInput>,
 }
 
-/// What is to happen with those whom earlier runs of the same campaign have reached, or are to: by the name of the campaign and
-/// the ids of its recipients.
+/// What a deployment does about recipients that earlier runs of the same campaign have reached or
+/// will reach. Runs are matched by the campaign's name, recipients by their id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum RepeatContactPolicy {
-    /// Nothing is deployed if there is one.
+    /// The deployment is refused if there is any such recipient.
     #[default]
     Refuse,
-    /// The others are reached.
+    /// Such recipients are left out, and only the others are reached.
     LeaveOut,
-    /// They are reached again.
+    /// Such recipients are reached again.
     Again,
 }
 
-/// A campaign to deploy.
+/// Request to deploy a campaign.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeployCampaignRequest {
     /// The campaign file, as JSON.
     pub campaign: RawJson,
-    /// An audience whose parts are stored.
+    /// The name of an audience whose parts are already stored.
     pub audience: String,
-    /// Deploying again with the same key returns the same run.
+    /// Idempotency key: deploying again with the same key returns the same run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 500)]
     pub key: Option<String>,
-    /// What is to happen with those whom earlier runs of the same campaign have reached; `refuse` unless told.
+    /// What to do about recipients that earlier runs of the same campaign have reached; default:
+    /// `refuse`.
     #[serde(default)]
     pub reached: RepeatContactPolicy,
-    /// Who deploys it, for the record.
+    /// The person who deploys the campaign, for the audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub by: Option<String>,
 }
 
-/// What a deployment came to.
+/// The result of deploying or retrying a campaign.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeployCampaignResponse {
-    /// The campaign run.
+    /// The id of the campaign run.
     pub run: String,
-    /// Whether it was there already.
+    /// Whether the run existed before this request.
     pub existed: bool,
-    /// Those whom it is to reach.
+    /// The number of recipients that the run is to reach.
     pub items: u32,
-    /// In so many jobs.
+    /// The number of jobs that these recipients are divided into.
     pub jobs: u32,
-    /// Rows of the audience that were left out, because earlier runs have reached those people.
+    /// The number of rows of the audience that were left out because earlier runs have reached
+    /// these recipients.
     #[serde(default)]
     pub left_out: u32,
-    /// What was looked at before.
+    /// The prerequisites that were checked before the deployment.
     #[serde(default)]
     pub prerequisites: Vec<PrerequisiteCheck>,
 }
 
-/// Which campaign runs to list.
+/// Filter and page of a list of campaign runs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListCampaignRunsQuery {
-    /// Only those of this campaign.
+    /// Returns only runs of this campaign.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
-    /// Only those in this status.
+    /// Returns only runs in this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub status: Option<CampaignStatus>,
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\..{1,200}$")]
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of runs to return; default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// What a campaign run has come to.
+/// The progress or final outcome of a campaign run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CampaignStatus {
-    /// Nobody has begun.
+    /// No job of the run has started.
     Queued,
-    /// Its jobs are being worked on.
+    /// Jobs of the run are being processed.
     Running,
-    /// Everybody was reached who was to be.
+    /// The run has ended, and every recipient that was to be reached was reached.
     Completed,
-    /// Some were reached.
+    /// The run has ended, and only some recipients were reached.
     Partial,
-    /// Nobody was reached.
+    /// The run has ended, and no recipient was reached.
     Failed,
 }
 
 impl CampaignStatus {
-    /// As it is written.
+    /// The status as it appears in JSON and in the store.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -349,26 +357,26 @@ impl CampaignStatus {
         }
     }
 
-    /// Whether nothing follows, unless somebody wants it to.
+    /// Whether the run has ended. Only an operator can cause further work on it.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Partial | Self::Failed)
     }
 }
 
-/// What people want of a campaign run.
+/// Whether an operator lets a campaign run proceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CampaignControl {
-    /// That it goes on.
+    /// The run proceeds.
     Active,
-    /// That nothing more is begun for now.
+    /// The run starts no new sends until it is resumed.
     Paused,
-    /// That nothing more is begun.
+    /// The run starts no new sends, for good.
     Cancelled,
 }
 
 impl CampaignControl {
-    /// As it is written.
+    /// The control state as it appears in JSON and in the store.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -378,148 +386,153 @@ impl CampaignControl {
     }
 }
 
-/// A campaign run in a list.
+/// A campaign run as it appears in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CampaignRunSummary {
-    /// The campaign run.
+    /// The id of the campaign run.
     pub run: String,
-    /// The campaign.
+    /// The id of the campaign.
     pub campaign: String,
-    /// By which way people are reached.
+    /// The channel by which recipients are reached.
     pub channel: ChannelName,
-    /// What it has come to.
+    /// The progress or final outcome of the run.
     pub status: CampaignStatus,
-    /// What people want of it.
+    /// Whether an operator has paused or cancelled the run.
     pub control: CampaignControl,
-    /// Those whom it is to reach.
+    /// The number of recipients that the run is to reach.
     pub items: u32,
-    /// In so many jobs.
+    /// The number of jobs that these recipients are divided into.
     pub jobs: u32,
-    /// Not before.
+    /// The time before which nothing is sent (RFC 3339).
     pub scheduled_for: String,
-    /// When it was deployed.
+    /// When the run was deployed (RFC 3339).
     pub created_at: String,
-    /// When it was over.
+    /// When the run ended (RFC 3339); absent while it is not over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
-    /// The run whose unserved recipients it reaches.
+    /// The run that this one retries: it reaches the recipients that the other did not. Absent if
+    /// it is not a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_of: Option<String>,
 }
 
-/// A part of a list of campaign runs.
+/// One page of a list of campaign runs.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CampaignRunPage {
-    /// The campaign runs.
+    /// The campaign runs of this page, newest first.
     pub runs: Vec<CampaignRunSummary>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A campaign run.
+/// A campaign run with its progress.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CampaignRunView {
-    /// What lists say of it.
+    /// The fields that lists of campaign runs also have.
     #[serde(flatten)]
     pub summary: CampaignRunSummary,
-    /// How many stand where.
+    /// The number of items in each state.
     pub tally: CampaignTally,
-    /// Who really sends.
+    /// The provider that delivers the messages.
     pub provider: String,
-    /// The run that reaches those whom this one did not.
+    /// The run that retries this one for the recipients that it did not reach; absent if there is
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried_by: Option<String>,
-    /// What is done for it now, if anything is.
+    /// The jobs of the run that are being processed now; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under_way: Option<ActiveJobs>,
-    /// What it waits for, if nothing is done for it now.
+    /// Until when the run waits, if no job is being processed now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<CampaignRunWait>,
 }
 
-/// What is done for a campaign run. Somebody who was killed is not told apart from somebody at work, before that time.
+/// The jobs of a campaign run that dispatchers hold. Until the lease expires, a dispatcher that was
+/// killed cannot be distinguished from one that is working.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ActiveJobs {
-    /// Jobs that workers have, a thousand at most.
+    /// The number of jobs that dispatchers hold; counted up to 1000.
     pub jobs: u64,
-    /// When the first of them is taken over, unless its worker is heard of: what that held is in doubt then.
+    /// When the first of these leases expires unless its dispatcher renews it (RFC 3339). Another
+    /// dispatcher then takes the job over, and the items that were held become in doubt.
     pub until: String,
 }
 
-/// Until when nothing is done for a campaign run: it is scheduled for later, a limit or quiet hours are in the way, or the
-/// provider wants to be left alone.
+/// Why and until when a campaign run is idle: it is scheduled for later, a rate limit or quiet
+/// hours apply, or the provider asked for a pause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CampaignRunWait {
-    /// Until when.
+    /// When the run continues (RFC 3339).
     pub until: String,
-    /// What went wrong last, if anything did.
+    /// The last error of the job that is due next; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// How many of a campaign run stand where. The rest is waiting.
+/// The number of items in each state, of a campaign run or of a job. Every item counts in exactly
+/// one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CampaignTally {
-    /// Those that the provider has taken.
+    /// Items that the provider has accepted.
     pub served: u64,
-    /// Those that were not delivered, and will not be.
+    /// Items that were not delivered and will not be.
     pub failed: u64,
-    /// Those that were not to be delivered, or were named twice.
+    /// Items that were not to be delivered, and recipients that the audience named twice.
     pub skipped: u64,
-    /// Those of which nobody knows.
+    /// Items in doubt: it is unknown whether the provider has accepted them.
     pub in_doubt: u64,
-    /// Those for which something has still to be done.
+    /// Items that still have to be processed.
     pub waiting: u64,
 }
 
-/// Which entries of an audit trail to list.
+/// Page of an audit trail.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListAuditEntriesQuery {
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 0)]
     pub after: Option<i64>,
-    /// At most so many.
+    /// Maximum number of entries to return; default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Something that happened to a campaign run.
+/// One entry of the audit trail of a campaign run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CampaignAuditEntry {
-    /// Its number; later ones have larger numbers.
+    /// The number of the entry; later entries have larger numbers.
     pub entry: i64,
-    /// What happened.
+    /// The kind of event, such as `job.redriven`.
     pub event: String,
-    /// When.
+    /// When the event happened (RFC 3339).
     pub at: String,
-    /// The particulars.
+    /// Details of the event; their fields depend on its kind.
     #[serde(default)]
     pub detail: RawJson,
 }
 
-/// A part of an audit trail.
+/// One page of an audit trail.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct CampaignAuditPage {
-    /// The entries, in order.
+    /// The entries of this page, oldest first.
     pub entries: Vec<CampaignAuditEntry>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<i64>,
 }
 
-/// Who wants something, for the record.
+/// The person who requests an action on a campaign run or job, for the audit trail.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OperatorActionRequest {
-    /// Who it is.
+    /// The name of that person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub by: Option<String>,

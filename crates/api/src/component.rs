@@ -1,4 +1,4 @@
-//! Components and their functions.
+//! Wire types for components and the functions that they export.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,31 @@ use utoipa::ToSchema;
 
 use crate::RawJson;
 
-/// A function of a component.
+/// A function that a component exports.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionInfo {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// What it is.
+    /// Whether the function is a workflow or a task.
     pub kind: FunctionKind,
-    /// A JSON schema of its input.
+    /// JSON Schema of the input; absent if the component declares none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<RawJson>,
 }
 
-/// What a function is.
+/// The kind of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FunctionKind {
-    /// Durable: it is replayed.
+    /// A workflow: durable, recovered by replay.
     Workflow,
-    /// A leaf with effects.
+    /// A task: a leaf with side effects.
     Task,
 }
 
 impl FunctionKind {
-    /// As it is stored.
+    /// The kind as it is stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Workflow => "workflow",
@@ -40,59 +40,60 @@ impl FunctionKind {
     }
 }
 
-/// A component that is deployed.
+/// The result of deploying a component.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DeployComponentResponse {
-    /// The digest of its bytes: `sha256:…`.
+    /// The digest of the component's bytes: `sha256:…`.
     pub component: String,
-    /// What it has.
+    /// The functions that the component exports.
     pub functions: Vec<FunctionInfo>,
 }
 
-/// What a name stands for.
+/// A deployed function: the component that its name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeployedFunction {
-    /// The name.
+    /// The name of the function.
     pub name: String,
-    /// What it is.
+    /// Whether the function is a workflow or a task.
     pub kind: FunctionKind,
-    /// The component that has it.
+    /// The digest of the component that exports the function.
     pub component: String,
-    /// Hosts that it may send requests to.
+    /// The hosts that the function may send requests to.
     pub hosts: Vec<String>,
-    /// When it was deployed.
+    /// When the function was deployed (RFC 3339).
     pub deployed_at: String,
 }
 
-/// What names stand for.
+/// The deployed functions of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FunctionList {
-    /// All of a scope.
+    /// All deployed functions of the scope.
     pub functions: Vec<DeployedFunction>,
 }
 
-/// A component that names stand for.
+/// A component that at least one function name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeployedComponent {
-    /// The digest of its bytes: `sha256:…`.
+    /// The digest of the component's bytes: `sha256:…`.
     pub component: String,
-    /// When a name was last made to stand for it.
+    /// When a function name was last pointed to this component (RFC 3339).
     pub deployed_at: String,
-    /// The names. Others that it has stand for functions of another component now.
+    /// The function names that resolve to this component. Other functions that it exports are now
+    /// provided by another component.
     pub functions: Vec<DeployedFunction>,
 }
 
-/// Components that names stand for.
+/// The deployed components of a scope.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ComponentList {
-    /// All of a scope, the last deployed first.
+    /// All deployed components of the scope, the last deployed first.
     pub components: Vec<DeployedComponent>,
 }
 
 impl ComponentList {
-    /// Those that these names stand for.
+    /// Groups deployed functions by their component.
     pub fn from_functions(functions: Vec<DeployedFunction>) -> Self {
         let mut named: BTreeMap<String, Vec<DeployedFunction>> = BTreeMap::new();
         for function in functions {

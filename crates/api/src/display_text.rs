@@ -1,4 +1,4 @@
-//! Ids and instants as programs and people read them: the text itself, and how far away it is.
+//! Text forms of ids and timestamps: a serde wrapper for programs, and relative times for people.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -8,7 +8,7 @@ use onward_base::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::{Serialize, Serializer};
 
-/// Something that is written as the text it is shown as.
+/// Serializes a value as its [`Display`] text and parses it back with [`FromStr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DisplayText<T>(pub T);
 
@@ -25,7 +25,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for DisplayText<T> {
     }
 }
 
-/// `3 s ago`, `in 2 h`, `now`.
+/// Formats a time relative to `now`: `3 s ago`, `in 2 h` or `now`; `never` for [`Timestamp::MAX`].
 pub fn format_relative_time(at: Timestamp, now: Timestamp) -> String {
     if at == Timestamp::MAX {
         return "never".to_owned();
@@ -38,12 +38,12 @@ pub fn format_relative_time(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// How long it is from `from` to `to`: `12 s`.
+/// Formats the time from `from` to `to`, such as `12 s`; `0 s` if `to` is earlier.
 pub fn format_elapsed(from: Timestamp, to: Timestamp) -> String {
     format_seconds(to.as_micros().saturating_sub(from.as_micros()).max(0) / 1_000_000)
 }
 
-/// In the largest unit of which there are two.
+/// Uses the largest unit of which there are at least two.
 fn format_seconds(seconds: i64) -> String {
     match seconds {
         ..120 => format!("{seconds} s"),

@@ -1,141 +1,142 @@
-//! Executions: how they are started, listed, shown and told things.
+//! Wire types for executions: start, list, show, signal and cancel them.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{RawJson, json};
 
-/// A workflow to start.
+/// Request to start a workflow.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct StartExecutionRequest {
-    /// Its name.
+    /// The name of the workflow function.
     pub function: String,
-    /// What it is called with; null unless told.
+    /// The input of the workflow; default: null.
     #[serde(default)]
     pub input: RawJson,
-    /// Starting again with the same key and input returns the same execution.
+    /// Idempotency key: starting again with the same key and input returns the same execution.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 500)]
     pub key: Option<String>,
-    /// How many milliseconds to wait for the result; at most a minute.
+    /// How many milliseconds to wait for the result; at most 60000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 60_000)]
     pub wait_ms: Option<u64>,
 }
 
-/// What a start came to.
+/// The result of starting a workflow.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct StartExecutionResponse {
-    /// The execution.
+    /// The id of the execution.
     pub execution: String,
-    /// Whether it was there already: the key has started it before.
+    /// Whether the execution existed before this request, because the key had already started it.
     pub existed: bool,
-    /// Its result, if it was waited for and has one.
+    /// The result of the execution, if it completed within `waitMs`.
     #[serde(
         default,
         deserialize_with = "json::deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub result: Option<RawJson>,
-    /// What it failed with, if it was waited for and has.
+    /// The error of the execution, if it failed within `waitMs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FailureDetail>,
 }
 
-/// What an execution ended with. Nothing of it while it has not.
+/// The outcome of an execution. Both fields are absent while it has not ended.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionResult {
-    /// Its result.
+    /// The value that the workflow returned; it may be null.
     #[serde(
         default,
         deserialize_with = "json::deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub result: Option<RawJson>,
-    /// What it failed with, or why it was cancelled.
+    /// Why the execution failed or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FailureDetail>,
 }
 
 impl ExecutionResult {
-    /// Whether it has ended.
+    /// Whether the execution has ended, with a result or an error.
     pub const fn has_ended(&self) -> bool {
         self.result.is_some() || self.error.is_some()
     }
 }
 
-/// An error.
+/// The error that an execution ended with.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FailureDetail {
-    /// What kind of error.
+    /// The kind of error.
     pub kind: String,
-    /// What happened.
+    /// The error message, for people.
     pub message: String,
 }
 
-/// Which executions to list.
+/// Filter, order and page of a list of executions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListExecutionsQuery {
-    /// Only those in this state.
+    /// Returns only executions in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub state: Option<ExecutionStateName>,
-    /// Only those of this workflow.
+    /// Returns only executions of this workflow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function: Option<String>,
-    /// Which come first.
+    /// The order of the list; default: `newest`.
     #[serde(default)]
     #[param(inline)]
     pub order: ExecutionOrder,
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\.[0-9a-f]{64}$")]
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of executions to return; default: 100. With a filter, a page may have fewer
+    /// or none and still not be the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Which executions come first in a list.
+/// The order of a list of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecutionOrder {
-    /// Those that were started last.
+    /// Executions that were started last come first.
     #[default]
     Newest,
-    /// Those that were started first.
+    /// Executions that were started first come first.
     Oldest,
 }
 
-/// The states that executions are in, for people.
+/// The state of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum ExecutionStateName {
-    /// It has something to do.
+    /// The execution has code to run.
     #[serde(alias = "running")]
     Running,
-    /// It waits.
+    /// The execution waits for a task, a timer, a signal or a child.
     #[serde(alias = "blocked")]
     Blocked,
-    /// It is asked to stop, and cleans up.
+    /// Cancellation was requested, and the execution is cleaning up.
     #[serde(alias = "cancelling")]
     Cancelling,
-    /// It returned a result.
+    /// The execution ended with a result.
     #[serde(alias = "completed")]
     Completed,
-    /// It returned an error.
+    /// The execution ended with an error.
     #[serde(alias = "failed")]
     Failed,
-    /// It was stopped.
+    /// The execution ended because it was cancelled.
     #[serde(alias = "cancelled")]
     Cancelled,
 }
 
 impl ExecutionStateName {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 6] = [
         Self::Running,
         Self::Blocked,
@@ -145,7 +146,7 @@ impl ExecutionStateName {
         Self::Cancelled,
     ];
 
-    /// As it is stored.
+    /// The state as it is stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "Running",
@@ -158,111 +159,111 @@ impl ExecutionStateName {
     }
 }
 
-/// An execution in a list.
+/// An execution as it appears in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionSummary {
-    /// Its id.
+    /// The id of the execution.
     pub execution: String,
-    /// The workflow.
+    /// The name of the workflow function.
     pub function: String,
-    /// Its state.
+    /// The state of the execution, such as `Running` or `Completed`.
     pub state: String,
-    /// The key that it was started with.
+    /// The idempotency key that the execution was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// When it was started.
+    /// When the execution was started (RFC 3339).
     pub created_at: String,
 }
 
-/// A part of a list of executions.
+/// One page of a list of executions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ExecutionPage {
-    /// The executions.
+    /// The executions of this page.
     pub executions: Vec<ExecutionSummary>,
-    /// What to pass as `after` for those that follow; absent when these were the last.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// An execution.
+/// An execution with its children and its outcome.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionView {
-    /// Its id.
+    /// The id of the execution.
     pub execution: String,
-    /// The workflow.
+    /// The name of the workflow function.
     pub function: String,
-    /// The component that it runs.
+    /// The digest of the component that the execution runs.
     pub component: String,
-    /// Its state.
+    /// The state of the execution, such as `Running` or `Completed`.
     pub state: String,
-    /// The key that it was started with.
+    /// The idempotency key that the execution was started with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// When it was started.
+    /// When the execution was started (RFC 3339).
     pub created_at: String,
-    /// How many events its journal has.
+    /// The number of events in its journal.
     pub events: u64,
-    /// Executions that perform operations of this one, in the order in which they were started.
+    /// The child executions, in the order in which they were started.
     pub children: Vec<ChildExecution>,
-    /// Who took its place.
+    /// The execution that this one continued as; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
-    /// The result of it, or of whoever took its place in the end.
+    /// The result of the execution, or of the last execution that it continued as.
     #[serde(
         default,
         deserialize_with = "json::deserialize_present",
         skip_serializing_if = "Option::is_none"
     )]
     pub result: Option<RawJson>,
-    /// What it failed with, or why it was cancelled.
+    /// Why the execution failed or was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<FailureDetail>,
 }
 
-/// Another execution that performs an operation of this one.
+/// A child execution, which performs an operation of its parent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChildExecution {
-    /// The operation.
+    /// The promise id of the operation in the parent, such as `root.3`.
     pub promise: String,
-    /// The execution.
+    /// The id of the child execution.
     pub execution: String,
-    /// The workflow.
+    /// The name of the workflow function that the child runs.
     pub function: String,
-    /// Its state; absent when it is not there.
+    /// The state of the child; absent if it does not exist in the store.
     pub state: Option<String>,
 }
 
-/// A signal to an execution.
+/// Request to send a signal to an execution.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalExecutionRequest {
-    /// Its name.
+    /// The name of the signal.
     pub name: String,
-    /// What it says; null unless told.
+    /// The payload of the signal; default: null.
     #[serde(default)]
     pub payload: RawJson,
-    /// Sending it again with the same key does nothing.
+    /// Idempotency key: sending the signal again with the same key has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 500)]
     pub key: Option<String>,
 }
 
-/// A request to stop.
+/// Request to cancel an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CancelExecutionRequest {
-    /// Why, for whoever asks later.
+    /// Why the execution is cancelled; recorded in its journal.
     #[schema(max_length = 1024)]
     pub reason: String,
 }
 
-/// Something that is on its way to an execution.
+/// Confirms that a message to an execution was accepted and will be delivered.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AcceptedMessage {
-    /// The execution.
+    /// The id of the execution.
     pub execution: String,
-    /// What: `signal` or `cancel`.
+    /// The kind of message: `signal` or `cancel`.
     pub sent: String,
 }

@@ -1,4 +1,4 @@
-//! Why an execution does not go on, as told.
+//! Wire types of `onward why`: the explanation why an execution makes no progress.
 
 use onward_base::Timestamp;
 use onward_journal::ExecutionId;
@@ -8,111 +8,112 @@ use utoipa::ToSchema;
 use crate::waits::ExecutionWaits;
 use crate::{DisplayText, RawJson};
 
-/// What an execution waits for, and what happens next.
+/// What an execution waits for, which process owns it, and what happens next.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionExplanation {
-    /// The execution.
+    /// The id of the execution.
     #[schema(value_type = String)]
     pub execution: DisplayText<ExecutionId>,
-    /// What it runs.
+    /// The name of the workflow function that it runs.
     pub function: String,
-    /// Its state.
+    /// The state of the execution, such as `Running` or `Blocked`.
     pub state: String,
-    /// When something was recorded last.
+    /// When the last event was recorded in its journal (RFC 3339).
     #[schema(value_type = String)]
     pub since: DisplayText<Timestamp>,
-    /// What it waits for.
+    /// The operations that the execution waits for.
     #[serde(flatten)]
     pub waits: ExecutionWaits,
-    /// What it ended with.
+    /// How the execution ended; absent while it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<ExecutionEndView>,
-    /// Who works on it.
+    /// The process that owns the execution's shard, if any.
     pub owner: ExecutionOwner,
-    /// What is on its way to it.
+    /// Messages that were sent to the execution and that it has not received yet.
     pub on_its_way: Vec<PendingMessage>,
-    /// What people should know about it.
+    /// Alerts that were raised about the execution.
     pub alerts: Vec<RaisedAlert>,
-    /// The execution that called it.
+    /// The parent execution; absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<RelatedExecution>,
-    /// What happens next, in words.
+    /// What happens next, as sentences for people.
     pub next: Vec<String>,
-    /// The time of the store.
+    /// The current time of the store (RFC 3339).
     #[schema(value_type = String)]
     pub now: DisplayText<Timestamp>,
 }
 
-/// What an execution ended with.
+/// How an execution ended.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ExecutionEndView {
-    /// A result.
+    /// It completed with this result.
     Result(RawJson),
-    /// An error.
+    /// It failed with this error.
     Error(String),
-    /// Cancellation, and why.
+    /// It was cancelled for this reason.
     Cancelled(String),
-    /// Another took its place.
+    /// It continued as this execution.
     ContinuedAs(RelatedExecution),
 }
 
-/// Another execution.
+/// Another execution that is related to this one: its parent or its successor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RelatedExecution {
-    /// Which.
+    /// The id of the related execution.
     #[schema(value_type = String)]
     pub execution: DisplayText<ExecutionId>,
-    /// Its state; absent when it is not there.
+    /// The state of the related execution; absent if it does not exist in the store.
     pub state: Option<String>,
 }
 
-/// Who works on an execution.
+/// Which process owns the shard of an execution, and so works on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "is", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ExecutionOwner {
-    /// A process.
+    /// A process holds the lease.
     Process {
-        /// Its name.
+        /// The name of the process.
         name: String,
-        /// When others may take over, unless it goes on.
+        /// When the lease expires and another process may take over, unless the owner renews it
+        /// (RFC 3339).
         #[schema(value_type = String)]
         until: DisplayText<Timestamp>,
     },
-    /// Nobody any more: the lease of this process has run out.
+    /// No process holds the lease any more: the lease of this process has expired.
     Gone {
-        /// Its name.
+        /// The name of the process that held the lease last.
         name: String,
-        /// When its lease ran out.
+        /// When its lease expired (RFC 3339).
         #[schema(value_type = String)]
         since: DisplayText<Timestamp>,
     },
-    /// Nobody.
+    /// No process holds the lease: there was none, or the last owner released it.
     Nobody,
 }
 
-/// A message that its execution has not taken yet.
+/// A message that the execution has not received yet.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingMessage {
-    /// What it is, in words.
+    /// A description of the message, for people.
     pub what: String,
-    /// When it was sent.
+    /// When the message was sent (RFC 3339).
     #[schema(value_type = String)]
     pub sent_at: DisplayText<Timestamp>,
 }
 
-/// An alert.
+/// An alert that was raised about an execution.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RaisedAlert {
-    /// What kind of thing.
+    /// The code of the alert; stable, so that programs can match on it.
     pub code: String,
-    /// What happened.
+    /// What happened, for people.
     pub message: String,
-    /// When.
+    /// When the alert was raised (RFC 3339).
     #[schema(value_type = String)]
     pub raised_at: DisplayText<Timestamp>,
 }

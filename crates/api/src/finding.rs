@@ -1,4 +1,4 @@
-//! What a doctor finds in a store.
+//! Wire types of `onward doctor`: the findings of a check of the store for stuck or damaged work.
 
 use std::fmt;
 
@@ -8,80 +8,82 @@ use utoipa::ToSchema;
 
 use crate::DisplayText;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum FindingClass {
-    /// It cannot have come about by itself, or does not go on by itself.
+    /// An error: correct operation cannot have caused this, or the work does not continue without
+    /// intervention.
     Wrong,
-    /// A person was told of it, and nothing has happened since; or only a person knows.
+    /// An operator must act: an alert was raised and nothing has happened since, or only an
+    /// operator can know the outcome.
     Attention,
-    /// It goes on by itself as soon as somebody works on it.
+    /// The work continues without intervention as soon as a process works on it.
     Warning,
 }
 
-/// What is the matter; stable, for programs.
+/// The kind of a finding; stable, so that programs can match on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum FindingCode {
-    /// Nothing wakes the execution when it is due.
+    /// The execution has no wake-up at the time at which it is due.
     WakeMissing,
-    /// It is woken before anything is due.
+    /// The execution has a wake-up before anything is due.
     WakeEarly,
-    /// It is over, and is woken all the same.
+    /// The execution has ended and still has a wake-up.
     WakeAfterEnd,
-    /// The row shows another state than the journal has.
+    /// The execution's row has another state than its journal.
     StateDiffers,
-    /// The journal breaks a rule.
+    /// The journal violates an invariant.
     JournalInvalid,
-    /// The journal cannot be read.
+    /// The journal cannot be decoded.
     JournalUnreadable,
-    /// The code is not in the store.
+    /// The component of the execution is not in the store.
     ComponentMissing,
-    /// The row names other code than the journal.
+    /// The execution's row names another component than its journal.
     ComponentDiffers,
-    /// It waits for a signal that is there.
+    /// The execution waits for a signal that was already delivered.
     SignalNotTaken,
-    /// A child that it waits for is not there.
+    /// A child that the execution waits for does not exist.
     ChildMissing,
-    /// A child that it waits for is over, and its result is nowhere.
+    /// A child that the execution waits for has ended, and its result is neither recorded nor sent.
     ChildResultLost,
-    /// A task that a worker is to perform is not there, and its result is nowhere.
+    /// A worker is to perform a task, and neither the task nor its result exists.
     TaskMissing,
-    /// A task that nobody waits for.
+    /// A task exists that no execution waits for.
     TaskOrphan,
-    /// The execution that should have taken its place is not there.
+    /// The execution that this one continued as does not exist.
     SuccessorMissing,
-    /// It is in a slice that it does not belong to.
+    /// The execution is in a shard that it does not belong to.
     ShardWrong,
-    /// A message to an execution that is not there.
+    /// A message is addressed to an execution that does not exist.
     MessageOrphan,
-    /// A message that cannot be read.
+    /// A message cannot be decoded.
     MessageUnreadable,
-    /// A message in a slice that its execution is not in.
+    /// A message is in another shard than its execution.
     MessageShard,
-    /// Work is late because nobody takes its shard, although processes are there.
+    /// Work is late because no process takes its shard, although processes are running.
     ShardUnattended,
-    /// Jobs of a campaign run, or those whom they are to reach, are not there.
+    /// Jobs of a campaign run, or the recipients of its jobs, are missing.
     CampaignIncomplete,
-    /// Rows of a campaign run say different things of the same.
+    /// Rows of a campaign run contradict each other.
     CampaignDiffers,
-    /// Something of a campaign run is open, and nothing brings it to its end.
+    /// Work of a campaign run is unfinished, and nothing is scheduled to finish it.
     CampaignForgotten,
-    /// Only somebody can say what became of some items of a campaign run.
+    /// Items of a campaign run are in doubt, and only an operator can settle them.
     CampaignInDoubt,
-    /// A campaign run is due, and nobody works on it.
+    /// A campaign run is due, and no dispatcher works on it.
     CampaignLate,
-    /// A person was told of it, and nothing has happened since.
+    /// An alert was raised about the execution, and nothing has happened since.
     Alert,
-    /// Work is late because no process is there.
+    /// Work is late because no process works on the store.
     NobodyWorks,
-    /// Work is late although its shard has an owner.
+    /// Work is late although a process owns its shard.
     Late,
 }
 
 impl FindingCode {
-    /// How bad that is.
+    /// The severity of findings of this kind.
     pub const fn class(self) -> FindingClass {
         match self {
             Self::Alert | Self::CampaignInDoubt => FindingClass::Attention,
@@ -91,27 +93,28 @@ impl FindingCode {
     }
 }
 
-/// Something that is the matter.
+/// One finding of a check of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DoctorFinding {
-    /// The execution; absent when it is about many, or about none.
+    /// The execution with the problem; absent if the finding is about many executions or about
+    /// none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub execution: Option<DisplayText<ExecutionId>>,
-    /// The campaign run, if it is about one.
+    /// The campaign run with the problem; absent if the finding is not about a campaign run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign_run: Option<String>,
-    /// What.
+    /// The kind of the finding.
     pub code: FindingCode,
-    /// How bad it is.
+    /// The severity of the finding.
     pub class: FindingClass,
-    /// The particulars, for people.
+    /// Details of the finding, for people.
     pub message: String,
 }
 
 impl DoctorFinding {
-    /// Of the class that its code has.
+    /// Creates a finding with the severity of its code.
     pub fn new(execution: Option<ExecutionId>, code: FindingCode, message: String) -> Self {
         Self {
             execution: execution.map(DisplayText),
@@ -122,7 +125,7 @@ impl DoctorFinding {
         }
     }
 
-    /// About a campaign run.
+    /// Creates a finding about a campaign run.
     pub fn for_campaign_run(run: String, code: FindingCode, message: String) -> Self {
         Self {
             campaign_run: Some(run),
@@ -138,45 +141,45 @@ impl fmt::Display for DoctorFinding {
             (None, Some(run)) => write!(f, "campaign run {run}: ")?,
             (None, None) => write!(f, "store: ")?,
         }
-        // The code as programs see it.
+        // The code is printed as it appears in JSON.
         let code = serde_json::to_string(&self.code).unwrap_or_default();
         write!(f, "{}: {}", code.trim_matches('"'), self.message)
     }
 }
 
-/// What a doctor says meanwhile.
+/// Progress of a check of the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DoctorProgress {
-    /// Something is the matter.
+    /// A problem was found.
     Finding(DoctorFinding),
-    /// So much was looked at.
+    /// What was examined so far.
     Examined {
-        /// Executions.
+        /// Number of executions examined so far.
         executions: u64,
-        /// Events of their journals.
+        /// Number of events in the journals of these executions.
         events: u64,
     },
 }
 
-/// What a doctor says in the end.
+/// The final result of a check of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DoctorReport {
-    /// Whether nothing is stuck.
+    /// Whether no work is stuck.
     pub ok: bool,
-    /// Executions that were looked at.
+    /// Number of executions that were examined.
     pub executions: u64,
-    /// Events of their journals.
+    /// Number of events in the journals of these executions.
     pub events: u64,
-    /// Messages on their way.
+    /// Number of messages that their executions have not received yet.
     pub messages: u64,
-    /// Campaign runs that were looked at.
+    /// Number of campaign runs that were examined.
     #[serde(default, rename = "campaignRuns")]
     pub campaign_runs: u64,
-    /// Items in their outboxes.
+    /// Number of items in the outboxes of these campaign runs.
     #[serde(default)]
     pub items: u64,
-    /// What is wrong.
+    /// Number of findings that need intervention.
     pub findings: u64,
-    /// What is late.
+    /// Number of findings of class `warning`: work that is late.
     pub warnings: u64,
 }

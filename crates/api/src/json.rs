@@ -1,4 +1,5 @@
-//! JSON that is handed on as it is: nobody on the way reads it, so no number loses a digit.
+//! JSON that is passed through verbatim: no component on the way parses it into numbers, so no
+//! number loses precision.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
@@ -6,18 +7,18 @@ use utoipa::openapi::schema::{ObjectBuilder, SchemaType};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// Any JSON value, as the text it was written as.
+/// Any JSON value, kept as the text it was received as.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RawJson(pub Box<RawValue>);
 
 impl RawJson {
-    /// The text; nothing if it is not JSON.
+    /// Returns `None` if `text` is not valid JSON.
     pub fn parse(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// As it was written.
+    /// The JSON text exactly as it was received.
     pub fn as_str(&self) -> &str {
         self.0.get()
     }
@@ -29,7 +30,8 @@ impl Default for RawJson {
     }
 }
 
-/// A value that is there, also if it is `null`: that is a result like any other.
+/// Deserializes a field that is present as `Some`, even if its value is `null`: `null` is a valid
+/// result and differs from an absent field.
 pub(crate) fn deserialize_present<'de, D: Deserializer<'de>>(
     value: D,
 ) -> Result<Option<RawJson>, D::Error> {

@@ -1,6 +1,8 @@
-//! What Onward says and is told over HTTP: one type for each document, and, with the feature `client`, a client.
+//! The wire types of the Onward HTTP API: one type for each request and response document, and,
+//! with the feature `client`, an HTTP client.
 //!
-//! The command line prints the same documents, whether it asks a server or looks into a store itself.
+//! The command line prints the same documents, whether it sends requests to a server or reads a
+//! store directly.
 
 pub mod campaign;
 #[cfg(feature = "client")]

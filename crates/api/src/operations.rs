@@ -1,5 +1,5 @@
-//! All that can be asked of Onward. A server answers it, and so does whoever looks into a store; the command line cannot tell
-//! the two apart.
+//! All operations of the Onward API as one trait. A server client and a direct reader of a store
+//! both implement it, so the command line works the same way with either.
 
 use async_trait::async_trait;
 
@@ -18,46 +18,53 @@ use crate::run::{
 };
 use crate::task::{ListTasksQuery, TaskPage};
 
-/// What can be asked.
+/// The operations of the API on components, executions, tasks and runs; [`CampaignApi`] adds those
+/// on campaigns.
 ///
-/// An execution is named by its id, or by the beginning of it if that is enough to tell it from others.
+/// An execution is addressed by its id or by a unique prefix of it. A prefix that matches several
+/// executions fails with `ambiguous_id`.
 #[async_trait]
 pub trait OnwardApi: CampaignApi {
-    /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
+    /// Deploys a component. Its functions may send requests to `hosts`, if the process that runs
+    /// them allows these hosts too.
     async fn deploy_component(
         &self,
         code: Vec<u8>,
         hosts: Vec<String>,
     ) -> Result<DeployComponentResponse, Problem>;
 
-    /// The bytes of the component that an execution runs.
+    /// Returns the bytes of the component that an execution runs.
     async fn get_execution_component(&self, execution: &str) -> Result<Vec<u8>, Problem>;
 
-    /// What names stand for.
+    /// Lists the deployed functions of the scope, each with the component that its name resolves
+    /// to.
     async fn list_functions(&self) -> Result<Vec<DeployedFunction>, Problem>;
 
-    /// Starts a workflow, unless the key has started one already.
+    /// Starts a workflow. If the idempotency key has already started an execution, returns that
+    /// execution instead.
     async fn start_execution(
         &self,
         start: StartExecutionRequest,
     ) -> Result<StartExecutionResponse, Problem>;
 
-    /// What an execution ended with, waited for at most so long.
+    /// Returns the result of an execution. Waits at most `wait_ms` milliseconds for the execution
+    /// to end.
     async fn get_execution_result(
         &self,
         execution: &str,
         wait_ms: u64,
     ) -> Result<ExecutionResult, Problem>;
 
-    /// Executions, oldest first.
+    /// Lists executions, one page at a time, in the order that the query asks for (default: newest
+    /// first).
     async fn list_executions(&self, listing: ListExecutionsQuery)
     -> Result<ExecutionPage, Problem>;
 
-    /// An execution.
+    /// Returns an execution with its children and its result.
     async fn get_execution(&self, execution: &str) -> Result<ExecutionView, Problem>;
 
-    /// The journal of an execution as JSON Lines, from the event with the sequence `from` on. Where there is none yet, one is
-    /// waited for at most so long.
+    /// Returns the journal of an execution as JSON Lines, starting with the event whose sequence is
+    /// `from`. If there is no such event yet, waits at most `wait_ms` milliseconds for one.
     async fn get_execution_journal(
         &self,
         execution: &str,
@@ -65,39 +72,42 @@ pub trait OnwardApi: CampaignApi {
         wait_ms: u64,
     ) -> Result<String, Problem>;
 
-    /// Why an execution does not go on.
+    /// Explains why an execution makes no progress: what it waits for, since when, and what happens
+    /// next.
     async fn explain_execution(&self, execution: &str) -> Result<ExecutionExplanation, Problem>;
 
-    /// Sends a signal.
+    /// Sends a signal to an execution.
     async fn signal_execution(
         &self,
         execution: &str,
         signal: SignalExecutionRequest,
     ) -> Result<AcceptedMessage, Problem>;
 
-    /// Asks an execution to stop.
+    /// Requests cancellation of an execution.
     async fn cancel_execution(
         &self,
         execution: &str,
         cancel: CancelExecutionRequest,
     ) -> Result<AcceptedMessage, Problem>;
 
-    /// Tasks that workers hold, or that wait for one.
+    /// Lists tasks that workers have claimed or that are queued for a worker.
     async fn list_tasks(&self, listing: ListTasksQuery) -> Result<TaskPage, Problem>;
 
-    /// Whether any work of the whole store is stuck. Findings are told as they are found.
+    /// Checks whether any work is stuck: in the whole store with full access, otherwise in the
+    /// scope of the caller. Reports each finding to the callback as soon as it is found.
     async fn run_doctor(
         &self,
         hear: &mut (dyn FnMut(finding::DoctorProgress) + Send),
     ) -> Result<DoctorReport, Problem>;
 
-    /// Appends run events, in this order, all of them or none.
+    /// Appends run events in the given order, atomically: all of them or none.
     async fn append_run_events(
         &self,
         append: AppendRunEventsRequest,
     ) -> Result<Vec<RunEventReceipt>, Problem>;
 
-    /// Events of a run after a sequence. Where there is none yet, one is waited for at most so long.
+    /// Returns at most `limit` events of a run whose sequence is greater than `after`. If there is
+    /// none yet, waits at most `wait_ms` milliseconds for one.
     async fn get_run_events(
         &self,
         run: &str,
@@ -106,7 +116,9 @@ pub trait OnwardApi: CampaignApi {
         wait_ms: u64,
     ) -> Result<RunEventPage, Problem>;
 
-    /// Whether what is stored of a run, or of all runs, can have happened. Findings are told as they are found.
+    /// Verifies the stored events and snapshots of one run, or of all runs if `run` is `None`.
+    /// Reports each finding to the callback as soon as it is found. With `accept_v1_keys`,
+    /// idempotency keys of contract v1 are also valid.
     async fn verify_runs(
         &self,
         run: Option<&str>,
@@ -114,11 +126,12 @@ pub trait OnwardApi: CampaignApi {
         hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
     ) -> Result<VerifyReport, Problem>;
 
-    /// The snapshot of a run: as it is stored, or reduced from the log now.
+    /// Returns the snapshot of a run: the stored one, or, with `project`, one reduced from the log
+    /// now.
     async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem>;
 }
 
-/// JSON as it is, for whoever has text.
+/// Parses text as JSON and keeps it verbatim. Fails with `invalid_request` if the text is not JSON.
 pub fn parse_json(text: &str) -> Result<RawJson, Problem> {
     RawJson::parse(text)
         .ok_or_else(|| Problem::new(crate::problem::Code::InvalidRequest, "it is not JSON"))

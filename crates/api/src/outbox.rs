@@ -1,4 +1,4 @@
-//! What was sent to whom: items, the jobs that they are in, and those who want nothing more.
+//! Wire types for dispatch: outbox items, the jobs that contain them, and the suppression list.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -6,26 +6,27 @@ use utoipa::{IntoParams, ToSchema};
 use crate::campaign::{CampaignTally, ChannelName};
 use crate::problem::Code;
 
-/// Where an item stands.
+/// The delivery state of an outbox item. It distinguishes states that all have the status `queued`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum OutboxItemState {
-    /// It is to be delivered.
+    /// The item is still to be delivered: it is not reserved yet, or the provider has not accepted
+    /// it so far.
     Waiting,
-    /// Somebody may be calling the provider for it now.
+    /// A dispatcher has reserved the item and may be calling the provider now.
     Held,
-    /// The provider has taken it.
+    /// The provider has accepted the item.
     Served,
-    /// It was not delivered.
+    /// The item was not delivered and will not be.
     Failed,
-    /// It was not to be delivered.
+    /// The item was not to be delivered.
     Skipped,
-    /// Nobody knows.
+    /// It is unknown whether the provider has accepted the item.
     InDoubt,
 }
 
 impl OutboxItemState {
-    /// As it is written.
+    /// The state as it appears in JSON and in queries.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
@@ -38,208 +39,210 @@ impl OutboxItemState {
     }
 }
 
-/// Which items to list.
+/// Filter and page of a list of outbox items.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListOutboxItemsQuery {
-    /// Those of this campaign run.
+    /// The campaign run whose items are listed; required.
     pub run: String,
-    /// Only those that stand there.
+    /// Returns only items in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub standing: Option<OutboxItemState>,
-    /// Only those for this recipient.
+    /// Returns only items for the recipient with this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of items to return; default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Which items in doubt to list.
+/// Page of the list of items in doubt.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListInDoubtItemsQuery {
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^-?[0-9]{1,16}\\..{1,200}$")]
     pub after: Option<String>,
-    /// About so many: those of a job come together.
+    /// Approximate number of items to return; default: 100. A page may have more, because the items
+    /// of a job are never split between pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// One call of a provider.
+/// One outbox item: one message to one recipient.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutboxItemView {
-    /// The item.
+    /// The id of the item.
     pub item: String,
-    /// Its campaign run.
+    /// The campaign run that the item belongs to.
     pub run: String,
-    /// Its job.
+    /// The job that the item belongs to.
     pub job: String,
-    /// Whom it is for.
+    /// The id of the recipient.
     pub recipient: String,
-    /// Where that is.
+    /// The address of the recipient.
     pub to: String,
-    /// By which way.
+    /// The channel by which the recipient is reached.
     pub channel: ChannelName,
-    /// Who really sends.
+    /// The provider that delivers the message.
     pub provider: String,
-    /// What the provider is told, so that it can take it once.
+    /// Idempotency key of the item, sent to the provider so that it can deduplicate repeated calls.
     pub key: String,
-    /// Where it stands.
+    /// The delivery state of the item.
     pub standing: OutboxItemState,
-    /// `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
+    /// The stored status: `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
     pub status: String,
-    /// How often the provider was called.
+    /// How many times the provider was called for this item.
     pub calls: u32,
-    /// Why it was skipped, or failed: one of a few words.
+    /// Why the item was skipped or failed: one of a fixed set of codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What went wrong.
+    /// The error message of a failure, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the provider calls it.
+    /// The id that the provider gave the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Since when nobody knows.
+    /// Since when the item is in doubt (RFC 3339); absent if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubt_since: Option<String>,
-    /// When it was reserved.
+    /// When the item was reserved (RFC 3339).
     pub created_at: String,
-    /// When it was settled.
+    /// When the item was settled (RFC 3339); absent until then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled_at: Option<String>,
 }
 
-/// A part of a list of items.
+/// One page of a list of outbox items.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct OutboxItemPage {
-    /// The items.
+    /// The items of this page.
     pub items: Vec<OutboxItemView>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// What became of an item in doubt.
+/// The outcome of an item in doubt, as an operator has determined it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemResolution {
-    /// The provider has taken it.
+    /// The provider has accepted the item.
     Sent,
-    /// It was not delivered, and will not be.
+    /// The item was not delivered and will not be.
     Failed,
-    /// It was not delivered, and is to be.
+    /// The item was not delivered and is to be sent again.
     Again,
 }
 
-/// What somebody says of an item in doubt.
+/// Request to settle one item in doubt.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SettleItemRequest {
-    /// What became of it.
+    /// The outcome of the item.
     pub verdict: ItemResolution,
-    /// How that is known.
+    /// How the outcome was determined; required, recorded in the audit trail.
     #[schema(min_length = 1, max_length = 1024)]
     pub why: String,
-    /// What the provider calls it.
+    /// The id that the provider gave the message, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
     pub message_id: Option<String>,
-    /// Who says so.
+    /// The person who settles the item, for the audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub by: Option<String>,
 }
 
-/// What somebody says of many items in doubt.
+/// Request to settle many items in doubt with the same outcome.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SettleItemsRequest {
-    /// The items. Those of one job are settled together.
+    /// The ids of the items; 1 to 1000. Items of the same job are settled together or not at all.
     #[schema(min_items = 1, max_items = 1000)]
     pub items: Vec<String>,
-    /// What became of them.
+    /// The outcome of all these items.
     pub verdict: ItemResolution,
-    /// How that is known.
+    /// How the outcome was determined; required, recorded in the audit trail.
     #[schema(min_length = 1, max_length = 1024)]
     pub why: String,
-    /// Who says so.
+    /// The person who settles the items, for the audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub by: Option<String>,
 }
 
-/// What came of verdicts.
+/// The result of settling many items.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SettleItemsResponse {
-    /// Those that are settled.
+    /// The items that are now settled.
     pub settled: Vec<OutboxItemView>,
-    /// Those that are not, and why.
+    /// The items that could not be settled, with the reason.
     pub refused: Vec<UnsettledItem>,
 }
 
 /// An item that could not be settled.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct UnsettledItem {
-    /// The item.
+    /// The id of the item, as given in the request.
     pub item: String,
-    /// What kind of problem it is; stable, for programs.
+    /// The kind of problem; stable, so that programs can match on it.
     pub code: Code,
-    /// What is the matter.
+    /// Why the item could not be settled, for people.
     pub detail: String,
 }
 
-/// Which jobs to list.
+/// Filter and page of a list of jobs.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListJobsQuery {
-    /// Only those of this campaign run.
+    /// Returns only jobs of this campaign run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
-    /// Only those in this status; unless told, all of a run, or all that are not completed.
+    /// Returns only jobs in this status. Default: every status if `run` is given, otherwise every
+    /// status except `completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
     pub status: Option<CampaignJobStatus>,
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(pattern = "^[a-z]{1,10}\\.-?[0-9]{1,16}\\..{1,200}$")]
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of jobs to return; default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Where a job stands.
+/// The status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CampaignJobStatus {
-    /// It waits for a worker, or for a verdict.
+    /// The job waits for a dispatcher, or for an operator to settle its items in doubt.
     Queued,
-    /// A worker has it.
+    /// A dispatcher holds the lease of the job and processes it.
     Locked,
-    /// Every item is settled.
+    /// Every item of the job is settled.
     Completed,
-    /// It is tried again later.
+    /// An attempt failed; the job is retried later.
     Failed,
-    /// It was tried as often as it may be.
+    /// All attempts are exhausted: the job is a dead letter until it is redriven.
     Dead,
 }
 
 impl CampaignJobStatus {
-    /// As it is written.
+    /// The status as it appears in JSON and in the store.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -251,111 +254,113 @@ impl CampaignJobStatus {
     }
 }
 
-/// A batch of items of a campaign run.
+/// A job: a batch of items of a campaign run that one dispatcher processes at a time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CampaignJob {
-    /// The job.
+    /// The id of the job.
     pub job: String,
-    /// Its campaign run.
+    /// The campaign run that the job belongs to.
     pub run: String,
-    /// `email_send_batch`, `voice_call_batch` or `social_post_batch`.
+    /// The type of the job: `email_send_batch`, `voice_call_batch` or `social_post_batch`.
     pub r#type: String,
-    /// Where it stands.
+    /// The status of the job.
     pub status: CampaignJobStatus,
-    /// Tries since anything was settled.
+    /// Number of attempts since an item of the job was last settled.
     pub attempts: u32,
-    /// How many items it has.
+    /// The number of items in the job.
     pub items: u32,
-    /// How many stand where.
+    /// The number of items in each state.
     pub tally: CampaignTally,
-    /// Not before; never while only a verdict can help.
+    /// The time before which the job is not attempted (RFC 3339). Absent if the job only waits for
+    /// an operator to settle items in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_after: Option<String>,
-    /// Until when a worker has it.
+    /// When the lease of the dispatcher that holds the job expires (RFC 3339); absent if no
+    /// dispatcher holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_until: Option<String>,
-    /// What went wrong last.
+    /// The error of the last failed attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// When it was made.
+    /// When the job was created (RFC 3339).
     pub created_at: String,
 }
 
-/// A part of a list of jobs.
+/// One page of a list of jobs.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct JobPage {
-    /// The jobs.
+    /// The jobs of this page, ordered by status and then by the time they are due.
     pub jobs: Vec<CampaignJob>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// Which of those who want nothing more to list.
+/// Channel and page of the suppression list.
 #[derive(Debug, Clone, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListSuppressionsQuery {
-    /// By which way.
+    /// The channel whose suppression list is read; required.
     #[param(inline)]
     pub channel: ChannelName,
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of entries to return; default: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// Somebody who wants nothing more.
+/// Request to add an address to the suppression list of a channel.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddSuppressionRequest {
-    /// By which way.
+    /// The channel by which the address is no longer reached.
     pub channel: ChannelName,
-    /// Where they are reached.
+    /// The address to suppress, in the format of the channel.
     #[schema(min_length = 1, max_length = 1024)]
     pub address: String,
-    /// Why.
+    /// Why the address is suppressed; default: empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 1024)]
     pub reason: String,
 }
 
-/// Somebody who wants nothing more.
+/// One entry of the suppression list: nothing is sent to this address by this channel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SuppressionEntry {
-    /// By which way.
+    /// The channel by which the address is not reached.
     pub channel: ChannelName,
-    /// Where they are reached.
+    /// The suppressed address, in normalized form.
     pub address: String,
-    /// Why.
+    /// Why the address is suppressed; empty if no reason was given.
     pub reason: String,
-    /// Since when.
+    /// When the address was added (RFC 3339).
     pub created_at: String,
 }
 
-/// Somebody who is reached again.
+/// The result of removing an address from the suppression list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoveSuppressionResponse {
-    /// By which way.
+    /// The channel by which the address can be reached again.
     pub channel: ChannelName,
-    /// Where they are reached.
+    /// The address that was removed.
     pub address: String,
-    /// Whether they wanted nothing more until now.
+    /// Whether the address was on the suppression list before this request.
     pub was_listed: bool,
 }
 
-/// A part of a list of those who want nothing more.
+/// One page of a suppression list.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct SuppressionPage {
-    /// The suppressions, in the order of their addresses.
+    /// The entries of this page, ordered by address.
     pub suppressions: Vec<SuppressionEntry>,
-    /// Where the next page begins, if there is one.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 has it: a document that people read and programs branch on.
+//! Errors as RFC 9457 problem documents: people read `detail`, programs branch on `code`.
 
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
@@ -7,31 +7,32 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::campaign::PrerequisiteCheck;
 
-/// The media type of a problem.
+/// The media type of a problem document.
 pub const PROBLEM_JSON: &str = "application/problem+json";
 
-/// Why a request was not carried out.
+/// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
 #[error("{detail}")]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// A name for the kind of problem: `urn:onward:problem:` and the code.
+    /// URI of the kind of problem: `urn:onward:problem:` followed by the code.
     pub r#type: String,
-    /// The kind of problem in words.
+    /// The kind of problem, for people; the same for every problem with this code.
     pub title: String,
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: u16,
-    /// What is the matter this time.
+    /// What failed in this request, and why.
     pub detail: String,
-    /// What kind of problem it is; stable, for programs.
+    /// The kind of problem; stable, so that programs can match on it.
     pub code: Code,
-    /// Of a campaign that cannot be deployed: all that was looked at, and what did not pass.
+    /// If a campaign cannot be deployed: every prerequisite that was checked, including those that
+    /// failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prerequisites: Vec<PrerequisiteCheck>,
 }
 
 impl Problem {
-    /// A problem of this kind.
+    /// Creates a problem; status, title and type follow from the code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, title) = code.about();
         let r#type = format!("urn:onward:problem:{}", code.as_str());
@@ -46,7 +47,7 @@ impl Problem {
     }
 }
 
-/// As programs read them.
+/// The schema lists the codes as strings, as they appear in JSON.
 impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
         let words = Self::ALL.iter().map(|code| code.as_str());
@@ -59,27 +60,27 @@ impl PartialSchema for Code {
 
 impl ToSchema for Code {}
 
-/// Declares the codes, so that nothing about one is written down twice.
+/// Declares the codes with their text, status and title in one place.
 macro_rules! problem_codes {
     ($($(#[doc = $doc:literal])+ $name:ident $text:literal $status:literal $title:literal;)+) => {
-        /// A kind of problem. The list grows; what a code means does not change.
+        /// The kind of a problem. New codes may be added; the meaning of a code never changes.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Code {
             $($(#[doc = $doc])+ #[serde(rename = $text)] $name,)+
         }
 
         impl Code {
-            /// All of them.
+            /// All codes.
             pub const ALL: &'static [Self] = &[$(Self::$name,)+];
 
-            /// As it is written.
+            /// The code as it appears in JSON.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)+
                 }
             }
 
-            /// The HTTP status, and the kind of problem in words.
+            /// The HTTP status and the title of the code.
             pub const fn about(self) -> (u16, &'static str) {
                 match self {
                     $(Self::$name => ($status, $title),)+
@@ -90,56 +91,56 @@ macro_rules! problem_codes {
 }
 
 problem_codes! {
-    /// The request cannot be read.
+    /// The request is malformed and cannot be parsed.
     InvalidRequest "invalid_request" 400 "the request cannot be read";
-    /// There is no token, or not one that is known.
+    /// The request has no token, or the token is unknown.
     Unauthenticated "unauthenticated" 401 "who asks is not known";
-    /// The token does not allow it.
+    /// The token does not permit the operation.
     Forbidden "forbidden" 403 "the token does not allow this";
-    /// There is no such thing, or it belongs to somebody else.
+    /// The resource does not exist, or it belongs to another scope.
     NotFound "not_found" 404 "there is no such thing";
-    /// There is no such execution.
+    /// The execution does not exist.
     NoExecution "no_execution" 404 "there is no such execution";
-    /// Several things begin with what was given.
+    /// The given id is a prefix of several ids.
     AmbiguousId "ambiguous_id" 409 "several things are meant";
-    /// No such function was deployed.
+    /// No function of this name is deployed.
     NoFunction "no_function" 404 "there is no such function";
-    /// There is no such component.
+    /// The component does not exist.
     NoComponent "no_component" 404 "there is no such component";
-    /// There is no such run, or no snapshot of it.
+    /// The run does not exist, or it has no snapshot.
     NoRun "no_run" 404 "there is no such run";
-    /// The function is a task.
+    /// The function is a task; only workflows can be started.
     NotAWorkflow "not_a_workflow" 409 "only workflows are started";
-    /// The execution is over.
+    /// The execution has ended.
     ExecutionOver "execution_over" 409 "the execution is over";
-    /// The key has started something else.
+    /// The idempotency key was already used to start something else.
     KeyTaken "key_taken" 409 "the key has started something else";
-    /// Earlier runs of the campaign have reached some of those whom another is to reach.
+    /// Earlier runs of the campaign have reached some of the recipients of this deployment.
     ReachedBefore "reached_before" 409 "earlier runs have reached them: `reached` says what to do (leaveOut, again)";
-    /// Something else was changed at the same moment, or is not as expected.
+    /// A concurrent change interfered, or the resource is not in the expected state.
     Conflict "conflict" 409 "something is not as expected";
-    /// A task that is claimed by somebody else by now, or over.
+    /// The claim token is no longer valid: the task has ended, or another worker has claimed it.
     LeaseLost "lease_lost" 409 "the task is not held by this worker";
-    /// The path is not one that this server has for the method.
+    /// The server does not support this method for the path.
     MethodNotAllowed "method_not_allowed" 405 "the path has no such method";
-    /// It is larger than it may be.
+    /// The request or a value in it is larger than allowed.
     TooLarge "too_large" 413 "it is too large";
-    /// The body is of another media type than expected.
+    /// The media type of the body is not the expected one.
     UnsupportedMediaType "unsupported_media_type" 415 "the body is of another type than expected";
-    /// It can be read, and makes no sense.
+    /// The request can be parsed, but its content is invalid.
     Unprocessable "unprocessable" 422 "it makes no sense";
     /// The component cannot be run.
     BadComponent "bad_component" 422 "the component cannot be run";
-    /// Too many requests.
+    /// The rate limit is exceeded.
     RateLimited "rate_limited" 429 "too many requests";
-    /// Something went wrong here.
+    /// An internal error of the server.
     Internal "internal" 500 "something went wrong";
-    /// What is stored is damaged.
+    /// Stored data is damaged.
     Corrupt "corrupt" 500 "what is stored is damaged";
     /// The store cannot be reached, or the server is stopping.
     Unavailable "unavailable" 503 "not now";
-    /// It is not known whether it was done: ask again with the same key.
+    /// It is unknown whether the operation was carried out: retry with the same idempotency key.
     OutcomeUnknown "outcome_unknown" 503 "it is not known whether it was done";
-    /// It took longer than it may.
+    /// The operation exceeded its timeout.
     TimedOut "timed_out" 504 "it took too long";
 }

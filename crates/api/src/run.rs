@@ -1,4 +1,4 @@
-//! Run events and snapshots.
+//! Wire types for run events, run snapshots and the verification of runs.
 
 use std::fmt;
 
@@ -7,63 +7,63 @@ use utoipa::ToSchema;
 
 use crate::RawJson;
 
-/// Run events to append.
+/// Request to append run events.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AppendRunEventsRequest {
-    /// `RunEventWrite` documents, in the order in which they are to be stored.
+    /// `RunEventWrite` documents, in the order in which they are to be stored; 1 to 10000.
     #[schema(min_items = 1, max_items = 10_000)]
     pub events: Vec<RawJson>,
 }
 
-/// What became of an event.
+/// The result of appending one run event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunEventReceipt {
-    /// The id under which it is stored.
+    /// The id under which the event is stored.
     pub event_id: String,
-    /// Its place in the run.
+    /// The sequence number of the event in its run, starting with 1.
     pub run_seq: u64,
-    /// When it was stored.
+    /// When the event was stored (RFC 3339).
     pub persisted_at: String,
-    /// Whether it was stored now.
+    /// Whether this request stored the event.
     pub persisted: bool,
-    /// Whether it was there already.
+    /// Whether an event with the same idempotency key was already stored.
     pub idempotent: bool,
-    /// Whether what was there says something else; the first one is kept.
+    /// Whether the stored event with this key has different content; the first one is kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub differs: bool,
 }
 
-/// What became of all of them.
+/// The result of appending run events.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct AppendRunEventsResponse {
-    /// One for each event, in the same order.
+    /// One result for each event, in the same order.
     pub results: Vec<RunEventReceipt>,
 }
 
-/// Events of a run, in the order of their sequence.
+/// One page of the events of a run, in the order of their sequence.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RunEventPage {
     /// `RunEventRecord` documents.
     pub events: Vec<RawJson>,
-    /// The sequence of the last one; pass it as `after` for those that follow.
+    /// The sequence of the last event of the page, to pass as `after` for the next page.
     pub watermark: u64,
 }
 
-/// Something that is wrong with what is stored.
+/// One error that verification found in the stored runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyFinding {
-    /// In which run; absent when it is about the database.
+    /// The run with the error; absent if the finding is about the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<String>,
-    /// At which event; absent when it is about the run.
+    /// The sequence of the event with the error; absent if the finding is about the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_seq: Option<u64>,
-    /// What; stable, for programs.
+    /// The kind of error; stable, so that programs can match on it.
     pub wrong: String,
-    /// The particulars, for people.
+    /// Details of the error, for people.
     pub message: String,
 }
 
@@ -77,39 +77,39 @@ impl fmt::Display for VerifyFinding {
     }
 }
 
-/// What is said while runs are looked at.
+/// Progress of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VerifyProgress {
-    /// Something is wrong.
+    /// An error was found.
     Finding(VerifyFinding),
-    /// So much was looked at.
+    /// What was verified so far.
     Examined {
-        /// Runs.
+        /// Number of runs verified so far.
         runs: u64,
-        /// Events.
+        /// Number of events verified so far.
         events: u64,
     },
 }
 
-/// What is said in the end.
+/// The final result of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VerifyReport {
-    /// Whether all is right.
+    /// Whether there were no findings.
     pub ok: bool,
-    /// Runs that were looked at.
+    /// Number of runs that were verified.
     pub runs: u64,
-    /// Their events.
+    /// Number of events in these runs.
     pub events: u64,
-    /// What is wrong.
+    /// Number of errors found.
     pub findings: u64,
 }
 
-/// Where a run stands.
+/// The current snapshot of a run.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct RunSnapshotView {
-    /// `CURRENT`; `STALE` when events are missing from the log behind it; `INCONSISTENT` when the log holds events that were
-    /// not allowed.
+    /// `CURRENT`; `STALE` if events are missing from the log that the snapshot was reduced from;
+    /// `INCONSISTENT` if the log has events that were not allowed.
     pub condition: String,
-    /// The snapshot.
+    /// The snapshot: the state that the run's events reduce to.
     pub snapshot: RawJson,
 }

@@ -1,32 +1,33 @@
-//! Tasks for workers: what a worker asks for, is given, and answers.
+//! Wire types of the worker protocol: claim, heartbeat, complete, fail and release tasks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::RawJson;
 
-/// How long a worker may go without a sign of life, in milliseconds, unless it asks for another time.
+/// Lease duration in milliseconds if the worker asks for no other: the maximum time between two
+/// heartbeats.
 pub const DEFAULT_LEASE_MS: u32 = 30_000;
 
-/// What a worker asks for.
+/// Request of a worker to claim tasks.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClaimTasksRequest {
-    /// Its name, for people.
+    /// The name of the worker, shown to people.
     #[schema(min_length = 1, max_length = 200)]
     pub worker: String,
-    /// Tasks of these functions.
+    /// The functions whose tasks the worker performs.
     #[schema(min_items = 1, max_items = 100)]
     pub functions: Vec<String>,
-    /// At most so many; one unless told.
+    /// Maximum number of tasks to claim; default: 1.
     #[serde(default = "default_max_tasks")]
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub max: u32,
-    /// How many milliseconds it may go without a sign of life; half a minute unless told.
+    /// Lease duration in milliseconds, the maximum time between two heartbeats; default: 30000.
     #[serde(default = "default_lease_ms")]
     #[schema(minimum = 100, maximum = 3_600_000, default = 30_000)]
     pub lease_ms: u32,
-    /// How many milliseconds to wait for a task where there is none; at most a minute.
+    /// How many milliseconds to wait if no task is queued; default: 0, at most 60000.
     #[serde(default)]
     #[schema(maximum = 60_000)]
     pub wait_ms: u64,
@@ -40,131 +41,133 @@ const fn default_lease_ms() -> u32 {
     DEFAULT_LEASE_MS
 }
 
-/// What a worker is given.
+/// The tasks that the worker has claimed.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct ClaimTasksResponse {
-    /// Its tasks; none when there was none in time.
+    /// The claimed tasks; empty if there was none within `waitMs`.
     pub tasks: Vec<TaskClaim>,
 }
 
-/// A task that a worker holds.
+/// A task that a worker holds under a lease.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskClaim {
-    /// Which task.
+    /// The id of the task, for the requests about it.
     pub task: String,
-    /// What shows that the worker holds it. Nobody else knows it.
+    /// Claim token: proves that the worker holds the lease. Only the worker that claimed the task
+    /// has it.
     pub token: String,
-    /// The execution that wants it.
+    /// The execution that the task belongs to.
     pub execution: String,
-    /// The operation: the same for every attempt, and for nothing else. Perform effects under this key.
+    /// The promise id of the operation: equal for every attempt, different for every other
+    /// operation. Use it as the idempotency key of side effects.
     pub promise: String,
-    /// The function.
+    /// The name of the function to perform.
     pub function: String,
-    /// Which attempt.
+    /// The number of this attempt; 1 is the first.
     pub attempt: u32,
-    /// What it is called with.
+    /// The input of the function.
     pub input: RawJson,
-    /// Whether it may be repeated.
+    /// Whether the task may be repeated if its outcome is unknown.
     pub delivery: TaskDelivery,
-    /// When it is taken back, unless the worker shows that it is alive.
+    /// When the lease expires unless the worker sends a heartbeat (RFC 3339).
     pub leased_until: String,
-    /// How many milliseconds that is.
+    /// The lease duration in milliseconds; each heartbeat renews the lease by it.
     pub lease_ms: u32,
-    /// How many milliseconds it may take from the start of the attempt.
+    /// Timeout of the attempt in milliseconds, from its start; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
 
-/// Whether a task may be repeated.
+/// The delivery guarantee of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskDelivery {
-    /// It is, until its end is known.
+    /// The task is repeated until its outcome is known.
     AtLeastOnce,
-    /// Never: if its worker is lost, it is in doubt.
+    /// The task is never repeated: if its worker is lost, it is in doubt.
     AtMostOnce,
 }
 
-/// A sign of life.
+/// Heartbeat: request to renew the lease of a task.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatTaskRequest {
-    /// What shows that the worker holds the task.
+    /// The claim token of the task.
     pub token: String,
 }
 
-/// A task that its worker has not begun, and will not.
+/// Request to release a task that the worker has not started and will not start.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseTaskRequest {
-    /// What shows that the worker holds the task.
+    /// The claim token of the task.
     pub token: String,
 }
 
-/// The worker goes on.
+/// The renewed lease of a task.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeartbeatTaskResponse {
-    /// When the task is taken back, unless there is another sign of life.
+    /// When the lease expires unless the worker sends another heartbeat (RFC 3339).
     pub leased_until: String,
 }
 
-/// What a worker that is done with a task would perform next.
+/// Which task a worker claims together with the end of the previous one.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NextTaskRequest {
-    /// Its name, for people.
+    /// The name of the worker, shown to people.
     #[schema(min_length = 1, max_length = 200)]
     pub worker: String,
-    /// A task of one of these functions.
+    /// The functions whose tasks the worker performs.
     #[schema(min_items = 1, max_items = 100)]
     pub functions: Vec<String>,
-    /// How many milliseconds it may go without a sign of life; half a minute unless told.
+    /// Lease duration in milliseconds, the maximum time between two heartbeats; default: 30000.
     #[serde(default = "default_lease_ms")]
     #[schema(minimum = 100, maximum = 3_600_000, default = 30_000)]
     pub lease_ms: u32,
 }
 
-/// A task was performed.
+/// Request to complete a task with a result.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompleteTaskRequest {
-    /// What shows that the worker holds the task.
+    /// The claim token of the task.
     pub token: String,
-    /// What came of it; null unless told.
+    /// The result of the task; default: null.
     #[serde(default)]
     pub result: RawJson,
-    /// Claims the task that follows from this one with the same request, if there is one.
+    /// If set, also claims the task that follows from this one, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextTaskRequest>,
 }
 
-/// A task could not be performed.
+/// Request to fail a task with an error.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FailTaskRequest {
-    /// What shows that the worker holds the task.
+    /// The claim token of the task.
     pub token: String,
-    /// Why.
+    /// Why the task failed.
     pub error: TaskError,
-    /// Claims the task that follows from this one with the same request, if there is one.
+    /// If set, also claims the task that follows from this one, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<NextTaskRequest>,
 }
 
-/// Why a task could not be performed.
+/// The error of a failed task.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TaskError {
-    /// What happened, for people.
+    /// The error message, for people.
     #[schema(max_length = 65_536)]
     pub message: String,
-    /// What kind of failure, for the workflow that wants the task.
+    /// The kind of failure, which the calling workflow can match on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
     pub code: Option<String>,
-    /// Whether another attempt may go better; so unless told.
+    /// Whether another attempt may succeed; default: true.
     #[serde(default = "default_retryable")]
     #[schema(default = true)]
     pub retryable: bool,
@@ -174,63 +177,64 @@ const fn default_retryable() -> bool {
     true
 }
 
-/// It is recorded that the worker is done with the task.
+/// Confirms that the end or release of a task is recorded.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct TaskEndResponse {
-    /// Which task.
+    /// The id of the task.
     pub task: String,
-    /// The task that follows, and that the worker holds now, if it has asked for one and there was one.
+    /// The next task, which the worker now holds; absent if the worker asked for none or there was
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<TaskClaim>,
 }
 
-/// Which tasks to list.
+/// Page of a list of tasks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListTasksQuery {
-    /// Where to go on: the `next` of the page before.
+    /// Cursor: the `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(
         pattern = "^-?[0-9]{1,16}:(queued|claimed):[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}:.+$"
     )]
     pub after: Option<String>,
-    /// At most so many.
+    /// Maximum number of tasks to return; default: 100. A page never has more than 100 tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
 }
 
-/// A page of tasks: by function, those of a state together, oldest first.
+/// One page of a list of tasks, ordered by function, then by state, then oldest first.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct TaskPage {
-    /// The tasks.
+    /// The tasks of this page.
     pub tasks: Vec<TaskSummary>,
-    /// Where to go on; absent at the end.
+    /// Cursor of the next page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
-/// A task that a worker holds, or that waits for one.
+/// A task that a worker has claimed or that is queued for a worker.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskSummary {
-    /// Which task.
+    /// The id of the task.
     pub task: String,
-    /// The function.
+    /// The name of the function to perform.
     pub function: String,
-    /// The execution that wants it.
+    /// The execution that the task belongs to.
     pub execution: String,
-    /// Which attempt.
+    /// The number of the attempt; 1 is the first.
     pub attempt: u32,
-    /// `queued` or `claimed`.
+    /// The state of the task: `queued` or `claimed`.
     pub state: String,
-    /// Since when it is there.
+    /// When the task was queued (RFC 3339).
     pub queued_at: String,
-    /// The worker that holds it.
+    /// The worker that has claimed the task; absent while it is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// When it is taken from that worker, unless it is heard of.
+    /// When the lease of that worker expires unless it sends a heartbeat (RFC 3339).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leased_until: Option<String>,
 }

@@ -1,41 +1,41 @@
-//! Tokens, and what they allow.
+//! Wire types for API tokens, their roles and the permissions that a role grants.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// What somebody may do.
+/// The role of a token, which determines its permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TokenRole {
-    /// Look.
+    /// May read.
     Viewer,
-    /// Look, start, signal and cancel; control campaigns and settle what is in doubt.
+    /// May read; start, signal and cancel executions; control campaigns and settle items in doubt.
     Operator,
-    /// The same, deploy components and campaigns, and append run events.
+    /// Everything an operator may do; deploy components and campaigns; append run events.
     Engineer,
-    /// Everything.
+    /// May do everything.
     Admin,
-    /// Perform tasks, and nothing else.
+    /// May claim and perform tasks, and nothing else.
     Worker,
 }
 
-/// Something that is not allowed to everybody.
+/// A permission that an operation requires and a role grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Permission {
-    /// Look.
+    /// Read executions, runs, campaigns and the rest of the scope.
     Read,
     /// Start, signal and cancel executions; control campaigns.
     Operate,
-    /// Deploy components and campaigns, append run events.
+    /// Deploy components and campaigns; append run events.
     Build,
-    /// Perform tasks.
+    /// Claim and perform tasks.
     Work,
-    /// Give and take tokens, look at the store as a whole.
+    /// Create and revoke tokens; inspect the store as a whole.
     Administer,
 }
 
 impl TokenRole {
-    /// All of them.
+    /// All roles.
     pub const ALL: [Self; 5] = [
         Self::Viewer,
         Self::Operator,
@@ -44,7 +44,7 @@ impl TokenRole {
         Self::Worker,
     ];
 
-    /// As it is stored.
+    /// The role as it is stored.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Viewer => "viewer",
@@ -55,12 +55,12 @@ impl TokenRole {
         }
     }
 
-    /// The role that is stored so.
+    /// Parses the stored form of a role; `None` if there is no such role.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 
-    /// Whether it allows something.
+    /// Whether the role grants the permission.
     pub const fn has_permission(self, deed: Permission) -> bool {
         match deed {
             Permission::Read => !matches!(self, Self::Worker),
@@ -72,48 +72,48 @@ impl TokenRole {
     }
 }
 
-/// A token to make.
+/// Request to create a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateTokenRequest {
-    /// What people call it.
+    /// The name of the token, unique in the scope; 1 to 100 characters.
     #[schema(min_length = 1, max_length = 100)]
     pub name: String,
-    /// What it allows.
+    /// The role of the token.
     pub role: TokenRole,
-    /// Until when; for ever unless told.
+    /// When the token expires (RFC 3339); default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
 }
 
-/// A token that was made. It is shown once.
+/// A token that was created. Its secret is returned only once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreateTokenResponse {
-    /// What people call it.
+    /// The name of the token.
     pub name: String,
-    /// What it reads.
+    /// The secret to send as bearer token.
     pub token: String,
 }
 
-/// A token, without what it reads.
+/// A token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenSummary {
-    /// What people call it.
+    /// The name of the token.
     pub name: String,
-    /// What it allows.
+    /// The role of the token.
     pub role: TokenRole,
-    /// Since when.
+    /// When the token was created (RFC 3339).
     pub created_at: String,
-    /// Until when.
+    /// When the token expires (RFC 3339); absent if it never does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }
 
-/// Tokens.
+/// The tokens of a scope, without their secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct TokenList {
-    /// All of a scope.
+    /// All tokens of the scope.
     pub tokens: Vec<TokenSummary>,
 }

@@ -1,4 +1,4 @@
-//! What an execution waits for, and since when.
+//! Wire types that describe what an execution waits for, and since when.
 
 use std::borrow::Cow;
 
@@ -9,130 +9,133 @@ use utoipa::ToSchema;
 
 use crate::{DisplayText, format_elapsed, format_relative_time};
 
-/// What an execution waits for. Nothing when it is over.
+/// What an execution waits for; empty if it has ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionWaits {
-    /// For how many of them: `single`, `any`, `all` or `signal`; absent when it does not wait.
+    /// Which of the waits must be satisfied: `single`, `any`, `all` or `signal`; absent if the
+    /// execution is not blocked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<Cow<'static, str>>,
-    /// What it waits for.
+    /// The operations that the execution is blocked on.
     pub waits_for: Vec<ExecutionWait>,
-    /// What is under way besides, and not waited for now.
+    /// Operations that are in progress but that the execution is not blocked on now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub besides: Vec<ExecutionWait>,
 }
 
-/// One thing that has not happened.
+/// One operation that has not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionWait {
-    /// What it is.
+    /// What has to happen before the operation finishes.
     #[serde(flatten)]
     pub target: WaitTarget,
-    /// The operation, such as `root.3`.
+    /// The promise id of the operation, such as `root.3`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub promise: Option<String>,
-    /// The join set that the operation is in.
+    /// The join set that the operation is part of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub join_set: Option<String>,
-    /// Since when it is as it is.
+    /// Since when the operation is in this state (RFC 3339).
     #[schema(value_type = String)]
     pub since: DisplayText<Timestamp>,
 }
 
-/// What has not happened.
+/// What has to happen before an operation finishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "for", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum WaitTarget {
-    /// Its own code: it has something to do.
+    /// The execution's own code: it is ready to run.
     Code,
-    /// A signal.
+    /// A signal must arrive.
     Signal {
-        /// Its name.
+        /// The name of the signal.
         name: String,
-        /// When it goes on without one.
+        /// When the execution continues without the signal (RFC 3339); absent if there is no
+        /// timeout.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>)]
         deadline: Option<DisplayText<Timestamp>>,
     },
-    /// A timer.
+    /// A timer must fire.
     Timer {
-        /// When it fires.
+        /// When the timer fires (RFC 3339).
         #[schema(value_type = String)]
         until: DisplayText<Timestamp>,
     },
-    /// The first attempt of an invocation: it is wanted, and was not begun.
+    /// The first attempt of an invocation must start: it is scheduled but has not started.
     Start {
-        /// The function.
+        /// The name of the function to invoke.
         function: String,
     },
-    /// A task or a request that is under way.
+    /// A task or an HTTP request that is in progress must finish.
     Task {
-        /// The function.
+        /// The name of the function.
         function: String,
-        /// Which attempt.
+        /// The number of the current attempt; 1 is the first.
         attempt: u32,
-        /// Of how many; absent when there is no limit.
+        /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
     },
-    /// A task that a worker performs, or will when one asks for it.
+    /// A task for a remote worker must finish: a worker performs it, or will when it claims it.
     Worker {
-        /// The function.
+        /// The name of the function.
         function: String,
-        /// Which attempt.
+        /// The number of the current attempt; 1 is the first.
         attempt: u32,
-        /// Of how many; absent when there is no limit.
+        /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
-        /// The worker that has it, if one does and somebody has looked.
+        /// The worker that has claimed the task; absent if none has, or if the claim was not looked
+        /// up.
         #[serde(skip_serializing_if = "Option::is_none")]
         worker: Option<String>,
-        /// When it is taken from that worker, unless it is heard of.
+        /// When the lease of that worker expires unless it sends a heartbeat (RFC 3339).
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>)]
         until: Option<DisplayText<Timestamp>>,
     },
-    /// The next attempt of an invocation whose last one failed.
+    /// The next attempt of an invocation must start, after the last attempt failed.
     Retry {
-        /// The function.
+        /// The name of the function.
         function: String,
-        /// The attempt that is next.
+        /// The number of the next attempt.
         attempt: u32,
-        /// Of how many; absent when there is no limit.
+        /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
-        /// What the last one failed with.
+        /// The error of the last attempt.
         error: String,
-        /// When it is tried again.
+        /// When the next attempt starts (RFC 3339).
         #[schema(value_type = String)]
         at: DisplayText<Timestamp>,
     },
-    /// Another workflow.
+    /// A child execution must end.
     Child {
-        /// The function.
+        /// The name of the workflow function that the child runs.
         function: String,
-        /// Which attempt.
+        /// The number of the current attempt; 1 is the first.
         attempt: u32,
-        /// Of how many; absent when there is no limit.
+        /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
         attempts: Option<u32>,
-        /// The execution that performs it.
+        /// The id of the child execution.
         #[schema(value_type = String)]
         execution: DisplayText<ExecutionId>,
-        /// Its state, where somebody has looked.
+        /// The state of the child; absent if it was not looked up.
         #[serde(skip_serializing_if = "Option::is_none")]
         state: Option<String>,
     },
 }
 
-/// The beginning of an id, enough to find it by.
+/// The first 12 characters of an execution id, which the API accepts as a prefix.
 pub fn short_execution_id(id: ExecutionId) -> String {
     id.to_string().chars().take(12).collect()
 }
 
-/// `attempt 2 of 5`.
+/// Formats as `attempt 2 of 5`, or `attempt 2` if there is no limit.
 fn format_attempt(attempt: u32, attempts: Option<u32>) -> String {
     attempts.map_or_else(
         || format!("attempt {attempt}"),
@@ -141,7 +144,7 @@ fn format_attempt(attempt: u32, attempts: Option<u32>) -> String {
 }
 
 impl ExecutionWait {
-    /// What it is, without when.
+    /// Describes the target in a few words, without times.
     pub fn target_name(&self) -> String {
         match &self.target {
             WaitTarget::Code => "its own code".to_owned(),
@@ -192,7 +195,8 @@ impl ExecutionWait {
         }
     }
 
-    /// When it ends by itself, if it does.
+    /// When the wait ends without further input: the time of a timer, a retry or a signal deadline.
+    /// `None` if it has no such time.
     pub const fn due_at(&self) -> Option<Timestamp> {
         match &self.target {
             WaitTarget::Timer {
@@ -210,7 +214,7 @@ impl ExecutionWait {
         }
     }
 
-    /// One short line: `signal approval, 12 s`.
+    /// Formats the wait as one short line: `signal approval, 12 s`.
     pub fn summary_line(&self, now: Timestamp) -> String {
         let name = self.target_name();
         let since = format_elapsed(self.since.0, now);
@@ -231,7 +235,7 @@ impl ExecutionWait {
 }
 
 impl ExecutionWaits {
-    /// One short line for people: `waits for signal approval, 12 s`.
+    /// Formats the waits as one short line for people: `waits for signal approval, 12 s`.
     pub fn summary_line(&self, now: Timestamp) -> String {
         let Some(first) = self.waits_for.first() else {
             return "waits for nothing".to_owned();

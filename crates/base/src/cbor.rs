@@ -1,5 +1,5 @@
-//! The stored encoding (CBOR) of shared values. Each is validated when it is read: bytes from a disk are
-//! input like any other.
+//! The stored encoding (CBOR) of shared values. The decoder validates every value: bytes from a
+//! disk are untrusted input.
 
 use minicbor::decode;
 

@@ -1,27 +1,32 @@
-//! Foreign text in error messages: cut to a length, without characters that control a terminal.
+//! Excerpts of foreign text for error messages: limited in length, and without characters that
+//! control a terminal.
 
-/// Long enough to recognise a value by.
+/// Maximum length of an excerpt in characters: long enough to recognise a value.
 const EXCERPT_CHARS_MAX: usize = 60;
 
-/// The beginning of a text, for an error message.
+/// Returns the first 60 characters of a text for an error message, with unprintable characters
+/// replaced. A longer text ends with an ellipsis.
 pub fn excerpt_text(text: &str) -> String {
     truncate_printable(text, EXCERPT_CHARS_MAX)
 }
 
-/// The beginning of a text, quoted and escaped.
+/// Returns the first 60 characters of a text, quoted and escaped. An ellipsis follows if the text
+/// is longer.
 pub fn quote_excerpt(text: &str) -> String {
     let (shown, more) = split_excerpt(text);
     format!("{shown:?}{more}")
 }
 
-/// The beginning of a text, and an ellipsis if it is longer.
+/// Returns the first 60 characters of a text, and an ellipsis if the text is longer (otherwise the
+/// empty string).
 pub fn split_excerpt(text: &str) -> (&str, &'static str) {
     text.char_indices()
         .nth(EXCERPT_CHARS_MAX)
         .map_or((text, ""), |(end, _)| (&text[..end], "…"))
 }
 
-/// At most `chars_max` characters of a text, unprintable ones replaced.
+/// Returns at most `chars_max` characters of a text, with unprintable characters replaced. If the
+/// text is longer, the last character is an ellipsis.
 pub fn truncate_printable(text: &str, chars_max: usize) -> String {
     let mut shown: String = text
         .chars()
@@ -35,7 +40,7 @@ pub fn truncate_printable(text: &str, chars_max: usize) -> String {
     shown
 }
 
-/// Controls, and the marks that turn the direction of writing around.
+/// Replaces control characters and the marks that change the direction of writing.
 fn replace_unprintable(char: char) -> char {
     let turns =
         matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,10 +1,11 @@
-//! Hexadecimal, for ids, digests and random values: written in lowercase, read in either case.
+//! Hexadecimal encoding for ids, digests and random values: written in lowercase, read in either
+//! case.
 
 use std::fmt;
 
 const HEX_DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// Writes two lowercase digits a byte.
+/// Writes `bytes` as hexadecimal text: two lowercase digits for each byte.
 pub fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     let mut text = [0; 64];
     for chunk in bytes.chunks(text.len() / 2) {
@@ -19,7 +20,7 @@ pub fn write_hex(f: &mut impl fmt::Write, bytes: &[u8]) -> fmt::Result {
     Ok(())
 }
 
-/// The text of [`write()`].
+/// Returns the text that [`write_hex`] writes.
 pub fn encode_hex(bytes: &[u8]) -> String {
     bytes
         .iter()
@@ -28,7 +29,8 @@ pub fn encode_hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Reads what [`write()`] wrote, in either case; `None` for an odd length or any other digit.
+/// Decodes hexadecimal text in either case. Returns `None` if the length is odd or a character is
+/// not a hexadecimal digit.
 pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if !rest.is_empty() {
@@ -40,7 +42,7 @@ pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
         .collect()
 }
 
-/// [`decode`] for exactly `N` bytes.
+/// Decodes exactly `N` bytes, like [`decode_hex`]. Returns `None` if the text has another length.
 pub fn decode_hex_array<const N: usize>(text: &str) -> Option<[u8; N]> {
     if text.len() != 2 * N {
         return None;

@@ -1,5 +1,5 @@
-//! Names that people choose: of functions, signals and kinds of failure. They are short, because the fold remembers some
-//! of them for as long as the journal lives.
+//! Names of functions, signals and error kinds, as users choose them. The length is limited because
+//! the journal state keeps some of them in memory for the lifetime of the journal.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,20 +11,21 @@ use thiserror::Error;
 use crate::SharedText;
 use crate::excerpt::excerpt_text;
 
-/// A name of 1 to [`Name::BYTES_MAX`] bytes without control characters; a clone is a counter, not a copy.
+/// A name of 1 to [`BoundedName::BYTES_MAX`] bytes without control characters. A clone increments a
+/// reference count and does not copy the text.
 ///
 /// ```
-/// use onward_journal::Name;
-/// let name: Name = "user_approval".parse()?;
+/// use onward_base::BoundedName;
+/// let name: BoundedName = "user_approval".parse()?;
 /// assert_eq!(&*name, "user_approval");
-/// assert!("".parse::<Name>().is_err());
-/// # Ok::<(), onward_journal::NameError>(())
+/// assert!("".parse::<BoundedName>().is_err());
+/// # Ok::<(), onward_base::NameError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BoundedName(SharedText);
 
 impl BoundedName {
-    /// A longer one is a message, not a name.
+    /// Maximum length in bytes; a longer text is a message, not a name.
     pub const BYTES_MAX: usize = 1_024;
 }
 
@@ -68,7 +69,8 @@ impl fmt::Debug for BoundedName {
     }
 }
 
-/// Why a text is not a name.
+/// The error for a text that is empty, longer than [`BoundedName::BYTES_MAX`] or contains control
+/// characters.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is not a name: expected 1 to {max} bytes without control characters", max = BoundedName::BYTES_MAX)]
 pub struct NameError(String);

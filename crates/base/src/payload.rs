@@ -1,4 +1,5 @@
-//! Inputs, results and signal bodies: JSON text that the journal carries and compares but never interprets.
+//! Inputs, results and signal bodies: JSON text that the journal stores and compares but never
+//! interprets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,42 +8,46 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use thiserror::Error;
 
-/// A JSON value as compact text. Two payloads are equal when their texts are: key order and number spelling count,
-/// white space does not (it is removed on the way in).
+/// A JSON value as compact text. Two payloads are equal if their texts are equal: key order and
+/// number spelling matter, white space does not (parsing removes it).
 ///
 /// ```
-/// use onward_journal::Payload;
+/// use onward_base::Payload;
 /// let payload = Payload::parse(r#"{ "id": 42 }"#)?;
 /// assert_eq!(payload.as_str(), r#"{"id":42}"#);
-/// # Ok::<(), onward_journal::PayloadError>(())
+/// # Ok::<(), onward_base::PayloadError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Payload(Arc<str>);
 
 impl Payload {
-    /// How deep lists and objects may be nested. Whoever reads a payload later may do so by recursion.
+    /// Maximum nesting depth of lists and objects, so that later readers of a payload may use
+    /// recursion.
     pub const NESTING_MAX: usize = 128;
 
-    /// The payload `null`.
+    /// Returns the payload `null`.
     pub fn null() -> Self {
         Self(Arc::from("null"))
     }
 
-    /// Reads JSON text, dropping insignificant white space.
+    /// Parses JSON text and removes insignificant white space. Fails if the text is not one JSON
+    /// value or is nested deeper than [`Payload::NESTING_MAX`].
     pub fn parse(text: &str) -> Result<Self, PayloadError> {
         let raw: &RawValue =
             serde_json::from_str(text).map_err(|error| PayloadError(error.to_string()))?;
         Self::from_raw(raw)
     }
 
-    /// The payload that `value` serialises to.
+    /// Serialises `value` to a payload. Fails if the value cannot be serialised or is nested deeper
+    /// than [`Payload::NESTING_MAX`].
     pub fn from_value(value: &impl Serialize) -> Result<Self, PayloadError> {
         let raw = serde_json::value::to_raw_value(value)
             .map_err(|error| PayloadError(error.to_string()))?;
         Self::from_raw(&raw)
     }
 
-    /// A payload from text that a JSON parser has accepted already.
+    /// Creates a payload from text that a JSON parser has already accepted. Fails if it is nested
+    /// deeper than [`Payload::NESTING_MAX`].
     pub fn from_raw(raw: &RawValue) -> Result<Self, PayloadError> {
         let text = raw.get();
         if nesting_depth(text) > Self::NESTING_MAX {
@@ -58,7 +63,7 @@ impl Payload {
         })
     }
 
-    /// The JSON text.
+    /// Returns the compact JSON text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -68,7 +73,7 @@ const fn is_json_whitespace(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r')
 }
 
-/// Drops the white space outside of strings; `text` is valid JSON.
+/// Removes the white space outside of strings; `text` must be valid JSON.
 fn strip_whitespace(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     let (mut in_string, mut escaped) = (false, false);
@@ -86,7 +91,7 @@ fn strip_whitespace(text: &str) -> String {
     kept
 }
 
-/// How deep lists and objects are nested; `text` is valid JSON.
+/// Returns the nesting depth of lists and objects; `text` must be valid JSON.
 fn nesting_depth(text: &str) -> usize {
     let (mut depth, mut deepest) = (0, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -112,7 +117,7 @@ impl fmt::Debug for Payload {
     }
 }
 
-/// Why a text is not a payload.
+/// The error for a text that is not valid JSON or is nested too deep.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not JSON: {0}")]
 pub struct PayloadError(String);

@@ -5,25 +5,25 @@ use crate::text_ids;
 text_ids! {
     /// The organisation that owns an object.
     TenantId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// A project of a tenant.
+    /// A project that belongs to a tenant.
     ProjectId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// An environment of a project, such as production.
+    /// An environment that belongs to a project, such as production.
     EnvironmentId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
 }
 
 /// The tenant, project and environment that own an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
-    /// The tenant.
+    /// The tenant that owns the object.
     pub tenant: TenantId,
-    /// The project.
+    /// The project of the tenant that the object belongs to.
     pub project: ProjectId,
-    /// The environment.
+    /// The environment of the project that the object belongs to.
     pub environment: EnvironmentId,
 }
 
 impl Scope {
-    /// Whether an object with these owner ids is in this scope.
+    /// Returns whether an object with these owner ids is in this scope.
     pub fn matches_ids(
         &self,
         tenant: &TenantId,

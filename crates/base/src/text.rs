@@ -1,11 +1,11 @@
-//! Text that many events share without copying: names, reasons, messages.
+//! Text that many events share without copying: names, reasons and messages.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// Immutable shared text; a clone is a counter, not a copy.
+/// Immutable shared text. A clone increments a reference count and does not copy the text.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SharedText(Arc<str>);
 

@@ -1,10 +1,10 @@
-//! Id types: each is a type of its own, so that a plan id is never passed as a run id.
+//! Id types: each id has a type of its own, so that a plan id cannot be passed as a run id.
 
 use thiserror::Error;
 
 use crate::excerpt::quote_excerpt;
 
-/// A text is not a valid value of an id, counter or timestamp type.
+/// The error for a text that is not a valid value of an id, counter or timestamp type.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{found} is not valid: expected {expected}")]
 pub struct ValueError {
@@ -13,7 +13,8 @@ pub struct ValueError {
 }
 
 impl ValueError {
-    /// The error for `found`, which is not a valid `T`.
+    /// Creates the error for `found`, which is not a valid `T`. The message contains an excerpt of
+    /// `found`.
     pub fn new<T: ExpectedFormat>(found: &str) -> Self {
         Self {
             found: quote_excerpt(found),
@@ -22,9 +23,10 @@ impl ValueError {
     }
 }
 
-/// The valid format of a type, as part of an error message.
+/// Describes the valid format of a type, for error messages.
 pub trait ExpectedFormat {
-    /// The description, such as "64 lowercase hex digits".
+    /// The description that follows "expected" in an error message, such as "64 lowercase hex
+    /// digits".
     const EXPECTED: &'static str;
 }
 
@@ -32,7 +34,7 @@ impl ExpectedFormat for bool {
     const EXPECTED: &'static str = "true or false";
 }
 
-/// Implements serde for a type that is a JSON string and is parsed by `FromStr`.
+/// Implements serde for a type that is a JSON string and that `FromStr` parses.
 #[macro_export]
 macro_rules! serde_as_text {
     ($name:ident, |$this:ident| $text:expr) => {
@@ -58,7 +60,7 @@ macro_rules! serde_as_text {
     };
 }
 
-/// Declares id types: shared text of a limited length that cannot contain the `|` that separates
+/// Declares id types: shared text of a limited length that must not contain `|`, the separator of
 /// the parts of an idempotency key.
 #[macro_export]
 macro_rules! text_ids {
@@ -70,10 +72,10 @@ macro_rules! text_ids {
         pub struct $name($crate::SharedText);
 
         impl $name {
-            /// The longest id, in bytes.
+            /// Maximum length of an id, in bytes.
             pub const BYTES_MAX: usize = $bytes_max;
 
-            /// The shared text.
+            /// Returns the id as shared text, which can be cloned without copying.
             pub const fn as_text(&self) -> &$crate::SharedText {
                 &self.0
             }
@@ -123,7 +125,8 @@ macro_rules! text_ids {
     )+};
 }
 
-/// Whether a text can be one part of an idempotency key: short, printable and without `|`.
+/// Returns whether a text can be one part of an idempotency key: 1 to `bytes_max` bytes, without
+/// control characters and without `|`.
 pub fn is_key_part(text: &str, bytes_max: usize) -> bool {
     (1..=bytes_max).contains(&text.len())
         && !text.chars().any(|char| char.is_control() || char == '|')

@@ -1,4 +1,5 @@
-//! Instants as the journal stores them: microseconds since 1970, within the years RFC 3339 can write.
+//! Instants as the journal stores them: microseconds since 1970, within the range of years that RFC
+//! 3339 can express.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,39 +10,42 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::excerpt::excerpt_text;
 
-/// An instant in microseconds since the Unix epoch. The journal never reads a clock; somebody hands it in.
+/// An instant in microseconds since the Unix epoch. The journal never reads a clock; the caller
+/// passes the time in.
 ///
 /// ```
-/// use onward_journal::Timestamp;
+/// use onward_base::Timestamp;
 /// let at: Timestamp = "2026-03-01T12:00:00.25+01:00".parse()?;
 /// assert_eq!(at.to_string(), "2026-03-01T11:00:00.25Z");
 /// assert_eq!(at.plus_ms(750).to_string(), "2026-03-01T11:00:01Z");
-/// # Ok::<(), onward_journal::TimestampError>(())
+/// # Ok::<(), onward_base::TimestampError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 1970-01-01T00:00:00Z.
+    /// The Unix epoch, 1970-01-01T00:00:00Z.
     pub const EPOCH: Self = Self(0);
-    /// 0000-01-01T00:00:00Z, the first instant that can be written.
+    /// The earliest instant that RFC 3339 can express, 0000-01-01T00:00:00Z.
     pub const MIN: Self = Self(-62_167_219_200_000_000);
-    /// 9999-12-31T23:59:59.999999Z, the last instant that can be written.
+    /// The latest instant that RFC 3339 can express, 9999-12-31T23:59:59.999999Z.
     pub const MAX: Self = Self(253_402_300_799_999_999);
 
-    /// The instant `us` microseconds after the epoch, if it can be written.
+    /// Returns the instant `us` microseconds after the epoch; `None` if it is not between
+    /// [`Timestamp::MIN`] and [`Timestamp::MAX`].
     pub fn from_micros(us: i64) -> Option<Self> {
         (Self::MIN.0..=Self::MAX.0)
             .contains(&us)
             .then_some(Self(us))
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the Unix epoch; negative before 1970.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// The instant `ms` milliseconds later, at most [`Timestamp::MAX`]: "never" for a timer.
+    /// Returns the instant `ms` milliseconds later, at most [`Timestamp::MAX`], which means "never"
+    /// for a timer.
     pub fn plus_ms(self, ms: u64) -> Self {
         let us = i64::try_from(ms).ok().and_then(|ms| ms.checked_mul(1_000));
         let later = us.and_then(|us| self.0.checked_add(us)).unwrap_or(i64::MAX);
@@ -66,7 +70,7 @@ impl fmt::Debug for Timestamp {
 impl FromStr for Timestamp {
     type Err = TimestampError;
 
-    /// Reads RFC 3339; what is finer than a microsecond is cut off.
+    /// Parses RFC 3339; digits finer than a microsecond are truncated.
     fn from_str(text: &str) -> Result<Self, TimestampError> {
         let refuse = || TimestampError(excerpt_text(text));
         let instant = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| refuse())?;
@@ -78,7 +82,7 @@ impl FromStr for Timestamp {
     }
 }
 
-/// Why a text is not an instant.
+/// The error for a text that is not an RFC 3339 instant.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is not an instant: expected RFC 3339 such as 2026-03-01T12:00:00Z")]
 pub struct TimestampError(String);

@@ -1,11 +1,12 @@
-//! How long to wait before a job is tried again.
+//! Exponential backoff with jitter between the attempts of a job.
 
-/// Twice as long each time, and a random part of that less, so that those who failed together do not come back together.
+/// Backoff that doubles with each attempt. Jitter subtracts up to half of the delay, so that jobs
+/// that failed together are not retried together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExponentialBackoff {
-    /// The first wait, in milliseconds.
+    /// The delay after the first attempt, in milliseconds. Default: 5000.
     pub initial_ms: u64,
-    /// No wait is longer.
+    /// The upper limit of every delay, in milliseconds. Default: 15 minutes.
     pub max_ms: u64,
 }
 
@@ -19,13 +20,14 @@ impl Default for ExponentialBackoff {
 }
 
 impl ExponentialBackoff {
-    /// How many milliseconds to wait after the `attempt`-th attempt, from 1; between a half and the whole of its time.
+    /// Returns the delay in milliseconds after attempt number `attempt`, which counts from 1. The
+    /// result lies between half of the full delay and the full delay.
     pub fn delay_ms(&self, attempt: u32, entropy: u64) -> u64 {
         let doubled = self
             .initial_ms
             .checked_shl(attempt.saturating_sub(1))
             .unwrap_or(u64::MAX);
-        // What is shifted out is not an overflow to `checked_shl`.
+        // `checked_shl` does not report bits that are shifted out as an overflow.
         let is_past = attempt.saturating_sub(1) >= self.initial_ms.leading_zeros();
         let whole = if is_past {
             self.max_ms

@@ -3,46 +3,46 @@
 use crate::text_enum;
 
 text_enum! {
-    /// What the table says of a campaign run.
+    /// The status of a campaign run as stored in its row.
     CampaignRunStatus {
-        /// Nobody has begun.
+        /// No job of the run has started.
         Queued = "queued",
-        /// Its jobs are being worked on.
+        /// Workers are processing its jobs.
         Running = "running",
-        /// Everybody was reached who was to be.
+        /// The run ended with no failed item and was not cut short.
         Completed = "completed",
-        /// Some were reached.
+        /// The run ended with at least one accepted item, but with failed items or cut short.
         Partial = "partial",
-        /// Nobody was reached.
+        /// The run ended with failed items or cut short, and no item was accepted.
         Failed = "failed",
     }
 }
 
 text_enum! {
-    /// What people want of a campaign run.
+    /// The control that an operator has set on a campaign run.
     CampaignRunControl {
-        /// That it goes on.
+        /// The run continues.
         Active = "active",
-        /// That nothing more is begun for now.
+        /// No new sends start until the run is resumed.
         Paused = "paused",
-        /// That nothing more is begun.
+        /// No new sends start, for good.
         Cancelled = "cancelled",
     }
 }
 
-/// What happens to a campaign run.
+/// An event that changes the status of a campaign run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CampaignRunTransition {
-    /// The first of its jobs is taken.
+    /// A worker claims the first of its jobs.
     Start,
-    /// All of its jobs are over, and this is what they came to.
+    /// All of its jobs are over; carries the final status.
     Finish(CampaignRunStatus),
-    /// Some of its jobs are tried again.
+    /// Some of its jobs are redriven.
     Reopen,
 }
 
 impl CampaignRunStatus {
-    /// Where `act` leads; `None` if it is illegal.
+    /// Returns the status after the transition `act`, or `None` if it is illegal.
     pub fn next_status(self, act: CampaignRunTransition) -> Option<Self> {
         match (self, act) {
             (Self::Queued, CampaignRunTransition::Start) => Some(Self::Running),
@@ -56,14 +56,15 @@ impl CampaignRunStatus {
         }
     }
 
-    /// Whether nothing follows, unless somebody wants it to.
+    /// Whether the run is over. A `Partial` or `Failed` run can still be reopened.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Partial | Self::Failed)
     }
 }
 
 impl CampaignRunControl {
-    /// What becomes of it when somebody wants `next`; `None` if that cannot be.
+    /// Returns the control after a request for `next`, or `None` if the change is illegal: a
+    /// cancelled run stays cancelled.
     pub const fn transition_to(self, next: Self) -> Option<Self> {
         match (self, next) {
             (Self::Active | Self::Paused, Self::Active | Self::Paused | Self::Cancelled) => {
@@ -107,13 +108,13 @@ mod tests {
             }
         }
         expect![[r#"
-            queued Begin running
-            queued End(Completed) completed
-            queued End(Partial) partial
-            queued End(Failed) failed
-            running End(Completed) completed
-            running End(Partial) partial
-            running End(Failed) failed
+            queued Start running
+            queued Finish(Completed) completed
+            queued Finish(Partial) partial
+            queued Finish(Failed) failed
+            running Finish(Completed) completed
+            running Finish(Partial) partial
+            running Finish(Failed) failed
             partial Reopen running
             failed Reopen running
             active Active active

@@ -1,21 +1,21 @@
-//! How recipients are reached.
+//! Delivery channels, and the job type and item status that belong to each.
 
 use crate::{ItemStatus, text_enum};
 
 text_enum! {
-    /// How recipients are reached.
+    /// The channel through which a campaign reaches its recipients.
     DeliveryChannel {
-        /// By mail.
+        /// Messages sent by email.
         Email = "email",
-        /// By a call.
+        /// Phone calls.
         Voice = "voice",
-        /// By a post.
+        /// Posts on social media.
         Social = "social",
     }
 }
 
 impl DeliveryChannel {
-    /// What a job of this channel is called.
+    /// The job type of a job of this channel.
     pub const fn job_type(self) -> &'static str {
         match self {
             Self::Email => "email_send_batch",

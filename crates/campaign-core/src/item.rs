@@ -1,96 +1,97 @@
-//! An item: one recipient of a campaign run, and one call of a provider.
+//! An outbox item: one recipient of a campaign run, and one send to a provider.
 
 use crate::{DeliveryChannel, text_enum};
 
 text_enum! {
-    /// What the table says of an item.
+    /// The status of an item as stored in its row.
     ItemStatus {
-        /// Reserved, and not settled.
+        /// The item is reserved and not settled.
         Queued = "queued",
-        /// The provider has taken a mail.
+        /// The provider accepted an email.
         Sent = "sent",
-        /// The provider has made a call.
+        /// The provider made a call.
         Called = "called",
-        /// The provider has published a post.
+        /// The provider published a post.
         Posted = "posted",
-        /// It was not delivered, and will not be.
+        /// The item was not delivered and will not be.
         Failed = "failed",
-        /// It was not to be delivered.
+        /// The item was excluded from delivery.
         Skipped = "skipped",
     }
 }
 
 impl ItemStatus {
-    /// Whether nothing follows.
+    /// Whether the item is settled: every status except `queued`.
     pub const fn is_terminal(self) -> bool {
         !matches!(self, Self::Queued)
     }
 }
 
 text_enum! {
-    /// Why an item was skipped, or failed.
+    /// The reason why an item was skipped or failed.
     ItemReason {
-        /// The recipient wants nothing more.
+        /// The recipient is on the suppression list.
         Suppressed = "suppressed",
-        /// The campaign run was cancelled before.
+        /// The campaign run was cancelled before the item was sent.
         Cancelled = "cancelled",
-        /// The provider has refused it for good.
+        /// The provider refused the item permanently.
         Refused = "refused",
-        /// It was tried as often as it may be.
+        /// The maximum number of sends or attempts was reached.
         Exhausted = "exhausted",
-        /// Somebody has said so.
+        /// An operator resolved the item.
         OperatorResolution = "verdict",
-        /// What is to be sent cannot be made.
+        /// The message of the item cannot be rendered.
         InvalidMessage = "unfit",
     }
 }
 
-/// Where an item stands. It tells apart what the status `queued` does not.
+/// The state of an item. It distinguishes the states that share the status `queued`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ItemState {
-    /// There is no row yet.
+    /// The item has no row yet.
     Unreserved,
-    /// Reserved by whoever has the job: the provider may be hearing of it now.
+    /// Reserved by the worker that holds the job's claim: a provider call may be in flight.
     Held,
-    /// Reserved, and the provider has not taken it.
+    /// Reserved, and known not to be accepted by the provider so far.
     Deferred,
-    /// Reserved, and nobody knows whether the provider was reached.
+    /// Reserved, and it is unknown whether the call reached the provider.
     InDoubt,
-    /// The provider has taken it.
+    /// The provider accepted the item.
     Served,
-    /// It was not delivered, and will not be.
+    /// The item was not delivered and will not be.
     Failed,
-    /// It was not to be delivered.
+    /// The item was excluded from delivery.
     Skipped,
 }
 
-/// What happens to an item.
+/// An event that changes the state of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ItemTransition {
-    /// It is reserved, so that the provider can be called.
+    /// The worker reserves the item, so that it can call the provider.
     Reserve,
-    /// It is reserved anew although the provider may have heard of it: for those that take a key once.
+    /// The worker reserves the item again although a call may have reached the provider: only for
+    /// providers that honour idempotency keys.
     ReserveAgain,
-    /// The provider has taken it.
+    /// The provider accepted the item.
     Accept,
-    /// The provider has refused it, for good.
+    /// The provider refused the item permanently.
     Refuse,
-    /// The provider has not taken it now.
+    /// The provider did not accept the item this time.
     Defer,
-    /// Whoever called has not heard what became of it.
+    /// The outcome of the provider call is unknown.
     MarkInDoubt,
-    /// The provider knows nothing of it.
+    /// The item turned out not to have reached the provider.
     ConfirmNotSent,
-    /// Nobody tries any more.
+    /// The maximum number of sends or attempts was reached; the item is not retried.
     Exhaust,
-    /// It is not wanted.
+    /// The item is excluded from delivery.
     Skip,
-    /// Somebody wants it tried again although nobody did any more.
+    /// An operator redrives an item that had failed.
     Redrive,
 }
 
 impl ItemState {
-    /// All of them.
+    /// All states, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Unreserved,
         Self::Held,
@@ -101,7 +102,7 @@ impl ItemState {
         Self::Skipped,
     ];
 
-    /// Where `act` leads; `None` if it is illegal.
+    /// Returns the state after the transition `act`, or `None` if it is illegal.
     pub const fn next_state(self, act: ItemTransition) -> Option<Self> {
         match (self, act) {
             (Self::Unreserved | Self::Deferred, ItemTransition::Reserve) => Some(Self::Held),
@@ -133,17 +134,17 @@ impl ItemState {
         }
     }
 
-    /// Whether something has still to be done for it that a worker can do.
+    /// Whether a worker still has to process the item. An item in doubt is not open.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::Unreserved | Self::Deferred | Self::Held)
     }
 
-    /// Whether nothing follows.
+    /// Whether the item is settled.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Served | Self::Failed | Self::Skipped)
     }
 
-    /// What the table says; nothing where there is no row.
+    /// The status that the item's row has in this state, or `None` if there is no row.
     pub const fn status(self, channel: DeliveryChannel) -> Option<ItemStatus> {
         match self {
             Self::Unreserved => None,
@@ -154,7 +155,7 @@ impl ItemState {
         }
     }
 
-    /// Where an item stands whose row says this.
+    /// The state of an item whose row has this status and these flags.
     pub const fn from_status(status: ItemStatus, is_held: bool, is_in_doubt: bool) -> Self {
         match status {
             ItemStatus::Queued if is_in_doubt => Self::InDoubt,
@@ -198,20 +199,20 @@ mod tests {
         }
         expect![[r#"
             Unreserved Reserve Held
-            Unreserved GiveUp Failed
-            Unreserved Exclude Skipped
+            Unreserved Exhaust Failed
+            Unreserved Skip Skipped
             Held Accept Served
             Held Refuse Failed
-            Held Defer Free
-            Held Lose InDoubt
-            Free Reserve Held
-            Free GiveUp Failed
-            Free Exclude Skipped
-            InDoubt Repeat Held
+            Held Defer Deferred
+            Held MarkInDoubt InDoubt
+            Deferred Reserve Held
+            Deferred Exhaust Failed
+            Deferred Skip Skipped
+            InDoubt ReserveAgain Held
             InDoubt Accept Served
             InDoubt Refuse Failed
-            InDoubt Miss Free
-            Failed Redrive Free
+            InDoubt ConfirmNotSent Deferred
+            Failed Redrive Deferred
         "#]]
         .assert_eq(&table);
     }

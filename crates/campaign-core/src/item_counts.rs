@@ -1,26 +1,26 @@
-//! How items stand together.
+//! Item counts of a job or campaign run by state, and the run status that follows from them.
 
 use std::ops::{Add, AddAssign};
 
 use crate::{CampaignRunStatus, ItemState};
 
-/// How many items there are, and how many stand where.
+/// Number of items of a job or campaign run, in total and by state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ItemCounts {
-    /// All that are meant.
+    /// All items of the job or run.
     pub items: u64,
-    /// Those that the provider has taken.
+    /// Items that the provider accepted.
     pub served: u64,
-    /// Those that were not delivered, and will not be.
+    /// Items that were not delivered and will not be.
     pub failed: u64,
-    /// Those that were not to be delivered, and those that another item stands for.
+    /// Items that were excluded from delivery, and duplicates of another item.
     pub skipped: u64,
-    /// Those of which nobody knows.
+    /// Items in doubt: it is unknown whether the provider accepted them.
     pub in_doubt: u64,
 }
 
 impl ItemCounts {
-    /// The tally of items that stand so.
+    /// Counts items by their states.
     pub fn from_states(standings: impl IntoIterator<Item = ItemState>) -> Self {
         let mut tally = Self::default();
         for standing in standings {
@@ -36,18 +36,19 @@ impl ItemCounts {
         tally
     }
 
-    /// Those for which something has still to be done.
+    /// Number of items that a worker still has to process: neither settled nor in doubt.
     pub const fn open_items(&self) -> u64 {
         self.items
             .saturating_sub(self.served + self.failed + self.skipped + self.in_doubt)
     }
 
-    /// Whether every item is settled.
+    /// Whether every item is settled: none is open and none is in doubt.
     pub const fn is_settled(&self) -> bool {
         self.open_items() == 0 && self.in_doubt == 0
     }
 
-    /// What a campaign run whose jobs are all over came to. One that was cut short has not reached everybody.
+    /// The final status of a campaign run whose jobs are all over. A run that was cut short did not
+    /// reach all recipients and is never `Completed`.
     pub const fn final_run_status(&self, is_cut_short: bool) -> CampaignRunStatus {
         match (self.served, self.failed > 0 || is_cut_short) {
             (_, false) => CampaignRunStatus::Completed,

@@ -1,32 +1,33 @@
-//! What makes calling a provider again a repetition.
+//! Idempotency key of an item: equal on every retry, different for everything else.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// The idempotency key of an item: a digest of what it is about.
+/// The idempotency key of an item: a digest of the parts that identify it.
 ///
-/// Each part stands in its place and after its length, so that no two different items share a key. A retry of a job has the
-/// same parts and so the same key; another run of the campaign has others. The first eight bytes are a digest of the run alone:
-/// the keys of a run are neighbours in the index that refuses a second one, however many other runs there were.
+/// Each part has a fixed position and is prefixed with its length, so that no two different items
+/// share a key. A retry of a job has the same parts and therefore the same key; another run of the
+/// campaign has different ones. The first eight bytes are a digest of the run alone: the keys of a
+/// run are neighbours in the unique index, however many other runs there were.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemKey([u8; 32]);
 
-/// Bytes of a key that say of which run it is.
+/// Length in bytes of the key prefix that is a digest of the run alone.
 const RUN_PREFIX_BYTES: usize = 8;
 
 impl ItemKey {
-    /// A mail: this asset to this lead.
+    /// The key of an email: one asset to one lead.
     pub fn for_email(run: &str, lead: &str, asset: &str, scheduled_for: &str) -> Self {
         Self::from_parts([run, lead, asset, scheduled_for])
     }
 
-    /// A call: this script to this lead.
+    /// The key of a voice call: one script version to one lead.
     pub fn for_voice(run: &str, lead: &str, script_version: &str, scheduled_for: &str) -> Self {
         Self::from_parts([run, lead, script_version, scheduled_for])
     }
 
-    /// A post on this channel.
+    /// The key of a post on one social channel.
     pub fn for_social_post(run: &str, post: &str, channel: &str, scheduled_for: &str) -> Self {
         Self::from_parts([run, post, channel, scheduled_for])
     }
@@ -38,7 +39,8 @@ impl ItemKey {
     }
 }
 
-/// SHA-256 over parts, each after its length: no two different lists of parts have the same.
+/// SHA-256 over the parts, each prefixed with its length, so that different lists of parts have
+/// different digests.
 pub fn hash_parts(parts: &[&str]) -> [u8; 32] {
     let mut hash = Sha256::new();
     for part in parts {

@@ -3,47 +3,49 @@
 use crate::text_enum;
 
 text_enum! {
-    /// What the table says of a job.
+    /// The status of a job as stored in its row.
     JobStatus {
-        /// It waits for a worker, or for a verdict.
+        /// The job waits for a worker, or for an operator to resolve items in doubt.
         Queued = "queued",
-        /// A worker has it.
+        /// A worker holds the claim on the job.
         Locked = "locked",
         /// All of its items are settled.
         Completed = "completed",
-        /// Some of its items could not be settled; it is tried again.
+        /// Some of its items could not be settled; the job will be retried.
         Failed = "failed",
-        /// Some of its items could not be settled, and it is not tried again.
+        /// Some of its items could not be settled, and the job will not be retried.
         Dead = "dead",
     }
 }
 
-/// What happens to a job.
+/// An event that changes the status of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum JobTransition {
-    /// A worker takes it.
+    /// A worker claims the job.
     Lock,
-    /// The worker gives it back, unfinished and unharmed; or it is not heard of any more.
+    /// The worker releases the job unfinished and not failed, or its lease expired.
     Release,
     /// All of its items are settled.
     Complete,
-    /// It has to be tried again.
+    /// The attempt failed, and the job has to be retried.
     Fail,
-    /// It has failed too often.
+    /// The job has failed too often and becomes a dead letter.
     DeadLetter,
-    /// Somebody wants it tried again all the same.
+    /// An operator redrives a dead job.
     Redrive,
 }
 
 impl JobStatus {
-    /// Where `act` leads; `None` if it is illegal.
+    /// Returns the status after the transition `act`, or `None` if it is illegal.
     pub const fn next_status(self, act: JobTransition) -> Option<Self> {
         match (self, act) {
-            // One that has failed is queued again when its time has come, which is when it is taken.
+            // A failed job returns to the queue when its backoff has passed, which is when it is
+            // claimed.
             (Self::Queued | Self::Failed, JobTransition::Lock) => Some(Self::Locked),
             (Self::Locked, JobTransition::Release) => Some(Self::Queued),
             (Self::Locked, JobTransition::Fail) => Some(Self::Failed),
-            // A verdict may settle the last item of a job that nobody has.
+            // An operator's resolution may settle the last item of a job that no worker has
+            // claimed.
             (Self::Locked | Self::Queued | Self::Failed, JobTransition::Complete) => {
                 Some(Self::Completed)
             }
@@ -55,7 +57,7 @@ impl JobStatus {
         }
     }
 
-    /// Whether a campaign run need not wait for it.
+    /// Whether the job is over, so that its campaign run need not wait for it.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Dead)
     }
@@ -88,14 +90,14 @@ mod tests {
         expect![[r#"
             queued Lock locked
             queued Complete completed
-            queued Bury dead
+            queued DeadLetter dead
             locked Release queued
             locked Complete completed
             locked Fail failed
-            locked Bury dead
+            locked DeadLetter dead
             failed Lock locked
             failed Complete completed
-            failed Bury dead
+            failed DeadLetter dead
             dead Redrive queued
         "#]]
         .assert_eq(&table);

@@ -1,8 +1,10 @@
-//! One try of one worker at one job: what to make durable, whom to call, and when it is over.
+//! One attempt of one worker at one job: what to persist, which items to send, and how the attempt
+//! ends.
 //!
-//! The worker asks for the next [`Step`], performs it, and says what came of it. Whatever is to be called for was reserved by
-//! a step that is durable; what was answered goes into the next step together with the next reservations. Should the worker
-//! vanish between two steps, the next attempt finds in the rows all there is to know.
+//! The worker takes the next [`AttemptStep`], performs it and records the outcome. Every item that
+//! is sent was reserved by an earlier step that is durable; the send outcomes are persisted in the
+//! next step together with the next reservations. If the worker crashes between two steps, the next
+//! attempt recovers everything it needs from the rows.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +12,44 @@ use onward_base::SharedText;
 
 use crate::{ExponentialBackoff, ItemCounts, ItemReason, ItemState, ItemTransition, JobTransition};
 
-/// Who could not tell what became of something is not asked again before so many milliseconds.
+/// Minimum delay in milliseconds before the provider is asked again about an item that it could not
+/// look up.
 const LOOKUP_RETRY_MIN_MS: u64 = 1_000;
 
-/// How a worker goes about a job.
+/// The limits, retry policy and provider capabilities that apply to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DispatchPolicy {
-    /// Items that are reserved, and for which the provider is called, together. As many may be in doubt after a crash.
+    /// Number of items that are reserved and sent together; also the number of items that a crash
+    /// may leave in doubt.
     pub window: usize,
-    /// Calls of the provider for one item that it did not take, at most.
+    /// Maximum number of sends of one item that the provider does not accept.
     pub max_sends: u32,
-    /// Tries of a job that came to nothing, one after the other, at most.
+    /// Maximum number of consecutive attempts at a job that settle no item.
     pub max_attempts: u32,
-    /// How long to wait after such a try.
+    /// The backoff after an attempt that has to be retried.
     pub backoff: ExponentialBackoff,
-    /// The provider takes each key once: it can be called again for what is in doubt.
+    /// The provider honours idempotency keys: items in doubt can be sent again.
     pub resend_in_doubt: bool,
-    /// The provider can be asked what became of a key, when so many milliseconds have gone by.
+    /// How long an item must be in doubt, in milliseconds, before the provider can be asked for its
+    /// status. `None` if the provider has no status lookup.
     pub lookup_after_ms: Option<u64>,
 }
 
-/// An item as an attempt finds it.
+/// The progress of an item as an attempt reads it from its row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ItemProgress {
-    /// Where it stands.
+    /// The current state of the item.
     pub state: ItemState,
-    /// How often the provider was called for it.
+    /// How often the provider was called for the item.
     pub sends: u32,
-    /// For how many milliseconds it has been in doubt.
+    /// For how many milliseconds the item has been in doubt.
     pub in_doubt_ms: u64,
-    /// Why it was skipped, or failed.
+    /// The reason why the item was skipped or failed, if it was.
     pub reason: Option<ItemReason>,
 }
 
 impl ItemProgress {
-    /// An item of which there is no row.
+    /// The progress of an item that has no row.
     pub const NEW: Self = Self {
         state: ItemState::Unreserved,
         sends: 0,
@@ -53,127 +58,135 @@ impl ItemProgress {
     };
 }
 
-/// What becomes of an item with a step.
+/// The change of an item that a step persists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemChange {
-    /// Where it stands then.
+    /// The state of the item after the step.
     pub new_state: ItemState,
-    /// How often the provider was, or is about to be, called for it.
+    /// How often the provider was called for the item, including a call that is about to be made.
     pub sends: u32,
-    /// Why it is skipped, or fails.
+    /// The reason why the item is skipped or fails, if it does.
     pub reason: Option<ItemReason>,
-    /// What went wrong, for people.
+    /// The error message for operators, if a send went wrong.
     pub error: Option<SharedText>,
-    /// What the provider calls it.
+    /// The provider's own id of the message, if it returned one.
     pub provider_message_id: Option<SharedText>,
 }
 
-/// What people, or the machine, want of an attempt that is under way.
+/// What an operator or the worker process requests of an attempt in progress. Later variants take
+/// precedence over earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AttemptDirective {
-    /// That it goes on.
+    /// The attempt continues.
     Continue,
-    /// That it begins nothing more, so that somebody can go on with it later.
+    /// The attempt starts no new sends and releases the job, so that a later attempt can continue
+    /// it.
     Release,
-    /// That nothing more is begun, ever.
+    /// The attempt starts no new sends and skips the open items for good.
     Cancel,
 }
 
-/// What a provider answered.
+/// The outcome of a provider call for one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendOutcome {
-    /// It has taken the item, and may have a name for it.
+    /// The provider accepted the item; carries the provider's message id, if it returned one.
     Accepted(Option<SharedText>),
-    /// It has not, and never will.
+    /// The provider refused the item permanently.
     Refused(SharedText),
-    /// It has not; another time it may.
+    /// The provider did not accept the item, but may accept it later.
     Deferred(SharedText),
-    /// It takes nothing now, perhaps for so many milliseconds.
+    /// The provider throttles all sends; carries the number of milliseconds to wait, if it gave
+    /// one.
     Throttled(SharedText, Option<u64>),
-    /// It may have.
+    /// The provider may have accepted the item.
     Unknown(SharedText),
-    /// It was not asked: what is to be sent cannot be made.
+    /// The provider was not called, because the message cannot be rendered.
     InvalidMessage(SharedText),
 }
 
-/// What a provider knows of an item that is in doubt.
+/// The outcome of a status lookup for an item in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LookupOutcome {
-    /// It has taken it.
+    /// The provider accepted the item; carries its message id, if it returned one.
     Accepted(Option<SharedText>),
-    /// It has refused it.
+    /// The provider refused the item.
     Refused(SharedText),
-    /// It has never heard of it.
+    /// The provider has no record of the item: it was not sent.
     NotFound,
-    /// It cannot tell.
+    /// The provider could not determine the status.
     Unknown,
 }
 
-/// How an attempt ends.
+/// How an attempt at a job ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptOutcome {
     /// Every item is settled.
     Completed,
-    /// Every item is settled, some because nobody tries any more.
+    /// Every item is settled, some of them as exhausted.
     Dead,
-    /// Some have to be tried again, after so many milliseconds.
+    /// Some items have to be retried, after this many milliseconds.
     RetryAfter(u64),
-    /// Some are in doubt, and the provider can be asked after so many milliseconds.
+    /// Some items are in doubt, and the provider can be asked after this many milliseconds.
     LookUpAfter(u64),
-    /// Some are in doubt, and only somebody can say what became of them.
+    /// Some items are in doubt, and only an operator can resolve them.
     AwaitResolution,
-    /// It was to begin nothing more.
+    /// The attempt was directed to start nothing new, and items are left for a later attempt.
     Released,
-    /// Nobody may be reached for so many milliseconds.
+    /// No item may be sent for this many milliseconds. The attempt is not counted.
     Postponed(u64),
 }
 
-/// What to do next.
+/// The next step that the worker has to perform.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AttemptStep {
-    /// Make this durable, all of it or nothing; then say what was [`stored`](Attempt::stored).
+    /// Persist this atomically; then call [`record_persisted`](JobAttempt::record_persisted).
     Persist {
-        /// What becomes of items, by their positions.
+        /// The changes of items, by position in the job.
         changes: BTreeMap<usize, ItemChange>,
-        /// How the items of the job stand then.
+        /// Counts of the job's items after the changes.
         counts: ItemCounts,
-        /// Tries of the job since anything was settled.
+        /// Number of attempts at the job since an item was last settled.
         attempts: u32,
-        /// How it ends, if it does.
+        /// How the attempt ends, or `None` if it continues.
         outcome: Option<AttemptOutcome>,
     },
-    /// Find out who of these may be reached now, so many of them at most; then say who was [`admitted`](Attempt::admitted), or
-    /// that everything has to be [`put_off`](Attempt::put_off).
+    /// Determine which of these items may be sent now, at most this many; then call
+    /// [`record_admission`](JobAttempt::record_admission) with them, or
+    /// [`postpone_job`](JobAttempt::postpone_job) if none may be sent.
     Admit(Vec<usize>, usize),
-    /// Call the provider for these, each once; then say what it [`answered`](Attempt::answered).
+    /// Call the provider for these items, once each; then call
+    /// [`record_send_outcomes`](JobAttempt::record_send_outcomes).
     Send(Vec<usize>),
-    /// Ask the provider what became of these; then say what was [`found`](Attempt::found).
+    /// Look up the status of these items at the provider; then call
+    /// [`record_lookups`](JobAttempt::record_lookups).
     LookUp(Vec<usize>),
-    /// There is nothing more to do.
+    /// The attempt is over.
     Finished,
 }
 
-/// One try of one worker at one job.
+/// One attempt of one worker at one job, as a state machine without I/O.
 #[derive(Debug, Clone)]
 pub struct JobAttempt {
     items: Vec<ItemProgress>,
     policy: DispatchPolicy,
     directive: AttemptDirective,
-    /// Which try since anything was settled.
+    /// Number of this attempt, counted from 1 since an item was last settled.
     attempts: u32,
     has_progressed: bool,
-    /// It was tried as often as it may be, and nobody was left to say so: whoever did was not heard of again. Nothing more is
-    /// begun.
+    /// The maximum number of attempts was already reached, but the last worker crashed before it
+    /// could record the end. This attempt starts no new sends.
     is_exhausted: bool,
-    /// The provider takes nothing now.
+    /// Set if the provider throttled a send; the inner value is the delay in milliseconds that it
+    /// gave.
     throttled: Option<Option<u64>>,
-    /// Nobody may be reached now.
+    /// Set if no item may be sent now: the delay in milliseconds.
     postponed_ms: Option<u64>,
-    /// Not again in this attempt.
+    /// Items that are not sent again in this attempt.
     deferred: Vec<bool>,
-    /// Called for although the provider may have taken them before: that it does not take them now says nothing of then.
+    /// Items sent again although the provider may have accepted them before: a rejection of the
+    /// second call proves nothing about the first.
     resent: Vec<bool>,
-    /// The provider was asked about these.
+    /// Items that were already looked up in this attempt.
     looked_up: Vec<bool>,
     changes: BTreeMap<usize, ItemChange>,
     phase: AttemptPhase,
@@ -181,26 +194,27 @@ pub struct JobAttempt {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum AttemptPhase {
-    /// Whatever was done is in `changes`.
+    /// All outcomes so far are in `changes`; the next step can be decided.
     Ready,
-    /// These are to be reserved, as far as they may be reached.
+    /// These items wait for admission, and the admitted ones are reserved next.
     Admitting(Vec<usize>),
-    /// These may be reached, and are changed to be reserved.
+    /// These items are admitted, and `changes` holds their reservations.
     Admitted(Vec<usize>),
-    /// These are about to be reserved.
+    /// The reservations of these items are being persisted.
     Reserving(Vec<usize>),
-    /// These are reserved.
+    /// The reservations of these items are durable.
     Reserved(Vec<usize>),
-    /// The provider has been called for these.
+    /// The provider is being called for these items.
     Sending(Vec<usize>),
-    /// The provider has been asked about these.
+    /// The status of these items is being looked up.
     LookingUp(Vec<usize>),
     Concluding,
     Finished,
 }
 
 impl JobAttempt {
-    /// The `attempts`-th try since anything was settled, at items that stand so. Those that somebody else had are in doubt.
+    /// Starts attempt number `attempts` since an item was last settled, on items with this
+    /// progress. Items held by an earlier worker become in doubt.
     pub fn new(
         slots: Vec<ItemProgress>,
         attempts: u32,
@@ -233,19 +247,20 @@ impl JobAttempt {
         attempt
     }
 
-    /// What is wanted of it from now on. What is under way is finished in any case, and nothing is taken back.
+    /// Applies a directive from now on. Work in progress is finished in any case, and a stronger
+    /// directive is never replaced by a weaker one.
     pub fn apply_directive(&mut self, order: AttemptDirective) {
         self.directive = self.directive.max(order);
     }
 
-    /// Another item stands for this one.
+    /// Skips an unreserved item because another item has the same idempotency key.
     pub fn skip_duplicate(&mut self, position: usize) {
         if self.items[position].state == ItemState::Unreserved {
             self.items[position].state = ItemState::Skipped;
         }
     }
 
-    /// It is not wanted for this item that anything is begun.
+    /// Excludes an item from delivery, unless it is held, in doubt or settled.
     pub fn skip_item(&mut self, position: usize, reason: ItemReason) {
         if self.items[position]
             .state
@@ -258,7 +273,11 @@ impl JobAttempt {
         }
     }
 
-    /// What to do next. `entropy` keeps those apart that have to wait.
+    /// Returns the next step. `entropy` is the jitter of the backoff.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the outcome of the last step was not recorded.
     pub fn next_step(&mut self, entropy: u64) -> AttemptStep {
         match std::mem::replace(&mut self.phase, AttemptPhase::Finished) {
             AttemptPhase::Ready => self.decide_step(entropy),
@@ -299,13 +318,13 @@ impl JobAttempt {
             self.phase = AttemptPhase::Admitting(open.clone());
             return AttemptStep::Admit(open, self.policy.window.max(1));
         }
-        // Who is to begin nothing more ever can still find out what has become of things.
+        // A cancelled or exhausted attempt may still look up items in doubt.
         let may_look = goes_on
             || self.directive == AttemptDirective::Cancel
             || self.is_exhausted && self.directive == AttemptDirective::Continue;
         let doubts = self.lookup_positions();
         if may_look && !doubts.is_empty() {
-            // What was answered so far is not to be lost meanwhile.
+            // Persist the outcomes so far before the lookup, so that a crash does not lose them.
             if !self.changes.is_empty() {
                 return self.persist_changes();
             }
@@ -323,7 +342,8 @@ impl JobAttempt {
         };
         let before = new(&self.items);
         let conclusion = self.conclude_attempt(entropy);
-        // Others may stand for some of those that are ended without a row: that is heard before it is counted.
+        // Items that are settled without ever having a row may be duplicates of other items.
+        // Persist first, so that the store reports the duplicates before the items are counted.
         if new(&self.items) < before {
             return self.persist_changes();
         }
@@ -331,13 +351,13 @@ impl JobAttempt {
         self.persist_step(Some(conclusion))
     }
 
-    /// Makes durable what there is, and goes on.
+    /// Persists the pending changes without ending the attempt.
     fn persist_changes(&mut self) -> AttemptStep {
         self.phase = AttemptPhase::Reserving(Vec::new());
         self.persist_step(None)
     }
 
-    /// These may be reached now, and are reserved next.
+    /// Records which items may be sent now; they are reserved next.
     pub fn record_admission(&mut self, admitted: &[usize]) {
         let AttemptPhase::Admitting(open) = &self.phase else {
             unreachable!("nobody was to be admitted")
@@ -367,13 +387,13 @@ impl JobAttempt {
         self.phase = AttemptPhase::Admitted(window);
     }
 
-    /// Nobody may be reached for so many milliseconds.
+    /// Records that no item may be sent for `wait_ms` milliseconds.
     pub fn postpone_job(&mut self, wait_ms: u64) {
         self.postponed_ms = Some(wait_ms);
         self.phase = AttemptPhase::Ready;
     }
 
-    /// The items to call the provider for.
+    /// Positions of the items for which the provider can be called.
     fn sendable_positions(&self) -> Vec<usize> {
         let is_next = |position: &usize| {
             !self.deferred[*position]
@@ -389,7 +409,7 @@ impl JobAttempt {
         (0..self.items.len()).filter(is_next).collect()
     }
 
-    /// Items in doubt that the provider can be asked about next, no more than it is called for together.
+    /// Positions of the items in doubt to look up next, at most one window.
     fn lookup_positions(&self) -> Vec<usize> {
         let Some(after) = self.policy.lookup_after_ms else {
             return Vec::new();
@@ -424,7 +444,7 @@ impl JobAttempt {
         }
         if tally.in_doubt > 0 {
             let is_repeatable = self.items.iter().any(|slot| self.can_resend(slot));
-            // Whoever takes it up next calls again.
+            // The next attempt sends the item again.
             if is_repeatable && self.directive == AttemptDirective::Release {
                 return AttemptOutcome::Released;
             }
@@ -442,7 +462,8 @@ impl JobAttempt {
         Self::settled_outcome(&self.items)
     }
 
-    /// Another try, if there may be one. Whoever is sent away by a provider that says until when it is busy has not tried.
+    /// The outcome that schedules another attempt, or `None` if the retry policy allows no more. An
+    /// attempt throttled by a provider that gave a delay does not count as an attempt.
     fn retry_outcome(&self, entropy: u64) -> Option<AttemptOutcome> {
         let attempt = if self.has_progressed {
             1
@@ -460,14 +481,15 @@ impl JobAttempt {
         }
     }
 
-    /// Whether the provider can be called again for an item in doubt.
+    /// Whether an item is in doubt and the provider can be called for it again.
     fn can_resend(&self, slot: &ItemProgress) -> bool {
         slot.state == ItemState::InDoubt
             && self.policy.resend_in_doubt
             && slot.sends < self.policy.max_sends
     }
 
-    /// How a job ends whose items are all settled.
+    /// The outcome of a job whose items are all settled: `Dead` if any item is exhausted, else
+    /// `Completed`.
     pub fn settled_outcome(slots: &[ItemProgress]) -> AttemptOutcome {
         let is_exhausted = slots
             .iter()
@@ -479,7 +501,8 @@ impl JobAttempt {
         }
     }
 
-    /// What happens to a job that nobody has, now that somebody has said what became of some of its items.
+    /// The transition of an unclaimed job after an operator resolved some of its items, or `None`
+    /// if not all items are settled.
     pub fn transition_after_resolution(slots: &[ItemProgress]) -> Option<JobTransition> {
         let tally = ItemCounts::from_states(slots.iter().map(|slot| slot.state));
         match (tally.is_settled(), Self::settled_outcome(slots)) {
@@ -489,7 +512,8 @@ impl JobAttempt {
         }
     }
 
-    /// In how many milliseconds the provider can be asked about what is in doubt and it was not asked about yet.
+    /// Milliseconds until the items in doubt can be looked up, or `None` if the provider has no
+    /// status lookup or no item is in doubt.
     fn next_lookup_ms(&self) -> Option<u64> {
         let after = self.policy.lookup_after_ms?;
         let in_doubt = self
@@ -499,7 +523,7 @@ impl JobAttempt {
         let left = in_doubt
             .map(|slot| after.saturating_sub(slot.in_doubt_ms))
             .max()?;
-        // Where it could not tell, it is asked again after as long.
+        // If the last lookup was inconclusive, the next one follows after the same delay.
         Some(if left == 0 {
             after.max(LOOKUP_RETRY_MIN_MS)
         } else {
@@ -519,14 +543,15 @@ impl JobAttempt {
 
     fn persist_step(&mut self, conclusion: Option<AttemptOutcome>) -> AttemptStep {
         let attempts = match conclusion {
-            // Whoever gives it back has not tried; nor has whoever only asks.
+            // An attempt that is released, postponed or waits for a lookup or a resolution is not
+            // counted.
             Some(
                 AttemptOutcome::Released
                 | AttemptOutcome::Postponed(_)
                 | AttemptOutcome::LookUpAfter(_)
                 | AttemptOutcome::AwaitResolution,
             ) if !self.has_progressed => self.attempts.saturating_sub(1),
-            // How often it was tried in the end is worth knowing of a job that is given up.
+            // A dead job keeps its number of attempts for diagnosis.
             Some(AttemptOutcome::Dead) => self.attempts,
             Some(_) if self.has_progressed => 0,
             None if self.has_progressed => 1,
@@ -540,7 +565,8 @@ impl JobAttempt {
         }
     }
 
-    /// The last step to store is durable. Of what it reserved, another row stands for the items at `taken`.
+    /// Records that the last [`AttemptStep::Persist`] is durable. `taken` lists the positions whose
+    /// idempotency key another row already has; these items are skipped as duplicates.
     pub fn record_persisted(&mut self, taken: &[usize]) {
         self.phase = match std::mem::replace(&mut self.phase, AttemptPhase::Finished) {
             AttemptPhase::Reserving(mut window) => {
@@ -557,7 +583,7 @@ impl JobAttempt {
         };
     }
 
-    /// What the provider answered. What it said nothing about is in doubt.
+    /// Records the provider's answers. Items without an answer become in doubt.
     pub fn record_send_outcomes(&mut self, answers: Vec<(usize, SendOutcome)>) {
         let AttemptPhase::Sending(window) = std::mem::replace(&mut self.phase, AttemptPhase::Ready)
         else {
@@ -572,7 +598,7 @@ impl JobAttempt {
 
     fn settle_item(&mut self, position: usize, answer: SendOutcome) {
         match answer {
-            // It may have taken it before.
+            // The provider may have accepted the item in an earlier call.
             SendOutcome::Deferred(error)
             | SendOutcome::InvalidMessage(error)
             | SendOutcome::Refused(error)
@@ -606,17 +632,17 @@ impl JobAttempt {
 
     fn mark_in_doubt(&mut self, position: usize, error: SharedText) {
         self.apply_transition(position, ItemTransition::MarkInDoubt);
-        // Whoever takes a key once is called again in another attempt, not in this one.
+        // An item in doubt is sent again in another attempt at the earliest, not in this one.
         self.deferred[position] = true;
         self.pending_change(position).error = Some(error);
     }
 
-    /// The provider takes nothing now, which is not this item's fault.
+    /// Records that the provider throttles all sends. The send is not counted against the item.
     fn record_throttling(&mut self, position: usize, after_ms: Option<u64>) {
         self.items[position].sends -= 1;
         let calls = self.items[position].sends;
         self.pending_change(position).sends = calls;
-        // Whoever wants to be asked again at once has not said how long.
+        // A delay of 0 counts as no delay given.
         self.throttled = Some(self.throttled.flatten().max(after_ms.filter(|ms| *ms > 0)));
     }
 
@@ -641,7 +667,7 @@ impl JobAttempt {
         self.pending_change(position).error = Some(error);
     }
 
-    /// What the provider knows of items that it was asked about.
+    /// Records the outcomes of a status lookup. An inconclusive lookup leaves the item in doubt.
     pub fn record_lookups(&mut self, found: Vec<(usize, LookupOutcome)>) {
         let AttemptPhase::LookingUp(asked) =
             std::mem::replace(&mut self.phase, AttemptPhase::Ready)
@@ -669,7 +695,7 @@ impl JobAttempt {
         }
     }
 
-    /// How its items stand.
+    /// Counts of the job's items by state.
     pub fn item_counts(&self) -> ItemCounts {
         ItemCounts::from_states(self.items.iter().map(|slot| slot.state))
     }
@@ -684,7 +710,7 @@ impl JobAttempt {
         self.pending_change(position).new_state = to;
     }
 
-    /// What becomes of an item with the next step.
+    /// The change of an item that the next step persists, created if there is none yet.
     fn pending_change(&mut self, position: usize) -> &mut ItemChange {
         let ItemProgress {
             state: standing,

@@ -33,7 +33,7 @@ pub use job_attempt::{
 };
 pub use message::{AudienceRecipient, ComposeMessage, RenderedMessage};
 
-/// Declares an enum that is written as text, in a column or on the wire.
+/// Declares an enum whose variants have a fixed text form, used in columns and on the wire.
 macro_rules! text_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
         $(#[$doc])*
@@ -43,17 +43,17 @@ macro_rules! text_enum {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants, in the order of their declaration.
             pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
 
-            /// As it is written.
+            /// The text form that columns and the wire use.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)+
                 }
             }
 
-            /// What is written so, if anything is.
+            /// Returns the variant with this text form, or `None` if no variant has it.
             pub fn parse(text: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|it| it.as_str() == text)
             }

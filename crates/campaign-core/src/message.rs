@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AudienceRecipient {
-    /// Identifies the recipient. Of several rows with the same id, one is sent to.
+    /// Identifies the recipient. Of several rows with the same id, only one is sent to.
     pub id: String,
     /// The email address, phone number or account to send to.
     #[serde(rename = "to")]
     pub address: String,
-    /// Fields that templates can use.
+    /// Fields that templates can use. Default: empty.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub data: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The message of one recipient.
+/// The message rendered for one recipient.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RenderedMessage {
     /// Parts by name, such as `subject` and `text`.
@@ -24,7 +24,7 @@ pub struct RenderedMessage {
 }
 
 impl RenderedMessage {
-    /// The text of a part.
+    /// Returns the text of the part called `name`, or `None` if the message has no such part.
     pub fn find_part(&self, name: &str) -> Option<&str> {
         self.parts
             .iter()
@@ -33,7 +33,7 @@ impl RenderedMessage {
     }
 }
 
-/// Renders messages.
+/// Renders the messages of a campaign, one per recipient.
 pub trait ComposeMessage: Send + Sync + 'static {
     /// Renders the message of a recipient, or explains why it cannot be rendered.
     fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String>;

@@ -16,22 +16,22 @@ use crate::outgoing_item::{OutgoingItem, invalid_message, sanitize_text};
 use crate::provider_spec::{DispatchPolicySpec, ProviderDefaults};
 use crate::rate_limits::RateLimits;
 
-/// A key is at most so long.
+/// Maximum length of an idempotency key.
 const KEY_CHARS_MAX: usize = 128;
 
-/// A folder to write messages into: each is one file, `<key>.json`.
+/// Configuration of a folder that messages are written to: each is one file, `<key>.json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderSpec {
-    /// Where it is. It is made if it is not there.
+    /// Path of the folder, required. It is created if it does not exist.
     pub path: PathBuf,
-    /// How long writing a file may take.
+    /// Timeout of writing one file, in milliseconds. default: 10000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
-    /// How many may be written in which time.
+    /// Rate limits of the messages written. default: unlimited.
     #[serde(default)]
     pub limits: RateLimits,
-    /// How it is gone about.
+    /// Dispatch policy of jobs that use this provider.
     #[serde(default)]
     pub terms: DispatchPolicySpec,
 }
@@ -63,7 +63,7 @@ impl FolderSpec {
     }
 }
 
-/// Writes messages into a folder.
+/// Writes each message to a file in the folder.
 #[derive(Debug)]
 pub(crate) struct FolderProvider {
     name: String,
@@ -109,7 +109,8 @@ impl Provider for FolderProvider {
 }
 
 impl FolderProvider {
-    /// The file of a key, which cannot lead out of the folder.
+    /// Returns the path of the file for a key, or `None` for an invalid key. The path cannot lead
+    /// out of the folder.
     fn message_path(&self, key: &str) -> Option<PathBuf> {
         let is_key = (1..=KEY_CHARS_MAX).contains(&key.len())
             && key.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -146,7 +147,7 @@ fn message_json(parcel: &OutgoingItem<'_>) -> String {
     format!("{content:#}\n")
 }
 
-/// Makes the file, whole and durable. One that is there already is as good.
+/// Creates the file completely and durably. An existing file counts as success.
 fn write_durably(folder: &Path, file: &Path, text: &str) -> Result<(), SendOutcome> {
     let later = |cause: std::io::Error| {
         SendOutcome::Deferred(sanitize_text(&format!(

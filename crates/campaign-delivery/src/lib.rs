@@ -1,7 +1,7 @@
 //! Sends what campaigns compose: providers (SMTP, HTTP, a folder), rate limits and quiet hours.
 //!
 //! - [`ProviderSpec`]: the configuration of a provider, as a document without secrets;
-//!   [`ProviderSpec::build`] makes a provider from it.
+//!   [`ProviderSpec::build_provider`] builds a provider from it.
 //! - [`ProviderRegistry`]: the providers of a server by name. The dispatcher asks it how to deliver
 //!   a campaign run, and a deployment asks it whether the run could be delivered.
 //! - [`SecretSource`]: resolves the secrets that a document refers to.

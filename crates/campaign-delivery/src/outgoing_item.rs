@@ -1,13 +1,14 @@
-//! What a provider works with: a reservation's content. The right to send stays with whoever was given the reservation.
+//! The content of a reservation, as providers use it. It does not carry the right to send: that
+//! stays with the holder of the reservation.
 
 use onward_base::SharedText;
 use onward_campaign_core::{RenderedMessage, SendOutcome};
 use onward_campaign_dispatch::Reservation;
 
-/// Words of a provider are kept up to so many characters.
+/// Maximum number of characters of a provider's response text that is kept.
 const OUTCOME_CHARS_MAX: usize = 500;
 
-/// What is to be delivered to whom.
+/// A message with its recipient, item id and idempotency key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingItem<'a> {
     pub(crate) item: &'a str,
@@ -29,7 +30,7 @@ impl<'a> OutgoingItem<'a> {
     }
 }
 
-/// An answer's words: on one line, and not too long.
+/// Returns the text of a response on one line, truncated to [`OUTCOME_CHARS_MAX`] characters.
 pub(crate) fn sanitize_text(text: &str) -> SharedText {
     let mut words = String::new();
     let printed = text.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -37,12 +38,12 @@ pub(crate) fn sanitize_text(text: &str) -> SharedText {
     words.trim().into()
 }
 
-/// What is to be sent cannot be.
+/// The outcome of an item whose message cannot be built.
 pub(crate) fn invalid_message(text: &str) -> SendOutcome {
     SendOutcome::InvalidMessage(sanitize_text(text))
 }
 
-/// Whether there is anything in a text that could end a line of a protocol.
+/// Returns whether a text has control characters, which could end a line of a protocol.
 pub(crate) fn has_control_chars(text: &str) -> bool {
     text.chars().any(char::is_control)
 }

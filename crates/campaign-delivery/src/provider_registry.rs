@@ -1,4 +1,5 @@
-//! The providers of a node, and how each campaign run reaches people by one of them.
+//! The providers of a node, and the delivery (provider, templates, send gate, policy) of each
+//! campaign run.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -18,22 +19,22 @@ use tokio::time::Instant;
 
 use crate::send_gate::SendGate;
 
-/// Campaign runs whose templates are kept ready.
+/// Maximum number of campaign runs whose compiled delivery is cached.
 const CACHED_RUNS_MAX: usize = 256;
 
-/// Providers of campaign files that are kept connected.
+/// Maximum number of providers from campaign files that stay cached with their connections.
 const INLINE_PROVIDERS_MAX: usize = 256;
 
-/// How often to count the nodes that share the limits of providers.
+/// Interval at which a node counts the live nodes that share the rate limits of providers.
 const NODE_COUNT_INTERVAL: Duration = Duration::from_secs(5);
 
-/// By then all others have counted this one.
+/// Time after which all other nodes have counted a node that joins.
 const JOIN_GRACE: Duration = Duration::from_secs(10);
 
-/// How often to look whether this node is among them.
+/// Interval at which a node checks whether it is among the live nodes, while it is not.
 const JOIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The providers of a node.
+/// The providers of a node, built on first use. Implements [`DeliveryResolver`] for the dispatcher.
 pub struct ProviderRegistry {
     named_providers: BTreeMap<String, ProviderSpec>,
     allows_inline: bool,
@@ -43,10 +44,11 @@ pub struct ProviderRegistry {
 
 #[derive(Default)]
 struct ProviderRegistryState {
-    /// Providers that were needed so far, by their definitions: campaigns with the same one share its limits.
+    /// Providers built so far, by name and definition: campaigns with the same provider share its
+    /// rate limits.
     providers: BTreeMap<String, RegisteredProvider>,
     deliveries: BTreeMap<SharedText, Arc<CampaignDelivery>>,
-    /// How many share the limits, if that is known.
+    /// Number of live nodes that share the rate limits; `None` while it is unknown.
     live_nodes: Option<NonZeroU32>,
 }
 
@@ -57,8 +59,9 @@ struct RegisteredProvider {
 }
 
 impl ProviderRegistry {
-    /// A house with these providers. Campaign files may define their own where that is allowed: whoever deploys them then says
-    /// to whom this process connects, and with which of its secrets.
+    /// Creates a registry with these named providers. With `allows_inline`, campaign files may
+    /// define their own: then a user who deploys a campaign decides to which hosts this process
+    /// connects, and with which of its secrets.
     pub fn new(
         named: BTreeMap<String, ProviderSpec>,
         allows_inline: bool,
@@ -72,7 +75,8 @@ impl ProviderRegistry {
         }
     }
 
-    /// Whether a campaign could reach people, as far as is known without them.
+    /// Checks whether the campaign could be delivered, as far as that can be determined without its
+    /// recipients.
     pub fn check_campaign(&self, campaign: &Campaign) -> Vec<DeployPrerequisite> {
         let (name, spec) = match self.find_provider(campaign) {
             Ok(found) => found,
@@ -94,8 +98,9 @@ impl ProviderRegistry {
         ]
     }
 
-    /// Shares the limits of providers with the other nodes of the store that are alive, this one being `me`. By a provider that
-    /// has limits nobody is reached before it is known who shares them, and before they know of this node.
+    /// Divides the rate limits of providers among the live nodes of the store; `me` is the id of
+    /// this node. Runs until it is dropped. A provider with rate limits sends nothing until this
+    /// node knows the number of nodes and the other nodes have counted this one.
     pub async fn track_live_nodes(&self, store: &dyn Store, me: &str) {
         let mut seen: Option<Instant> = None;
         loop {
@@ -108,7 +113,7 @@ impl ProviderRegistry {
                     self.set_node_count(is_known.then_some(nodes));
                     NODE_COUNT_INTERVAL
                 }
-                // Nobody leaves it a part.
+                // The other nodes do not count this node, so they leave it no share.
                 Ok(None) => {
                     seen = None;
                     self.set_node_count(None);
@@ -131,7 +136,7 @@ impl ProviderRegistry {
         }
     }
 
-    /// The provider of a campaign, and what it is called in the outbox.
+    /// Returns the provider of a campaign, and its name in the outbox.
     fn find_provider(&self, campaign: &Campaign) -> Result<(String, ProviderSpec), String> {
         match &campaign.provider {
             ProviderRef::Named(name) => {
@@ -175,7 +180,8 @@ impl ProviderRegistry {
         let mut state = self.lock_state();
         throttle.set_node_count(state.live_nodes);
         if state.providers.len() >= self.named_providers.len() + INLINE_PROVIDERS_MAX {
-            // Those that are in use stay: made once more, one would have its connections and its limits twice.
+            // Providers in use stay: a second instance would double their connections and rate
+            // limits.
             state
                 .providers
                 .retain(|_, made| Arc::strong_count(&made.provider) > 1);
@@ -226,8 +232,8 @@ impl DeliveryResolver for ProviderRegistry {
     }
 }
 
-/// Whether the provider that a campaign defines itself can be used, as far as is known where its secrets are not; and
-/// whether it could send what somebody is sent.
+/// Checks the provider that a campaign defines inline, without its secrets, and whether it could
+/// send the sample message. Returns nothing for a named provider.
 pub fn check_inline_provider(
     campaign: &Campaign,
     sample: Option<&SampleMessage>,
@@ -253,7 +259,8 @@ pub fn check_inline_provider(
     }
 }
 
-/// Whether a provider could send one of these. What it cannot make a message of would fail for everybody.
+/// Checks whether a provider could send at least one of these samples. A message that it cannot
+/// build would fail for all recipients.
 fn check_samples_fit(
     spec: &ProviderSpec,
     samples: impl Iterator<Item = SampleMessage>,
@@ -276,7 +283,7 @@ fn check_samples_fit(
     DeployPrerequisite::new("provider.fits", pass, words)
 }
 
-/// Secrets of which it is not known what they are.
+/// Placeholder values for secrets that are not available where the check runs.
 struct PlaceholderSecrets;
 
 impl SecretSource for PlaceholderSecrets {
@@ -285,7 +292,7 @@ impl SecretSource for PlaceholderSecrets {
     }
 }
 
-/// The provider that a campaign defines, and what it is called in the outbox.
+/// Parses the inline definition of a provider; returns it with its name in the outbox.
 fn parse_inline_provider(
     definition: &Map<String, Value>,
 ) -> Result<(String, ProviderSpec), String> {
@@ -295,7 +302,7 @@ fn parse_inline_provider(
     Ok((name, spec))
 }
 
-/// How many nodes are alive, if this one is among them.
+/// Returns the number of live nodes, or `None` if this node is not among them.
 async fn count_live_nodes(store: &dyn Store, me: &str) -> Result<Option<NonZeroU32>, Error> {
     let now = store.now().await?;
     let nodes: Vec<(NodeRow, u64)> = store.list_records(TableScan::all_rows::<NodeRow>()).await?;

@@ -1,5 +1,5 @@
-//! Nodes that come and go never reach more people together than the limits of a provider allow; and what a provider could
-//! not send is found before.
+//! Tests of the provider registry: nodes that join and leave never exceed the rate limits of a
+//! provider together, and a deployment check finds messages that the provider could not send.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct RegistryFixture {
     clock: Arc<ManualClock>,
     store: Arc<dyn Store>,
     spec: ProviderSpec,
-    /// When somebody was reached.
+    /// Times at which a send was admitted, in microseconds.
     reached: Vec<i64>,
 }
 
@@ -44,7 +44,7 @@ impl RegistryFixture {
         }
     }
 
-    /// A node that follows the others; they see it for so long.
+    /// Starts a registry that tracks the live nodes as the node `name`.
     fn spawn_registry(&self, name: &str) -> (Arc<ProviderRegistry>, JoinHandle<()>) {
         let house = Arc::new(ProviderRegistry::new(
             BTreeMap::new(),
@@ -78,7 +78,7 @@ impl RegistryFixture {
             .unwrap();
     }
 
-    /// Time goes by, and all of these reach whom they can.
+    /// Advances the time, and admits all sends that these registries allow. Returns their number.
     async fn advance_time(&mut self, ms: u64, houses: &[&ProviderRegistry]) -> usize {
         let before = self.reached.len();
         for _ in 0..Duration::from_millis(ms).as_millis() / TICK.as_millis() {
@@ -100,7 +100,7 @@ impl RegistryFixture {
         self.reached.len() - before
     }
 
-    /// The most that were reached in any second.
+    /// The maximum number of sends in any second.
     fn peak_per_second(&self) -> usize {
         let within = |first: &i64| {
             self.reached
@@ -198,7 +198,8 @@ fn parse_campaign(channel: &str, provider: &str, template: &str) -> Campaign {
     Campaign::parse(&text, &|_| Err(std::io::ErrorKind::NotFound.into())).unwrap()
 }
 
-/// Whether it fits, for the server that knows nobody, and where somebody is known.
+/// Returns whether the message fits the provider: on the server, which has no recipients, and for a
+/// known recipient.
 fn provider_fits(channel: &str, provider: &str, template: &str) -> (bool, bool, String) {
     let campaign = parse_campaign(channel, provider, template);
     let find = |list: Vec<DeployPrerequisite>| {

@@ -1,4 +1,4 @@
-//! How to reach a provider, as a document.
+//! The configuration document of a provider, and the dispatch policy that follows from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,36 +16,37 @@ use crate::secret::{SecretRef, SecretSource};
 use crate::smtp::SmtpSpec;
 use crate::spec_error;
 
-/// A worker waits so much longer than a provider says that a call may take, so that the provider can still say what it knows.
+/// Additional time that a worker waits after the provider's own timeout, so that the provider can
+/// still report the outcome.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
-/// Items that are called for together, at most.
+/// Maximum number of items that a worker reserves and sends concurrently.
 const WINDOW_MAX: usize = 1_000;
 
-/// A key as items have it, for what is not sent.
+/// Idempotency key of sample messages, which are never sent, in the format of item keys.
 const SAMPLE_KEY: &str = "00000000000000000000000000000000";
 
-/// How to reach a provider. There are no secrets in it, only their names.
+/// Configuration of a provider. It has no secrets, only their names.
 ///
 /// ```
 /// let spec = r#"{"smtp": {"url": "smtps://mail.example.org", "user": "shop", "password": {"secret": "MAIL"}}}"#;
-/// let spec: crate::ProviderSpec = serde_json::from_str(spec)?;
-/// assert_eq!(spec.secrets(), ["MAIL"]);
-/// assert_eq!(spec.host().as_deref(), Some("mail.example.org:465"));
+/// let spec: onward_campaign_delivery::ProviderSpec = serde_json::from_str(spec)?;
+/// assert_eq!(spec.secret_names(), ["MAIL"]);
+/// assert_eq!(spec.host_port().as_deref(), Some("mail.example.org:465"));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", try_from = "Value")]
 pub enum ProviderSpec {
-    /// A server of mail.
+    /// An SMTP server.
     Smtp(SmtpSpec),
-    /// A service with an interface over HTTP.
+    /// A service with an HTTP API.
     Http(Box<HttpSpec>),
-    /// A folder, for development.
+    /// A folder that messages are written to, for development.
     Folder(FolderSpec),
 }
 
-/// The same, as it is written.
+/// The serialized form of [`ProviderSpec`], which is deserialized with the path of an error.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ProviderDocument {
@@ -68,37 +69,45 @@ impl TryFrom<Value> for ProviderSpec {
     }
 }
 
-/// How a worker goes about jobs, where it is not to be as it is best for the kind of provider.
+/// Dispatch policy of a provider. Each field that is not set has the default of the kind of
+/// provider.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DispatchPolicySpec {
-    /// Items that are called for together. As many may be in doubt after a crash.
+    /// Items that a worker reserves and sends concurrently, between 1 and 1000. As many may be in
+    /// doubt after a crash. default: `connections` for SMTP, 8 requests for HTTP, 50 for a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
-    /// Calls for one item that was not taken, at most.
+    /// Maximum number of sends for one item that the provider does not accept, at least 1. default:
+    /// 5.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls_max: Option<u32>,
-    /// Tries of a job that came to nothing, one after the other, at most.
+    /// Maximum number of consecutive attempts of a job that make no progress, at least 1. default:
+    /// 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts_max: Option<u32>,
-    /// When the provider can be asked what became of an item.
+    /// Time in milliseconds after which the provider can be asked for the status of an item in
+    /// doubt. Allowed only if the provider supports status lookups. default: 60000 for HTTP, 0 for
+    /// a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looks_after_ms: Option<u64>,
 }
 
-/// What is best for a kind of provider.
+/// Default dispatch policy of a kind of provider.
 pub(crate) struct ProviderDefaults {
     pub(crate) window: usize,
-    /// It takes each key once.
+    /// Whether the provider deduplicates by idempotency key, so that items in doubt can be resent.
     pub(crate) is_idempotent: bool,
-    /// It can be asked, after so long.
+    /// Time in milliseconds until a status lookup finds an item; `None` if the provider has no
+    /// status lookup.
     pub(crate) lookup_after_ms: Option<u64>,
-    /// How long a call may take.
+    /// Timeout of one call of the provider.
     pub(crate) timeout: Duration,
 }
 
 impl ProviderSpec {
-    /// Makes the provider, called `name` in the outbox. Nobody is connected to yet.
+    /// Builds the provider with `name` as its name in the outbox. It does not connect yet. Fails if
+    /// the configuration is invalid or a secret is missing.
     pub fn build_provider(
         &self,
         name: &str,
@@ -114,7 +123,8 @@ impl ProviderSpec {
         })
     }
 
-    /// Whether it could send this to somebody, as far as that is known without sending it. What cannot be made of it is said.
+    /// Builds the message without sending it. Fails with the reason if the provider cannot build
+    /// it.
     pub fn dry_run(
         &self,
         recipient: &str,
@@ -135,7 +145,7 @@ impl ProviderSpec {
         }
     }
 
-    /// The names of the secrets that it needs, each once.
+    /// Returns the names of the required secrets, without duplicates.
     pub fn secret_names(&self) -> Vec<&str> {
         let references: Vec<&SecretRef> = match self {
             Self::Smtp(spec) => spec.password.iter().collect(),
@@ -148,7 +158,7 @@ impl ProviderSpec {
             .collect()
     }
 
-    /// How many may be reached through it in which time.
+    /// The rate limits of the provider, shared by all its campaigns.
     pub fn rate_limits(&self) -> &RateLimits {
         match self {
             Self::Smtp(spec) => &spec.limits,
@@ -157,7 +167,7 @@ impl ProviderSpec {
         }
     }
 
-    /// Which kind it is, as documents call it.
+    /// The kind of the provider, as in documents: `smtp`, `http` or `folder`.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Smtp(_) => "smtp",
@@ -166,7 +176,8 @@ impl ProviderSpec {
         }
     }
 
-    /// Whom it connects to, as `host:port`; nobody if it stays on this machine's disk.
+    /// The server that the provider connects to, as `host:port`; `None` for a folder on the local
+    /// disk, or if the URL is invalid.
     pub fn host_port(&self) -> Option<String> {
         match self {
             Self::Smtp(spec) => spec.host_port(),
@@ -175,7 +186,8 @@ impl ProviderSpec {
         }
     }
 
-    /// How a worker best goes about jobs with it.
+    /// Returns the dispatch policy of the provider: the configured values, with the defaults of its
+    /// kind.
     pub fn dispatch_policy(&self) -> DispatchPolicy {
         let (spec, defaults) = (self.policy_spec(), self.provider_defaults());
         DispatchPolicy {
@@ -193,7 +205,7 @@ impl ProviderSpec {
         }
     }
 
-    /// How long to wait for an answer: longer than the provider itself does.
+    /// Timeout of a worker for one call of the provider: longer than the provider's own timeout.
     pub fn send_timeout(&self) -> Duration {
         self.provider_defaults().timeout + TIMEOUT_GRACE
     }

@@ -1,7 +1,8 @@
-//! Lets so many pass in which time, altogether and in each domain.
+//! GCRA rate limiter, global and per recipient domain.
 //!
-//! For every rate there is the time at which the next one is due (the generic cell rate algorithm): one number, whatever the
-//! rate. Somebody passes when all of the numbers allow it, and then all of them move on; or none does.
+//! The generic cell rate algorithm keeps one number per rate, whatever the rate: the time at which
+//! the next send is due. A send is admitted if all numbers allow it, and then all of them advance;
+//! otherwise none does.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -14,22 +15,25 @@ use onward_campaign_dispatch::{AdmissionGate, SendAdmission};
 
 use crate::rate_limits::{RateLimitRule, RateLimits};
 
-/// Domains of which something is remembered, at most. A domain that waits for nothing is forgotten.
+/// Maximum number of domains with state. The limiter drops the state of a domain once it no longer
+/// delays any send.
 const DOMAINS_MAX: usize = 65_536;
 
-/// How long to wait before one asks again how many share the limits.
+/// Wait before the next try while the number of nodes that share the limits is unknown.
 const UNKNOWN_NODES_WAIT_US: i64 = 250_000;
 
-/// How long to wait at least for a place among the domains.
+/// Minimum wait for a free slot among the domains.
 const DOMAIN_SLOT_WAIT_US: i64 = 100_000;
 
-/// A provider is left alone for so long at most by those whom it has not told so itself.
+/// Maximum duration of a pause. Items that the provider has not throttled itself wait no longer
+/// than this.
 const HOLD_US_MAX: i64 = 300_000_000;
 
-/// A clock that is set back by more than this makes a throttle begin anew; less is taken as no time at all.
+/// If the clock is set back by more than this, the limiter resets its state; smaller steps back
+/// count as no elapsed time.
 const CLOCK_STEP_BACK_US: i64 = 60_000_000;
 
-/// Lets so many pass in which time. The time is what it is told.
+/// Rate limiter of one provider on one node. The caller passes the current time.
 #[derive(Debug)]
 pub struct RateLimiter {
     limits: RateLimits,
@@ -39,23 +43,24 @@ pub struct RateLimiter {
 
 #[derive(Debug, Default)]
 struct RateLimiterState {
-    /// How many share the limits; nobody knows yet if there are none.
+    /// Number of nodes that share the limits; 0 while it is unknown.
     nodes: u32,
     latest_us: i64,
-    /// Until when nobody passes, because the provider has said so.
+    /// End of the pause that the provider asked for; no send is admitted before.
     held_until_us: i64,
     global: GcraArrivalTimes,
     domains: BTreeMap<String, GcraArrivalTimes>,
-    /// Until when no further domain can be remembered.
+    /// Time until which no further domain can be added.
     domains_full_until_us: i64,
 }
 
-/// When the next one is due, for each rate; in microseconds since the epoch.
+/// The theoretical arrival time of the next send for each rate, in microseconds since the Unix
+/// epoch.
 #[derive(Debug, Clone, Copy, Default)]
 struct GcraArrivalTimes([i64; 3]);
 
 impl GcraArrivalTimes {
-    /// How many microseconds to wait.
+    /// Returns the microseconds until a send conforms to all rates; 0 if it does now.
     fn wait_us(&self, rates: &RateLimitRule, nodes: u32, now: i64) -> i64 {
         let waits = self
             .0
@@ -71,7 +76,7 @@ impl GcraArrivalTimes {
         waits.max().unwrap_or(0).max(0)
     }
 
-    /// One has passed.
+    /// Records one admitted send.
     fn advance_arrivals(&mut self, rates: &RateLimitRule, nodes: u32, now: i64) {
         for (due, interval) in self.0.iter_mut().zip(rates.intervals_us()) {
             if let Some(interval) = interval {
@@ -82,24 +87,24 @@ impl GcraArrivalTimes {
         }
     }
 
-    /// When nothing of it matters any more.
+    /// The time from which this state no longer affects any send.
     fn expires_at_us(&self) -> i64 {
         self.0.into_iter().max().unwrap_or(0)
     }
 }
 
-/// The time between two where so many share a rate.
+/// The interval between two sends of one node, if `nodes` nodes share the rate.
 fn shared_interval_us(interval: u64, nodes: u32) -> i64 {
     i64::try_from(interval.saturating_mul(u64::from(nodes))).unwrap_or(i64::MAX)
 }
 
-/// How many may come before they are due.
+/// Number of sends that this node may admit before they are due.
 fn burst_allowance(rates: &RateLimitRule, nodes: u32) -> i64 {
     i64::from((rates.burst.unwrap_or(1) / nodes).max(1)) - 1
 }
 
 impl RateLimiter {
-    /// Lets pass what these allow, for one node.
+    /// Creates a rate limiter with these limits, for one node.
     pub fn new(limits: &RateLimits) -> Self {
         let mut limits = limits.clone();
         if let Some(domains) = &mut limits.per_domain {
@@ -119,13 +124,14 @@ impl RateLimiter {
         }
     }
 
-    /// So many nodes share the limits from now on. Each has its part, and be there ever so many, some of it. As long as nobody
-    /// knows how many, nobody passes where there are limits.
+    /// Sets the number of nodes that share the limits. Each node has an equal share, which is never
+    /// zero, however many nodes there are. While the number is unknown (`None`), no send is
+    /// admitted where limits apply.
     pub fn set_node_count(&self, nodes: Option<NonZeroU32>) {
         self.lock_state().nodes = nodes.map_or(0, NonZeroU32::get);
     }
 
-    /// Lets one pass who is reached at this address; or says how long to wait until it is worth asking again.
+    /// Admits one send to this address, or returns the time to wait before the next try.
     pub fn try_acquire(&self, address: &str, now: Timestamp) -> Result<(), Duration> {
         let wait = self
             .lock_state()
@@ -137,7 +143,8 @@ impl RateLimiter {
         }
     }
 
-    /// Lets nobody pass before so much time has gone by, or some minutes: then one may ask again, whatever was said before.
+    /// Admits no send for this time, at most five minutes: after that a new try is allowed,
+    /// whatever the provider asked for.
     pub fn pause_for(&self, wait: Duration, now: Timestamp) {
         let mut state = self.lock_state();
         let now = state.observe_clock(now.as_micros());
@@ -147,7 +154,8 @@ impl RateLimiter {
         state.held_until_us = state.held_until_us.max(now.saturating_add(wait));
     }
 
-    /// What holds for an address beside the limits of the provider, and for which domain.
+    /// Returns the domain of an address and the rule of the domain, which applies in addition to
+    /// the rule of the provider.
     fn domain_rule(&self, address: &str) -> Option<(String, RateLimitRule)> {
         let limits = self.limits.per_domain.as_ref()?;
         let domain = normalize_domain(address.rsplit_once('@')?.1);
@@ -160,13 +168,13 @@ impl RateLimiter {
     }
 
     fn lock_state(&self) -> MutexGuard<'_, RateLimiterState> {
-        // Whoever panicked has left numbers that are as good as any.
+        // A panic while the lock was held leaves usable numbers, so poisoning is ignored.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl RateLimiterState {
-    /// How many microseconds to wait; nothing if one has passed.
+    /// Admits one send and returns 0, or returns the microseconds to wait.
     fn acquire_or_wait_us(&mut self, throttle: &RateLimiter, address: &str, now: i64) -> i64 {
         let now = self.observe_clock(now);
         let (rates, domain) = (
@@ -200,7 +208,8 @@ impl RateLimiterState {
         wait
     }
 
-    /// The time, which does not go back.
+    /// Returns the current time, which never goes back. Resets the state after a large step back of
+    /// the clock.
     fn observe_clock(&mut self, now: i64) -> i64 {
         if now.saturating_add(CLOCK_STEP_BACK_US) < self.latest_us {
             *self = Self {
@@ -213,7 +222,7 @@ impl RateLimiterState {
         self.latest_us
     }
 
-    /// How long to wait until one more domain can be remembered.
+    /// Returns the microseconds until one more domain can be added; 0 if it can be added now.
     fn wait_for_domain_slot(&mut self, domains_max: usize, now: i64) -> i64 {
         if self.domains.len() < domains_max {
             return 0;
@@ -235,7 +244,8 @@ impl RateLimiterState {
     }
 }
 
-/// A domain as it is compared: a name of other letters and what mail makes of it (`xn--`) are the same.
+/// Normalizes a domain for comparison: an internationalized name and its ASCII form (`xn--`) are
+/// equal.
 fn normalize_domain(domain: &str) -> String {
     let domain = domain.trim().trim_end_matches('.');
     idna::domain_to_ascii(domain).unwrap_or_else(|_| domain.to_lowercase())

@@ -1,4 +1,5 @@
-//! In any time no more pass than may, and everybody passes eventually.
+//! Tests of the rate limiter: no time window admits more sends than the limits allow, and every
+//! send is admitted eventually.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -24,7 +25,8 @@ fn per_second(count: u32) -> RateLimits {
     }
 }
 
-/// At which times so many pass who come one after the other, and wait for as long as they are told.
+/// Returns the times at which these sends are admitted, if they come in order and each waits for
+/// the returned time.
 fn pass_times(throttle: &RateLimiter, addresses: &[&str], mut now: i64) -> Vec<i64> {
     let pass = |address: &&str| {
         while let Err(wait) = throttle.try_acquire(address, at_micros(now)) {
@@ -120,7 +122,7 @@ fn a_domain_that_is_full_takes_nothing_from_the_provider() {
             Err(Duration::from_secs(1))
         );
     }
-    // Two of the provider's three are still there.
+    // Two of the provider's burst of three remain.
     assert_eq!(throttle.try_acquire("a@big.example", at_micros(0)), Ok(()));
     assert_eq!(
         throttle.try_acquire("b@big.example", at_micros(0)),
@@ -287,7 +289,7 @@ fn any_rule() -> impl Strategy<Value = RateLimitRule> {
     )
 }
 
-/// Whether in any window there are no more of these than a rate and its burst allow.
+/// Returns whether no time window has more sends than a rate and its burst allow.
 fn is_within_rule(rates: &RateLimitRule, passed: &[i64]) -> bool {
     let spare = rates.burst.unwrap_or(1) as usize - 1;
     let windows = [
@@ -339,7 +341,8 @@ proptest! {
                 if !waits {
                     break;
                 }
-                // Whoever waits as told passes: nobody else comes meanwhile.
+                // A send that waits for the returned time is admitted, because no other send comes
+                // in between.
                 tries += 1;
                 prop_assert!(tries <= 1);
                 now += i64::try_from(wait.as_micros()).unwrap();
@@ -349,7 +352,7 @@ proptest! {
                 by_domain[domain].push(now);
             }
         }
-        // A node has a part of a burst, but one at least.
+        // Each node has a share of the burst, but at least 1.
         let with_nodes = |rates: &RateLimitRule| RateLimitRule { burst: Some(rates.burst.unwrap_or(1).max(nodes)), ..*rates };
         prop_assert!(is_within_rule(&with_nodes(&all), &passed));
         prop_assert!(by_domain.iter().all(|passed| is_within_rule(&with_nodes(&each), passed)));

@@ -1,4 +1,4 @@
-//! How many may be reached in which time, as a document says it.
+//! The rate limits of a provider, as its configuration document has them.
 
 use std::collections::BTreeMap;
 
@@ -6,68 +6,70 @@ use serde::{Deserialize, Serialize};
 
 const SECOND_US: u64 = 1_000_000;
 
-/// How many may be reached through a provider.
+/// Rate limits of a provider. All limits that are set apply together.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimits {
-    /// In any second.
+    /// Maximum number of sends in any second. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<u32>,
-    /// In any minute.
+    /// Maximum number of sends in any minute. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_minute: Option<u32>,
-    /// In any hour.
+    /// Maximum number of sends in any hour. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_hour: Option<u32>,
-    /// So many at once after a quiet time; one unless it is said. What is more than one comes on top of the limit.
+    /// Burst: sends allowed at once after an idle time. default: 1. A burst above 1 comes on top of
+    /// the limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// In each domain of mail.
+    /// Limits per recipient domain of email addresses, in addition to the limits of the provider.
+    /// default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_domain: Option<DomainRateLimits>,
 }
 
-/// How many may be reached in each domain.
+/// Rate limits per recipient domain.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DomainRateLimits {
-    /// In any second.
+    /// Maximum number of sends to a domain in any second. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<u32>,
-    /// In any minute.
+    /// Maximum number of sends to a domain in any minute. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_minute: Option<u32>,
-    /// In any hour.
+    /// Maximum number of sends to a domain in any hour. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_hour: Option<u32>,
-    /// So many at once after a quiet time.
+    /// Burst: sends to a domain allowed at once after an idle time. default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
-    /// In domains for which something else holds, by their names.
+    /// Limits of specific domains, by domain name; they replace the limits above.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub overrides: BTreeMap<String, RateLimitRule>,
 }
 
-/// How many in which time.
+/// One set of rates with a burst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RateLimitRule {
-    /// In any second.
+    /// Maximum number of sends in any second. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_second: Option<u32>,
-    /// In any minute.
+    /// Maximum number of sends in any minute. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_minute: Option<u32>,
-    /// In any hour.
+    /// Maximum number of sends in any hour. default: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_hour: Option<u32>,
-    /// So many at once after a quiet time.
+    /// Burst: sends allowed at once after an idle time. default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub burst: Option<u32>,
 }
 
 impl RateLimits {
-    /// What holds for all that goes through the provider.
+    /// The rule for all sends through the provider.
     pub fn provider_rule(&self) -> RateLimitRule {
         let Self {
             per_second,
@@ -84,7 +86,7 @@ impl RateLimits {
         }
     }
 
-    /// What is wrong with them, if anything is.
+    /// Fails if a limit or a burst is 0, which would block all sends.
     pub fn check_limits(&self) -> Result<(), String> {
         self.provider_rule().check_rule("the provider")?;
         let Some(domains) = &self.per_domain else {
@@ -99,7 +101,7 @@ impl RateLimits {
 }
 
 impl DomainRateLimits {
-    /// What holds for a domain of which nothing else is said.
+    /// The rule for domains without an override.
     pub fn default_rule(&self) -> RateLimitRule {
         let Self {
             per_second,
@@ -118,7 +120,8 @@ impl DomainRateLimits {
 }
 
 impl RateLimitRule {
-    /// The time between two for each of its rates, in microseconds, rounded up.
+    /// The interval between two sends for each rate, in microseconds, rounded up; `None` for a rate
+    /// that is not set.
     pub(crate) fn intervals_us(&self) -> [Option<u64>; 3] {
         let each = |count: Option<u32>, seconds: u64| {
             count.map(|it| (seconds * SECOND_US).div_ceil(u64::from(it.max(1))))
@@ -130,7 +133,7 @@ impl RateLimitRule {
         ]
     }
 
-    /// Whether there are any.
+    /// Whether at least one rate is set. A burst alone limits nothing.
     pub(crate) fn has_any_rate(&self) -> bool {
         self.intervals_us().iter().any(Option::is_some)
     }

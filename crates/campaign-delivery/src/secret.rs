@@ -1,4 +1,5 @@
-//! Secrets: documents name them, and only whoever builds a provider looks them up.
+//! Secrets: documents contain only their names, and they are resolved only when a provider is
+//! built.
 
 use std::fmt;
 
@@ -7,24 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::outgoing_item::sanitize_text;
 
-/// What the variables of the environment begin with that hold secrets.
+/// Prefix of the environment variables that contain secrets.
 const SECRET_ENV_PREFIX: &str = "ONWARD_SECRET_";
 
-/// Where a secret is, in place of the secret.
+/// Reference to a secret by its name, in place of the secret itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a reference: { secret: NAME }")]
 pub struct SecretRef {
-    /// What it is called: capital letters, digits and underscores.
+    /// Name of the secret: uppercase letters, digits and underscores.
     pub secret: String,
 }
 
-/// Knows secrets by name.
+/// Resolves secrets by name.
 pub trait SecretSource {
-    /// The secret of this name, if there is one.
+    /// Returns the secret with this name, or `None` if there is none.
     fn lookup_secret(&self, name: &str) -> Option<String>;
 }
 
-/// Secrets in variables of the environment: `ONWARD_SECRET_<NAME>`, and no others.
+/// Secrets in environment variables named `ONWARD_SECRET_<NAME>`; no other variable can be read.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EnvironmentSecrets;
 
@@ -43,7 +44,7 @@ fn is_secret_name(name: &str) -> bool {
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
 }
 
-/// A secret that was looked up. It is never printed.
+/// A resolved secret. Its `Debug` output does not contain it.
 #[derive(Clone)]
 pub(crate) struct SecretValue(String);
 
@@ -60,11 +61,11 @@ impl fmt::Debug for SecretValue {
 }
 
 impl SecretRef {
-    /// The secret itself.
+    /// Resolves the secret. Fails if the name is invalid, or if the secret is missing or empty.
     pub(crate) fn resolve(&self, secrets: &dyn SecretSource) -> Result<SecretValue, String> {
         let name = &self.secret;
         if !is_secret_name(name) {
-            // It is not repeated: it may be the secret itself.
+            // The error does not repeat the name: it may be the secret itself.
             return Err(
                 "what is there is not the name of a secret: names have capital letters, digits and underscores"
                     .to_owned(),
@@ -79,12 +80,13 @@ impl SecretRef {
     }
 }
 
-/// What must not be seen in what a provider says: some repeat what they were sent.
+/// Redacts secrets in responses of a provider: some providers repeat what they received.
 #[derive(Debug, Default)]
 pub(crate) struct SecretRedactor(Vec<SecretValue>);
 
 impl SecretRedactor {
-    /// Covers a secret, also where it is encoded with who it belongs to as protocols do.
+    /// Redacts a secret, and its Base64 forms, alone and combined with the user name as in
+    /// authentication protocols.
     pub(crate) fn for_secret(secret: &SecretValue, user: Option<&str>) -> Self {
         let plain = secret.reveal();
         let mut forms = vec![plain.to_owned(), encode_base64(plain)];
@@ -94,12 +96,12 @@ impl SecretRedactor {
                 encode_base64(&format!("\0{user}\0{plain}")),
             ]);
         }
-        // The longest first: another may be a part of it.
+        // The longest form first: a shorter form may be part of it.
         forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
         Self(forms.into_iter().map(SecretValue).collect())
     }
 
-    /// An answer's words, without secrets: on one line, and not too long.
+    /// Returns the text of a response without secrets, on one line and truncated.
     pub(crate) fn redact_text(&self, text: &str) -> SharedText {
         let covered = self.0.iter().fold(text.to_owned(), |text, form| {
             text.replace(form.reveal(), "(secret)")
@@ -108,7 +110,7 @@ impl SecretRedactor {
     }
 }
 
-/// As RFC 4648 encodes it.
+/// Encodes a text in Base64 (RFC 4648).
 pub(crate) fn encode_base64(text: &str) -> String {
     const BASE64_DIGITS: &[u8; 64] =
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -199,7 +201,7 @@ mod tests {
             "aHVudGVyMg==",
         ] {
             assert_eq!(&*veil.redact_text(&format!("no: {echo}!")), "no: (secret)!");
-            // What is cut off is cut off after it is covered.
+            // Text is redacted before it is truncated.
             let at_the_end = format!("{}{echo}", "x".repeat(497));
             assert!(
                 veil.redact_text(&at_the_end).ends_with("x(se"),

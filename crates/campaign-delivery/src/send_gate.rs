@@ -1,4 +1,4 @@
-//! When people may be reached: not in quiet hours, and so many in which time.
+//! Admission of sends: outside quiet hours, and within the rate limits.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use onward_campaign_core::AudienceRecipient;
 use onward_campaign_dispatch::{AdmissionGate, SendAdmission};
 use onward_campaign_file::QuietHours;
 
-/// The quiet hours of a campaign, and the limits of its provider, which other campaigns share.
+/// The quiet hours of a campaign and the rate limiter of its provider, which other campaigns share.
 pub(crate) struct SendGate {
     pub(crate) quiet_hours: Option<QuietHours>,
     pub(crate) throttle: Arc<RateLimiter>,
@@ -23,7 +23,8 @@ impl AdmissionGate for SendGate {
         now: Timestamp,
     ) -> SendAdmission {
         SendAdmission::admit_each(recipients, at_most, |recipient| {
-            // Whoever sleeps takes no place from those who do not.
+            // Quiet hours are checked first, so that a recipient in quiet hours does not use up the
+            // rate limit.
             let quiet = self
                 .quiet_hours
                 .as_ref()

@@ -1,9 +1,9 @@
-//! What is wrong in the document of a provider, in words of those who write it. What is written there is not repeated: it may
-//! be a secret in the place of its name.
+//! Error messages for the configuration document of a provider, for its authors. They never repeat
+//! a value of the document: it may be a secret in place of its name.
 
 use serde_path_to_error::Error;
 
-/// Where it is wrong, and what has to be there.
+/// Describes the position of an error and the expected value.
 pub(crate) fn describe_spec_error(error: &Error<serde_json::Error>) -> String {
     let (place, said) = (error.path().to_string(), error.inner().to_string());
     let place = if place == "." {
@@ -26,7 +26,7 @@ pub(crate) fn describe_spec_error(error: &Error<serde_json::Error>) -> String {
     }
 }
 
-/// What has to be there, where it is said as programs say it.
+/// Rephrases an expected type without programming terms.
 fn describe_expected(expected: &str) -> &str {
     match expected {
         "a string" | "path string" => "a text",

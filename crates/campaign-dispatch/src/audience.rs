@@ -1,4 +1,4 @@
-//! Those whom a campaign run is to reach, stored part by part: a job has one.
+//! The stored audience of a campaign run, in parts: each job processes one part.
 
 use onward_base::SharedText;
 use onward_campaign_core::{AudienceRecipient, hash_parts};
@@ -11,35 +11,36 @@ use crate::audience_sweep::AUDIENCE_DEPLOYABLE_MS;
 use crate::entropy::EntropySource;
 use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
 
-/// Recipients of a part, at most: an item's id has four digits for its position.
+/// Maximum number of recipients of a part: an item's id has four digits for its position.
 pub const PART_ITEMS_MAX: u32 = 1_000;
 
-/// Parts that are read together.
+/// Number of parts read from the store at a time.
 const PARTS_PAGE: usize = 100;
 
-/// An audience that is stored.
+/// A completely stored audience, ready to be deployed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAudience {
-    /// Its id.
+    /// The id of the audience in the store, which includes its tenant and workspace.
     pub id: SharedText,
-    /// How many recipients each part has.
+    /// Number of recipients of each part.
     pub part_sizes: Vec<u32>,
-    /// Of all its parts: no other audience has the same.
+    /// A digest of all parts; different audiences have different digests.
     pub digest: SharedText,
 }
 
 impl StoredAudience {
-    /// How many recipients it has.
+    /// Number of recipients of all parts together.
     pub fn recipient_count(&self) -> u32 {
         self.part_sizes.iter().sum()
     }
 
-    /// The numbers of its parts.
+    /// The numbers of its parts, from 0.
     pub fn part_numbers(&self) -> std::ops::Range<u32> {
         0..u32::try_from(self.part_sizes.len()).unwrap_or(u32::MAX)
     }
 
-    /// An audience of this scope, part after part.
+    /// Reads an audience of this scope, one page of parts at a time. Fails if it does not exist,
+    /// has expired or lacks a part.
     pub(crate) async fn read_stored(
         store: &dyn Store,
         scope: &CampaignScope,
@@ -87,7 +88,7 @@ impl StoredAudience {
 }
 
 impl ScopedCampaigns {
-    /// The recipients of a part of an audience.
+    /// Reads the recipients of one part of an audience.
     pub async fn read_recipients(
         &self,
         audience: &StoredAudience,
@@ -97,7 +98,7 @@ impl ScopedCampaigns {
     }
 }
 
-/// The digest of some parts and one more.
+/// Extends the digest of the preceding parts by one part.
 fn extend_digest(before: &str, recipients: &[u8]) -> SharedText {
     let digest = hash_parts(&[before, &String::from_utf8_lossy(recipients)]);
     digest
@@ -107,17 +108,18 @@ fn extend_digest(before: &str, recipients: &[u8]) -> SharedText {
         .into()
 }
 
-/// What an audience is called in the store: names of one workspace are not those of another.
+/// The id of an audience in the store. It includes the scope, so that workspaces do not share
+/// names.
 pub(crate) fn scoped_audience_id(scope: &CampaignScope, name: &str) -> SharedText {
     format!("{}/{}/{name}", scope.tenant, scope.workspace).into()
 }
 
-/// What people call it.
+/// The name of an audience as users know it, without its scope.
 fn audience_name(id: &str) -> String {
     id.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Stores a part. Storing it again does nothing; another cannot take its place.
+/// Stores a part. Storing the same part again has no effect; fails if the number has other content.
 pub(crate) async fn put_audience_part(
     store: &dyn Store,
     scope: &CampaignScope,
@@ -162,7 +164,7 @@ pub(crate) async fn put_audience_part(
     }
 }
 
-/// An audience that is being stored. Nobody looks for it before a campaign run names it.
+/// Stores an audience part by part. No worker reads it before a campaign run refers to it.
 pub struct AudienceWriter<'a> {
     store: &'a dyn Store,
     scope: CampaignScope,
@@ -175,7 +177,8 @@ pub struct AudienceWriter<'a> {
 }
 
 impl<'a> AudienceWriter<'a> {
-    /// Begins, in parts of so many.
+    /// Starts a new audience in parts of `part_items` recipients, clamped to 1 to
+    /// [`PART_ITEMS_MAX`].
     pub fn new(
         store: &'a dyn Store,
         scope: CampaignScope,
@@ -195,7 +198,7 @@ impl<'a> AudienceWriter<'a> {
         }
     }
 
-    /// Adds somebody to reach.
+    /// Adds a recipient, and stores the current part when it is full.
     pub async fn add_recipient(
         &mut self,
         recipient: AudienceRecipient,
@@ -208,7 +211,7 @@ impl<'a> AudienceWriter<'a> {
         }
     }
 
-    /// All of it is there. Without anybody, it is no audience.
+    /// Stores the last part and returns the audience. Fails if it has no recipients.
     pub async fn finish(mut self) -> Result<StoredAudience, CampaignError> {
         if !self.buffer.is_empty() {
             self.flush_part().await?;
@@ -234,7 +237,7 @@ impl<'a> AudienceWriter<'a> {
     }
 }
 
-/// Removes an audience that no campaign run names.
+/// Deletes an audience. The caller must make sure that no campaign run refers to it.
 pub(crate) async fn delete_audience(store: &dyn Store, id: &SharedText) -> Result<(), Error> {
     loop {
         let parts: Vec<(AudiencePartRow, u64)> = store
@@ -258,7 +261,7 @@ pub(crate) async fn delete_audience(store: &dyn Store, id: &SharedText) -> Resul
     }
 }
 
-/// The recipients of a part.
+/// Reads the recipients of a part. Fails if the part does not exist.
 pub(crate) async fn read_audience_part(
     store: &dyn Store,
     audience: &SharedText,

@@ -1,4 +1,5 @@
-//! Removes audiences that were stored and never deployed: whoever was to deploy them was killed, or thought better of it.
+//! Deletes audiences that were stored and never deployed, because the client crashed or abandoned
+//! the deployment.
 
 use onward_base::SharedText;
 use onward_store::tables::{AudiencePartRow, CampaignRunRow};
@@ -6,13 +7,14 @@ use onward_store::{ColumnCodec as _, Error, RecordReader as _, Store, TableScan}
 
 use crate::audience;
 
-/// An audience is deployed within so many milliseconds, or not at all.
+/// How long an audience can be deployed after it was stored, in milliseconds: 6 days.
 pub(crate) const AUDIENCE_DEPLOYABLE_MS: u64 = 6 * 86_400_000;
 
-/// And kept for so many: whoever has begun to deploy it by then is done.
+/// How long an audience is kept, in milliseconds: 7 days. It is longer than the deployable time, so
+/// that a deployment that began in time has finished.
 const AUDIENCE_RETENTION_MS: u64 = 7 * 86_400_000;
 
-/// Removes the audiences that are too old to be deployed and that no campaign run names.
+/// Deletes the audiences that are too old to be deployed and that no campaign run refers to.
 pub(crate) async fn sweep_audiences(store: &dyn Store) -> Result<(), Error> {
     let now = store.now().await?;
     let mut scan = TableScan::all_rows::<AudiencePartRow>().with_limit(1);

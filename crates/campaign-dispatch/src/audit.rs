@@ -1,4 +1,5 @@
-//! The audit trail: what happened to a campaign run, in the transaction in which it happened.
+//! The audit trail of a campaign run: each entry is written in the transaction of the change that
+//! it records.
 
 use onward_base::Timestamp;
 use onward_store::tables::{AuditEntryRow, CampaignRunRow};

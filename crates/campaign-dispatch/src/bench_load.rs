@@ -1,5 +1,5 @@
-//! A load to measure dispatchers with: campaign runs of any size, and a provider that takes everything at once and says
-//! nothing. What is left is what reserving and settling cost.
+//! The workload of the dispatch benchmark: campaign runs of any size, and a provider that accepts
+//! everything at once. What remains is the cost of reserving and settling.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,29 +21,29 @@ use crate::{
     Reservation, ScopedCampaigns, UnrestrictedGate,
 };
 
-/// Items of a job, all of which are reserved together.
+/// Number of items of a job; all of them are reserved together.
 pub const JOB_ITEMS: u32 = 100;
 
-/// How often to look whether a run is over.
+/// How often the benchmark checks whether a run is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// The load on a store.
+/// The benchmark workload on one store.
 pub struct DispatchLoad {
     store: Arc<dyn Store>,
     scope: CampaignScope,
 }
 
-/// What a campaign run took.
+/// The time that a campaign run took.
 #[derive(Debug, Clone)]
 pub struct DispatchTimings {
-    /// From the first look for work until it was over.
+    /// From the start of the dispatcher until the run was over.
     pub total: Duration,
-    /// Each of its jobs, from when it was found until it was settled.
+    /// The duration of each job, from when it was found until it was settled.
     pub jobs: Vec<Duration>,
 }
 
 impl DispatchLoad {
-    /// The load on a store that nobody else works on.
+    /// Creates the workload on a store that no other process uses.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
@@ -54,7 +54,7 @@ impl DispatchLoad {
         }
     }
 
-    /// Deploys a campaign run with so many items, and returns its id.
+    /// Deploys a campaign run with `items` items and returns its id.
     pub async fn deploy_run(&self, items: u32) -> Result<SharedText, CampaignError> {
         let deployment = CampaignDeployment {
             campaign_id: "bench".into(),
@@ -85,7 +85,7 @@ impl DispatchLoad {
             .run_id)
     }
 
-    /// Works on so many jobs at a time until a campaign run is over.
+    /// Dispatches with `lanes` concurrent jobs until the campaign run is over.
     pub async fn dispatch_run(
         &self,
         run: &SharedText,
@@ -111,8 +111,8 @@ impl DispatchLoad {
         })
     }
 
-    /// Finds a job that waits and makes it durable that it is locked; and how long that takes. The job is left so. Nothing if
-    /// none waits.
+    /// Claims one due job durably and returns how long that took. The job stays locked. Returns
+    /// `None` if no job is due.
     pub async fn measure_claim(&self) -> Result<Option<Duration>, Error> {
         let dispatcher = self.new_dispatcher(1, &Arc::default());
         let begun = Instant::now();
@@ -138,20 +138,21 @@ impl DispatchLoad {
     }
 }
 
-/// How long jobs took.
+/// The durations of the jobs processed so far.
 type JobDurations = Mutex<Vec<Duration>>;
 
 fn lock_durations(times: &JobDurations) -> std::sync::MutexGuard<'_, Vec<Duration>> {
     times.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reaches anybody, for any run.
+/// Resolves every run to the benchmark provider.
 struct BenchDeliveryResolver {
     durations: Arc<JobDurations>,
 }
 
 impl DeliveryResolver for BenchDeliveryResolver {
-    /// Made for a job when work on it begins, and gone when that ends.
+    /// Creates a delivery per job; it is dropped when the job ends, which measures the job's
+    /// duration.
     fn resolve_delivery(&self, _run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String> {
         let terms = DispatchPolicy {
             window: JOB_ITEMS as usize,
@@ -174,7 +175,7 @@ impl DeliveryResolver for BenchDeliveryResolver {
     }
 }
 
-/// Takes everything at once.
+/// Accepts every item at once, and records its own lifetime when dropped.
 struct BenchProvider {
     started_at: Instant,
     durations: Arc<JobDurations>,
@@ -207,7 +208,7 @@ impl Provider for BenchProvider {
     }
 }
 
-/// Has nothing to say.
+/// Renders empty messages.
 struct EmptyComposer;
 
 impl ComposeMessage for EmptyComposer {

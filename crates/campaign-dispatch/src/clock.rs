@@ -1,4 +1,5 @@
-//! The time of the store, as far as it can be known without asking. Clocks of nodes need not agree.
+//! Estimates the store's time from the last reading and the elapsed local time. The clocks of nodes
+//! need not agree.
 
 use onward_base::Timestamp;
 use onward_store::{Error, Store};
@@ -12,7 +13,7 @@ pub(crate) struct EstimatedClock {
 
 impl EstimatedClock {
     pub(crate) async fn read_from_store(store: &dyn Store) -> Result<Self, Error> {
-        // What the answer takes makes it later, never earlier.
+        // Taken before the read: the latency of the answer makes the estimate later, never earlier.
         let since = Instant::now();
         Ok(Self {
             store_time: store.now().await?,

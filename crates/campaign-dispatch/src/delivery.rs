@@ -1,4 +1,4 @@
-//! How a campaign run reaches people: by whom, and with what.
+//! The delivery of a campaign run: its provider, message composer, admission gate and policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use tokio::sync::Semaphore;
 
 use crate::reservation::Reservation;
 
-/// What a provider can do.
+/// The capabilities that a provider's adapter declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderCapabilities {
-    /// Items of one call, at most.
+    /// Maximum number of items in one call. Default: 1.
     pub max_batch: usize,
-    /// It takes each key once, so it can be called again with one.
+    /// The provider honours idempotency keys, so it can be called again with the same key. Default:
+    /// false.
     pub idempotent: bool,
-    /// It can be asked what became of a key.
+    /// The provider can look up the status of a message by its idempotency key. Default: false.
     pub status_lookup: bool,
 }
 
 impl Default for ProviderCapabilities {
-    /// One at a time, and it knows nothing of keys.
+    /// One item per call, no idempotency keys and no status lookup.
     fn default() -> Self {
         Self {
             max_batch: 1,
@@ -36,36 +37,39 @@ impl Default for ProviderCapabilities {
     }
 }
 
-/// Who really sends.
+/// The service that delivers the messages, such as an SMTP server or an HTTP API.
 ///
-/// It is called with reservations and in no other way: a reservation is made by the commit that stores it, and is used up by
-/// the call.
+/// It is called only with reservations: the commit that stores a reservation creates it, and the
+/// call consumes it.
 #[async_trait]
 pub trait Provider: Send + Sync + 'static {
-    /// What it is called, in the outbox.
+    /// The name of the provider in the outbox.
     fn name(&self) -> &str;
 
-    /// What it can do.
+    /// The capabilities that the dispatcher may rely on.
     fn capabilities(&self) -> ProviderCapabilities;
 
-    /// How many items it can be called for at a time by this process. Whoever reserves takes that much room before, so that
-    /// what waits for its turn is not reserved.
+    /// Limits how many items this process sends to the provider at a time; `None` means no limit.
+    /// The worker acquires permits before it reserves, so that items waiting for a permit are not
+    /// reserved.
     fn send_permits(&self) -> Option<Arc<Semaphore>> {
         None
     }
 
-    /// Delivers, and tells what became of each item by its id. What it says nothing of is in doubt.
+    /// Delivers a batch and returns the outcome of each item by item id. Items without an outcome
+    /// are in doubt.
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)>;
 
-    /// What it knows of a key.
+    /// Looks up the status of a message by its idempotency key.
     async fn lookup_status(&self, _key: &str) -> LookupOutcome {
         LookupOutcome::Unknown
     }
 }
 
-/// Says when people may be reached: so many a second, and not at night.
+/// Decides when recipients may be reached: rate limits and quiet hours.
 pub trait AdmissionGate: Send + Sync + 'static {
-    /// Lets some of these pass, in their order and `at_most` so many, and counts them.
+    /// Admits some of these recipients, in their order and at most `at_most`, and counts them
+    /// against the limits.
     fn admit_recipients(
         &self,
         recipients: &[&AudienceRecipient],
@@ -73,21 +77,23 @@ pub trait AdmissionGate: Send + Sync + 'static {
         now: Timestamp,
     ) -> SendAdmission;
 
-    /// The provider has said that it takes nothing before so much time has gone by: whoever else uses it waits as well.
+    /// Called when the provider throttles: no user of the provider may send before `_wait` has
+    /// passed.
     fn pause_sends(&self, _wait: Duration, _now: Timestamp) {}
 }
 
-/// Who may be reached now.
+/// The decision of an [`AdmissionGate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendAdmission {
-    /// These, by their places in the list. There is at least one.
+    /// These recipients may be reached now, by their places in the list; at least one.
     Admitted(Vec<usize>),
-    /// Nobody, before so much time has gone by.
+    /// No recipient may be reached before this much time has passed.
     Delayed(Duration),
 }
 
 impl SendAdmission {
-    /// Those who are let pass one by one, `at_most` so many; or how long the first of the others has to wait.
+    /// Admits at most `at_most` recipients for which `pass` succeeds. If none is admitted, returns
+    /// the shortest of their delays.
     pub fn admit_each(
         recipients: &[&AudienceRecipient],
         at_most: usize,
@@ -111,7 +117,7 @@ impl SendAdmission {
     }
 }
 
-/// Everybody, at any time.
+/// A gate that admits every recipient at any time.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UnrestrictedGate;
 
@@ -126,26 +132,28 @@ impl AdmissionGate for UnrestrictedGate {
     }
 }
 
-/// How a campaign run reaches people.
+/// Everything a worker needs to deliver the items of a campaign run.
 pub struct CampaignDelivery {
-    /// Who sends.
+    /// The provider that sends the messages.
     pub provider: Arc<dyn Provider>,
-    /// What.
+    /// Renders the messages.
     pub composer: Arc<dyn ComposeMessage>,
-    /// When.
+    /// Decides when recipients may be reached.
     pub gate: Arc<dyn AdmissionGate>,
-    /// How it is gone about.
+    /// The window, limits and retry policy of attempts.
     pub policy: DispatchPolicy,
-    /// How long a call may take.
+    /// The timeout of a provider call.
     pub timeout: Duration,
 }
 
-/// When somebody looks again who may know the provider of what is in doubt.
+/// Delay in milliseconds after which another attempt looks at items in doubt, possibly on a node
+/// that has the provider.
 const LOOKUP_RETRY_MS: u64 = 600_000;
 
 impl CampaignDelivery {
-    /// One by which nobody is reached, for runs that are cancelled, and for what others have left behind: whether the provider
-    /// takes each key once, and can be asked, is not known here, so what is in doubt is left for somebody who knows.
+    /// A delivery that sends nothing, for cancelled runs and for takeovers of expired leases.
+    /// Whether the provider honours idempotency keys or has a status lookup is unknown here, so
+    /// items in doubt are left for a node that has the provider.
     pub(crate) fn without_provider() -> Self {
         let (backoff, calls_max) = (ExponentialBackoff::default(), u32::MAX);
         let looks_after_ms = Some(LOOKUP_RETRY_MS);
@@ -168,7 +176,7 @@ impl CampaignDelivery {
     }
 }
 
-/// Reaches nobody.
+/// A provider and composer that delivers nothing.
 struct UnavailableProvider;
 
 #[async_trait]
@@ -200,13 +208,13 @@ impl ComposeMessage for UnavailableProvider {
     }
 }
 
-/// Knows how campaign runs reach people.
+/// Finds the delivery of a campaign run.
 pub trait DeliveryResolver: Send + Sync + 'static {
-    /// How this one does, or why it cannot.
+    /// Returns the delivery of this run, or the reason why this node cannot deliver it.
     fn resolve_delivery(&self, run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String>;
 }
 
-/// All of them in the same way.
+/// Uses one delivery for all campaign runs.
 impl DeliveryResolver for Arc<CampaignDelivery> {
     fn resolve_delivery(&self, _run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String> {
         Ok(Self::clone(self))

@@ -1,5 +1,6 @@
-//! Deploying a campaign: its audience is stored before, where nobody looks for it; then one commit makes the run, its jobs and
-//! the first entry of its audit trail. Until then there is nothing, and after that there is everything.
+//! Deploys a campaign. The audience is stored first, where no worker reads it; then one commit
+//! creates the run, its jobs and the first entry of its audit trail. A crash before the commit
+//! leaves no run, and after the commit the run is complete.
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
@@ -17,46 +18,49 @@ use crate::reached_recipients::{CampaignRunHistory, RepeatSendPolicy, UnreachedR
 use crate::scoped_campaigns::{CampaignError, CampaignScope, JOBS_MAX};
 use crate::{audit, row_mapping};
 
-/// How often it is looked again whom earlier runs have reached, when another run is made at the same moment.
+/// Maximum number of times that a deployment recomputes which recipients earlier runs reached, when
+/// another run is created concurrently.
 pub(crate) const DEPLOY_ATTEMPTS_MAX: usize = 20;
 
 /// A campaign to deploy.
 #[derive(Debug, Clone)]
 pub struct CampaignDeployment {
-    /// The campaign.
+    /// The id of the campaign.
     pub campaign_id: SharedText,
-    /// By which channel.
+    /// The channel that delivers the messages.
     pub channel: DeliveryChannel,
-    /// What is sent, for keys: the same recipient may be sent something else.
+    /// Names the content that is sent. It is part of the idempotency key: the same recipient may be
+    /// sent another asset.
     pub asset: SharedText,
-    /// All there is to know of it, as JSON.
+    /// The complete campaign document as JSON.
     pub document: SharedText,
-    /// Not before; at once unless told.
+    /// The earliest time at which items are sent. Default: at once.
     pub scheduled_for: Option<Timestamp>,
-    /// Deploying again under the same key returns the same run.
+    /// Deploying again under the same key returns the same run. Default: every deployment creates a
+    /// run.
     pub idempotency_key: Option<String>,
-    /// What is to happen with those whom earlier runs of the campaign have reached.
+    /// How to treat recipients that earlier runs of the campaign reached.
     pub already_reached: RepeatSendPolicy,
-    /// Who deploys it, for the record.
+    /// The user who deploys the campaign, for the audit trail.
     pub deployed_by: String,
 }
 
-/// What a deployment came to.
+/// The result of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentResult {
-    /// The campaign run.
+    /// The id of the campaign run.
     pub run_id: SharedText,
-    /// Whether the key had deployed it before.
+    /// Whether the run existed before this call.
     pub already_existed: bool,
-    /// Those whom it is to reach.
+    /// Number of recipients of the run.
     pub items: u32,
-    /// In so many jobs.
+    /// Number of jobs of the run.
     pub jobs: u32,
-    /// Rows of the audience that it was made without, because earlier runs have reached those people.
+    /// Number of audience rows that were excluded because earlier runs reached their recipients.
     pub excluded: u32,
 }
 
-/// Deploys a campaign for an audience that is stored.
+/// Deploys a campaign for a stored audience.
 pub(crate) async fn deploy_campaign(
     store: &dyn Store,
     scope: &CampaignScope,
@@ -73,7 +77,8 @@ pub(crate) async fn deploy_campaign(
     };
     for _ in 0..DEPLOY_ATTEMPTS_MAX {
         let last = runs.last_ordinal().await?;
-        // Looked for after that: whatever is looked at from here on, this run is not taken for an earlier one.
+        // Read after the last ordinal, so that the run of this deployment is never counted as an
+        // earlier one.
         if let Some(existing) = read_run(store, &id).await? {
             return match_existing_run(&existing, deployment, audience);
         }
@@ -97,7 +102,7 @@ pub(crate) async fn deploy_campaign(
             Err(refused) => return Err(refused),
         };
         match (read_run(store, &id).await?, error.kind()) {
-            // The answer to our own commit was lost.
+            // Our own commit succeeded, but its answer was lost.
             (Some(made), StoreErrorKind::Unknown) if made.audience_id == run.audience_id => {
                 return Ok(DeploymentResult {
                     excluded: left_out,
@@ -105,7 +110,7 @@ pub(crate) async fn deploy_campaign(
                 });
             }
             (Some(existing), _) => return match_existing_run(&existing, deployment, audience),
-            // Another run was made at the same moment, or a job redriven: it is to be looked at as well.
+            // Another run was created or a job redriven concurrently: check again with it.
             (None, StoreErrorKind::Conflict) => {}
             (None, _) => return Err(error.into()),
         }
@@ -115,7 +120,7 @@ pub(crate) async fn deploy_campaign(
     )))
 }
 
-/// The id of the run that a key deploys.
+/// The id of the run that this idempotency key deploys, or `None` without a key.
 fn run_id_from_key(
     scope: &CampaignScope,
     CampaignDeployment {
@@ -128,7 +133,7 @@ fn run_id_from_key(
         .map(|key| derived_id(&[&scope.tenant, &scope.workspace, campaign, key]))
 }
 
-/// What the key of a deployment has deployed, if anything.
+/// Finds the run that was already deployed under the deployment's idempotency key.
 pub(crate) async fn find_deployed_run(
     store: &dyn Store,
     scope: &CampaignScope,
@@ -144,7 +149,8 @@ pub(crate) async fn find_deployed_run(
         .transpose()
 }
 
-/// Whom of the audience to reach, and how many not; with a commit that is refused if that does not hold any more.
+/// Selects the recipients of the audience to reach. Returns a commit that conflicts if the
+/// selection is outdated, the selected audience, and the number of excluded recipients.
 async fn select_recipients(
     runs: &CampaignRunHistory<'_>,
     deployment: &CampaignDeployment,
@@ -171,7 +177,8 @@ async fn select_recipients(
     Ok((unreached.guard_commit(Commit::new()), chosen, left_out))
 }
 
-/// A run that is there already, if it is of the same campaign and for the same people.
+/// Returns the existing run if it has the same document and audience. Fails if the key was used for
+/// another deployment.
 fn match_existing_run(
     existing: &CampaignRunRow,
     deployment: &CampaignDeployment,
@@ -228,7 +235,8 @@ async fn read_run(store: &dyn Store, id: &SharedText) -> Result<Option<CampaignR
     Ok(found.map(|(run, _)| run))
 }
 
-/// Adds the run, its jobs and the first entry of its audit trail to a commit, and stores all of it or nothing.
+/// Adds the run, its jobs and the first entry of its audit trail to a commit and stores them
+/// atomically.
 pub(crate) async fn commit_run(
     store: &dyn Store,
     mut commit: Commit,
@@ -284,7 +292,7 @@ fn new_job(run: &CampaignRunRow, number: u32, items: u32) -> JobRow {
     }
 }
 
-/// The id that these parts make.
+/// The id that is derived from these parts: a UUID of version 8 from their hash.
 pub(crate) fn derived_id(parts: &[&str]) -> SharedText {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash_parts(parts)[..16]);

@@ -1,5 +1,5 @@
-//! The dispatcher of a node: finds campaign runs that have something to do, takes their jobs in turn, and works on several at
-//! a time. Any number of nodes do so on one store.
+//! The dispatcher of a node: finds campaign runs with due jobs, claims jobs in a fair order and
+//! processes several concurrently. Any number of nodes can dispatch from one store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -28,29 +28,29 @@ use crate::row_mapping;
 use crate::run_completion::finish_run;
 use crate::unsendable_runs::UnsendableRuns;
 
-/// Campaign runs that are looked at together.
+/// Maximum number of campaign runs read in one page.
 const RUNS_PAGE: usize = 200;
 
-/// Jobs of a run that are looked for together.
+/// Maximum number of jobs of a run read in one page.
 const JOBS_PAGE: usize = 32;
 
-/// How often to look for audiences that nobody has deployed.
+/// How often the dispatcher sweeps audiences that were never deployed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3_600);
 
-/// How a dispatcher works.
+/// Settings of a dispatcher.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// What people see of it.
+    /// The worker name in audit entries. Default: `dispatcher`.
     pub worker_name: SharedText,
-    /// Jobs at a time.
+    /// Maximum number of jobs that this dispatcher processes concurrently. Default: 4.
     pub concurrency: usize,
-    /// Jobs of one tenant at a time, on all nodes together.
+    /// Maximum number of jobs of one tenant in progress on all nodes together. Default: no limit.
     pub tenant_concurrency: Option<u32>,
-    /// How long a job is held by whoever is not heard of.
+    /// How long a claim on a job stays valid without renewal. Default: 300 s.
     pub lease: Duration,
-    /// How often to look for work.
+    /// How often the dispatcher polls the store for work and for changed controls. Default: 500 ms.
     pub poll_interval: Duration,
-    /// What cannot be foreseen.
+    /// The source of random ids and jitter. Default: the operating system.
     pub entropy: EntropySource,
 }
 
@@ -67,22 +67,22 @@ impl Default for Options {
     }
 }
 
-/// Takes jobs and works on them.
+/// Claims the due jobs of a store and processes them.
 pub struct Dispatcher {
     store: Arc<dyn Store>,
     deliveries: Arc<dyn DeliveryResolver>,
     options: Options,
     directives: Arc<RunDirectives>,
     unsendable_runs: Arc<UnsendableRuns>,
-    /// Where the next part of the runs begins that are looked at.
+    /// The position after which the next page of due runs starts. `None` starts from the beginning.
     scan_position: Mutex<Option<Vec<ColumnValue>>>,
 }
 
-/// What is wanted of campaign runs and jobs, as far as this node knows.
+/// The directives for campaign runs and jobs, as far as this node has read them.
 #[derive(Default)]
 struct RunDirectives {
     controls: Mutex<BTreeMap<SharedText, CampaignRunControl>>,
-    /// Jobs that are to be given back, so that others have a turn.
+    /// Jobs to release, so that other tenants get a slot.
     preempted: Mutex<BTreeSet<SharedText>>,
 }
 
@@ -119,7 +119,7 @@ fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a worker tells when it is done with a job.
+/// The result that a job's task returns to the dispatcher loop.
 struct FinishedJob {
     job_id: SharedText,
     run: CampaignRunRow,
@@ -127,7 +127,7 @@ struct FinishedJob {
 }
 
 impl Dispatcher {
-    /// A dispatcher of the campaign runs of a store.
+    /// Creates a dispatcher for the campaign runs of a store.
     pub fn new(
         store: Arc<dyn Store>,
         outlets: Arc<dyn DeliveryResolver>,
@@ -143,11 +143,12 @@ impl Dispatcher {
         }
     }
 
-    /// Works until it is stopped. Then it begins nothing more, and ends when what is under way is settled. Fails if the store
-    /// cannot be relied on any more.
+    /// Dispatches jobs until `stop` is true. Then the dispatcher drains: it starts no new sends and
+    /// returns when all work in progress is settled. Fails if the store reports a fatal error.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
         let mut lanes: JoinSet<FinishedJob> = JoinSet::new();
-        // Jobs that are worked on, and those that could not be and are left alone for a while.
+        // Jobs in progress (`None`), and jobs that could not be processed, with the time until
+        // which they are not retried.
         let mut held: BTreeMap<SharedText, Option<Instant>> = BTreeMap::new();
         let mut turns = FairShare::default();
         let mut line = JobQueue::default();
@@ -168,7 +169,7 @@ impl Dispatcher {
                 while lanes.len() < self.options.concurrency
                     && let Some(found) = line.pop(&turns)
                 {
-                    // It may have been paused since it was found.
+                    // The run may have been paused after the job was found.
                     let is_paused = self.directives.run_directive(&found.run.0.id)
                         == AttemptDirective::Release
                         && !found.has_expired_lease();
@@ -185,11 +186,11 @@ impl Dispatcher {
             }
             tokio::select! {
                 biased;
-                // However much there is to do, what is wanted of it is heard.
+                // Polled first (`biased`), so that pause and cancel take effect under any load.
                 _ = looks.tick(), if !is_stopping => {
                     tolerate_transient_error(self.refresh_controls().await)?;
                     if lanes.len() >= self.options.concurrency {
-                        // Whoever came since is to have a turn as well.
+                        // Tenants whose jobs became due since the last scan also get a slot.
                         line = tolerate_transient_error(self.find_due_jobs(&held).await)?.unwrap_or_default();
                         let waiting = self.count_waiting_tenants(&line, &turns).await?;
                         lock_mutex(&self.directives.preempted).extend(turns.jobs_to_preempt(waiting));
@@ -198,7 +199,7 @@ impl Dispatcher {
                         tolerate_transient_error(sweep_audiences(&*self.store).await)?;
                         swept = Some(Instant::now());
                     }
-                    // However long that took, others have their turn before the next.
+                    // However long this poll took, finished jobs are handled before the next one.
                     looks.reset();
                 }
                 Some(done) = lanes.join_next() => {
@@ -216,7 +217,7 @@ impl Dispatcher {
         }
     }
 
-    /// Locks one job that can be taken now, and leaves it so. Tells whether there was one.
+    /// Claims one due job and leaves it locked. Returns false if no job is due.
     pub(crate) async fn claim_job(&self) -> Result<bool, Error> {
         let Some(DueJob { run, job }) = self
             .find_due_jobs(&BTreeMap::new())
@@ -249,7 +250,7 @@ impl Dispatcher {
             .await
     }
 
-    /// Learns what is wanted of the runs that are under way.
+    /// Reads the current control of every run with known directives; drops runs that are over.
     async fn refresh_controls(&self) -> Result<(), Error> {
         let runs: Vec<SharedText> = lock_mutex(&self.directives.controls)
             .keys()
@@ -266,7 +267,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Jobs that can be taken now, of all runs that have some; first those whose workers were not heard of again.
+    /// Finds the due jobs of all due runs, jobs with an expired lease first. Finishes runs that
+    /// have no job left.
     async fn find_due_jobs(
         &self,
         held: &BTreeMap<SharedText, Option<Instant>>,
@@ -301,7 +303,8 @@ impl Dispatcher {
         Ok(line)
     }
 
-    /// Jobs whose workers were not heard of again, also those of runs that are paused: what they held is in doubt.
+    /// Finds locked jobs whose lease has expired, including those of paused runs: the items that
+    /// they held are in doubt.
     async fn find_expired_jobs(
         &self,
         line: &mut JobQueue,
@@ -339,7 +342,8 @@ impl Dispatcher {
         }
     }
 
-    /// Runs that have something to do, or wait, a part of them at a time: those that wait must not hide the others.
+    /// Reads the next page of due runs. Paging goes round, so that runs that only wait do not hide
+    /// the others.
     async fn scan_due_runs(&self, now: Timestamp) -> Result<Vec<(CampaignRunRow, u64)>, Error> {
         let mut scan = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_WAKE)
             .where_at_most(&now)
@@ -368,7 +372,8 @@ impl Dispatcher {
                 .store
                 .list_records(scan.clone().where_at_most(&now).with_limit(JOBS_PAGE))
                 .await?;
-            // Nobody waits for a time at which nobody is to be reached.
+            // In a cancelled run the open items are skipped at once, without waiting until they are
+            // due.
             if due.is_empty() && is_cancelled {
                 let waiting: Vec<(JobRow, u64)> = self.store.list_records(scan).await?;
                 found.extend(
@@ -383,7 +388,7 @@ impl Dispatcher {
         Ok(found)
     }
 
-    /// How many tenants wait in the line that have no lane, and could use one.
+    /// Counts the queued tenants that have no running job and are below their limit.
     async fn count_waiting_tenants(
         &self,
         line: &JobQueue,
@@ -396,7 +401,7 @@ impl Dispatcher {
         Ok(waiting)
     }
 
-    /// Whether another job of the tenant may be worked on.
+    /// Whether the tenant may have another job in progress under `tenant_concurrency`.
     async fn is_within_tenant_limit(
         &self,
         found: &DueJob,
@@ -407,7 +412,7 @@ impl Dispatcher {
         };
         let (tenant, max) = (&found.run.0.tenant_id, max as usize);
         let here = turns.tenant_job_count(tenant);
-        // Whoever takes over a job of somebody who is gone has one instead of them.
+        // Taking over a job with an expired lease replaces a claim of the tenant and adds none.
         if here >= max || found.has_expired_lease() {
             return Ok(here < max);
         }
@@ -430,7 +435,7 @@ impl Dispatcher {
         else {
             return Ok(false);
         };
-        // Those that were begun here may not be locked yet, and are counted once.
+        // Jobs started on this node may not be locked in the store yet; each is counted once.
         let elsewhere = its
             .iter()
             .filter(|(job, _)| !turns.is_running(&job.id))
@@ -465,7 +470,7 @@ impl Dispatcher {
                 let (mut least, run_id, job_id) = (AttemptDirective::Continue, of_run.id.clone(), id.clone());
                 let outlet = match outlets.resolve_delivery(&run.0) {
                     Ok(outlet) => outlet,
-                    // Nobody is reached by it: nothing is begun.
+                    // There is no provider to send with, so the attempt must start no sends.
                     Err(_) if is_cancelled || is_stale => {
                         least = AttemptDirective::Release;
                         Arc::new(CampaignDelivery::without_provider())
@@ -488,14 +493,14 @@ impl Dispatcher {
         });
     }
 
-    /// Tells whether there was an end.
+    /// Handles the result of a job. Returns whether the attempt was concluded.
     async fn handle_finished_job(&self, done: FinishedJob) -> Result<bool, Error> {
         let FinishedJob {
             job_id: job,
             run,
             result: end,
         } = done;
-        // What cannot be stored, or read, will not be so by itself: people are to know.
+        // An invalid or corrupt row does not repair itself: report it to operators.
         if let Err(error) = &end
             && matches!(
                 error.kind(),
@@ -531,7 +536,8 @@ impl Dispatcher {
     }
 }
 
-/// What passes is logged, and tried again; the rest is not.
+/// Logs a store error that is not fatal and returns `None`, so that the caller retries later.
+/// Returns a fatal error.
 fn tolerate_transient_error<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Ok(it) => Ok(Some(it)),

@@ -1,8 +1,10 @@
-//! Whether any campaign run is stuck, or says what cannot be: every job that is not over has a worker, a time, or somebody who
-//! has to say what became of its items; and what rows say together is what they say one by one.
+//! Checks that no campaign run is stuck or inconsistent: every job that is not over has a worker, a
+//! due time, or items in doubt that an operator has to resolve; and the counts of jobs and runs
+//! agree with their rows.
 //!
-//! Others may work on the store meanwhile. Whatever is done for a job changes its row, so one that is the same before and after
-//! its items are read was seen as it is; what has changed is read again.
+//! Other processes may change the store meanwhile. Every change of a job updates its row, so a job
+//! whose row version is the same before and after its items are read was read consistently; a job
+//! that changed is read again.
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemState, JobStatus};
@@ -13,51 +15,52 @@ use crate::row_mapping;
 use crate::run_completion::was_cancelled_early;
 use crate::scoped_campaigns::CampaignScope;
 
-/// Work that is due for so long is late.
+/// Work that has been due for this many milliseconds is reported as overdue.
 const OVERDUE_MS: u64 = 60_000;
 
-/// How often something is read again. What changes every time is not stuck.
+/// Maximum number of times that a changing row is read. A row that changes every time is not stuck.
 const REREADS_MAX: u32 = 6;
 
-/// What is the matter with a campaign run.
+/// The kind of a problem with a campaign run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CampaignFindingKind {
-    /// Jobs of it, or those whom they are to reach, are not there.
+    /// Jobs of the run, or parts of its audience, do not exist.
     Missing,
-    /// Rows say different things of the same.
+    /// Rows contradict each other.
     Inconsistent,
-    /// Something is open, and nothing brings it to its end.
+    /// Work is open, and nothing is scheduled that would finish it.
     Stuck,
-    /// Only somebody can say what became of some items.
+    /// Items are in doubt, and only an operator can resolve them.
     InDoubt,
-    /// It is due, and nobody does anything.
+    /// Work is due, and no worker processes it.
     Overdue,
 }
 
-/// Something that is the matter with a campaign run.
+/// A problem with a campaign run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CampaignFinding {
-    /// The campaign run.
+    /// The id of the campaign run.
     pub run_id: SharedText,
-    /// What.
+    /// The kind of the problem.
     pub kind: CampaignFindingKind,
-    /// The particulars, for people.
+    /// The details of the problem, for operators.
     pub message: String,
 }
 
-/// How much was looked at.
+/// Number of campaign runs and items that were examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CampaignDoctorStats {
-    /// Campaign runs.
+    /// Number of campaign runs examined.
     pub runs: u64,
-    /// Items of them that have rows.
+    /// Number of items with rows in those runs.
     pub items: u64,
 }
 
-/// What is the matter, without saying with which run.
+/// The kind and details of a problem, without the run.
 type RunFinding = (CampaignFindingKind, String);
 
-/// Looks at every campaign run of a store, page by page; at those of a scope alone, if there is one.
+/// Examines every campaign run of a store, or of one scope if given, page by page, and passes each
+/// problem to `report`.
 pub async fn examine_runs(
     store: &dyn Store,
     scope: Option<&CampaignScope>,
@@ -93,7 +96,7 @@ pub async fn examine_runs(
     }
 }
 
-/// What is the matter with a run, and stays so while the run does not change.
+/// Examines a run until its row does not change meanwhile, and returns its problems.
 async fn examine_until_stable(
     store: &dyn Store,
     mut run: CampaignRunRow,
@@ -115,7 +118,7 @@ async fn examine_until_stable(
     Ok(Vec::new())
 }
 
-/// What is the matter with a run as it is, and how many of its items were looked at.
+/// Examines a run once. Returns its problems and the number of items examined.
 async fn examine_run(
     store: &dyn Store,
     run: &CampaignRunRow,
@@ -144,7 +147,7 @@ async fn examine_run(
     Ok((wrong, read))
 }
 
-/// A job and its items as they were at one moment; without items if it changes all the time.
+/// Reads a job and its items consistently; without the items if the job keeps changing.
 async fn read_stable_job(
     store: &dyn Store,
     (mut job, mut version): (JobRow, u64),
@@ -163,7 +166,7 @@ async fn read_stable_job(
     Ok((job, None))
 }
 
-/// What is the matter with a job that has these items.
+/// The problems of a job with these items.
 fn examine_job(job: &JobRow, items: &[OutboxItemRow], now: Timestamp) -> Vec<RunFinding> {
     let (id, status, said) = (
         &job.id,
@@ -176,7 +179,7 @@ fn examine_job(job: &JobRow, items: &[OutboxItemRow], now: Timestamp) -> Vec<Run
         .filter(|item| row_mapping::item_state(item) == ItemState::Held)
         .count();
     let mut wrong = Vec::new();
-    // Whoever is named twice has one row, and is counted as skipped besides.
+    // A duplicate recipient has one row, and the job additionally counts an item as skipped.
     let counts = |tally: &ItemCounts| (tally.served, tally.failed, tally.in_doubt);
     if counts(&said) != counts(&found) || said.skipped < found.skipped || found.items > said.items {
         wrong.push((
@@ -222,7 +225,7 @@ const fn unsettled_items(tally: &ItemCounts) -> u64 {
     tally.open_items() + tally.in_doubt
 }
 
-/// Whether those are there whom a job is still to reach.
+/// Checks that the audience part of a job that is not over exists with the right size.
 async fn check_audience_part(
     store: &dyn Store,
     run: &CampaignRunRow,
@@ -242,21 +245,21 @@ async fn check_audience_part(
     }))
 }
 
-/// What the jobs of a run come to.
+/// The totals over all jobs of a run.
 #[derive(Default)]
 struct RunTotals {
     jobs: u32,
     terminal_jobs: u32,
     counts: ItemCounts,
-    /// Items that wait for somebody.
+    /// Number of items in doubt that only an operator can resolve.
     awaiting_resolution: u64,
-    /// Whether somebody works on it.
+    /// Whether a worker holds an unexpired lease on one of the jobs.
     has_live_lease: bool,
-    /// Since when the first job is due.
+    /// The earliest due time of the waiting jobs.
     earliest_due: Option<Timestamp>,
-    /// Whether somebody has still to be reached, or left out.
+    /// Whether a waiting job has items that are still to be sent or skipped.
     has_open_items: bool,
-    /// When the last job was over.
+    /// When the last job ended.
     last_ended: Option<Timestamp>,
 }
 
@@ -345,12 +348,12 @@ impl RunTotals {
             && control != Some(CampaignRunControl::Paused)
             && !self.has_live_lease;
         let due = match self.earliest_due {
-            // One that is cancelled waits with nobody.
+            // The open items of a cancelled run are skipped without waiting for their due time.
             Some(_) if control == Some(CampaignRunControl::Cancelled) && self.has_open_items => {
                 Some(run.wake_at)
             }
             Some(due) => Some(due.max(run.wake_at)),
-            // All that is left to do is to say that it is over.
+            // All jobs are over, and only the run remains to be finished.
             None => self.last_ended.filter(|_| over == jobs),
         };
         if let Some(due) = due.filter(|due| is_wanted && due.plus_ms(OVERDUE_MS) <= now) {

@@ -1,4 +1,4 @@
-//! What cannot be foreseen. A simulator has a source of its own, so that a seed is a history.
+//! The source of randomness. A simulator supplies its own, so that a seed reproduces a history.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use onward_base::SharedText;
 
 use crate::deploy::format_uuid;
 
-/// A source of entropy.
+/// A source of random bytes for ids and jitter.
 #[derive(Clone)]
 pub struct EntropySource(Arc<FillBytes>);
 
 type FillBytes = dyn Fn(&mut [u8]) + Send + Sync;
 
 impl EntropySource {
-    /// A source that fills what it is given.
+    /// Creates a source from a function that fills a buffer with random bytes.
     pub fn new(fill: impl Fn(&mut [u8]) + Send + Sync + 'static) -> Self {
         Self(Arc::new(fill))
     }
 
-    /// An id that nobody has.
+    /// Returns a new random id, a UUID of version 4.
     pub fn random_id(&self) -> SharedText {
         let mut bytes = [0; 16];
         (self.0)(&mut bytes);
@@ -34,10 +34,10 @@ impl EntropySource {
 }
 
 impl Default for EntropySource {
-    /// The operating system's.
+    /// The entropy source of the operating system.
     fn default() -> Self {
         Self::new(|bytes| {
-            // A system without entropy runs nothing else either.
+            // A system without entropy can run nothing else either.
             if let Err(error) = getrandom::fill(bytes) {
                 unreachable!("the operating system has no entropy: {error}");
             }

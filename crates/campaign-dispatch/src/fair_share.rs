@@ -1,4 +1,5 @@
-//! Whose turn it is: tenants share the lanes of a node, however many jobs each has and however slow its provider is.
+//! Fair scheduling: tenants share the job slots of a node, however many jobs each has and however
+//! slow its provider is.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -10,26 +11,27 @@ use tokio::time::Instant;
 
 use crate::row_mapping;
 
-/// A job is not taken from its lane before it was there for so long.
+/// Minimum time that a job runs before it can be preempted.
 const TIME_SLICE: Duration = Duration::from_secs(5);
 
-/// Whoever had no turn for so long waits as long as anybody.
+/// How long the last start of a tenant or run is remembered. After that, it ranks equally with
+/// those that never started.
 const LAST_START_RETENTION: Duration = Duration::from_secs(600);
 
-/// A job that was found, and its run.
+/// A due job and its run, each with its row version.
 pub(crate) struct DueJob {
     pub(crate) run: (CampaignRunRow, u64),
     pub(crate) job: (JobRow, u64),
 }
 
 impl DueJob {
-    /// Whether another worker had it, and was not heard of again.
+    /// Whether another worker had claimed the job and its lease expired.
     pub(crate) fn has_expired_lease(&self) -> bool {
         row_mapping::job_status(&self.job.0) == JobStatus::Locked
     }
 }
 
-/// Jobs that were found and not taken yet: of each tenant, of each of its runs.
+/// Due jobs that are not started yet, by tenant and run.
 #[derive(Default)]
 pub(crate) struct JobQueue {
     tenants: BTreeMap<SharedText, BTreeMap<SharedText, VecDeque<DueJob>>>,
@@ -50,8 +52,8 @@ impl JobQueue {
             .push_back(found);
     }
 
-    /// The next job: of the tenant that has the fewest lanes; of those, the one whose last turn was longest ago. In the same way
-    /// its runs take turns.
+    /// Removes the next job: of the tenant with the fewest running jobs, and among equals of the
+    /// one that started a job least recently. The runs of the tenant are ordered in the same way.
     pub(crate) fn pop(&mut self, turns: &FairShare) -> Option<DueJob> {
         let tenant = self
             .tenants
@@ -74,7 +76,7 @@ impl JobQueue {
         found
     }
 
-    /// A job of each tenant that has no lane.
+    /// One due job of each tenant that has no running job.
     pub(crate) fn jobs_of_waiting_tenants<'a>(
         &'a self,
         turns: &'a FairShare,
@@ -87,7 +89,8 @@ impl JobQueue {
     }
 }
 
-/// How many lanes each has, and when the last turn of each was, as far back as it matters.
+/// Number of running jobs per tenant or run, and the last start of each within
+/// [`LAST_START_RETENTION`].
 #[derive(Default)]
 struct RunningCounts {
     running: BTreeMap<SharedText, usize>,
@@ -95,7 +98,7 @@ struct RunningCounts {
 }
 
 impl RunningCounts {
-    /// Whoever has the least is next.
+    /// The sort key of fair scheduling: the smallest key is next.
     fn fairness_key(&self, it: &SharedText) -> (usize, Option<Instant>) {
         (
             self.running.get(it).copied().unwrap_or(0),
@@ -118,14 +121,14 @@ impl RunningCounts {
     }
 }
 
-/// A job that has a lane.
+/// A job that is running on this node.
 struct RunningJob {
     tenant_id: SharedText,
     run_id: SharedText,
     started_at: Instant,
 }
 
-/// The jobs that have lanes, and how those are shared.
+/// The jobs running on this node, counted by tenant and by run.
 #[derive(Default)]
 pub(crate) struct FairShare {
     jobs: BTreeMap<SharedText, RunningJob>,
@@ -164,17 +167,18 @@ impl FairShare {
         }
     }
 
-    /// Whether a job has a lane.
+    /// Whether the job is running on this node.
     pub(crate) fn is_running(&self, job: &SharedText) -> bool {
         self.jobs.contains_key(job)
     }
 
-    /// How many lanes a tenant has.
+    /// Number of jobs of a tenant that are running on this node.
     pub(crate) fn tenant_job_count(&self, tenant: &SharedText) -> usize {
         self.tenants.fairness_key(tenant).0
     }
 
-    /// Which jobs are to give way to so many tenants that wait and have no lane: the oldest of those who have most.
+    /// Selects the jobs to preempt for `waiting` tenants that have no running job: the oldest jobs
+    /// of the tenants with the most running jobs.
     pub(crate) fn jobs_to_preempt(&self, waiting: usize) -> Vec<SharedText> {
         let mut lanes = self.tenants.running.clone();
         let mut oldest: Vec<_> = self

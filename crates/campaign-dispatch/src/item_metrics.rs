@@ -1,9 +1,9 @@
-//! What is counted: where items come to stand.
+//! Metrics of items: counts of items that become served, failed, skipped or in doubt.
 
 use metrics::counter;
 use onward_campaign_core::{ItemChange, ItemState};
 
-/// Items have come to stand so.
+/// Increments the counters of the states that these changes lead to.
 pub(crate) fn count_item_changes<'a>(changes: impl Iterator<Item = &'a ItemChange>) {
     let mut counts = [0_u64; 4];
     for change in changes {

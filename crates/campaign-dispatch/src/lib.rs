@@ -2,8 +2,10 @@
 //!
 //! - [`AudienceWriter`]: stores an audience in parts; a [`CampaignDeployment`] then creates the run
 //!   and its jobs in one commit.
-//! - [`Provider`]: delivers items. It is called only with [`Reservation`]s, which only a commit makes.
-//! - [`Dispatcher`]: claims jobs, reserves, sends and settles items; one per node, without a leader.
+//! - [`Provider`]: delivers items. It is called only with [`Reservation`]s, which only a durable
+//!   commit creates.
+//! - [`Dispatcher`]: claims jobs, reserves, sends and settles items; one per node, without a
+//!   leader.
 //! - [`ScopedCampaigns`]: operations on the campaigns of one scope: pause, cancel, settle, list.
 //! - [`bench_load`]: the workload of the dispatch benchmark.
 

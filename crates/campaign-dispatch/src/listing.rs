@@ -1,4 +1,4 @@
-//! Lists of campaign runs, jobs and items, page by page.
+//! Lists campaign runs, jobs, items and audit entries in pages.
 
 use std::fmt;
 
@@ -13,15 +13,15 @@ use onward_store::{
 use crate::row_mapping;
 use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
 
-/// Rows that are read together.
+/// Number of rows read from the store at a time.
 const PAGE_ROWS: usize = 1_000;
 
-/// Where a page ended: at an instant, and there at an id.
+/// The position after the last row of a page, in an order by time and id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TimestampCursor {
-    /// The instant.
+    /// The time of the last row.
     pub at: Timestamp,
-    /// The id.
+    /// The id of the last row.
     pub id: SharedText,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for TimestampCursor {
 }
 
 impl TimestampCursor {
-    /// The place that is written so.
+    /// Parses a cursor from its text form. Returns `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('.')?;
         Some(Self {
@@ -41,7 +41,7 @@ impl TimestampCursor {
         })
     }
 
-    /// The rows of a scan after it, by an order that ends with the instant and the id.
+    /// Starts a scan after the cursor. The order of the scan must end with the time and the id.
     fn apply_to_scan(this: Option<&Self>, mut scan: TableScan) -> TableScan {
         if let Some(Self { at, id }) = this {
             let rest = [at.to_value(), id.to_value()];
@@ -51,17 +51,18 @@ impl TimestampCursor {
     }
 }
 
-/// Which jobs are meant.
+/// Selects the jobs to list.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
-    /// Only those of this campaign run.
+    /// Only jobs of this campaign run. Default: jobs of all runs.
     pub run_id: Option<String>,
-    /// Only those in this status; unless told, all of a run, or all that are not completed.
+    /// Only jobs in this status. Default: all jobs if `run_id` is set, else all jobs that are not
+    /// completed.
     pub status: Option<JobStatus>,
 }
 
 impl JobFilter {
-    /// The statuses to list, in this order.
+    /// The statuses to list, in the order in which they are listed.
     fn statuses_in_order(&self) -> Vec<JobStatus> {
         let open = [
             JobStatus::Locked,
@@ -77,7 +78,7 @@ impl JobFilter {
     }
 }
 
-/// Where a page of jobs ended.
+/// The position after the last job of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobCursor {
     status: JobStatus,
@@ -85,7 +86,7 @@ pub struct JobCursor {
 }
 
 impl JobCursor {
-    /// Where a page ended with this job.
+    /// The cursor of a page that ends with this job.
     pub fn from_job(job: &JobRow) -> Self {
         Self {
             status: row_mapping::job_status(job),
@@ -96,7 +97,7 @@ impl JobCursor {
         }
     }
 
-    /// The place that is written so.
+    /// Parses a cursor from its text form. Returns `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let (status, place) = text.split_once('.')?;
         Some(Self {
@@ -113,7 +114,7 @@ impl fmt::Display for JobCursor {
 }
 
 impl ScopedCampaigns {
-    /// Campaign runs, the newest first.
+    /// Lists campaign runs, the newest first.
     pub async fn list_runs(
         &self,
         campaign: Option<&str>,
@@ -143,7 +144,7 @@ impl ScopedCampaigns {
         .await?)
     }
 
-    /// Jobs, by status; within one, those that are due first.
+    /// Lists jobs by status; within a status, by the time at which they are due.
     pub async fn list_jobs(
         &self,
         filter: &JobFilter,
@@ -190,7 +191,8 @@ impl ScopedCampaigns {
         Ok(jobs)
     }
 
-    /// Items of a campaign run that have been reserved, or were not to be: in order, from after an item on.
+    /// Lists the items of a campaign run that have a row and match `is_wanted`, by id, starting
+    /// after the item `after`.
     pub async fn list_items(
         &self,
         run: &str,
@@ -205,15 +207,17 @@ impl ScopedCampaigns {
         Ok(scan_filtered(&*self.store, scan, is_wanted, limit).await?)
     }
 
-    /// Items in doubt, those of the job first that has had some for longest; whole jobs, until there are so many. Also says
-    /// where it ended, if there may be more.
+    /// Lists items in doubt, grouped by job; the job that has had items in doubt for longest comes
+    /// first. Adds whole jobs until at least `limit` items are listed. Also returns the cursor of
+    /// the next page, if there may be more.
     pub async fn list_in_doubt(
         &self,
         after: Option<&TimestampCursor>,
         limit: usize,
     ) -> Result<(Vec<OutboxItemRow>, Option<TimestampCursor>), CampaignError> {
         let CampaignScope { tenant, workspace } = &self.scope;
-        // Whatever the clock says now: it may have been later when they came to be in doubt.
+        // Not limited by the current time: the clock may have been later when the items became in
+        // doubt.
         let ever = Timestamp::from_micros(Timestamp::MAX.as_micros() - 1).unwrap_or(Timestamp::MAX);
         let jobs = TableScan::by_index::<JobRow>(JobRow::BY_DOUBT)
             .where_equal(tenant)
@@ -244,7 +248,7 @@ impl ScopedCampaigns {
         Ok((items, last.filter(|_| left > 0 || is_page)))
     }
 
-    /// What happened to a campaign run after an entry, in order.
+    /// Lists the audit entries of a campaign run after the entry id `after`, in order.
     pub async fn list_audit_entries(
         &self,
         id: &str,
@@ -259,7 +263,7 @@ impl ScopedCampaigns {
     }
 }
 
-/// Those rows of a scan that are meant, at most so many.
+/// Returns at most `limit` rows of a scan that match `is_meant`.
 pub(crate) async fn scan_filtered<R: TableRecord + Send>(
     store: &dyn Store,
     mut scan: TableScan,

@@ -1,5 +1,7 @@
-//! Whom the runs of a campaign have reached. Deploying asks before it makes another run, so that nobody is reached twice who was
-//! not to be; an audience of a million is sixteen bytes for each of them here, and is read part by part.
+//! Determines which recipients the earlier runs of a campaign reached. A deployment checks this
+//! before it creates another run, so that no recipient is sent to twice by mistake. Each recipient
+//! takes 16 bytes of memory here, and audiences are read part by part, so that an audience of a
+//! million fits.
 
 use std::collections::HashSet;
 
@@ -13,22 +15,22 @@ use crate::entropy::EntropySource;
 use crate::row_mapping;
 use crate::scoped_campaigns::{CampaignError, CampaignScope};
 
-/// Runs that are read together: each has a document of up to some megabytes.
+/// Number of runs read at a time; small, because each has a document of up to several megabytes.
 const RUNS_PAGE: usize = 10;
 
-/// What is to happen with those whom earlier runs of the same campaign have reached.
+/// How a deployment treats recipients that earlier runs of the same campaign reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RepeatSendPolicy {
-    /// Nothing is deployed if there is one.
+    /// The deployment fails if there is such a recipient.
     #[default]
     Refuse,
-    /// The others are reached.
+    /// The deployment excludes these recipients and sends to the others.
     Exclude,
-    /// They are reached again.
+    /// The deployment sends to these recipients again.
     Resend,
 }
 
-/// The runs of a campaign, in their order.
+/// The runs of a campaign, ordered by ordinal.
 pub(crate) struct CampaignRunHistory<'a> {
     pub(crate) store: &'a dyn Store,
     pub(crate) scope: &'a CampaignScope,
@@ -46,7 +48,7 @@ impl CampaignRunHistory<'_> {
             .reversed()
     }
 
-    /// The next runs of a scan, if there are any.
+    /// Reads the next page of runs, or `None` at the end, and advances the scan.
     async fn next_page(
         &self,
         scan: &mut TableScan,
@@ -59,7 +61,7 @@ impl CampaignRunHistory<'_> {
         Ok(Some(page))
     }
 
-    /// The ordinal of the last one; 0 if there is none.
+    /// The ordinal of the last run, or 0 if the campaign has no run.
     pub(crate) async fn last_ordinal(&self) -> Result<u32, Error> {
         let found: Vec<(CampaignRunRow, u64)> = self
             .store
@@ -68,7 +70,8 @@ impl CampaignRunHistory<'_> {
         Ok(found.first().map_or(0, |(run, _)| run.ordinal))
     }
 
-    /// Takes those out whom runs have reached, or are to: the runs until an ordinal, the last first.
+    /// Removes the recipients that runs up to the ordinal `until` reached or may still reach; the
+    /// last run is read first.
     pub(crate) async fn remove_reached(
         &self,
         from: &mut UnreachedRecipients,
@@ -86,8 +89,8 @@ impl CampaignRunHistory<'_> {
         Ok(())
     }
 
-    /// Takes those out for whom a run was made after this ordinal, whatever became of them there: the last run that was made for
-    /// somebody is the one by which they can be tried again, so that no two are.
+    /// Removes the recipients of every run after the ordinal `after`, whatever their outcome: only
+    /// the last run of a recipient may be used to retry them, so that no two runs do.
     pub(crate) async fn remove_targeted(
         &self,
         from: &mut UnreachedRecipients,
@@ -110,7 +113,7 @@ impl CampaignRunHistory<'_> {
     }
 }
 
-/// Somebody, in little memory.
+/// A truncated hash of a recipient id, to save memory.
 type RecipientHash = [u8; 16];
 
 fn hash_recipient(recipient: &str) -> RecipientHash {
@@ -119,20 +122,21 @@ fn hash_recipient(recipient: &str) -> RecipientHash {
     id
 }
 
-/// Those whom no run has reached that was looked at.
+/// The recipients that none of the runs checked so far reached.
 #[derive(Debug, Default)]
 pub(crate) struct UnreachedRecipients {
     hashes: HashSet<RecipientHash>,
-    /// How many there were before anything was looked at.
+    /// Number of recipients before any run was checked.
     initial_count: usize,
-    /// The last run that has reached one of them, or is to.
+    /// The most recent run that reached one of the recipients or may still reach one.
     last_run: Option<SharedText>,
-    /// Runs that are over, and in which one of them failed whom a job that is redriven would try again.
+    /// Runs that are over and have an exhausted item of one of the recipients, which a redrive of
+    /// its job would send again.
     redrivable_runs: Vec<(CampaignRunRow, u64)>,
 }
 
 impl UnreachedRecipients {
-    /// All of an audience.
+    /// Starts with all recipients of an audience.
     pub(crate) async fn from_audience(
         store: &dyn Store,
         audience: &StoredAudience,
@@ -153,7 +157,7 @@ impl UnreachedRecipients {
         })
     }
 
-    /// These.
+    /// Starts with these recipient ids.
     pub(crate) fn from_recipients(recipients: impl Iterator<Item = SharedText>) -> Self {
         let ids: HashSet<RecipientHash> = recipients.map(|it| hash_recipient(&it)).collect();
         Self {
@@ -163,27 +167,27 @@ impl UnreachedRecipients {
         }
     }
 
-    /// The last run by which somebody was taken out.
+    /// The most recent run that removed a recipient.
     pub(crate) const fn last_run(&self) -> Option<&SharedText> {
         self.last_run.as_ref()
     }
 
-    /// Whether somebody is one of them.
+    /// Whether this recipient has not been removed.
     pub(crate) fn contains_recipient(&self, recipient: &str) -> bool {
         self.hashes.contains(&hash_recipient(recipient))
     }
 
-    /// Whether there is nobody.
+    /// Whether all recipients have been removed.
     pub(crate) fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// How many were reached, or are to be.
+    /// Number of recipients that were reached or may still be.
     pub(crate) fn reached_count(&self) -> usize {
         self.initial_count - self.hashes.len()
     }
 
-    /// Nothing is deployed if somebody was reached.
+    /// Fails if any recipient was reached or may still be.
     pub(crate) fn refuse_if_reached(&self, campaign: &SharedText) -> Result<(), CampaignError> {
         let (campaign, reached, of) = (
             campaign.to_string(),
@@ -201,7 +205,8 @@ impl UnreachedRecipients {
         }
     }
 
-    /// The audience without those who were reached: stored anew, in parts of the same size.
+    /// Stores the audience without the removed recipients as a new one, in parts of the same size.
+    /// Returns the original if no recipient was removed.
     pub(crate) async fn store_audience(
         &self,
         store: &dyn Store,
@@ -224,7 +229,8 @@ impl UnreachedRecipients {
         gathering.finish().await
     }
 
-    /// A commit that is refused if a job was redriven since, and after which nobody redrives one without having looked again.
+    /// Extends a commit so that it conflicts if a job of the redrivable runs was redriven
+    /// meanwhile, and so that a concurrent redrive conflicts with it and has to check again.
     pub(crate) fn guard_commit(&self, commit: Commit) -> Commit {
         self.redrivable_runs
             .iter()
@@ -257,7 +263,7 @@ impl UnreachedRecipients {
         }
     }
 
-    /// Takes those out whom a job is for.
+    /// Removes all recipients of a job.
     async fn remove_part(
         &mut self,
         store: &dyn Store,
@@ -270,8 +276,9 @@ impl UnreachedRecipients {
         Ok(())
     }
 
-    /// Takes those out whom a job of a run has reached, or may reach, that is not over. What becomes of them is not known yet; but
-    /// of a run that is cancelled, nobody is reached any more by a job that is over.
+    /// Removes the recipients that a job of an unfinished run reached or may still reach. Their
+    /// outcome is unknown as yet, except in a cancelled run: a job of it that is over sends to no
+    /// more recipients.
     async fn remove_unfinished(
         &mut self,
         store: &dyn Store,
@@ -299,7 +306,7 @@ impl UnreachedRecipients {
         Ok(())
     }
 
-    /// Takes those out whom a run that is over has reached.
+    /// Removes the recipients that a finished run reached.
     async fn remove_settled(
         &mut self,
         store: &dyn Store,

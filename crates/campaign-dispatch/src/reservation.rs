@@ -1,4 +1,4 @@
-//! Reservations. Nothing else can be given to a provider, and only what is durable makes one.
+//! Reservations: the only input that a provider accepts, created only from a durable commit.
 
 use onward_base::SharedText;
 use onward_campaign_core::{ItemState, RenderedMessage};
@@ -9,7 +9,8 @@ use onward_store::{
 
 use crate::row_mapping;
 
-/// The right to call a provider for one item, once. It cannot be made, copied or kept: a commit makes it, the call uses it up.
+/// The right to call a provider for one item, once. It cannot be constructed, copied or kept by
+/// callers: a commit creates it, and the call consumes it.
 ///
 /// ```compile_fail
 /// fn twice(reservation: onward_campaign_dispatch::Reservation) -> [onward_campaign_dispatch::Reservation; 2] {
@@ -27,37 +28,38 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// The item. Answers are told by it.
+    /// The id of the item. The provider reports the outcome under this id.
     pub fn item_id(&self) -> &SharedText {
         &self.item_id
     }
 
-    /// What the provider should take once.
+    /// The idempotency key to pass to the provider.
     pub fn idempotency_key(&self) -> &SharedText {
         &self.idempotency_key
     }
 
-    /// Where it goes.
+    /// The email address, phone number or account to send to.
     pub fn address(&self) -> &SharedText {
         &self.address
     }
 
-    /// Whom it is for.
+    /// The id of the recipient.
     pub fn recipient_id(&self) -> &SharedText {
         &self.recipient_id
     }
 
-    /// What is sent.
+    /// The rendered message to send.
     pub fn message(&self) -> &RenderedMessage {
         &self.message
     }
 }
 
-/// That a commit is durable.
+/// Proof that a commit is durable; only this module can create it.
 pub(crate) struct DurableCommit(());
 
 impl DurableCommit {
-    /// The reservation of an item whose row the commit has stored.
+    /// Creates the reservation of an item whose row the commit stored. Returns `None` if the item
+    /// is not held.
     pub(crate) fn reserve_item(
         &self,
         row: &OutboxItemRow,
@@ -73,8 +75,9 @@ impl DurableCommit {
     }
 }
 
-/// Whether a commit is durable after all that was not heard of. It would have made this of the job: with a mark that no other
-/// commit leaves, or without one if it was the last of a worker, which ends its epoch.
+/// Checks whether a commit of unknown outcome is durable. `meant` is the job's row as the commit
+/// would have written it: with a mark that no other commit writes, or without a mark if it was the
+/// worker's last commit, which ends its epoch.
 pub(crate) async fn confirm_commit(
     store: &dyn Store,
     meant: &JobRow,
@@ -87,7 +90,7 @@ pub(crate) async fn confirm_commit(
     Ok(stored.filter(is_ours).map(|_| DurableCommit(())))
 }
 
-/// Makes a commit durable.
+/// Commits to the store and returns the proof that the commit is durable.
 pub(crate) async fn commit_durably(
     store: &dyn Store,
     commit: Commit,

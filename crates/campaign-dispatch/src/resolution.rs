@@ -1,4 +1,4 @@
-//! What somebody says of items in doubt.
+//! Operator decisions that settle items in doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,24 +15,24 @@ use crate::run_completion::finish_run;
 use crate::scoped_campaigns::{CampaignError, CampaignScope};
 use crate::{audit, row_mapping};
 
-/// How often a verdict is tried while others change the same job.
+/// Maximum number of attempts to commit a resolution while the same job changes concurrently.
 const CONFLICT_RETRIES_MAX: u32 = 50;
 
-/// What became of an item in doubt, as somebody has found out.
+/// An operator's decision on an item in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// The provider has taken it, and may call it something.
+    /// The provider accepted the item; carries the provider's message id, if known.
     Sent(Option<String>),
-    /// It was not delivered, and will not be.
+    /// The item was not delivered and will not be.
     Failed,
-    /// It was not delivered, and is to be.
+    /// The item was not delivered and is to be sent again.
     Retry,
 }
 
-/// An item, and what it became, or why it could not be settled.
+/// The id of an item, and its row after the resolution or the reason why it could not be settled.
 pub type ResolvedItem = (String, Result<OutboxItemRow, CampaignError>);
 
-/// Who says what, and why.
+/// A resolution with the operator who decided it and the reason.
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorDecision<'a> {
     pub(crate) resolution: &'a Resolution,
@@ -40,8 +40,9 @@ pub(crate) struct OperatorDecision<'a> {
     pub(crate) reason: &'a str,
 }
 
-/// Settles items in doubt: they, their jobs and perhaps their runs, with who said so and why. Those of one job are settled
-/// together: a verdict may make it due, and whoever has it then is in the way of the next.
+/// Settles items in doubt, updates their jobs and possibly finishes their runs, and records the
+/// operator and the reason. Items of one job are settled in one commit: a resolution may make the
+/// job due, and a worker that then claims it would block the resolution of the next item.
 pub(crate) async fn resolve_items(
     store: &dyn Store,
     scope: &CampaignScope,
@@ -63,12 +64,12 @@ pub(crate) async fn resolve_items(
         let outcomes = loop {
             tries += 1;
             match resolve_job_items(store, scope, &job, &items, said).await {
-                // Another verdict on the same job was quicker.
+                // Another resolution changed the same job first: retry.
                 Err(CampaignError::Store(error))
                     if error.kind() == StoreErrorKind::Conflict && tries < CONFLICT_RETRIES_MAX => {
                 }
                 Ok(outcomes) => break outcomes,
-                // Those of other jobs may be settled by now, which is to be told.
+                // Items of other jobs may be settled already, so the error is reported per item.
                 Err(refused) => {
                     break items
                         .iter()
@@ -123,7 +124,7 @@ async fn resolve_job_items(
         );
         return Ok(settled);
     }
-    // Whoever has it may be asking the provider just now.
+    // The worker that holds the lease may be calling the provider right now.
     if row_mapping::job_status(&job) == JobStatus::Locked {
         let until = job.locked_until.unwrap_or(job.run_after);
         settled.extend(
@@ -164,7 +165,7 @@ async fn resolve_job_items(
             continue;
         };
         let (error, message_id) = (Some(why.into()), message_id.clone());
-        // Whoever wants it tried again wants it tried as often as any other.
+        // A retried item gets the full number of sends again.
         let calls = if *verdict == Resolution::Retry {
             0
         } else {
@@ -209,7 +210,7 @@ async fn resolve_job_items(
     Ok(settled)
 }
 
-/// What the audit trail says of a job that the verdict has ended.
+/// The audit event of a job that the resolution ended, or `None` if the job is not over.
 fn job_end_event(job: &JobRow, by: &str) -> Option<(&'static str, Value)> {
     let event = match row_mapping::job_status(job) {
         JobStatus::Completed => "job.completed",
@@ -239,7 +240,8 @@ fn resolution_name(verdict: &Resolution) -> &'static str {
     }
 }
 
-/// The items of a job; those without a row are skipped, for another stands for them, if nothing is open.
+/// The progress of all items of a job. Items without a row that the job counts as skipped are
+/// duplicates of other items.
 fn job_progress(
     job: &JobRow,
     stored: &[(OutboxItemRow, u64)],
@@ -268,7 +270,7 @@ fn job_progress(
     slots
 }
 
-/// Counts the items of a job that nobody has, now that one of them is settled, and says where it stands.
+/// Updates the counts and the status of an unclaimed job after some of its items were resolved.
 fn conclude_job(job: &mut JobRow, slots: &[ItemProgress], verdict: &Resolution, now: Timestamp) {
     let tally = ItemCounts::from_states(slots.iter().map(|slot| slot.state));
     row_mapping::write_job_counts(job, &tally, now);
@@ -283,7 +285,8 @@ fn conclude_job(job: &mut JobRow, slots: &[ItemProgress], verdict: &Resolution, 
     if act.is_some() {
         job.run_after = now;
     }
-    // Only that gives somebody something to do. Others of the job may have to wait, for whatever reason.
+    // Only a retry gives a worker something to do. Other items of the job may wait for reasons of
+    // their own, so no other resolution makes the job due.
     if *verdict == Resolution::Retry {
         (job.run_after, job.attempts) = (now, 0);
     }

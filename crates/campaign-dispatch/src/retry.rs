@@ -1,5 +1,6 @@
-//! Trying a campaign again: another run, which reaches those whom the first did not. There is one such run of each, so that
-//! nobody is reached by two; whoever was not reached by it either is reached by one of its own.
+//! Retries a campaign run with a new run for the recipients that it did not reach. Each run has at
+//! most one retry run, so that no recipient is sent to by two; recipients that the retry does not
+//! reach either are left to a retry of the retry run.
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
@@ -20,12 +21,12 @@ use crate::reached_recipients::{CampaignRunHistory, UnreachedRecipients};
 use crate::scoped_campaigns::{CampaignError, CampaignScope};
 use crate::{row_mapping, run_completion};
 
-/// The id of the run that tries another again.
+/// The id of the run that retries `run`. It is derived from `run`, so that there is at most one.
 fn retry_run_id(run: &CampaignRunRow) -> SharedText {
     derived_id(&[&run.tenant_id, &run.workspace_id, &run.id, "retry"])
 }
 
-/// The run that tries this one again, if there is one.
+/// Returns the run that retries this run, if there is one.
 pub(crate) async fn find_retry_run(
     store: &dyn Store,
     run: &CampaignRunRow,
@@ -36,7 +37,7 @@ pub(crate) async fn find_retry_run(
     Ok(found.map(|(run, _)| run))
 }
 
-/// Tries a campaign run again that is over. Asked a second time, the run is the same.
+/// Retries a campaign run that is over. A second call returns the same retry run.
 pub(crate) async fn retry_run(
     store: &dyn Store,
     scope: &CampaignScope,
@@ -80,7 +81,8 @@ pub(crate) async fn retry_run(
             .store_audience(store, scope, &unserved, entropy)
             .await?;
         let next = new_retry_run(&run, last + 1, &audience, store.now().await?);
-        // Whoever redrives one of its jobs at the same moment changes the run as well: one of the two is refused.
+        // A concurrent redrive of one of its jobs updates the run as well, so that one of the two
+        // commits conflicts.
         let commit = Commit::new().update(&run, version);
         let refused = match commit_run(store, commit, &next, &audience, by).await {
             Ok(()) => return stored_retry_result(store, &run, &audience).await,
@@ -98,7 +100,7 @@ pub(crate) async fn retry_run(
     Err(CampaignError::ConcurrentChange(run.id.to_string()))
 }
 
-/// The run that tries another again, by whoever made it.
+/// The result for the stored retry run, whether this call or a concurrent one created it.
 async fn stored_retry_result(
     store: &dyn Store,
     run: &CampaignRunRow,
@@ -134,7 +136,7 @@ fn new_retry_run(
     }
 }
 
-/// A run of which nobody is left to reach has reached everybody.
+/// An empty audience of a retry means that the run has no recipient left to retry.
 fn map_empty_audience(refused: CampaignError) -> CampaignError {
     if refused == CampaignError::EmptyAudience {
         CampaignError::NothingToRetry
@@ -143,7 +145,8 @@ fn map_empty_audience(refused: CampaignError) -> CampaignError {
     }
 }
 
-/// An audience of those whom a run did not reach, and who are not known to want it that way.
+/// Stores an audience of the recipients whose items failed or were skipped because the run was
+/// cancelled.
 async fn store_undelivered(
     store: &dyn Store,
     scope: &CampaignScope,
@@ -165,7 +168,8 @@ async fn store_undelivered(
     gathering.finish().await.map_err(map_empty_audience)
 }
 
-/// Those of a job whom nothing has reached. Whoever has no row is somebody whom another stands for.
+/// The recipients of a job that were not reached. A recipient without a row is a duplicate of
+/// another one.
 fn undelivered_recipients(
     recipients: Vec<AudienceRecipient>,
     items: &[(OutboxItemRow, u64)],

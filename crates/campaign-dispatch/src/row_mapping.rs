@@ -1,4 +1,4 @@
-//! Rows, and what they stand for.
+//! Converts between the rows of the store and the types of `onward-campaign-core`.
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
@@ -8,13 +8,13 @@ use onward_campaign_core::{
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnValue, Error, RecordReader as _, Store, TableScan};
 
-/// Where an item stands.
+/// The state of the item in this row.
 pub fn item_state(row: &OutboxItemRow) -> ItemState {
     let status = ItemStatus::parse(&row.status).unwrap_or(ItemStatus::Queued);
     ItemState::from_status(status, row.held_since.is_some(), row.doubt_since.is_some())
 }
 
-/// An item as an attempt finds it at `now`.
+/// The progress of an item as an attempt at the time `now` reads it.
 pub(crate) fn item_progress(row: &OutboxItemRow, now: Timestamp) -> ItemProgress {
     let doubt = row.doubt_since.map_or(0, |since| {
         now.as_micros().saturating_sub(since.as_micros()) / 1_000
@@ -27,27 +27,27 @@ pub(crate) fn item_progress(row: &OutboxItemRow, now: Timestamp) -> ItemProgress
     }
 }
 
-/// The id of a job: those of a run come in their order.
+/// The id of a job. The ids of a run's jobs sort by number.
 pub(crate) fn job_id(run: &str, number: u32) -> SharedText {
     format!("{run}.{number:06}").into()
 }
 
-/// The id of an item: those of a job come in their order.
+/// The id of an item. The ids of a job's items sort by position.
 pub(crate) fn item_id(job: &str, position: usize) -> SharedText {
     format!("{job}.{position:04}").into()
 }
 
-/// Where an item stands in its job.
+/// The position of an item in its job, or `None` if the id is malformed.
 pub(crate) fn item_position(item: &str) -> Option<usize> {
     item.rsplit_once('.')?.1.parse().ok()
 }
 
-/// The job of an item.
+/// The job of an item, or `None` if the id is malformed.
 pub(crate) fn job_id_of_item(item: &str) -> Option<SharedText> {
     item.rsplit_once('.').map(|(job, _)| job.into())
 }
 
-/// The items of a job that have rows, in their order.
+/// Reads the items of a job that have rows, ordered by position.
 pub(crate) async fn read_job_items(
     store: &dyn Store,
     job: &str,
@@ -71,17 +71,17 @@ pub(crate) async fn read_job_items(
     }
 }
 
-/// What does not change about the items of a job.
+/// The values that all items of a job share.
 pub(crate) struct ItemTemplate<'a> {
     pub(crate) run: &'a CampaignRunRow,
     pub(crate) job: &'a JobRow,
     pub(crate) provider: &'a SharedText,
-    /// When the run was scheduled for, as keys have it.
+    /// The scheduled time of the run in the text form that idempotency keys use.
     pub(crate) scheduled_for: &'a str,
 }
 
 impl ItemTemplate<'_> {
-    /// The row of an item that has none, before anything has happened to it.
+    /// Creates the row of a new item, before any change is applied to it.
     pub(crate) fn new_item(
         &self,
         position: usize,
@@ -126,7 +126,7 @@ impl ItemTemplate<'_> {
     }
 }
 
-/// What a change makes of an item.
+/// Applies a change to the row of an item.
 pub(crate) fn apply_change(
     mut row: OutboxItemRow,
     change: &ItemChange,
@@ -150,7 +150,7 @@ pub(crate) fn apply_change(
     row.settled_at = to.is_terminal().then_some(now);
     row.reason = reason.map(|reason| reason.as_str().into());
     match to {
-        // What went wrong before is over.
+        // An accepted item keeps no error of earlier sends.
         ItemState::Served => row.error = None,
         _ => row.error = error.clone().or(row.error),
     }
@@ -168,7 +168,7 @@ pub(crate) fn job_status(job: &JobRow) -> JobStatus {
     JobStatus::parse(&job.status).unwrap_or(JobStatus::Queued)
 }
 
-/// Where an act leads that is legal, or else a mistake of whoever asks.
+/// The status after a transition that the caller knows to be legal. Panics if it is not.
 pub(crate) fn next_job_status(status: JobStatus, act: JobTransition) -> JobStatus {
     let Some(next) = status.next_status(act) else {
         unreachable!("{act:?} is not for a job that is {status}")
@@ -180,7 +180,7 @@ pub(crate) fn run_status(run: &CampaignRunRow) -> CampaignRunStatus {
     CampaignRunStatus::parse(&run.status).unwrap_or(CampaignRunStatus::Queued)
 }
 
-/// How the items of a job stand, as its row says.
+/// The item counts stored in the row of a job.
 pub(crate) fn job_counts(job: &JobRow) -> ItemCounts {
     ItemCounts {
         items: job.items.into(),
@@ -191,7 +191,7 @@ pub(crate) fn job_counts(job: &JobRow) -> ItemCounts {
     }
 }
 
-/// Writes a tally into the row of a job.
+/// Writes item counts into the row of a job, and since when it has items in doubt.
 pub(crate) fn write_job_counts(job: &mut JobRow, tally: &ItemCounts, now: Timestamp) {
     let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     job.served = number(tally.served);

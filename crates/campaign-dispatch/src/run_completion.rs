@@ -1,4 +1,5 @@
-//! The end of a campaign run: when all of its jobs are over, they say what it came to.
+//! Finishes a campaign run when all of its jobs are over, with the status that follows from their
+//! item counts.
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
@@ -13,8 +14,9 @@ use serde_json::json;
 use crate::listing::scan_filtered;
 use crate::{audit, row_mapping};
 
-/// Ends a campaign run, if all of its jobs are over. Whoever ends the last of them asks; so does whoever finds a run with
-/// nothing left to do, since the one that should have asked may have been killed.
+/// Finishes a campaign run if all of its jobs are over. The worker that ends the last job calls
+/// this; so does a dispatcher that finds a run with no work left, since that worker may have
+/// crashed. Returns whether this call finished the run.
 pub(crate) async fn finish_run(
     store: &dyn Store,
     run: &SharedText,
@@ -34,8 +36,8 @@ pub(crate) async fn finish_run(
     let Some((mut run, version)) = stored else {
         return Ok(false);
     };
-    // Those scans were not one: a job may have gone from one status to another between them. One that is over stays so,
-    // unless the run is changed as well.
+    // The scans above are not one snapshot: a job may have changed its status between them. A job
+    // that is over stays over unless the run's row changes as well.
     let (tally, over) = count_items_and_jobs(store, &run.id).await?;
     if over != run.jobs {
         return Ok(false);
@@ -65,7 +67,7 @@ pub(crate) async fn finish_run(
     );
     match store.commit(commit).await {
         Ok(_) => Ok(true),
-        // Somebody else was first, or will ask again.
+        // Another process finished the run first, or a later call will.
         Err(error)
             if matches!(
                 error.kind(),
@@ -78,8 +80,8 @@ pub(crate) async fn finish_run(
     }
 }
 
-/// Whether a campaign run that came to this was cancelled before everybody was reached. Others are skipped for reasons of their
-/// own.
+/// Whether a campaign run with these counts was cancelled before all recipients were reached. Items
+/// can be skipped for other reasons, which do not count.
 pub(crate) async fn was_cancelled_early(
     store: &dyn Store,
     run: &CampaignRunRow,
@@ -98,7 +100,7 @@ pub(crate) async fn was_cancelled_early(
         .is_empty())
 }
 
-/// How the items of a campaign run stand.
+/// Counts the items of a campaign run by state, from the counts in its jobs.
 pub(crate) async fn count_run_items(
     store: &dyn Store,
     run: &SharedText,
@@ -106,12 +108,12 @@ pub(crate) async fn count_run_items(
     Ok(count_items_and_jobs(store, run).await?.0)
 }
 
-/// How the items of a campaign run stand, and how many of its jobs are over.
+/// Counts the items of a campaign run by state, and the jobs that are over.
 async fn count_items_and_jobs(
     store: &dyn Store,
     run: &SharedText,
 ) -> Result<(ItemCounts, u32), Error> {
-    // The order of their ids does not change while they are read.
+    // Scanned by id, because that order does not change while the jobs are read.
     let mut scan =
         TableScan::all_rows::<JobRow>().where_at_most(&SharedText::from(format!("{run}.~")));
     let mut after = SharedText::from(format!("{run}."));

@@ -1,4 +1,4 @@
-//! What people can ask of campaign runs.
+//! The operations of users and operators on the campaign runs of one scope.
 
 use std::sync::Arc;
 
@@ -20,167 +20,168 @@ use crate::reached_recipients::{CampaignRunHistory, UnreachedRecipients};
 use crate::resolution::{self, OperatorDecision, Resolution, ResolvedItem};
 use crate::{audit, listing, retry, row_mapping, run_completion};
 
-/// Jobs of a campaign: they are made together.
+/// Maximum number of jobs of a campaign run: one commit creates them all.
 pub(crate) const JOBS_MAX: usize = 99_000;
 
-/// Characters of an id that are enough to look for it.
+/// Minimum length of an id prefix that [`ScopedCampaigns::find_run`] accepts.
 const RUN_ID_PREFIX_MIN: usize = 4;
 
-/// Whose campaigns are meant.
+/// The tenant and workspace whose campaigns an operation applies to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CampaignScope {
-    /// The tenant.
+    /// The tenant that owns the campaigns.
     pub tenant: SharedText,
-    /// The workspace.
+    /// The workspace of the tenant.
     pub workspace: SharedText,
 }
 
 impl CampaignScope {
-    /// Whether something of these is meant.
+    /// Whether the scope is this tenant and workspace.
     pub fn contains_workspace(&self, tenant: &SharedText, workspace: &SharedText) -> bool {
         self.tenant == *tenant && self.workspace == *workspace
     }
 }
 
-/// Why something could not be done.
+/// The reason why an operation on campaigns failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CampaignError {
-    /// There is no such campaign run.
+    /// The scope has no campaign run with this id.
     #[error("there is no campaign run {0}")]
     RunNotFound(String),
-    /// Several campaign runs begin so.
+    /// Several campaign runs have an id with this prefix.
     #[error("several campaign runs begin with {0}: give more of the id")]
     AmbiguousRunId(String),
-    /// The beginning of an id that could be that of many.
+    /// The id prefix is too short to identify a run.
     #[error("{0} is too short: give the first four characters of the id, or more")]
     RunIdTooShort(String),
-    /// There is no such item.
+    /// The outbox has no item with this id.
     #[error("there is no item {0} in the outbox")]
     ItemNotFound(String),
-    /// There is no such job.
+    /// The scope has no job with this id.
     #[error("there is no job {0}")]
     JobNotFound(String),
-    /// The item is not in doubt.
+    /// The item is not in doubt, so it cannot be resolved.
     #[error("{0} is not in doubt")]
     ItemNotInDoubt(String),
-    /// The job is not dead.
+    /// The job is neither dead nor waiting, so it cannot be redriven.
     #[error("job {0} is not dead, and does not wait: it is worked on, or done")]
     JobNotRedrivable(String),
-    /// Somebody works on the job.
+    /// Another client or worker changed the same run or job concurrently.
     #[error("{0} is being worked on: ask again in a moment")]
     ConcurrentChange(String),
-    /// A worker has the job, or had it and was not heard of again.
+    /// A worker holds the job's lease, or crashed and the lease has not expired yet.
     #[error(
         "job {0} is held until {1}: its worker may be calling the provider, or was killed; ask again then"
     )]
     JobLocked(String, Timestamp),
-    /// There is no such audience.
+    /// The scope has no stored audience with this name.
     #[error("there is no audience {0}")]
     AudienceNotFound(String),
-    /// The audience was stored too long ago.
+    /// The audience was stored too long ago to be deployed.
     #[error("the audience {0} was stored more than six days ago: store it again")]
     AudienceExpired(String),
-    /// A part of an audience is missing.
+    /// A part of the audience is missing although later parts exist.
     #[error("the audience {0} has no part {1}, and has others after it")]
     AudiencePartMissing(String, usize),
-    /// A part of an audience has nobody, or too many.
+    /// A part of an audience has no recipients or too many.
     #[error("a part of an audience has 1 to 1000 recipients, and not {0}")]
     AudiencePartSize(u32),
-    /// Another part of an audience is there.
+    /// The audience already has a part with this number and other content.
     #[error("the audience {0} has another part {1}")]
     AudiencePartConflict(String, u32),
-    /// The campaign run is not over.
+    /// The campaign run is not over, so it cannot be retried.
     #[error("the campaign run {0} is not over: cancel it, or settle what is in doubt")]
     RunNotFinished(String),
-    /// The campaign run is not over because only somebody can say what became of some items.
+    /// The campaign run is not over because an operator has to resolve this many items in doubt.
     #[error(
         "the campaign run {0} is not over: nobody knows what became of {1} (onward outbox in-doubt); say it, and try again"
     )]
     RunInDoubt(String, u64),
-    /// Another run has taken over from the campaign run.
+    /// A later run already retries the recipients that the campaign run did not reach.
     #[error("those whom the campaign run {0} did not reach are for a later run to reach: {1}")]
     AlreadyRetried(String, String),
-    /// The campaign run is over, or cancelled.
+    /// The campaign run is over, so it cannot be paused, resumed or cancelled.
     #[error("the campaign run {0} is over")]
     RunFinished(String),
-    /// The campaign run is cancelled.
+    /// The campaign run is cancelled, so that nothing of it can be resumed or retried.
     #[error(
         "the campaign run {0} is cancelled: say of what is in doubt that it was sent or has failed; `onward campaign retry` then reaches those who were not reached"
     )]
     RunCancelled(String),
-    /// An audience without anybody.
+    /// The audience has no recipients.
     #[error("there is nobody to reach")]
     EmptyAudience,
-    /// Everybody has what a run was to bring them.
+    /// The run has no recipient left to retry.
     #[error("everybody was reached: there is nobody to try again for")]
     NothingToRetry,
-    /// Earlier runs of the campaign have reached some of the audience, or are to.
+    /// Earlier runs of the campaign reached some of the audience, or still will.
     #[error(
         "{reached} of {of} were reached by earlier runs of `{campaign}`, or are to be (the last is {last})"
     )]
     AlreadyReached {
-        /// The campaign.
+        /// The id of the campaign.
         campaign: String,
-        /// How many.
+        /// Number of recipients that earlier runs reached or will reach.
         reached: usize,
-        /// Of how many.
+        /// Number of recipients of the audience.
         of: usize,
-        /// The last of those runs.
+        /// The id of the most recent of those runs.
         last: String,
     },
-    /// More jobs than can be made together.
+    /// The campaign would have more jobs than one commit can create.
     #[error("a campaign has at most {JOBS_MAX} jobs, and not {0}: put more recipients into each")]
     TooManyJobs(usize),
-    /// The key has deployed something else.
+    /// The idempotency key was already used for another campaign document or audience.
     #[error("the key has deployed another campaign, or the same for other people: {0}")]
     DeploymentKeyReused(String),
-    /// The store.
+    /// The store reported an error.
     #[error(transparent)]
     Store(#[from] Error),
 }
 
-/// Access to the campaign runs of a scope.
+/// The campaign runs of one scope, and the operations on them.
 #[derive(Clone)]
 pub struct ScopedCampaigns {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) scope: CampaignScope,
 }
 
-/// Jobs under way that are counted, at most.
+/// Maximum number of locked jobs that are counted.
 const LOCKED_JOBS_COUNT_MAX: usize = 1_000;
 
-/// How a campaign run goes on.
+/// What a campaign run that is not over is doing now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RunActivity {
-    /// Workers have so many of its jobs. The first is taken over then, unless its worker is heard of: a worker that was killed
-    /// is not told apart from one that is at work.
+    /// Workers hold leases on jobs of the run. A worker that crashed cannot be distinguished from
+    /// one at work before its lease expires.
     InProgress {
-        /// How many.
+        /// Number of jobs with a lease, counted up to 1000.
         jobs: u64,
-        /// Until when.
+        /// When the first of the leases expires, unless its worker renews it; another worker then
+        /// takes the job over.
         lease_until: Timestamp,
     },
-    /// Nothing is done until then, and why.
+    /// The run waits until this time; carries the error that caused the wait, if there is one.
     WaitingUntil(Timestamp, Option<SharedText>),
 }
 
 impl ScopedCampaigns {
-    /// The campaign runs of a scope.
+    /// Creates access to the campaign runs of a scope.
     pub fn new(store: Arc<dyn Store>, scope: CampaignScope) -> Self {
         Self { store, scope }
     }
 
-    /// Whose they are.
+    /// The tenant and workspace that own the campaign runs.
     pub const fn scope(&self) -> &CampaignScope {
         &self.scope
     }
 
-    /// A campaign run.
+    /// Reads a campaign run by its full id.
     pub async fn read_run(&self, id: &str) -> Result<CampaignRunRow, CampaignError> {
         Ok(self.read_run_row(id).await?.0)
     }
 
-    /// A campaign run by its id, or by the beginning of it if that is enough to tell it from others.
+    /// Finds a campaign run by its id or by a unique prefix of at least four characters.
     pub async fn find_run(&self, beginning: &str) -> Result<CampaignRunRow, CampaignError> {
         match self.read_run(beginning).await {
             Err(CampaignError::RunNotFound(_)) if beginning.len() >= RUN_ID_PREFIX_MIN => {}
@@ -218,13 +219,14 @@ impl ScopedCampaigns {
             .ok_or_else(|| CampaignError::RunNotFound(id.to_owned()))
     }
 
-    /// How the items of a campaign run stand.
+    /// Counts the items of a campaign run by state.
     pub async fn count_run_items(&self, id: &str) -> Result<ItemCounts, CampaignError> {
         let run = self.read_run(id).await?;
         Ok(run_completion::count_run_items(&*self.store, &run.id).await?)
     }
 
-    /// Says what became of an item in doubt: who, and why.
+    /// Resolves an item in doubt. `by` names the operator and `why` the reason, for the audit
+    /// trail.
     pub async fn resolve_item(
         &self,
         item: &str,
@@ -241,7 +243,7 @@ impl ScopedCampaigns {
         )
     }
 
-    /// Says the same of many items in doubt. Those of one job are settled together, or not at all.
+    /// Resolves several items in doubt in the same way. Items of one job are settled in one commit.
     pub async fn resolve_items(
         &self,
         items: &[String],
@@ -262,17 +264,17 @@ impl ScopedCampaigns {
         .await
     }
 
-    /// Begins nothing more until it is resumed. What is under way is settled.
+    /// Pauses a run: no new sends start until it is resumed. Sends in progress are settled.
     pub async fn pause_run(&self, id: &str, by: &str) -> Result<CampaignRunRow, CampaignError> {
         self.set_control(id, CampaignRunControl::Paused, by).await
     }
 
-    /// Goes on.
+    /// Resumes a paused run.
     pub async fn resume_run(&self, id: &str, by: &str) -> Result<CampaignRunRow, CampaignError> {
         self.set_control(id, CampaignRunControl::Active, by).await
     }
 
-    /// Begins nothing more, ever: whoever was not reached by then is skipped.
+    /// Cancels a run for good: no new sends start, and open items are skipped.
     pub async fn cancel_run(&self, id: &str, by: &str) -> Result<CampaignRunRow, CampaignError> {
         self.set_control(id, CampaignRunControl::Cancelled, by)
             .await
@@ -319,7 +321,8 @@ impl ScopedCampaigns {
         }
     }
 
-    /// Tries a campaign run again that is over: another run reaches those whom it did not.
+    /// Retries a campaign run that is over: a new run sends to the recipients that it did not
+    /// reach.
     pub async fn retry_run(
         &self,
         id: &str,
@@ -330,7 +333,7 @@ impl ScopedCampaigns {
         retry::retry_run(&*self.store, &self.scope, run, by, entropy).await
     }
 
-    /// The run that tries another again.
+    /// Returns the run that retries this run, if there is one.
     pub async fn find_retry_run(
         &self,
         run: &CampaignRunRow,
@@ -338,7 +341,8 @@ impl ScopedCampaigns {
         Ok(retry::find_retry_run(&*self.store, run).await?)
     }
 
-    /// What the key of a deployment has deployed, if anything.
+    /// Returns the run that was already deployed under the deployment's idempotency key, if there
+    /// is one.
     pub async fn find_deployed_run(
         &self,
         deployment: &CampaignDeployment,
@@ -347,7 +351,7 @@ impl ScopedCampaigns {
         deploy::find_deployed_run(&*self.store, &self.scope, deployment, audience).await
     }
 
-    /// Deploys a campaign for an audience that is stored.
+    /// Deploys a campaign for a stored audience.
     pub async fn deploy_campaign(
         &self,
         deployment: &CampaignDeployment,
@@ -357,12 +361,12 @@ impl ScopedCampaigns {
         deploy::deploy_campaign(&*self.store, &self.scope, deployment, audience, entropy).await
     }
 
-    /// Begins to store an audience, in parts of so many.
+    /// Starts to store an audience in parts of `part_items` recipients.
     pub fn begin_audience(&self, part_items: u32, entropy: &EntropySource) -> AudienceWriter<'_> {
         AudienceWriter::new(&*self.store, self.scope.clone(), part_items, entropy)
     }
 
-    /// Stores a part of an audience. Storing it again does nothing.
+    /// Stores a part of an audience. Storing the same part again has no effect.
     pub async fn put_audience_part(
         &self,
         audience: &str,
@@ -375,12 +379,13 @@ impl ScopedCampaigns {
             .map(drop)
     }
 
-    /// An audience that is stored.
+    /// Reads the part sizes and the digest of a stored audience.
     pub async fn read_audience(&self, id: &str) -> Result<StoredAudience, CampaignError> {
         StoredAudience::read_stored(&*self.store, &self.scope, id).await
     }
 
-    /// What is done for a campaign run now, or until when nothing is.
+    /// What the campaign run is doing now, or until when it waits. `None` if it is over, or if it
+    /// neither has a locked job nor waits for a known time.
     pub async fn run_activity(
         &self,
         run: &CampaignRunRow,
@@ -431,7 +436,7 @@ impl ScopedCampaigns {
             .map(|job| RunActivity::WaitingUntil(job.run_after, job.error)))
     }
 
-    /// Does not wait any longer with a job that waits.
+    /// Makes a waiting job due now.
     async fn expedite_job(
         &self,
         (mut job, version): (JobRow, u64),
@@ -458,7 +463,7 @@ impl ScopedCampaigns {
         self.commit_job_change(commit, job).await
     }
 
-    /// Stores what becomes of a job, unless somebody else has changed it meanwhile.
+    /// Commits the change of a job. Fails if the job or its run was changed concurrently.
     async fn commit_job_change(
         &self,
         commit: Commit,
@@ -472,7 +477,7 @@ impl ScopedCampaigns {
         }
     }
 
-    /// Tries a dead job again: those of its items that nobody tried any more. One that waits is tried now.
+    /// Redrives a dead job: its exhausted items are retried. A job that only waits becomes due now.
     pub async fn redrive_job(&self, job: &str, by: &str) -> Result<JobRow, CampaignError> {
         let found: Option<(JobRow, u64)> = self
             .store
@@ -492,7 +497,8 @@ impl ScopedCampaigns {
         if CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled) {
             return Err(CampaignError::RunCancelled(run.id.to_string()));
         }
-        // Whoever tries the run again at the same moment changes it as well: one of the two is refused.
+        // A concurrent retry of the run updates its row as well, so that one of the two commits
+        // conflicts.
         if let Some(next) = retry::find_retry_run(&*self.store, &run).await? {
             return Err(CampaignError::AlreadyRetried(
                 run.id.to_string(),
@@ -554,7 +560,8 @@ impl ScopedCampaigns {
         if CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Paused) {
             run.wake_at = now;
         }
-        // Whoever is about to end the run because all of its jobs are over finds that it has changed.
+        // The update makes a concurrent commit conflict that would finish the run because all of
+        // its jobs are over.
         commit = commit.update(&run, run_version);
         let detail = json!({ "job": &*job.id, "items": reopened, "by": by });
         commit = audit::append_entry(commit, &run, "job.redriven", &detail, now);

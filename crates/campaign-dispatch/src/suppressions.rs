@@ -1,4 +1,4 @@
-//! Those who want nothing more by a channel.
+//! The suppression list: addresses that must not be reached by a channel.
 
 use onward_base::SharedText;
 use onward_store::tables::SuppressionRow;
@@ -10,7 +10,8 @@ use crate::listing::scan_filtered;
 use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
 
 impl ScopedCampaigns {
-    /// Reaches somebody no more by this channel.
+    /// Adds an address to the suppression list of a channel. Returns the existing entry if the
+    /// address is already on it.
     pub async fn add_suppression(
         &self,
         channel: &str,
@@ -32,7 +33,7 @@ impl ScopedCampaigns {
             .commit(Commit::new().insert_or_keep(&row))
             .await?;
         match receipt.changes.into_iter().next() {
-            // Since when, and why, is not said anew.
+            // The existing entry keeps its time and reason.
             Some(ChangeOutcome::Kept(kept)) => {
                 Ok(SuppressionRow::from_row(&kept.row).map_err(Error::Corrupt)?)
             }
@@ -40,7 +41,8 @@ impl ScopedCampaigns {
         }
     }
 
-    /// Reaches somebody again by this channel. Tells whether they were not to be reached.
+    /// Removes an address from the suppression list of a channel. Returns whether it was on the
+    /// list.
     pub async fn remove_suppression(
         &self,
         channel: &str,
@@ -68,7 +70,8 @@ impl ScopedCampaigns {
         Ok(was_listed)
     }
 
-    /// Those who want nothing more by a channel, in the order of their addresses.
+    /// Lists the suppression list of a channel, ordered by address, starting after the address
+    /// `after`.
     pub async fn list_suppressions(
         &self,
         channel: &str,

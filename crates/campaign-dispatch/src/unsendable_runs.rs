@@ -1,4 +1,5 @@
-//! Campaign runs that cannot reach anybody from this node: their provider is not there, or their file makes no sense to it.
+//! Campaign runs that this node cannot send: it lacks their provider, or their campaign document is
+//! invalid here.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,13 +14,13 @@ use tokio::time::Instant;
 
 use crate::audit;
 
-/// How long to leave such a run alone. Other nodes may know better.
+/// How long this node does not retry an unsendable run. Other nodes may be able to send it.
 const RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Such runs that are remembered.
+/// Maximum number of unsendable runs kept in memory.
 const RUNS_MAX: usize = 1_000;
 
-/// Since when which runs are left alone.
+/// The unsendable runs, each with the time at which it was marked.
 #[derive(Default)]
 pub(crate) struct UnsendableRuns(Mutex<BTreeMap<SharedText, Instant>>);
 
@@ -28,7 +29,8 @@ impl UnsendableRuns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a run is left alone. One that is cancelled need not reach anybody.
+    /// Whether the run is not to be retried yet. A cancelled run sends nothing and is therefore
+    /// never unsendable.
     pub(crate) fn is_unsendable(&self, run: &CampaignRunRow) -> bool {
         let is_cancelled =
             CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled);
@@ -39,7 +41,8 @@ impl UnsendableRuns {
                 .is_some_and(|since| since.elapsed() < RETRY_DELAY)
     }
 
-    /// Leaves a run alone. The audit trail says so the first time, and the log each time.
+    /// Marks a run as unsendable. The first time is recorded in the audit trail, every time in the
+    /// log.
     pub(crate) async fn mark_unsendable(
         &self,
         store: &dyn Store,
@@ -54,7 +57,8 @@ impl UnsendableRuns {
             }
             shut.insert(run.id.clone(), Instant::now())
         };
-        // Others of its jobs may have been begun at the same time.
+        // Another job of the same run may have been started at the same time and reported it
+        // already.
         if before.is_some_and(|before| before.elapsed() < RETRY_DELAY) {
             return Ok(());
         }
@@ -71,7 +75,7 @@ impl UnsendableRuns {
             store.now().await?,
         );
         match store.commit(entry).await {
-            // It is for people; the log has it as well.
+            // The entry is informational, and the log has it as well.
             Err(error)
                 if !matches!(
                     error.kind(),

@@ -1,16 +1,17 @@
-//! What is an address on which channel. It refuses what nobody could be reached at, and what would end up as something else
-//! in a header; all else is for the provider to say.
+//! Validation and normalization of addresses per channel. It rejects addresses that cannot be
+//! delivered to, and characters that would change the meaning of a mail header; any other check is
+//! left to the provider.
 
 use onward_campaign_core::DeliveryChannel;
 
-/// Bytes of an address of mail, at most.
+/// Maximum length of an email address in bytes.
 const EMAIL_BYTES_MAX: usize = 254;
 const LOCAL_BYTES_MAX: usize = 64;
 const LABEL_BYTES_MAX: usize = 63;
-/// Bytes of a place to post to, at most.
+/// Maximum length of a social account address in bytes.
 const ACCOUNT_BYTES_MAX: usize = 255;
 
-/// The address as it is used, or why it is none.
+/// Returns the normalized form of an address, or the reason why the channel cannot use it.
 pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, &'static str> {
     let text = text.trim();
     if text.is_empty() {
@@ -23,7 +24,8 @@ pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, &'s
     }
 }
 
-/// Whether this is one mailbox: an address of mail, with a name before it or not.
+/// Fails if the text is not exactly one mailbox: an email address, with or without a display name
+/// before it.
 pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
     let text = text.trim();
     if text.chars().any(char::is_control) {
@@ -38,7 +40,8 @@ pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
     }
 }
 
-/// In quotes a name may have anything; outside of them some characters would make it another address.
+/// Fails if the display name has characters that would make it a different address. In quotes, all
+/// characters except `"` and `\` are allowed.
 fn check_display_name(name: &str) -> Result<(), &'static str> {
     let quoted = name.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
     let is_fine = match quoted {
@@ -52,7 +55,7 @@ fn check_display_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// An address of mail with its domain as mail has it: in plain small letters.
+/// Normalizes an email address: its domain becomes lowercase ASCII.
 fn normalize_email(text: &str) -> Result<String, &'static str> {
     const TOO_LONG: &str = "the address is longer than 254 bytes";
     if text.len() > EMAIL_BYTES_MAX {
@@ -68,7 +71,7 @@ fn normalize_email(text: &str) -> Result<String, &'static str> {
     if local.is_empty() || local.len() > LOCAL_BYTES_MAX {
         return Err("there have to be between 1 and 64 bytes before the @");
     }
-    // Any of these would make it two addresses, or a name.
+    // Any of these would turn it into two addresses, or into a display name.
     if local.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '\\', '"']) {
         return Err("the address has characters that are not allowed before the @");
     }
@@ -80,7 +83,7 @@ fn normalize_email(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// However a domain is written, it is the same one: `bücher.example` is `xn--bcher-kva.example` (IDNA).
+/// Normalizes a domain to its ASCII form (IDNA): `bücher.example` becomes `xn--bcher-kva.example`.
 fn normalize_domain(domain: &str) -> Result<String, &'static str> {
     let plain = idna::domain_to_ascii(domain).map_err(|_| "what is after the @ is no domain")?;
     check_domain(&plain).map(|()| plain)
@@ -104,7 +107,8 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Spaces, control characters, and those that nobody sees: they come along when an address is copied from a page.
+/// Returns whether the character is whitespace, a control character, or an invisible character, as
+/// in an address copied from a web page.
 fn is_invisible(c: char) -> bool {
     c.is_whitespace()
         || c.is_control()
@@ -128,7 +132,7 @@ fn normalize_phone(text: &str) -> Result<String, &'static str> {
     Ok(number)
 }
 
-/// What people write between the digits of a number.
+/// Returns whether the character is a usual separator between the digits of a phone number.
 fn is_phone_separator(c: char) -> bool {
     matches!(
         c,

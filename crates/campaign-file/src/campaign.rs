@@ -1,4 +1,4 @@
-//! A campaign: whom to reach, by which channel, with what, and when.
+//! The campaign: its audience, channel, provider, message templates, schedule and retry policy.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,35 +12,38 @@ use crate::error::Error;
 use crate::provider_ref::ProviderRef;
 use crate::schedule::CampaignSchedule;
 
-/// A campaign. `P` is what it has of each part of its template: the text, except while its file is read.
+/// A campaign as its file describes it. `P` is the type of a template part: `String`, except while
+/// the campaign file is being parsed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename = "campaign")]
 pub struct Campaign<P = String> {
-    /// What it is called.
+    /// Id of the campaign, required: letters, digits, `.`, `_` and `-`, at most 128 bytes.
     #[serde(rename = "campaign")]
     pub id: String,
-    /// By which channel.
+    /// The channel of all messages, required: `email`, `voice` or `social`.
     #[serde(with = "channel")]
     pub channel: DeliveryChannel,
-    /// Who sends.
+    /// The provider that delivers the messages, required.
     pub provider: ProviderRef,
-    /// What is sent: templates by the name of the part.
+    /// Templates of the message by the name of the part, required: between 1 and 32 parts.
     pub template: BTreeMap<String, P>,
-    /// Where one says that one wants nothing more: a template too.
+    /// Template of the unsubscribe link. `None` if the message has none, or has it as a template
+    /// part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsubscribe: Option<String>,
-    /// Whom to reach.
+    /// The recipients, required.
     pub audience: AudienceSpec,
-    /// When.
+    /// When messages are sent. default: at once, without quiet hours.
     #[serde(default, skip_serializing_if = "CampaignSchedule::is_empty")]
     pub schedule: CampaignSchedule,
-    /// Recipients of a job.
+    /// Recipients per job, between 1 and 1000. default: 100.
     #[serde(default = "default_job_items")]
     pub job_items: u32,
-    /// What is sent, for keys; a digest of it unless told.
+    /// Version of the message, a part of the idempotency key of each item. default: a digest of the
+    /// templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How often it is tried.
+    /// Retry policy of items and jobs.
     #[serde(default)]
     pub retries: CampaignRetries,
 }
@@ -49,64 +52,66 @@ const fn default_job_items() -> u32 {
     100
 }
 
-/// Whom to reach.
+/// The audience file and how to read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename = "audience")]
 pub struct AudienceSpec {
-    /// The file that has them.
+    /// Path of the audience file, relative to the folder of the campaign file.
     pub file: String,
-    /// What kind of file; its name says so unless told.
+    /// Format of the file. default: derived from the extension of its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<AudienceFormat>,
-    /// What is between the values of a table; a comma or a tab unless told.
+    /// Delimiter between the values of a table. default: a comma for CSV, a tab for TSV.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delimiter: Option<char>,
-    /// The field that says who it is; `id` if there is one, else the address.
+    /// The field that has the id of a recipient. default: `id` if there is such a field, else the
+    /// address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// The field that says where; as the channel has it unless told.
+    /// The field that has the address of a recipient. default: `email`, `phone` or `account`,
+    /// depending on the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What becomes of the campaign when there are rows that cannot be used.
+    /// Whether rows that cannot be used prevent the deployment of the campaign. default: `refuse`.
     #[serde(default)]
     pub bad_rows: BadRowPolicy,
 }
 
-/// A kind of file that has an audience.
+/// File format of an audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AudienceFormat {
-    /// Values between commas, after a line of names.
+    /// Comma-separated values, after a header line with the column names.
     Csv,
-    /// Values between tabs, after a line of names.
+    /// Tab-separated values, after a header line with the column names.
     Tsv,
-    /// A JSON object on each line.
+    /// JSON Lines: one JSON object per line.
     #[serde(alias = "ndjson")]
     Jsonl,
 }
 
-/// What becomes of a campaign when its audience has rows that cannot be used.
+/// How a campaign treats rows of its audience that cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BadRowPolicy {
-    /// It is not deployed.
+    /// One bad row prevents the deployment of the campaign.
     #[default]
     Refuse,
-    /// It goes without them.
+    /// Bad rows are skipped, and the campaign is deployed without them.
     Skip,
 }
 
-/// How often it is tried.
+/// Retry policy of a campaign: limits for items and jobs, and the exponential backoff of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CampaignRetries {
-    /// Calls of the provider for one item that it did not take, at most.
+    /// Maximum number of sends for one item that the provider does not accept. default: 5.
     pub calls: u32,
-    /// Tries of a job that came to nothing, one after the other, at most.
+    /// Maximum number of consecutive attempts of a job that make no progress. default: 10.
     pub attempts: u32,
-    /// The first wait after such a try, in milliseconds.
+    /// Initial backoff after such an attempt, in milliseconds. default: 1000.
     pub first_ms: u64,
-    /// No wait is longer.
+    /// Maximum backoff, in milliseconds, at most a week. default: 600000.
     pub max_ms: u64,
 }
 
@@ -122,7 +127,7 @@ impl Default for CampaignRetries {
 }
 
 impl CampaignRetries {
-    /// The same terms, with as many tries as this says.
+    /// Returns the dispatch policy with its limits and its backoff replaced by these.
     pub fn apply_to_policy(&self, terms: DispatchPolicy) -> DispatchPolicy {
         let backoff = ExponentialBackoff {
             initial_ms: self.first_ms,
@@ -138,7 +143,8 @@ impl CampaignRetries {
 }
 
 impl AudienceSpec {
-    /// What kind of file it is.
+    /// Returns the format of the file: the given one, else the one that the extension of its name
+    /// implies. Fails if neither determines it.
     pub fn resolve_format(&self) -> Result<AudienceFormat, Error> {
         let extension = Path::new(&self.file)
             .extension()
@@ -160,7 +166,7 @@ impl AudienceSpec {
 }
 
 impl Campaign {
-    /// Where the audience is, for a campaign file that is there.
+    /// Returns the path of the audience file, which is relative to the folder of `campaign_file`.
     pub fn audience_path(&self, campaign_file: &Path) -> PathBuf {
         campaign_file
             .parent()
@@ -168,7 +174,8 @@ impl Campaign {
             .join(&self.audience.file)
     }
 
-    /// Which fields of the audience say who it is, and where.
+    /// Returns the fields of the audience that have the id and the address of a recipient, with the
+    /// defaults of the channel filled in.
     pub fn audience_fields(&self) -> AudienceFields {
         let AudienceSpec {
             id,
@@ -187,7 +194,8 @@ impl Campaign {
         }
     }
 
-    /// What is sent, for keys: the version, or a digest of the templates.
+    /// Returns the version of the message for idempotency keys: the given version, else a digest of
+    /// the templates.
     pub fn asset_version(&self) -> SharedText {
         if let Some(version) = &self.version {
             return version.as_str().into();
@@ -204,7 +212,8 @@ impl Campaign {
         hex.into()
     }
 
-    /// All templates by the name of the part.
+    /// Iterates over all templates, including the unsubscribe link, as pairs of part name and
+    /// template text.
     pub(crate) fn template_parts(&self) -> impl Iterator<Item = (&str, &str)> {
         let template = self
             .template
@@ -218,7 +227,7 @@ impl Campaign {
     }
 }
 
-/// The part that says where one says that one wants nothing more.
+/// Name of the part that has the unsubscribe link.
 pub(crate) const UNSUBSCRIBE_PART: &str = "unsubscribe";
 
 const fn default_address_field(channel: DeliveryChannel) -> &'static str {
@@ -229,7 +238,7 @@ const fn default_address_field(channel: DeliveryChannel) -> &'static str {
     }
 }
 
-/// A channel as it is written.
+/// Serializes a channel as its name.
 mod channel {
     use onward_campaign_core::DeliveryChannel;
     use serde::de::Error as _;

@@ -1,4 +1,5 @@
-//! From a file to a campaign, and from a campaign to the document that is stored and back.
+//! Parsing and validation of campaign files, and the conversion of campaigns to and from the stored
+//! document.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,19 +15,19 @@ use crate::error::Error;
 use crate::provider_ref::ProviderRef;
 use crate::template_part::TemplatePart;
 
-/// Bytes of a campaign file, and of each file that it names, at most.
+/// Maximum size in bytes of a campaign file, and of each file that it references.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a stored document, at most: every worker of a run holds it.
+/// Maximum size in bytes of a stored document: every worker of a run holds it in memory.
 const DOCUMENT_BYTES_MAX: usize = 4 << 20;
 const PARTS_MAX: usize = 32;
-/// Bytes of an id and of a version, at most.
+/// Maximum length in bytes of an id, a version, or the name of a provider or template part.
 const NAME_BYTES_MAX: usize = 128;
 const JOB_ITEMS_MAX: u32 = 1_000;
-/// Nobody waits longer than a week for the next try.
+/// Longest backoff that a campaign can configure: a week.
 const BACKOFF_MS_MAX: u64 = 7 * 24 * 3_600_000;
 
 impl Campaign {
-    /// Reads a campaign file, and the files that it names.
+    /// Reads a campaign file and the template files that it references, and validates the campaign.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = read_text_file(path).map_err(|source| Error::Read {
             path: path.display().to_string(),
@@ -36,7 +37,8 @@ impl Campaign {
         Self::parse(&text, &|file| read_text_file(&folder.join(file)))
     }
 
-    /// Reads the text of a campaign file; `open` reads a file that it names.
+    /// Parses the text of a campaign file and validates the campaign; `open` reads a file that it
+    /// references.
     pub fn parse(text: &str, open: &dyn Fn(&str) -> io::Result<String>) -> Result<Self, Error> {
         let draft: Campaign<TemplatePart> =
             serde_saphyr::from_str_with_options(text, yaml_options())
@@ -46,15 +48,17 @@ impl Campaign {
         Ok(campaign)
     }
 
-    /// The document that is stored of it. Equal campaigns have equal documents.
+    /// Returns the document that the store keeps for this campaign. Equal campaigns have equal
+    /// documents.
     pub fn to_document(&self) -> String {
-        // Nothing in it can fail to be written: all keys are texts. By way of a value, so that all keys are in order.
+        // Serialization cannot fail: all keys are strings. Serializing to a value first puts all
+        // keys in order.
         serde_json::to_value(self)
             .map(|it| it.to_string())
             .unwrap_or_default()
     }
 
-    /// Reads a document back.
+    /// Parses and validates a stored document. Inverse of [`to_document`](Self::to_document).
     pub fn from_document(document: &str) -> Result<Self, Error> {
         let campaign: Self = serde_json::from_str(document)
             .map_err(|error| Error::InvalidDocument(error.to_string()))?;
@@ -212,7 +216,7 @@ impl Campaign<TemplatePart> {
     }
 }
 
-/// A name that can stand in an id, in a key and in a path.
+/// Fails if the text is not a name that can be part of an id, a key and a path.
 fn check_name(field: &str, text: &str) -> Result<(), Error> {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(is_fine) {
@@ -247,7 +251,7 @@ fn read_text_file(path: &Path) -> io::Result<String> {
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
 }
 
-/// As much as a campaign file can need: what is repeated by reference counts each time.
+/// Parser limits that are sufficient for any campaign file. Aliases count once per expansion.
 fn yaml_options() -> serde_saphyr::Options {
     let mut budget = serde_saphyr::Budget::default();
     budget.max_events = 20_000;
@@ -282,7 +286,7 @@ fn syntax_error(error: &serde_saphyr::Error, text: &str) -> Error {
     }
     let message = describe_yaml_error(error).unwrap_or_else(|| {
         let said = error.to_string();
-        // Where it is stands before it already.
+        // The error has the position in its own fields, so the message does not repeat it.
         simplify_parser_message(
             said.strip_suffix(&format!(" at line {line}, column {column}"))
                 .unwrap_or(&said),
@@ -295,7 +299,8 @@ fn syntax_error(error: &serde_saphyr::Error, text: &str) -> Error {
     }
 }
 
-/// Whether a template begins at this place, or one character before: without quotes YAML takes its braces for its own.
+/// Returns whether a template begins at this position or one character before it: YAML parses the
+/// braces of an unquoted template as a flow mapping.
 fn is_unquoted_template(text: &str, line: u64, column: u64) -> bool {
     let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let line = text
@@ -309,7 +314,7 @@ fn is_unquoted_template(text: &str, line: u64, column: u64) -> bool {
     starts(column.saturating_sub(1)) || starts(column.saturating_sub(2))
 }
 
-/// What the parser says, without words that only programs have.
+/// Rephrases a parser message without programming terms, for authors of campaign files.
 fn simplify_parser_message(said: &str) -> String {
     let has_to_be = |what: &str| format!("this has to be {what}");
     if let Some(field) = said.strip_prefix("missing field ") {
@@ -328,7 +333,8 @@ fn simplify_parser_message(said: &str) -> String {
     }
 }
 
-/// What is wrong, in words of those who write campaigns; where those of the parser are not.
+/// Returns a message for authors of campaign files where the parser's own message is unsuitable,
+/// else `None`.
 fn describe_yaml_error(error: &serde_saphyr::Error) -> Option<String> {
     Some(match error {
         Yaml::DuplicateMappingKey { key: Some(key), .. } => {

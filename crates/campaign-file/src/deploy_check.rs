@@ -1,4 +1,5 @@
-//! What has to be right before a campaign is deployed.
+//! The prerequisites of a deployment: checks of a campaign and its audience before any message is
+//! sent.
 
 use onward_base::Timestamp;
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
@@ -12,25 +13,25 @@ use crate::sample_message::SampleMessage;
 use crate::template_composer::{MessageRenderError, TemplateComposer};
 use crate::time_zone;
 
-/// The first recipients are all tried, and then one of so many.
+/// The first 1000 recipients are all rendered; after that, one of every 1000.
 const RENDER_SAMPLE_ROWS: u64 = 1_000;
-/// Characters of a time zone that are shown.
+/// Maximum number of characters of an unknown time zone in a message.
 const ZONE_CHARS_MAX: usize = 60;
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
-/// Something that has to be right.
+/// One prerequisite of a deployment and the result of its check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeployPrerequisite {
-    /// What it is about, such as `template.compiles`.
+    /// Id of the prerequisite, such as `template.compiles`.
     pub id: String,
-    /// Whether it is right.
+    /// Whether the prerequisite is met. A campaign is deployable if all are.
     pub pass: bool,
-    /// What was found.
+    /// What the check found, for the user; set whether or not the check passed.
     pub message: String,
 }
 
 impl DeployPrerequisite {
-    /// One that was looked into.
+    /// Creates the result of one check.
     pub fn new(id: impl Into<String>, pass: bool, message: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -47,18 +48,19 @@ impl DeployPrerequisite {
     }
 }
 
-/// What is known besides the campaign.
+/// Input of [`check_campaign`] besides the campaign itself.
 #[derive(Debug, Clone, Copy)]
 pub struct DeployCheckInput<'a> {
-    /// What time it is.
+    /// The current time, against which the start time and the quiet hours are checked.
     pub now: Timestamp,
-    /// Some of those whom it is to reach.
+    /// Some recipients of the audience, for which the templates are rendered.
     pub sample: &'a [AudienceRecipient],
-    /// What reading the audience came to, if it was read.
+    /// The report of the audience; `None` if the audience was not read.
     pub report: Option<&'a AudienceReport>,
 }
 
-/// What has to be right, and whether it is. Who knows providers adds what has to be right with them.
+/// Returns all prerequisites of the campaign with their results. The caller adds the prerequisites
+/// of the provider.
 pub fn check_campaign(
     campaign: &Campaign,
     facts: &DeployCheckInput<'_>,
@@ -77,7 +79,7 @@ pub fn check_campaign(
     list
 }
 
-/// Looks at a campaign while its audience goes by.
+/// Checks a campaign while the caller streams its audience.
 #[derive(Debug)]
 pub struct CampaignChecker<'a> {
     campaign: &'a Campaign,
@@ -85,12 +87,13 @@ pub struct CampaignChecker<'a> {
     composer: Result<TemplateComposer, MessageRenderError>,
     report: AudienceReport,
     rendered: u64,
-    /// Who could not be sent anything: how many, and the first.
+    /// Number of recipients whose message cannot be rendered, and the error of the first.
     unrenderable: u64,
     first_unrenderable: Option<String>,
-    /// What the first of the others is sent.
+    /// The first message that was rendered without an error.
     sample: Option<SampleMessage>,
-    /// How many say in which time zone they are; how many name one that there is not, and the first of those.
+    /// Number of recipients with a known time zone and with an unknown one, and the first unknown
+    /// name.
     known_zones: u64,
     unknown_zones: u64,
     first_unknown_zone: Option<String>,
@@ -98,7 +101,8 @@ pub struct CampaignChecker<'a> {
 }
 
 impl<'a> CampaignChecker<'a> {
-    /// Begins.
+    /// Creates a checker that has read no recipient yet, and compiles the templates of the
+    /// campaign.
     pub fn new(campaign: &'a Campaign, now: Timestamp) -> Self {
         let (composer, report) = (TemplateComposer::new(campaign), AudienceReport::default());
         Self {
@@ -117,7 +121,7 @@ impl<'a> CampaignChecker<'a> {
         }
     }
 
-    /// Here is somebody to reach.
+    /// Checks the recipient of one usable row.
     pub fn add_recipient(&mut self, recipient: &AudienceRecipient) {
         let place = self.report.good;
         self.report.count_good();
@@ -156,22 +160,23 @@ impl<'a> CampaignChecker<'a> {
         }
     }
 
-    /// Here is a row that cannot be used.
+    /// Counts one row that cannot be used.
     pub fn add_bad_row(&mut self, row: BadRow) {
         self.report.count_bad(row);
     }
 
-    /// What was found so far in the audience.
+    /// The report of the audience read so far, without the duplicates.
     pub fn audience_report(&self) -> &AudienceReport {
         &self.report
     }
 
-    /// What somebody would be sent, if it could be made for anybody so far.
+    /// The first message rendered so far, or `None` if no recipient's message could be rendered.
     pub fn sample_message(&self) -> Option<&SampleMessage> {
         self.sample.as_ref()
     }
 
-    /// All have gone by: what has to be right, and what the audience came to.
+    /// Ends the audience: returns all prerequisites and the report of the audience with its
+    /// duplicates.
     pub fn finish(mut self) -> (Vec<DeployPrerequisite>, AudienceReport) {
         let found = self.duplicates.duplicate_counts();
         self.report.repeated = Some(found);
@@ -228,12 +233,13 @@ impl<'a> CampaignChecker<'a> {
         list
     }
 
-    /// The field that says in which time zone a recipient is.
+    /// The field that has a recipient's own time zone, if the quiet hours use one.
     fn zone_field(&self) -> Option<&'a str> {
         self.campaign.schedule.quiet.as_ref()?.zone_field()
     }
 
-    /// A field that nobody has is misspelt, and everybody would be reached by the clock of the campaign.
+    /// Fails if no recipient has a known time zone in the field: the field name is probably
+    /// misspelled, and all recipients would get the time zone of the campaign.
     fn check_time_zones(&self, field: &str) -> Result<String, String> {
         let (zoned, all) = (self.known_zones, self.report.good);
         let lost = self.first_unknown_zone.as_ref().map(|first| {
@@ -284,7 +290,8 @@ fn check_email_parts(campaign: &Campaign) -> Result<String, String> {
     Err(format!("a mail needs {}", lacking.join(" and ")))
 }
 
-/// Who it is from, where that is the same for all; where it is not, it is looked at when it is filled in.
+/// Checks the `from` address if it is the same for all recipients. An address with variables is
+/// checked when it is rendered.
 fn check_from_address(campaign: &Campaign) -> Option<DeployPrerequisite> {
     let from = campaign
         .template
@@ -339,7 +346,8 @@ fn check_start_time(at: Timestamp, now: Timestamp) -> Result<String, String> {
     }
 }
 
-/// Whoever has one address may have two ids, and no two people one id: nothing is wrong, and people are to know.
+/// Describes the duplicates. This check never fails: one person may have two ids with one address,
+/// but no two people have one id. The user is informed of both counts.
 fn describe_duplicates(address: &str, found: DuplicateCounts, all: u64) -> String {
     let DuplicateCounts { ids, addresses, of } = found;
     let ids = match ids {

@@ -1,36 +1,39 @@
-//! Who is named more than once, found while an audience of any length goes by.
+//! Detection of duplicate recipients in an audience of any length.
 //!
-//! A filter of bits (Bloom's, in blocks of one cache line each) takes the same memory for ten people and for millions. It never
-//! overlooks somebody; that it takes somebody new for known is next to impossible as long as it is not too full, and then it
-//! looks no further.
+//! A blocked Bloom filter (one cache line per block) uses the same memory for ten recipients and
+//! for millions. It has no false negatives. False positives are very unlikely while the filter is
+//! not too full; after that the detector stops checking.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use onward_campaign_core::AudienceRecipient;
 use serde::{Deserialize, Serialize};
 
-/// Rows that are looked at: then about one of a million would be taken for known though it is not.
+/// Maximum number of rows that are checked: at this size about one row of a million would be a
+/// false positive.
 const CHECKED_ROWS_MAX: u64 = 2_000_000;
 
-/// Bits of a hash that say which block: 32 MiB altogether, of which only those pages are used that somebody is in.
+/// Bits of the hash that select the block. The filter has 32 MiB in total, of which the operating
+/// system allocates only the pages in use.
 const BLOCK_BITS: u32 = 19;
-/// Words of 64 bits in a block.
+/// 64-bit words per block.
 const BLOCK_WORDS: usize = 8;
-/// Bits of a block that somebody sets, each chosen by nine bits of a hash.
+/// Bits that each key sets in its block, each selected by nine bits of a hash.
 const BITS_PER_KEY: u32 = 7;
 
-/// Rows that name somebody who was named before.
+/// Number of rows whose recipient has already occurred in the audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct DuplicateCounts {
-    /// By the same id: they are reached once.
+    /// Rows with an id that has already occurred: the recipient gets one message.
     pub ids: u64,
-    /// At the same address by another id: they are reached there once more.
+    /// Rows with a new id and an address that has already occurred: the address gets one more
+    /// message.
     pub addresses: u64,
-    /// How many of the rows that can be used were looked at: the first ones.
+    /// Number of usable rows that were checked, counted from the start of the audience.
     pub of: u64,
 }
 
-/// Looks for repeats.
+/// Counts duplicate recipients while the audience is read.
 #[derive(Debug, Default)]
 pub(crate) struct DuplicateDetector {
     bloom_words: Vec<u64>,
@@ -38,7 +41,7 @@ pub(crate) struct DuplicateDetector {
 }
 
 impl DuplicateDetector {
-    /// Here is somebody.
+    /// Checks the recipient of one usable row. No effect after [`CHECKED_ROWS_MAX`] rows.
     pub(crate) fn add_recipient(&mut self, recipient: &AudienceRecipient) {
         if self.counts.of >= CHECKED_ROWS_MAX {
             return;
@@ -53,12 +56,12 @@ impl DuplicateDetector {
         self.counts.addresses += u64::from(knows_address && !knows_id);
     }
 
-    /// What was found so far.
+    /// The counts of all rows checked so far.
     pub(crate) const fn duplicate_counts(&self) -> DuplicateCounts {
         self.counts
     }
 
-    /// Remembers something, and tells whether it was known.
+    /// Inserts a key into the filter and returns whether it was (probably) present before.
     fn insert_key(&mut self, what: &impl std::hash::Hash) -> bool {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);

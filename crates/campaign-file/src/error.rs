@@ -1,37 +1,38 @@
-//! Why a campaign file cannot be used.
+//! The error type of this crate: reasons why a campaign file or a stored campaign document is
+//! rejected.
 
 use thiserror::Error as ThisError;
 
-/// Why a campaign file cannot be used.
+/// Reasons why a campaign file or a stored campaign document cannot be used.
 #[derive(Debug, ThisError)]
 pub enum Error {
-    /// It, or a file that it names, cannot be read.
+    /// The campaign file, or a file that it references, cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which file.
+        /// Path of the file that cannot be read, as the caller or the campaign file gives it.
         path: String,
-        /// Why not.
+        /// The I/O error that reading the file returned.
         source: std::io::Error,
     },
-    /// It is not what such a file has to be.
+    /// The campaign file is not valid YAML, or does not have the structure of a campaign file.
     #[error("line {line}, column {column}: {message}")]
     Syntax {
-        /// Where, from 1.
+        /// Line of the error, counted from 1.
         line: u64,
-        /// Where in the line, from 1.
+        /// Column of the error in its line, counted from 1.
         column: u64,
-        /// What is wrong there.
+        /// What is wrong at this position.
         message: String,
     },
-    /// A stored document is not one of a campaign.
+    /// A stored document is not the document of a campaign.
     #[error("the document of the campaign cannot be read: {0}")]
     InvalidDocument(String),
-    /// It says something that cannot be meant.
+    /// A field of the campaign has an invalid value.
     #[error("{field}: {message}")]
     InvalidField {
-        /// Which field of the file.
+        /// Path of the field in the campaign file, such as `audience.format`.
         field: String,
-        /// What is wrong with it.
+        /// What is wrong with the value of the field.
         message: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Who is to send, as a campaign file has it: a name, or all there is to know.
+//! The provider of a campaign as the campaign file has it: a name, or an inline definition.
 
 use std::fmt;
 
@@ -6,12 +6,13 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessD
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Who is to send. What a definition says is for those who know providers.
+/// The provider that delivers the messages of a campaign. This crate does not interpret the
+/// definition; the delivery crate does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderRef {
-    /// One that is defined elsewhere.
+    /// Name of a provider that is defined outside the campaign file.
     Named(String),
-    /// One that is defined here.
+    /// Definition of the provider in the campaign file itself.
     Inline(Map<String, Value>),
 }
 

@@ -1,4 +1,4 @@
-//! The hours in which nobody is reached.
+//! Quiet hours: local hours in which no message is sent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::time_zone;
 
-/// The hours in which nobody is reached, by the clock of a campaign or of each recipient.
+/// Daily hours in which no message is sent, in the time zone of the campaign or of each recipient.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "QuietHoursDocument", into = "QuietHoursDocument")]
 pub struct QuietHours {
@@ -21,7 +21,7 @@ pub struct QuietHours {
     document: QuietHoursDocument,
 }
 
-/// As it is written.
+/// Quiet hours as the campaign file and the stored document have them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename = "quiet")]
 struct QuietHoursDocument {
@@ -60,7 +60,7 @@ impl From<QuietHours> for QuietHoursDocument {
     }
 }
 
-/// `HH:MM`, and nothing else.
+/// Parses a time of day in the form `HH:MM`; no other form is accepted.
 fn parse_time_of_day(text: &str) -> Result<Time, String> {
     let is_written_so = text.len() == 5 && text.is_ascii() && text.as_bytes()[2] == b':';
     let parsed = if is_written_so {
@@ -72,8 +72,9 @@ fn parse_time_of_day(text: &str) -> Result<Time, String> {
 }
 
 impl QuietHours {
-    /// Quiet hours from and until a time of day such as `21:00`, in the zone of that name; `zone_field` is the field that has a
-    /// recipient's own zone.
+    /// Creates quiet hours between two times of day such as `21:00`, in the named time zone.
+    /// `zone_field` is the field of a recipient that has the recipient's own time zone. Fails if a
+    /// time or the zone is invalid, or if both times are equal.
     pub fn new(
         from: &str,
         until: &str,
@@ -89,9 +90,10 @@ impl QuietHours {
         })
     }
 
-    /// How long until somebody in that zone may be reached, if it is not now.
+    /// Returns the time until the quiet hours end in the given time zone, or `None` outside quiet
+    /// hours.
     ///
-    /// Without a zone, or in one that nobody knows, the clock of the campaign counts.
+    /// Without a zone, or with an unknown one, the time zone of the campaign applies.
     pub fn wait_in_zone(
         &self,
         now: Timestamp,
@@ -107,7 +109,7 @@ impl QuietHours {
         end.duration_since(now).try_into().ok()
     }
 
-    /// How long until this recipient may be reached, if it is not now.
+    /// Returns the time until this recipient's quiet hours end, or `None` outside quiet hours.
     pub fn wait_for_recipient(
         &self,
         recipient: &AudienceRecipient,
@@ -122,7 +124,7 @@ impl QuietHours {
         )
     }
 
-    /// The field that has a recipient's own zone, if there is one.
+    /// The field of a recipient that has the recipient's own time zone, if one is configured.
     pub fn zone_field(&self) -> Option<&str> {
         self.document.zone_field.as_deref()
     }
@@ -136,7 +138,8 @@ impl QuietHours {
         }
     }
 
-    /// The first instant after now that is not quiet. It is when the clock shows `until`, or when the clock is changed.
+    /// Returns the first instant after now that is not quiet: the local time `until`, or a
+    /// daylight-saving change.
     fn next_quiet_end(&self, zone: &TimeZone, now: Moment) -> Option<Moment> {
         let today = zone.to_datetime(now).date();
         let days = (0..=3).filter_map(|days| today.checked_add(Span::new().days(days)).ok());
@@ -280,7 +283,8 @@ mod tests {
                 prop_assert_eq!(quiet.wait_in_zone(after(wait), Some(zone)), None);
                 let before = wait.mul_f64(part);
                 prop_assert!(before >= wait || quiet.wait_in_zone(after(before), Some(zone)).is_some());
-                // With two hours to be reached in, no change of clocks takes them all.
+                // If at least two hours of the day are not quiet, no daylight-saving change can
+                // skip all of them.
                 let open = (from - until).rem_euclid(24 * 60);
                 prop_assert!(open < 120 || wait <= Duration::from_secs(26 * 3600), "{:?}", wait);
             }

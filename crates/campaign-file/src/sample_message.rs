@@ -1,11 +1,12 @@
-//! What somebody would be sent, for those who know providers: so that they can try before anybody is sent anything.
+//! Sample messages, with which a provider can validate a campaign before any message is sent.
 
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel, RenderedMessage};
 
 use crate::campaign::{Campaign, UNSUBSCRIBE_PART};
 use crate::template_composer::MAILBOX_PARTS;
 
-/// What stands for a text that is not known yet: a word, a number, or something that is read by whoever is given it.
+/// Placeholders for template parts whose value is not known yet: a word, a number, and an empty
+/// JSON object for parts that the provider parses.
 const PLACEHOLDER_TEXTS: [&str; 3] = ["sample", "1", "{}"];
 
 const PLACEHOLDER_MAILBOX: &str = "somebody@example.org";
@@ -13,14 +14,14 @@ const PLACEHOLDER_PHONE: &str = "+49301234567";
 const PLACEHOLDER_ACCOUNT: &str = "somebody";
 const PLACEHOLDER_LINK: &str = "https://example.org/";
 
-/// What somebody would be sent.
+/// A message as a recipient would receive it, for validation only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleMessage {
-    /// Who.
+    /// Id of the recipient.
     pub recipient: String,
-    /// Where.
+    /// Address of the recipient on the channel of the campaign.
     pub to: String,
-    /// What.
+    /// The rendered message, or placeholder texts if no recipient is known.
     pub message: RenderedMessage,
 }
 
@@ -33,8 +34,8 @@ impl SampleMessage {
         }
     }
 
-    /// What people who are not known yet might be sent, to be tried one after the other. What is filled in will be something
-    /// else, so one that is of use is enough.
+    /// Returns samples for recipients that are not known yet, to be tried in order. The values of
+    /// the real messages will be different, so it is sufficient if one of the samples is valid.
     pub fn placeholder_samples(campaign: &Campaign) -> impl Iterator<Item = Self> {
         PLACEHOLDER_TEXTS
             .into_iter()
@@ -46,7 +47,7 @@ impl SampleMessage {
                 let to = match campaign.channel {
                     DeliveryChannel::Email => PLACEHOLDER_MAILBOX,
                     DeliveryChannel::Voice => PLACEHOLDER_PHONE,
-                    // An account may be written as an address of mail is.
+                    // An account name may have the form of an email address.
                     DeliveryChannel::Social => {
                         [PLACEHOLDER_ACCOUNT, PLACEHOLDER_MAILBOX][place.min(1)]
                     }
@@ -62,7 +63,7 @@ impl SampleMessage {
     }
 }
 
-/// What a template might say: itself, if there is nothing to fill in.
+/// Returns a placeholder for a part, or the template itself if it has no variables.
 fn placeholder_part(part: &str, template: &str, text: &str) -> String {
     match part {
         _ if !template.contains('{') => template.to_owned(),

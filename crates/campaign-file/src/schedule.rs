@@ -1,4 +1,4 @@
-//! When a campaign begins.
+//! The schedule of a campaign: its start time and its quiet hours.
 
 use jiff::civil::DateTime;
 use onward_base::Timestamp;
@@ -7,17 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::quiet_hours::QuietHours;
 use crate::time_zone;
 
-/// When people are reached.
+/// When the messages of a campaign are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CampaignSchedule {
-    /// Not before: RFC 3339, or a local time of `zone`. At once unless told.
+    /// Earliest start: an RFC 3339 timestamp, or a local time in `zone`. default: at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// The time zone of a local time.
+    /// IANA name of the time zone of `at`. Required if `at` is a local time, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// The hours in which nobody is reached.
+    /// Local hours in which no message is sent. default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quiet: Option<QuietHours>,
 }
@@ -27,9 +27,11 @@ impl CampaignSchedule {
         *self == Self::default()
     }
 
-    /// When it begins, if it is not at once.
+    /// Returns the start time, or `None` if the campaign starts at once. Fails if `at` or `zone` is
+    /// invalid.
     ///
-    /// Of a local time that the clocks show twice the first is meant; one that they leave out is as much later.
+    /// At daylight-saving changes, an ambiguous local time is the earlier of the two instants, and
+    /// a skipped local time moves forward by the length of the gap.
     pub fn start_time(&self) -> Result<Option<Timestamp>, String> {
         match (&self.at, &self.zone) {
             (None, None) => Ok(None),
@@ -42,7 +44,7 @@ impl CampaignSchedule {
 }
 
 fn parse_start_time(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
-    // What has an offset comes first: as a local time it would be read without it.
+    // Try timestamps with an offset first: parsed as a local time, the offset would be ignored.
     let with_offset = at.parse::<jiff::Timestamp>().ok();
     let instant = match (with_offset, zone) {
         (Some(instant), None) => instant,
@@ -75,7 +77,7 @@ fn parse_start_time(at: &str, zone: Option<&str>) -> Result<Timestamp, String> {
 }
 
 fn parse_local_time(at: &str) -> Result<DateTime, String> {
-    // A day alone would be midnight, which is hardly meant.
+    // A date alone would parse as midnight, which is rarely intended.
     let parsed = if at.contains(':') {
         at.parse::<DateTime>().ok()
     } else {

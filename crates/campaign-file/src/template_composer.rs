@@ -1,4 +1,4 @@
-//! What each recipient is sent, made from the templates of a campaign.
+//! Renders the message of each recipient from the templates of a campaign.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -13,36 +13,36 @@ use crate::address;
 use crate::audience::AudienceFields;
 use crate::campaign::{Campaign, UNSUBSCRIBE_PART};
 
-/// Bytes of a part, at most.
+/// Maximum length of a rendered part in bytes.
 const PART_BYTES_MAX: usize = 1 << 20;
-/// Bytes of what a template computes on the way, at most.
+/// Maximum memory that a template can use while rendering, in bytes.
 const MEMORY_BYTES_MAX: u64 = 64 << 20;
-/// Steps of a template: a letter has some hundreds.
+/// Step limits of a template; a typical letter needs some hundred steps.
 const TEMPLATE_STEPS: RangeInclusive<u64> = 1_000..=500_000;
 
-/// Parts that have lines. In any other the end of a line could begin a header.
+/// Parts that may have more than one line. In any other part a line break could start a new header.
 const MULTILINE_PARTS: [&str; 2] = ["text", "html"];
-/// Parts of a mail that say who it is from.
+/// Parts of an email that are a mailbox of the sender.
 pub(crate) const MAILBOX_PARTS: [&str; 2] = ["from", "reply_to"];
 
-/// How one can unsubscribe: what programs for mail follow.
+/// URI schemes of unsubscribe links that mail clients support.
 const UNSUBSCRIBE_SCHEMES: [&str; 2] = ["https://", "mailto:"];
-/// Bytes of that, at most: it is a line of a header.
+/// Maximum length of an unsubscribe link in bytes: it is one line of a header.
 const UNSUBSCRIBE_BYTES_MAX: usize = 900;
 
-/// Why there is nothing to send.
+/// The reason why the templates cannot be compiled, or a recipient's message cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("part `{part}`{}: {reason}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
 pub struct MessageRenderError {
-    /// Which part.
+    /// Name of the part with the error.
     pub part: String,
-    /// Which line of its template, from 1.
+    /// Line of the part's template, counted from 1; `None` if the error has no position.
     pub line: Option<usize>,
-    /// What is wrong with it.
+    /// What is wrong with the template or with the rendered text.
     pub reason: String,
 }
 
-/// The templates of a campaign, ready to be filled in.
+/// The compiled templates of a campaign.
 #[derive(Debug)]
 pub struct TemplateComposer {
     templates: TemplateSet,
@@ -53,7 +53,7 @@ pub struct TemplateComposer {
 }
 
 impl TemplateComposer {
-    /// Reads the templates of a campaign.
+    /// Compiles the templates of a campaign. Fails if a template is invalid or exceeds the limits.
     pub fn new(campaign: &Campaign) -> Result<Self, MessageRenderError> {
         let limits = TemplateLimits {
             output_bytes: PART_BYTES_MAX,
@@ -84,7 +84,8 @@ impl TemplateComposer {
         })
     }
 
-    /// What this recipient would be sent.
+    /// Renders the message of a recipient; like [`render_message`](Self::render_message), with the
+    /// error as text.
     pub fn preview_message(
         &self,
         recipient: &AudienceRecipient,
@@ -93,7 +94,8 @@ impl TemplateComposer {
             .map_err(|unfit| unfit.to_string())
     }
 
-    /// What this recipient is sent, or what is wrong with it.
+    /// Renders the message of a recipient. Fails if a template cannot be rendered, or if a rendered
+    /// part is invalid.
     pub fn render_message(
         &self,
         recipient: &AudienceRecipient,
@@ -122,7 +124,8 @@ impl TemplateComposer {
         Ok(RenderedMessage { parts })
     }
 
-    /// What templates can say. What we know of a recipient comes before what their row says.
+    /// The variables of the templates. The built-in variables, such as `id` and `to`, take
+    /// precedence over the fields of the recipient's row.
     fn template_variables(&self, recipient: &AudienceRecipient) -> Value {
         let data = Value::from(Serde(&recipient.data));
         let mut variables: BTreeMap<&str, Value> = BTreeMap::new();
@@ -169,7 +172,7 @@ impl ComposeMessage for TemplateComposer {
     }
 }
 
-/// Whether this can be the header of a mail that says how to unsubscribe.
+/// Fails if the text is not valid as the `List-Unsubscribe` header of an email.
 fn check_unsubscribe_link(text: &str) -> Result<(), String> {
     let begins = |way: &&&str| {
         text.get(..way.len())
@@ -206,7 +209,7 @@ fn render_error(part: &str, TemplateError { line, reason }: TemplateError) -> Me
     }
 }
 
-/// About how many bytes something takes.
+/// Estimates the memory that a value uses, in bytes.
 fn estimate_bytes(value: &serde_json::Value) -> u64 {
     use serde_json::Value as Json;
     const VALUE_BYTES: u64 = 64;

@@ -1,15 +1,15 @@
-//! A part of a template as a campaign file has it: a text, or where the text is.
+//! A template part as the campaign file has it: the text itself, or a reference to a file.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor, value::MapAccessDeserializer};
 
-/// A part of a template.
+/// A template part before its file is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum TemplatePart {
-    /// This.
+    /// The text of the template.
     Text(String),
-    /// What is in that file.
+    /// Path of the file that has the text of the template.
     File(String),
 }
 
@@ -19,7 +19,7 @@ struct TemplateFileRef {
     file: String,
 }
 
-// By hand, because an error of an untagged enum does not say what is wrong, or where.
+// Implemented by hand, because the errors of an untagged enum report neither cause nor position.
 impl<'de> Deserialize<'de> for TemplatePart {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(TemplatePartVisitor)

@@ -1,4 +1,5 @@
-//! Time zones by name, from the database that comes with the program: every node has the same, and a machine may have none.
+//! Time zones by IANA name, from the database bundled with the program: all nodes use the same
+//! version, and a machine may have no database of its own.
 
 use std::sync::LazyLock;
 
@@ -7,19 +8,21 @@ use onward_base::Timestamp;
 
 static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// The zone of that name.
+/// Returns the time zone with this IANA name, or `None` if the name is unknown.
 pub(crate) fn find_time_zone(name: &str) -> Option<TimeZone> {
     TIME_ZONES.get(name).ok()
 }
 
-/// The zone of that name, or a sentence that there is none.
+/// Returns the time zone with this IANA name. Fails with a message for the user if the name is
+/// unknown.
 pub(crate) fn require_time_zone(name: &str) -> Result<TimeZone, String> {
     find_time_zone(name).ok_or_else(|| {
         format!("there is no time zone `{name}`: write a name such as Europe/Berlin")
     })
 }
 
-/// An instant as the calendar has it, unless it is past what it has.
+/// Converts a timestamp to the calendar library's type, or returns `None` if it is out of range
+/// there.
 pub(crate) fn to_jiff_timestamp(at: Timestamp) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_microsecond(at.as_micros()).ok()
 }

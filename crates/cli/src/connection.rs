@@ -1,4 +1,5 @@
-//! `--store URL` or `--server URL`: a command looks into a store itself, or asks a server that does.
+//! Connection options of all commands: `--store URL` opens a store in this process, `--server URL`
+//! sends requests to a server.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,64 +15,66 @@ use onward_service::ApiService;
 use onward_store::StorePolicy;
 use serde::Deserialize;
 
-/// Where to look.
+/// The store or server that a command uses.
 #[derive(clap::Args)]
 pub(crate) struct ConnectionArgs {
-    /// A store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [env: ONWARD_STORE]
+    /// Store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [env: ONWARD_STORE]
     #[arg(long = "store", value_name = "URL", conflicts_with = "server")]
     store: Option<String>,
-    /// A server: http://HOST:PORT [env: ONWARD_SERVER, and ONWARD_TOKEN for the token]
+    /// Server: http://HOST:PORT; the token is read from ONWARD_TOKEN [env: ONWARD_SERVER]
     #[arg(long = "server", value_name = "URL")]
     server: Option<String>,
-    /// A server and a token by the name that profiles.toml has for them [env: ONWARD_PROFILE]
+    /// Profile in profiles.toml with the server and token to use [env: ONWARD_PROFILE]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["store", "server"])]
     profile: Option<String>,
 }
 
-/// Where to look, and whose things are meant.
+/// The store or server that a command uses, and the scope in it.
 #[derive(clap::Args)]
 pub(crate) struct ScopedConnectionArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The tenant
+    /// Tenant; on a server, the token's scope applies if none of --tenant, --project and
+    /// --environment is given [default: default]
     #[arg(long, env = "ONWARD_TENANT", hide_env_values = true)]
     tenant: Option<TenantId>,
-    /// The project
+    /// Project; see --tenant [default: default]
     #[arg(long, env = "ONWARD_PROJECT", hide_env_values = true)]
     project: Option<ProjectId>,
-    /// The environment
+    /// Environment; see --tenant [default: default]
     #[arg(long, env = "ONWARD_ENVIRONMENT", hide_env_values = true)]
     environment: Option<EnvironmentId>,
 }
 
-/// What a command wants of a store. A server is what it is.
+/// How a command opens a store. Connections to a server are the same in all modes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessMode {
-    /// To read from one that is there.
+    /// Read from an existing store.
     Read,
-    /// To write to one that is there.
+    /// Write to an existing store.
     Write,
-    /// To write, also to one that is new.
+    /// Write to a store; create it if it does not exist.
     Create,
 }
 
-/// Where a command looks.
+/// The store or server that the options and the environment select.
 enum ConnectionTarget {
     Store(String),
     Server(ServerAccess),
 }
 
-/// What a command asks.
+/// An open connection: the API of a store in this process, or of a server.
 pub(crate) struct TargetConnection {
     api: Arc<dyn OnwardApi>,
-    /// The store, where there is no server.
+    /// Client of the store; `None` if connected to a server.
     pub(crate) store_client: Option<EngineClient>,
-    /// The server, where there is no store.
+    /// Client of the server; `None` if connected to a store.
     server_client: Option<ServerClient>,
 }
 
 impl TargetConnection {
-    /// The server, for what only servers have a way to say.
+    /// Returns the server client, for operations that are not part of [`OnwardApi`]. Fails if
+    /// connected to a store.
     pub(crate) fn require_server(&self) -> anyhow::Result<&ServerClient> {
         self.server_client.as_ref().context("there is no server")
     }
@@ -86,7 +89,8 @@ impl std::ops::Deref for TargetConnection {
 }
 
 impl ScopedConnectionArgs {
-    /// Whose things are meant in a store, where there is no token that says so.
+    /// Returns the scope to use in a store, where no token determines it. Each part defaults to
+    /// `default`.
     pub(crate) fn to_scope(&self) -> anyhow::Result<Scope> {
         Ok(Scope {
             tenant: self.tenant.clone().map_or_else(|| "default".parse(), Ok)?,
@@ -98,7 +102,7 @@ impl ScopedConnectionArgs {
         })
     }
 
-    /// Whether it is said where to look.
+    /// Whether a store, server or profile is given, by option or environment variable.
     pub(crate) fn is_target_given(&self) -> bool {
         let ConnectionArgs {
             store,
@@ -122,7 +126,7 @@ impl ScopedConnectionArgs {
 }
 
 impl ConnectionArgs {
-    /// The URL of the store, unless a server is to be asked.
+    /// Returns the URL of the store, or `None` if a server is selected.
     pub(crate) fn store_url(&self) -> anyhow::Result<Option<String>> {
         Ok(match self.resolve_target()? {
             ConnectionTarget::Store(url) => Some(url),
@@ -130,7 +134,8 @@ impl ConnectionArgs {
         })
     }
 
-    /// For whoever has the store, or the token.
+    /// Opens a connection for a command without scope options: the default scope of a store, or the
+    /// scope of the token.
     pub(crate) async fn open_connection(
         &self,
         want: AccessMode,
@@ -143,7 +148,7 @@ impl ConnectionArgs {
         self.open_in_scope(want, scope, false).await
     }
 
-    /// A server knows whose things are meant unless that `is_said`.
+    /// Sends `scope` to a server only if `is_said`; otherwise the token determines it.
     async fn open_in_scope(
         &self,
         want: AccessMode,
@@ -174,7 +179,7 @@ impl ConnectionArgs {
             ConnectionTarget::Store(url) => {
                 let client = open_store(&url, want, scope).await?;
                 let mut service = ApiService::new(client.clone()).with_full_access();
-                // Nothing but a deployment looks into components.
+                // Only a deployment reads components.
                 if want == AccessMode::Create {
                     service = service
                         .with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
@@ -201,13 +206,14 @@ async fn open_store(url: &str, want: AccessMode, scope: Scope) -> anyhow::Result
     Ok(EngineClient::new(opened, scope))
 }
 
-/// A variable that says something.
+/// Returns an environment variable; `None` if it is unset or empty.
 fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 impl ConnectionArgs {
-    /// What is said on the command line counts, then what the environment says.
+    /// Selects the target: options take precedence over environment variables. Fails if both
+    /// ONWARD_STORE and ONWARD_SERVER are set.
     fn resolve_target(&self) -> anyhow::Result<ConnectionTarget> {
         let at = |url: &str| ServerAccess {
             url: url.to_owned(),
@@ -236,7 +242,7 @@ impl ConnectionArgs {
     }
 }
 
-/// A server in `profiles.toml`.
+/// An entry of `profiles.toml`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ServerProfile {
@@ -259,7 +265,7 @@ fn resolve_profile(name: &str) -> anyhow::Result<ConnectionTarget> {
             names.join(", ")
         );
     };
-    // A token of the environment is for another server, unless the profile has none.
+    // The token in the environment is meant for another server, unless the profile has none.
     let token = profile
         .token
         .clone()
@@ -271,7 +277,7 @@ fn resolve_profile(name: &str) -> anyhow::Result<ConnectionTarget> {
     }))
 }
 
-/// `$XDG_CONFIG_HOME/onward/profiles.toml`, or below the home folder.
+/// Returns `$XDG_CONFIG_HOME/onward/profiles.toml`, by default below `~/.config`.
 fn profiles_path() -> Option<PathBuf> {
     let folder = env_variable("XDG_CONFIG_HOME").map(PathBuf::from);
     Some(

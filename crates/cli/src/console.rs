@@ -1,4 +1,5 @@
-//! Colours, one meaning each. `anstream` drops them where they are not wanted: no terminal, or `NO_COLOR`.
+//! Terminal output: messages, escaping and colours with one meaning each. `anstream` strips colours
+//! if the output is not a terminal or `NO_COLOR` is set.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -7,17 +8,17 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use onward_journal::ExecutionState;
 
-/// Whether standard output takes colours; asked once, because tables are long.
+/// Whether standard output supports colours. Callers check once per table, because tables are long.
 pub(crate) fn is_color_enabled(stdout: &io::Stdout) -> bool {
     AutoStream::choice(stdout) != ColorChoice::Never
 }
 
-/// Says something to people, on standard error. If nobody can hear it, that is no reason to fail.
+/// Prints a message on standard error. A failed write is ignored.
 pub(crate) fn print_message(words: impl Display) {
     let _ = writeln!(anstream::stderr(), "{words}");
 }
 
-/// Text of others, without what a terminal would obey.
+/// Escapes control characters in untrusted text, so that a terminal does not interpret them.
 pub(crate) fn escape_control_chars(text: &str) -> String {
     let is_obeyed = |it: char| it.is_control() || is_bidi_control(it);
     let shown = |it: char| {
@@ -30,32 +31,33 @@ pub(crate) fn escape_control_chars(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// Whether it is a mark that turns around what stands beside it, so that a line reads as something else.
+/// Whether the character changes the direction of the text next to it, so that a line reads
+/// differently.
 const fn is_bidi_control(it: char) -> bool {
     matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// What went wrong.
+/// Styles an error.
 pub(crate) fn style_error(text: impl Display) -> impl Display {
     apply_style(AnsiColor::Red.on_default().bold(), text)
 }
 
-/// What is all right.
+/// Styles a success.
 pub(crate) fn style_success(text: impl Display) -> impl Display {
     apply_style(AnsiColor::Green.on_default().bold(), text)
 }
 
-/// Text in this style.
+/// Wraps text in the escape sequences of a style.
 pub(crate) fn apply_style(style: Style, text: impl Display) -> impl Display {
     format!("{style}{text}{style:#}")
 }
 
-/// `1 run`, `2 runs`.
+/// Formats a count with its noun: `1 run`, `2 runs`.
 pub(crate) fn format_count(number: u64, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// A state as it stands in a row, in its colour.
+/// Styles the name of an execution state; an unknown name gets no colour.
 pub(crate) fn style_state_name(name: &str) -> impl Display {
     let all = [
         ExecutionState::Running,
@@ -73,7 +75,7 @@ pub(crate) fn style_state_name(name: &str) -> impl Display {
     apply_style(style, name)
 }
 
-/// The colour of a state, the same in every command.
+/// Returns the colour of a state, the same in every command.
 pub(crate) fn state_style(state: ExecutionState) -> Style {
     match state {
         ExecutionState::Running => AnsiColor::Cyan.on_default(),

@@ -1,8 +1,9 @@
-//! Open files and connections: as many as the machine lets this process have.
+//! Raises the limit of open files and connections to what the system allows this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Many systems let a process have a thousand unless it asks for more. A server has one for each client that waits.
+/// Sets the soft limit to the hard limit. Many systems default to about 1,000 open files, and a
+/// server needs one for each client that waits.
 pub(crate) fn raise_fd_limit() {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum

@@ -1,4 +1,4 @@
-//! Journals as they are asked for: JSON Lines in, events out.
+//! Fetches journals over the API and parses the JSON Lines into events.
 
 use anyhow::Context as _;
 use onward_api::OnwardApi;
@@ -7,7 +7,8 @@ use onward_journal::{ExecutionId, JournalEvent};
 
 use crate::retry::retry_transient;
 
-/// The journal of an execution, from the event with sequence `from` on. Where there is none yet, one is waited for.
+/// Returns the events of an execution with sequence `from` and later. If there are none yet, waits
+/// up to `wait_ms` for one.
 pub(crate) async fn read_journal_events(
     onward: &dyn OnwardApi,
     id: ExecutionId,

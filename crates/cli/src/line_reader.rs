@@ -1,4 +1,4 @@
-//! Lines of a file or of standard input, read in bounded memory.
+//! Reads lines of a file or of standard input in bounded memory.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -6,16 +6,16 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// No line is longer: a file without line breaks must not fill the memory.
+/// Maximum length of a line in bytes: a file without line breaks must not fill the memory.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that are read at a time.
+/// Size of the read buffer in bytes.
 pub(crate) const BUFFER_BYTES: usize = 1 << 18;
 
-/// Some editors put one at the beginning of a file.
+/// Byte order mark that some editors write at the start of a file.
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
-/// The lines of an input, numbered from 1, blank ones left out.
+/// Reads the lines of an input, numbered from 1, and skips blank ones.
 pub(crate) struct LineReader {
     input: BufReader<Box<dyn Read + Send>>,
     name: String,
@@ -23,16 +23,16 @@ pub(crate) struct LineReader {
     number: u64,
 }
 
-/// Why the next line cannot be had.
+/// Why the next line could not be read.
 pub(crate) enum LineReadError {
-    /// The line is there, but it is not one.
+    /// The line is too long or not UTF-8; later lines can still be read.
     Line { number: u64, reason: String },
-    /// The input failed.
+    /// Reading the input failed.
     Input(anyhow::Error),
 }
 
 impl LineReader {
-    /// The lines of a file; `-` is standard input.
+    /// Opens a file; `-` is standard input.
     pub(crate) fn open_path(path: &Path) -> anyhow::Result<Self> {
         let input: Box<dyn Read + Send> = if path == Path::new("-") {
             Box::new(io::stdin())
@@ -53,12 +53,13 @@ impl LineReader {
         })
     }
 
-    /// Whether the next line, or a part of it, is here already: reading on does not wait for anybody.
+    /// Whether at least a part of the next line is buffered, so that there is input to read without
+    /// waiting.
     pub(crate) fn has_buffered_input(&self) -> bool {
         !self.input.buffer().is_empty()
     }
 
-    /// The next line that is not blank, and its number.
+    /// Returns the next line that is not blank, and its number. `None` at the end of the input.
     pub(crate) fn next_line(&mut self) -> Option<Result<(u64, &str), LineReadError>> {
         loop {
             self.buffer.clear();
@@ -90,7 +91,7 @@ impl LineReader {
         Some(self.current_line())
     }
 
-    /// Passes over what is left of a line that is too long: it is no line of its own.
+    /// Skips the rest of a line that is too long, so that it does not count as another line.
     fn skip_rest_of_line(&mut self) -> anyhow::Result<()> {
         if self.buffer.ends_with(b"\n") {
             return Ok(());

@@ -1,11 +1,12 @@
-//! What the parts say while they work, on standard error.
+//! Log output of all crates on standard error.
 
 use std::io::{self, IsTerminal as _};
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
-/// Warnings and errors, unless `ONWARD_LOG` asks for more or less: `debug`, or `onward_engine=debug`.
+/// Initializes logging. `ONWARD_LOG` sets the level, for example `debug` or `onward_engine=debug`;
+/// default: `warn`.
 pub(crate) fn init_stderr_logging() {
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::WARN.into())

@@ -1,4 +1,5 @@
-//! The binary `onward`. Data goes to standard output, words to standard error; exit codes are documented per command.
+//! The binary `onward`. Data goes to standard output, messages go to standard error; exit codes are
+//! documented per command.
 
 mod bench;
 mod campaign;
@@ -25,7 +26,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Durable execution: work that has been done is never lost, never silently repeated, and always explainable.
+/// Durable execution: work that has been done is never lost, never silently repeated, and always
+/// explainable.
 #[derive(Parser)]
 #[command(name = "onward", version, disable_help_subcommand = true)]
 struct Cli {
@@ -40,19 +42,19 @@ enum CliCommand {
     #[command(flatten)]
     Server(serve::ServerSubcommand),
     Bench(bench::BenchArgs),
-    /// Reach many people, each once: campaigns
+    /// Send campaigns: each message to each recipient once
     #[command(subcommand)]
     Campaign(campaign::CampaignSubcommand),
-    /// Look at what was sent to whom, and settle what is in doubt
+    /// List sent messages and settle items in doubt
     #[command(subcommand)]
     Outbox(outbox::OutboxSubcommand),
-    /// Look at the jobs of campaigns, and try dead ones again
+    /// List campaign jobs and redrive dead ones
     #[command(subcommand)]
     Jobs(outbox::JobsSubcommand),
-    /// Work with execution journals
+    /// Check, print and replay execution journals
     #[command(subcommand)]
     Journal(journal::JournalSubcommand),
-    /// Work with run events and snapshots in a store
+    /// Append, read and verify run events and snapshots in a store
     #[command(subcommand)]
     State(state::StateSubcommand),
 }
@@ -72,9 +74,9 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|error| report_failure(&error))
 }
 
-/// What a shell reports for a program that a closed pipe ended.
+/// Exit code that a shell reports for a program ended by a closed pipe (128 + SIGPIPE).
 const EXIT_BROKEN_PIPE: u8 = 128 + 13;
-/// The command could not be carried out.
+/// Exit code of a command that could not be carried out.
 const EXIT_COMMAND_FAILED: u8 = 2;
 
 fn report_failure(error: &anyhow::Error) -> ExitCode {
@@ -94,7 +96,7 @@ fn report_failure(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(EXIT_COMMAND_FAILED)
 }
 
-/// An error and its causes. Some errors say their cause themselves: it is not said again.
+/// Joins an error and its causes. A cause that the message already ends with is not repeated.
 fn format_error_chain(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(ToString::to_string) {

@@ -1,11 +1,11 @@
-//! Names in a file, one a line, for commands that take many.
+//! Reads lists of names from a file, one per line, for commands that take many.
 
 use std::io::{self, BufRead as _};
 use std::path::Path;
 
 use anyhow::Context as _;
 
-/// The lines of a file that have something; `-` is standard input.
+/// Returns the lines of a file that are not blank; `-` is standard input. Fails if there are none.
 pub(crate) fn read_names_file(file: &Path) -> anyhow::Result<Vec<String>> {
     let lines: Vec<String> = match file == Path::new("-") {
         true => io::stdin().lock().lines().collect::<Result<_, _>>()?,
@@ -15,7 +15,7 @@ pub(crate) fn read_names_file(file: &Path) -> anyhow::Result<Vec<String>> {
             .map(str::to_owned)
             .collect(),
     };
-    // Editors of some systems begin a file with a mark.
+    // Some editors write a byte order mark at the start of a file.
     let named = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
     let names: Vec<String> = lines
         .iter()

@@ -1,4 +1,4 @@
-//! Lists, which come page by page.
+//! Prints lists that the API returns in pages.
 
 use std::io::{self, Write as _};
 
@@ -7,28 +7,29 @@ use serde::Serialize;
 
 use crate::console;
 
-/// What is asked for at a time.
+/// Maximum number of entries per request.
 pub(crate) const PAGE_SIZE: u32 = 1_000;
 
-/// How a list is printed.
+/// Output options of list commands.
 #[derive(clap::Args)]
 pub(crate) struct ListOutputArgs {
-    /// At most so many
+    /// Maximum number of entries to print
     #[arg(long, default_value_t = 100, value_name = "N")]
     limit: usize,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// A part of a list, and where the next begins.
+/// A page of a list, and the cursor of the next page; `None` on the last page.
 pub(crate) struct ListPage<T> {
     pub(crate) items: Vec<T>,
     pub(crate) next: Option<String>,
 }
 
 impl ListOutputArgs {
-    /// Prints what `page` gives, which is asked for so many after that place: a heading, and a line for each.
+    /// Prints a heading and one line per entry, up to the limit. `page` is called with the number
+    /// of entries to fetch and the cursor to continue from.
     pub(crate) async fn print_pages<T: Serialize>(
         &self,
         heading: &str,
@@ -44,7 +45,7 @@ impl ListOutputArgs {
                 writeln!(out, "{heading}")?;
             }
             is_first = false;
-            // Some lists come in larger pieces than one asks for.
+            // Some callers fetch larger pages than requested.
             is_cut = got.items.len() > left;
             for item in got.items.iter().take(left) {
                 let text = if self.json {

@@ -1,4 +1,4 @@
-//! How a command waits for what it asks.
+//! Runs async commands, and retries requests while a server is unavailable.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::console;
 
-/// Runs a command that waits.
+/// Runs an async command to its end on a new runtime.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -16,20 +16,22 @@ pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> a
     runtime.block_on(command)
 }
 
-/// How long a server may be away before a command that waits gives up: long enough to be started again.
+/// How long a command retries before it gives up: long enough for a server to restart.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait before a server is asked again.
+/// Delay before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Asks again while a server is away, or busy: whoever waits for an execution need not know that it was started anew meanwhile.
+/// Retries a request while the server is unavailable, rate limited or timed out, so that a command
+/// survives a server restart.
 pub(crate) async fn retry_transient<T>(
     ask: impl AsyncFn() -> Result<T, Problem>,
 ) -> Result<T, Problem> {
     retry_transient_with(ask, |words| console::print_message(words)).await
 }
 
-/// The same, for whoever has something on the terminal that words must not be written into.
+/// Like [`retry_transient`], but reports the first failure through `say`, for callers whose
+/// terminal line a message must not break.
 pub(crate) async fn retry_transient_with<T>(
     mut ask: impl AsyncFnMut() -> Result<T, Problem>,
     mut say: impl FnMut(&str),

@@ -1,9 +1,10 @@
-//! What asks a process to stop: SIGTERM and Ctrl-C, once in order, twice at once.
+//! Shutdown signals: the first SIGTERM or Ctrl-C starts a graceful shutdown, the second exits
+//! immediately.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
-/// What a shell reports for a program that Ctrl-C ended.
+/// Exit code that a shell reports for a program ended by Ctrl-C (128 + SIGINT).
 pub(crate) const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 pub(crate) struct ShutdownSignals {
@@ -12,7 +13,7 @@ pub(crate) struct ShutdownSignals {
 }
 
 impl ShutdownSignals {
-    /// From now on none is missed.
+    /// Installs the signal handlers; no later signal is missed.
     pub(crate) fn install_handlers() -> anyhow::Result<Self> {
         Ok(Self {
             terminated: signal(SignalKind::terminate())?,
@@ -27,7 +28,7 @@ impl ShutdownSignals {
         }
     }
 
-    /// Ends the process at the next one.
+    /// Exits the process with [`EXIT_INTERRUPTED`] at the next signal.
     pub(crate) fn exit_on_next_signal(mut self) -> JoinHandle<()> {
         tokio::spawn(async move {
             self.next_signal().await;

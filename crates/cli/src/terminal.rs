@@ -1,11 +1,11 @@
-//! How wide the terminal is, for lines that are written over: one that is wrapped could not be.
+//! Width of the terminal, for lines that are redrawn in place: a wrapped line cannot be redrawn.
 
 use std::io;
 
-/// As many columns as a terminal has that does not say.
+/// Width to assume if the terminal does not report one.
 const DEFAULT_COLUMNS: usize = 80;
 
-/// Columns of the terminal that standard output is, at this moment: people change it.
+/// Returns the current number of columns of standard output; it changes when the window is resized.
 pub(crate) fn terminal_columns() -> usize {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     size.map(|size| usize::from(size.ws_col))

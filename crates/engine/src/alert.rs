@@ -1,5 +1,5 @@
-//! What a person should know. Each alert is a line in the log, a count in the metrics and a row in the store: whoever looks
-//! in one place finds it.
+//! Alerts for operators. Each alert is a line in the log, a count in the metrics and a row in the
+//! store, so that it can be found in any one of them.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use onward_journal::ExecutionId;
 use onward_store::tables::AlertRow;
 use onward_store::{ChangeOutcome, Commit, Error, RowChange, SerialId, Store};
 
-/// What kind of thing happened; stable, for rules and dashboards.
+/// Kind of alert; the names are stable, for alerting rules and dashboards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertCode {
     /// Snapshots are more than five seconds behind.
@@ -17,7 +17,7 @@ pub enum AlertCode {
     ProjectorGapDetected,
     /// An event is in the log that its run's state does not allow.
     InvalidTransition,
-    /// An execution cannot go on.
+    /// An execution cannot make progress.
     ExecutionStuck,
 }
 
@@ -32,12 +32,12 @@ impl fmt::Display for AlertCode {
     }
 }
 
-/// How urgent it is.
+/// Urgency of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlertSeverity {
-    /// Somebody should look now.
+    /// An operator should look now.
     P1,
-    /// Somebody should look today.
+    /// An operator should look today.
     P2,
 }
 
@@ -50,26 +50,26 @@ impl fmt::Display for AlertSeverity {
     }
 }
 
-/// An alert that is about to be raised.
+/// An alert that has not been raised yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PendingAlert {
-    /// What kind of thing.
+    /// Kind of the alert.
     pub code: AlertCode,
-    /// How urgent.
+    /// Urgency of the alert.
     pub severity: AlertSeverity,
-    /// What it is about.
+    /// Id of the affected object, for example of an execution.
     pub subject: SharedText,
-    /// What makes raising it again a repetition.
+    /// Deduplication key: an alert with the same key is not raised again.
     pub dedup_key: SharedText,
-    /// What happened, for people.
+    /// Human-readable description of what happened.
     pub message: SharedText,
 }
 
-/// How much of a reason tells it from others.
+/// Length of the prefix of a reason, in bytes, that is used as deduplication key.
 const DEDUP_KEY_BYTES_MAX: usize = 256;
 
 impl PendingAlert {
-    /// An execution that cannot go on, and why.
+    /// Alert for an execution that cannot make progress, with the reason.
     pub(crate) fn execution_stuck(execution: ExecutionId, reason: &str) -> Self {
         let occasion = reason
             .char_indices()
@@ -85,7 +85,7 @@ impl PendingAlert {
         }
     }
 
-    /// Raises it, once.
+    /// Stores the alert and, if it is new, logs and counts it.
     pub(crate) async fn raise_once(&self, store: &dyn Store, now: Timestamp) -> Result<(), Error> {
         let mut commit = Commit::new();
         commit.changes.push(self.insert_change(now));
@@ -95,7 +95,7 @@ impl PendingAlert {
         Ok(())
     }
 
-    /// The row; an alert that was raised before is kept as it is.
+    /// The insert of the alert's row; the row of an alert that was raised before is left unchanged.
     pub(crate) fn insert_change(&self, now: Timestamp) -> RowChange {
         RowChange::insert_or_keep(&AlertRow {
             alert_id: SerialId::default(),
@@ -108,7 +108,7 @@ impl PendingAlert {
         })
     }
 
-    /// The line in the log and the count; only for an alert whose row is new.
+    /// Logs and counts the alert; to be called only if its row is new.
     pub(crate) fn log_and_count(&self) {
         let Self {
             code,

@@ -1,4 +1,4 @@
-//! Waiting for the end of an execution, wherever it runs.
+//! Waits for the end of an execution, in whichever process it runs.
 
 use std::time::Duration;
 
@@ -11,15 +11,16 @@ use tokio::sync::mpsc;
 use crate::client::{ClientError, EngineClient, StartedExecution, shard_of};
 use crate::node::Notification;
 
-/// How often to look for the end of an execution that another process may run.
+/// Interval for polling the end of an execution that another process may run.
 const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// After how many looks whoever runs it is told again that somebody waits.
+/// Number of polls after which the client notifies the shard owner again that it waits for the end.
 const POLLS_PER_AWAIT_NOTIFICATION: u32 = 50;
 
 impl EngineClient {
-    /// Starts a workflow, unless `key` has started one already, and waits for its end, but not for longer than `patience`.
-    /// Whoever listens from the beginning hears of the end, and need not look for it.
+    /// Starts a workflow, unless `key` has already started one, and waits for its end until
+    /// `patience` completes. The client subscribes before the start, so with a node in this process
+    /// it is notified of the end and does not have to poll.
     pub async fn start_and_wait(
         &self,
         function: &str,
@@ -50,7 +51,7 @@ impl EngineClient {
         Ok((started, result))
     }
 
-    /// Waits until an execution, and whoever takes its place, is over.
+    /// Waits until an execution, and every execution it continues as, has ended.
     pub async fn wait_for_result(
         &self,
         execution: ExecutionId,
@@ -67,7 +68,7 @@ impl EngineClient {
     async fn wait_for_ending(&self, id: ExecutionId) -> Result<ExecutionOutcome, ClientError> {
         if let Some(nearby) = self.local_hub() {
             let mut here = nearby.subscribe_ending(id);
-            // Children and successors are where their first ancestor is.
+            // Children and successors run in the shard of their first ancestor.
             let row = self
                 .find_execution(id)
                 .await?
@@ -89,7 +90,8 @@ impl EngineClient {
         }
     }
 
-    /// What is told here, or found in the store. One that `is_fresh` is not looked for at once.
+    /// Returns the end as notified in this process or as found in the store. If `is_fresh`, the
+    /// first store read is skipped.
     async fn receive_ending(
         &self,
         id: ExecutionId,
@@ -99,7 +101,7 @@ impl EngineClient {
     ) -> Result<ExecutionOutcome, ClientError> {
         let mut looks = 0;
         loop {
-            // Whoever runs it says when it is over.
+            // The shard owner in the other process notifies this one when the execution ends.
             if looks % POLLS_PER_AWAIT_NOTIFICATION == 0
                 && !self
                     .local_hub()
@@ -113,7 +115,8 @@ impl EngineClient {
             {
                 return Ok(ending);
             }
-            // Another process may run it; then what is heard here, if anything, is that there is something to look at.
+            // If another process runs the execution, the notification received here carries no
+            // outcome and only means that the store has news to read.
             if let Ok(Some(Some(ending))) =
                 tokio::time::timeout(ENDING_POLL_INTERVAL, told.recv()).await
             {

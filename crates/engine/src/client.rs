@@ -1,4 +1,5 @@
-//! Whoever wants something of executions without running them: it knows the store alone, so it works from any process.
+//! Client access to executions without running them. It needs only the store, so it works from any
+//! process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,64 +22,66 @@ use crate::node::{LocalHub, Node, Notification, ShardHint};
 use crate::shard::{cancel_message, owner_key, signal_message};
 use crate::task_matcher::TaskMatcher;
 
-/// Slices that executions are spread over. Every process that uses a store has to agree.
+/// Number of shards that executions are spread over. Every process that uses a store must use the
+/// same number.
 pub const SHARD_COUNT: u32 = 8;
 
-/// How often a deployment is tried that others get in the way of.
+/// Maximum number of retries of a deployment whose commit conflicts with another commit.
 const DEPLOY_RETRIES_MAX: u32 = 20;
 
-/// The slice of an execution that nobody called.
+/// Shard of a root execution, derived from its id. Children and successors run in the shard of
+/// their first ancestor instead.
 pub fn shard_of(execution: &ExecutionId) -> ShardId {
     ShardId(u32::from(execution.as_bytes()[0]) % SHARD_COUNT)
 }
 
-/// What a start came to.
+/// Result of starting an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartedExecution {
-    /// The execution.
+    /// The execution that was started, or that the idempotency key had started before.
     pub execution: ExecutionId,
-    /// Whether it was there already: the key has started it before.
+    /// Whether the idempotency key had already started this execution.
     pub already_existed: bool,
 }
 
-/// Why something could not be done.
+/// Reason why a client operation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// The store says no.
+    /// The store returned an error.
     #[error(transparent)]
     Store(#[from] Error),
-    /// No such function was deployed.
+    /// No function of this name is deployed in the scope.
     #[error("there is no function {0}: deploy a component that has it")]
     FunctionNotFound(String),
-    /// It is a task.
+    /// The function is a task, which only a workflow can invoke.
     #[error("{0} is a task: only workflows are started, tasks are invoked by them")]
     NotAWorkflow(String),
-    /// There is no such execution.
+    /// No execution has this id in the scope.
     #[error("there is no execution {0}")]
     ExecutionNotFound(ExecutionId),
-    /// The execution is over.
+    /// The execution has ended, so it accepts no more messages.
     #[error("execution {0} is over")]
     ExecutionEnded(ExecutionId),
-    /// A component has the function.
+    /// The function is deployed as part of a component, so workers cannot perform it.
     #[error("{0} is deployed as a function of a component: workers cannot perform it")]
     FunctionDeployed(String),
-    /// The worker does not hold the task.
+    /// The claim token is not valid: the worker does not hold the task.
     #[error("the task is not held by this claim: it is over, no longer wanted, or somebody else's")]
     LeaseLost,
-    /// The key has started something else.
+    /// The idempotency key has already started this execution with a different input.
     #[error("the key has started {0} with another input")]
     IdempotencyKeyConflict(ExecutionId),
-    /// An input or a signal is too large.
+    /// An input, signal payload or result exceeds the size limit.
     #[error("it has {found} bytes, at most {limit} are allowed")]
     PayloadTooLarge {
-        /// How many bytes it has.
+        /// Size of the payload in bytes.
         found: usize,
-        /// How many it may have.
+        /// Maximum size in bytes.
         limit: usize,
     },
 }
 
-/// Access to executions through their store.
+/// Client that reads and changes executions through their store, within one scope.
 #[derive(Clone)]
 pub struct EngineClient {
     store: Arc<dyn Store>,
@@ -89,7 +92,7 @@ pub struct EngineClient {
 }
 
 impl EngineClient {
-    /// Access to what `scope` owns.
+    /// Creates a client for the executions and functions that `scope` owns.
     pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
         Self {
             store,
@@ -100,7 +103,8 @@ impl EngineClient {
         }
     }
 
-    /// The same, telling a node of this process at once what it would find in the store a little later.
+    /// Connects the client to a node of this process: the client notifies the node directly,
+    /// instead of leaving it to find the change in the store a little later.
     #[must_use]
     pub fn with_local_node(self, node: &Node) -> Self {
         Self {
@@ -109,7 +113,7 @@ impl EngineClient {
         }
     }
 
-    /// The same for another owner.
+    /// Returns a copy of this client for another scope.
     #[must_use]
     pub fn with_scope(&self, scope: Scope) -> Self {
         Self {
@@ -122,19 +126,21 @@ impl EngineClient {
         self.hub.as_deref()
     }
 
-    /// Who waits for tasks in this process.
+    /// The matcher of the workers that wait for tasks in this process; an empty one if no local
+    /// node is connected.
     pub(crate) fn task_matcher(&self) -> Arc<TaskMatcher> {
         self.hub
             .as_ref()
             .map_or_else(Arc::default, |nearby| Arc::clone(&nearby.task_matcher))
     }
 
-    /// A number that is another each time.
+    /// Returns a different number on each call, to rotate the function that a claim scans first.
     pub(crate) fn next_claim_rotation(&self) -> usize {
         self.claim_rotation.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Tells the owner of a shard, wherever it is.
+    /// Notifies the owner of a shard: directly if it is in this process, otherwise through the
+    /// store.
     pub(crate) fn notify_shard(&self, shard: ShardId, note: ShardHint) {
         let is_here = self
             .hub
@@ -146,18 +152,18 @@ impl EngineClient {
         }
     }
 
-    /// The store.
+    /// The store that this client reads and writes.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// Whose executions and functions it sees.
+    /// The scope whose executions and functions this client can see.
     pub const fn scope(&self) -> &Scope {
         &self.scope
     }
 
-    /// Stores a component and lets names stand for its functions from now on. They may send requests to `hosts`, as far as
-    /// the process that runs them allows it.
+    /// Stores a component and binds the names of its functions to it from now on. The functions may
+    /// send requests to `hosts`, as far as the process that runs them allows it.
     pub async fn deploy_component(
         &self,
         code: &[u8],
@@ -166,7 +172,7 @@ impl EngineClient {
     ) -> Result<ComponentDigest, ClientError> {
         let mut tries = 0;
         loop {
-            // Whoever deploys at the same moment is before or after this.
+            // A concurrent deployment is ordered before or after this one.
             match self.try_deploy_component(code, functions, hosts).await {
                 Err(ClientError::Store(Error::Conflict(_))) if tries < DEPLOY_RETRIES_MAX => {
                     tries += 1
@@ -230,7 +236,8 @@ impl EngineClient {
         self.store.read_record(RowKey(key.into())).await
     }
 
-    /// Starts a workflow, unless `key` has started one already.
+    /// Starts a workflow. If the idempotency key `key` has already started one, returns that
+    /// execution.
     pub async fn start_execution(
         &self,
         function: &str,
@@ -241,7 +248,8 @@ impl EngineClient {
         self.start_with_id(id, &deployed, input, key).await
     }
 
-    /// What a start would start, and as whom.
+    /// Returns the execution id and the deployed function that a start with these arguments would
+    /// use. Fails if the payload is too large or the function is missing or not a workflow.
     pub(crate) async fn prepare_start(
         &self,
         function: &str,
@@ -285,11 +293,11 @@ impl EngineClient {
             Err(error) => return Err(error.into()),
         };
         let existing = match &conflict {
-            // The same key on the same code.
+            // The same key with the same component.
             CommitConflict::JournalLength { execution, .. } => {
                 Some(*execution).filter(|it| *it == id)
             }
-            // The same, or the same key on code that was deployed before.
+            // The same key with the same component, or with a component that was deployed before.
             CommitConflict::RowExists { table, key }
             | CommitConflict::NotUnique { table, key, .. } => key
                 .0
@@ -317,7 +325,7 @@ impl EngineClient {
         }
     }
 
-    /// What an execution was started with.
+    /// Returns the input that an execution was started with.
     async fn execution_input(&self, execution: ExecutionId) -> Result<Option<Payload>, Error> {
         let Some(chunk) = self
             .store
@@ -347,7 +355,8 @@ impl EngineClient {
         }
     }
 
-    /// Keys are unique within a scope and a function; ids are everywhere.
+    /// Idempotency keys are unique within a scope and a function, execution ids are globally
+    /// unique: adds the scope and the function to the key.
     fn scoped_key(&self, function: &str, key: &str) -> String {
         let Scope {
             tenant,
@@ -415,7 +424,7 @@ impl EngineClient {
         Ok(())
     }
 
-    /// Sends a signal. Sending it again under the same key does nothing.
+    /// Sends a signal. Sending it again with the same idempotency key has no effect.
     pub async fn send_signal(
         &self,
         to: ExecutionId,
@@ -438,7 +447,8 @@ impl EngineClient {
             .store
             .commit(Commit::new().insert_or_keep(&message))
             .await?;
-        // Whoever sends it again, having heard nothing, need not know that it was the last thing the execution waited for.
+        // A sender that retries after a lost response succeeds, even if this signal was the last
+        // thing the execution waited for and the execution has ended since.
         let is_new = receipt.changes.contains(&ChangeOutcome::Applied);
         self.notify_shard(message.shard, ShardHint::MessageArrived);
         if is_over && is_new {
@@ -448,7 +458,7 @@ impl EngineClient {
         }
     }
 
-    /// Asks for cancellation.
+    /// Requests cancellation of an execution. Fails if the execution has ended.
     pub async fn request_cancel(
         &self,
         execution: ExecutionId,
@@ -467,7 +477,8 @@ impl EngineClient {
         Ok(())
     }
 
-    /// An execution that is not over, or whose place another has taken that is not: messages are handed on to that one.
+    /// Returns the row of an execution that has not ended, or that continued as an execution that
+    /// has not ended: messages are forwarded to that successor.
     async fn find_open_execution(&self, id: ExecutionId) -> Result<ExecutionRow, ClientError> {
         let row = self
             .find_execution(id)
@@ -480,7 +491,7 @@ impl EngineClient {
         }
     }
 
-    /// The row of an execution of this scope.
+    /// Returns the row of an execution, or `None` if this scope has no execution with the id.
     pub async fn find_execution(
         &self,
         id: ExecutionId,
@@ -495,7 +506,8 @@ impl EngineClient {
             .matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
     }
 
-    /// Executions in the order of their age, after the one that was started then.
+    /// Lists at most `limit` executions of this scope by creation time, after the position `after`
+    /// (creation time and id).
     pub async fn list_executions(
         &self,
         order: ExecutionOrder,
@@ -526,7 +538,8 @@ impl EngineClient {
         Ok(rows.into_iter().map(|(row, _)| row).collect())
     }
 
-    /// Executions whose ids begin with these digits, at most `limit` of them and of other scopes' together.
+    /// Lists executions of this scope whose ids begin with these hexadecimal digits. `limit`
+    /// applies before the scope filter, so it also counts executions of other scopes.
     pub async fn find_by_id_prefix(
         &self,
         digits: &str,
@@ -555,12 +568,12 @@ impl EngineClient {
             .collect())
     }
 
-    /// The journal of an execution.
+    /// Reads the whole journal of an execution.
     pub async fn read_journal(&self, id: ExecutionId) -> Result<Vec<JournalEvent>, ClientError> {
         Ok(read_journal(&*self.store, id).await?)
     }
 
-    /// The events of a journal from the one with sequence `from` on.
+    /// Reads the events of a journal, starting with sequence `from`.
     pub async fn read_journal_from(
         &self,
         id: ExecutionId,
@@ -569,7 +582,8 @@ impl EngineClient {
         Ok(read_journal_from(&*self.store, id, from).await?)
     }
 
-    /// What an execution, or whoever took its place in the end, ended with; `None` while it has not.
+    /// Returns the result of an execution, following the executions it continued as; `None` until
+    /// the last of them has ended.
     pub async fn execution_result(
         &self,
         id: ExecutionId,
@@ -584,7 +598,7 @@ impl EngineClient {
         }
     }
 
-    /// How an execution ended; `None` while it has not.
+    /// Returns how an execution ended; `None` until it has ended.
     pub async fn execution_ending(
         &self,
         id: ExecutionId,
@@ -601,12 +615,12 @@ impl EngineClient {
     }
 }
 
-/// Whether two JSON texts are the same but for white space between their parts.
+/// Whether two JSON texts are equal apart from white space between tokens.
 fn is_same_json(one: &str, other: &str) -> bool {
     strip_json_whitespace(one).eq(strip_json_whitespace(other))
 }
 
-/// A JSON text without the white space between its parts.
+/// The bytes of a JSON text without the white space between tokens.
 fn strip_json_whitespace(text: &str) -> impl Iterator<Item = u8> {
     let (mut in_string, mut is_escaped) = (false, false);
     text.bytes().filter(move |byte| {
@@ -619,12 +633,12 @@ fn strip_json_whitespace(text: &str) -> impl Iterator<Item = u8> {
     })
 }
 
-/// Whether a row says that its execution is over.
+/// Whether the state in the row is terminal.
 pub fn is_execution_over(row: &ExecutionRow) -> bool {
     matches!(&*row.state, "Completed" | "Failed" | "Cancelled")
 }
 
-/// All of a journal, page by page.
+/// Reads a whole journal, page by page.
 pub(crate) async fn read_journal(
     store: &dyn Store,
     id: ExecutionId,
@@ -632,7 +646,7 @@ pub(crate) async fn read_journal(
     read_journal_from(store, id, 0).await
 }
 
-/// What a journal holds from `from` on, page by page.
+/// Reads a journal from sequence `from` on, page by page.
 async fn read_journal_from(
     store: &dyn Store,
     id: ExecutionId,
@@ -647,7 +661,8 @@ async fn read_journal_from(
         }
         for chunk in chunks {
             let decoded = codec::decode_record(id, &chunk.records).map_err(Error::corrupt)?;
-            // The first page may begin with events that were stored together with the one that is wanted.
+            // The first page may begin with earlier events that were stored in the same record as
+            // event `from`.
             events.extend(decoded.into_iter().filter(|event| event.sequence >= from));
         }
         if events.len() == known {
@@ -659,19 +674,19 @@ async fn read_journal_from(
     }
 }
 
-/// A key that nobody else has.
+/// Returns a unique random key.
 pub(crate) fn random_key() -> String {
     key_from_entropy(&mut fill_os_entropy)
 }
 
-/// A key that is as good as the entropy it is made of.
+/// Encodes 16 bytes of the given entropy source as a hexadecimal key.
 pub(crate) fn key_from_entropy(entropy: &mut dyn FnMut(&mut [u8])) -> String {
     let mut bytes = [0; 16];
     entropy(&mut bytes);
     onward_base::hex::encode_hex(&bytes)
 }
 
-/// Entropy from the operating system.
+/// Fills `bytes` with entropy from the operating system; aborts the process if there is none.
 pub(crate) fn fill_os_entropy(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
         tracing::error!(%error, "the operating system has no entropy");

@@ -1,4 +1,5 @@
-//! Why an execution does not go on: what it waits for, since when, who works on it, and what happens next.
+//! Explains why an execution makes no progress: what it waits for, since when, which process or
+//! worker works on it, and what happens next.
 
 use std::collections::BTreeMap;
 
@@ -19,36 +20,36 @@ use crate::client::{ClientError, EngineClient, read_journal};
 use crate::shard::message_event;
 use crate::{inbox, task_queue, waits};
 
-/// How to run one; said wherever none runs.
+/// Hint on how to start a process, shown if none works on the store.
 const START_PROCESS_HINT: &str =
     "no process works on this store: start one with `onward serve` or `onward node`";
 
-/// What is known of an execution, for whoever explains it.
+/// The stored facts about an execution from which it is explained.
 #[derive(Debug, Clone)]
 pub struct ExecutionFacts {
-    /// Its row.
+    /// The row of the execution.
     pub row: Row,
-    /// Its journal.
+    /// The journal of the execution.
     pub journal: Journal,
-    /// What is on its way to it.
+    /// Messages that the execution has not processed yet.
     pub messages: Vec<InboxMessageRow>,
-    /// The lease on its shard, if anybody ever had one.
+    /// The lease on its shard; `None` if no process ever had one.
     pub lease: Option<ShardLeaseRow>,
-    /// Whether somebody has a lease on any shard.
+    /// Whether any process has a valid lease on any shard.
     pub has_live_process: bool,
-    /// What people should know about it.
+    /// Alerts raised about the execution.
     pub alerts: Vec<AlertRow>,
-    /// The states of its parent, of its children and of its successor, as far as they are there.
+    /// States of its parent, its children and its successor, as far as their rows exist.
     pub relatives: BTreeMap<ExecutionId, String>,
-    /// The tasks that workers perform for it, or will, by the number of the operation.
+    /// Its tasks that are queued for or claimed by workers, by operation number.
     pub tasks: BTreeMap<u32, TaskRow>,
-    /// Who has asked for those functions last, and when.
+    /// For each function of those tasks, the worker that asked for it last, and when.
     pub worker_registrations: BTreeMap<SharedText, (SharedText, Timestamp)>,
-    /// The time of the store.
+    /// Current time of the store.
     pub now: Timestamp,
 }
 
-/// Explains an execution from what is known of it.
+/// Explains an execution from its stored facts, without I/O.
 pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
     let ExecutionFacts {
         row,
@@ -124,7 +125,7 @@ pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
     explanation
 }
 
-/// The execution that called the one of this journal.
+/// The execution that invoked the one of this journal.
 pub(crate) fn parent_execution(journal: &Journal) -> Option<ExecutionId> {
     match &journal.events().first()?.event {
         Event::ExecutionStarted {
@@ -135,7 +136,7 @@ pub(crate) fn parent_execution(journal: &Journal) -> Option<ExecutionId> {
     }
 }
 
-/// The execution that took the place of the one of this journal.
+/// The execution that the one of this journal continued as.
 pub(crate) fn successor_execution(journal: &Journal) -> Option<ExecutionId> {
     journal.events().last()?.event.continued_as()
 }
@@ -178,7 +179,8 @@ fn describe_owner(facts: &ExecutionFacts) -> ExecutionOwner {
             name: lease.node.to_string(),
             until: DisplayText(lease.lease_until),
         },
-        // Who stops in order gives its lease up; who is killed leaves it to run out.
+        // A process that shuts down gracefully releases its lease; the lease of a killed process
+        // expires.
         Some(lease) if lease.lease_until > Timestamp::MIN => ExecutionOwner::Gone {
             name: lease.node.to_string(),
             since: DisplayText(lease.lease_until),
@@ -216,7 +218,7 @@ fn describe_alert(alert: &AlertRow) -> RaisedAlert {
     }
 }
 
-/// What happens next, the most urgent first.
+/// The next steps, most urgent first.
 fn next_steps(facts: &ExecutionFacts, explained: &ExecutionExplanation) -> Vec<String> {
     let mut next = Vec::new();
     match &explained.end {
@@ -282,10 +284,11 @@ fn next_steps(facts: &ExecutionFacts, explained: &ExecutionExplanation) -> Vec<S
     next
 }
 
-/// Nobody reads a hundred sentences about a hundred members of a join set.
+/// Maximum number of sentences about open waits, to keep the output short for a join set with a
+/// hundred members.
 const SENTENCES_MAX: usize = 4;
 
-/// What follows from one thing that is waited for.
+/// Describes what happens next for one pending wait.
 fn describe_next_step(
     waiting: &ExecutionWait,
     mode: Option<&str>,
@@ -370,7 +373,7 @@ fn describe_next_step(
     }
 }
 
-/// Explains an execution of the client's scope.
+/// Explains an execution of the client's scope. Fails if it does not exist there.
 pub async fn explain_execution(
     client: &EngineClient,
     id: ExecutionId,
@@ -382,7 +385,7 @@ pub async fn explain_execution(
     Ok(explain_facts(&gather_facts(&**client.store(), row).await?))
 }
 
-/// Reads what there is to know of an execution.
+/// Reads the facts about an execution from the store.
 pub async fn gather_facts(store: &dyn Store, row: Row) -> Result<ExecutionFacts, Error> {
     let id = row.execution_id;
     let journal = Journal::recover(id, read_journal(store, id).await?).map_err(Error::corrupt)?;
@@ -415,7 +418,8 @@ pub async fn gather_facts(store: &dyn Store, row: Row) -> Result<ExecutionFacts,
     })
 }
 
-/// Who owns, or owned, which shard. Of those who are known to be gone, the lease has run out.
+/// Reads the leases of all shards, current and past. The lease of a process that is known to be
+/// dead counts as expired.
 pub(crate) async fn list_leases(
     store: &dyn Store,
     now: Timestamp,
@@ -458,7 +462,8 @@ async fn read_relatives(
     Ok(found)
 }
 
-/// Whether a process works on a shard now, and whether any works on the store at all.
+/// Returns whether a process owns the shard now, and whether any process owns a shard of this
+/// store.
 pub async fn shard_ownership(
     store: &dyn Store,
     shard: onward_store::ShardId,

@@ -1,10 +1,10 @@
-//! What is on its way to executions, for whoever only looks.
+//! Reads the messages that are waiting for an execution, for read-only views of it.
 
 use onward_journal::ExecutionId;
 use onward_store::tables::InboxMessageRow;
 use onward_store::{Error, RecordReader as _, ShardId, Store, TableScan};
 
-/// The messages to an execution, in the order in which they were sent.
+/// Returns the messages to an execution, in the order in which they were sent.
 pub(crate) async fn messages_to(
     store: &dyn Store,
     shard: ShardId,

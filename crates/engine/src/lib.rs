@@ -1,13 +1,17 @@
-//! The shell around the pure crates: it reads, asks them what follows, and makes it so.
+//! The I/O layer around the pure crates: it reads the store, asks the pure crates for the next
+//! state, and commits that state and performs its side effects.
 //!
+//! - [`client`]: starts, signals, cancels and reads executions through the store, from any process.
+//! - [`node`]: a process that owns shards and runs their executions.
 //! - [`projector`]: keeps the snapshot of every run within a second of its log.
-//! - [`shard`]: the core that runs executions, without performing anything.
+//! - [`shard`]: the core that runs executions, without performing any I/O.
+//! - [`waits`]: the pending waits of an execution, derived from its journal.
 //! - [`explain`]: what an execution waits for, and what happens next.
-//! - [`doctor`]: whether any work is stuck.
-//! - [`replay`]: whether code repeats what a journal records.
-//! - [`work`]: tasks that workers in other processes perform.
-//! - [`offers`]: workers that wait for tasks in this one.
-//! - [`verify`]: looks at what is stored and tells what cannot have happened.
+//! - [`doctor`]: reports stuck work.
+//! - [`replay`]: checks that code repeats what a journal records.
+//! - [`task_queue`]: tasks that workers in other processes claim and perform.
+//! - [`task_matcher`]: workers that wait for tasks in this process.
+//! - [`verify`]: checks the stored run logs and reports states that cannot have happened.
 
 mod alert;
 mod await_outcome;

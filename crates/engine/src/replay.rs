@@ -1,5 +1,5 @@
-//! Whether code repeats what a journal records. The journal is a copy in memory: whatever the code asks for, nothing is
-//! stored and nothing is performed.
+//! Checks that code repeats what a journal records. The journal is a copy in memory: whatever the
+//! code requests, nothing is stored and nothing is performed.
 
 use onward_base::Timestamp;
 use onward_execution::{
@@ -12,10 +12,10 @@ use serde::Serialize;
 use crate::waits;
 use onward_api::waits::ExecutionWaits;
 
-/// How much code may ask for beyond the record: enough to see what it wants.
+/// Number of events the code may add beyond the recorded journal: enough to see what it requests.
 const EVENTS_BEYOND_MAX: u64 = 1_000;
 
-/// What replaying came to.
+/// Result of replaying a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(
     tag = "verdict",
@@ -23,18 +23,18 @@ const EVENTS_BEYOND_MAX: u64 = 1_000;
     rename_all_fields = "camelCase"
 )]
 pub enum ReplayOutcome {
-    /// The code does what is recorded.
+    /// The code repeats what is recorded.
     Repeats {
-        /// Where that ended.
+        /// Where the replay ended.
         end: ReplayEnd,
     },
-    /// The code does something else.
+    /// The code requests something other than what is recorded.
     Diverges {
-        /// The sequence of the event that it does not repeat.
+        /// Sequence of the event that the code does not repeat.
         sequence: u64,
-        /// What is recorded, in words.
+        /// Description of what is recorded.
         recorded: String,
-        /// What the code asked for, in words.
+        /// Description of what the code requested.
         asked: String,
     },
 }
@@ -43,20 +43,21 @@ pub enum ReplayOutcome {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "at", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum ReplayEnd {
-    /// At the end of the execution.
+    /// At the recorded end of the execution.
     Over,
-    /// At what it waits for.
+    /// At an await that is not yet satisfied.
     Waits(ExecutionWaits),
-    /// Beyond the journal: the code goes on where the record ends.
+    /// Beyond the journal: the code continues where the record ends.
     Beyond {
-        /// What it asks for first, in words.
+        /// Description of the first thing it requests.
         asked: String,
     },
-    /// Before it began: it was cancelled without having run.
+    /// Before the code began: the execution was cancelled without having run.
     NotBegun,
 }
 
-/// Runs `guest` against what is recorded.
+/// Runs `guest` against the recorded journal and compares what it requests. Fails if the recorded
+/// events violate a rule of the journal.
 pub fn replay_journal(
     journal: &Journal,
     guest: &mut dyn Guest,
@@ -119,7 +120,7 @@ pub fn replay_journal(
     })
 }
 
-/// Where the replay of a journal that is not over ended.
+/// Where the replay of a journal without a terminal event ended.
 fn end_of_open_journal(journal: &Journal, beyond: Option<&JournalEvent>) -> ReplayEnd {
     let own = journal.journal_state().execution_id();
     match beyond {
@@ -130,7 +131,7 @@ fn end_of_open_journal(journal: &Journal, beyond: Option<&JournalEvent>) -> Repl
     }
 }
 
-/// Whether the code ended as recorded in `last`.
+/// Compares the end of the code with the recorded terminal event `last`.
 fn compare_final_event(
     journal: &Journal,
     last: &JournalEvent,
@@ -160,7 +161,8 @@ fn compare_final_event(
     }
 }
 
-/// A trap says where in the code it happened; another build has another where.
+/// Whether two terminal events are equal. Two traps count as equal, because a trap names its place
+/// in the code and another build has another place.
 fn is_same_end(recorded: &Event, repeated: &Event) -> bool {
     match (recorded, repeated) {
         (Event::ExecutionFailed { error: one }, Event::ExecutionFailed { error: other }) => {
@@ -170,7 +172,8 @@ fn is_same_end(recorded: &Event, repeated: &Event) -> bool {
     }
 }
 
-/// A rule of the journal forbids what the code asks for: it cannot have asked for it when the journal was written.
+/// A rule of the journal forbids what the code requests, so the code cannot have requested it when
+/// the journal was written.
 fn divergence_from_violation(violation: &RuleViolation) -> ReplayOutcome {
     let RuleViolation {
         sequence,
@@ -193,7 +196,7 @@ fn was_cancelled(journal: &Journal) -> bool {
     )
 }
 
-/// Whether the event is there because code ran.
+/// Whether the event exists only because code ran.
 const fn is_caused_by_code(event: &Event) -> bool {
     !matches!(
         event,
@@ -204,7 +207,8 @@ const fn is_caused_by_code(event: &Event) -> bool {
     )
 }
 
-/// A world without a clock, without entropy and without ears: all that a replay needs is in the journal.
+/// Environment of a replay: a fixed time, zeros for entropy, and log messages are dropped.
+/// Everything a replay needs is in the journal.
 struct ReplayWorld(Timestamp);
 
 impl ExecutionEnvironment for ReplayWorld {

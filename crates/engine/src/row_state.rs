@@ -1,18 +1,18 @@
-//! How the row of an execution should read, as far as it follows from the journal. Who writes rows and who checks them go by
-//! this one rule.
+//! Derives the state columns of an execution row from the journal. The code that writes rows and
+//! the code that checks them share this one rule.
 
 use onward_base::Timestamp;
 use onward_execution::Execution;
 use onward_journal::ExecutionPhase;
 
-/// The row of an execution that has a task under way or to start, or its guest has something to do: looked at as soon as its shard has an
-/// owner.
+/// Wake time of an execution that has a task in flight or to start, or whose guest can run: its
+/// shard owner loads it as soon as there is one.
 pub(crate) const WAKE_NOW: Timestamp = Timestamp::MIN;
 
-/// The row of an execution that only others can wake.
+/// Wake time of an execution that only a message can wake.
 pub(crate) const WAKE_NEVER: Timestamp = Timestamp::MAX;
 
-/// The state for people, and when to wake it.
+/// Returns the displayed state of the execution and the time to wake it.
 pub(crate) fn derive_row_state(execution: &Execution) -> (&'static str, Timestamp) {
     let is_under_way = || {
         execution

@@ -1,4 +1,5 @@
-//! Tasks for workers that ask this process: who waits for which, and which are being given to somebody.
+//! Matches queued tasks with the workers that wait in this process: which worker waits for which
+//! functions, and which tasks are being claimed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,35 +13,38 @@ use tokio::time::Instant;
 use crate::shard::AttemptId;
 use crate::task_queue::{ClaimRequest, LeasedTask};
 
-/// When there are more lines than this, those are removed that nobody stands in.
+/// Above this number of waiter queues, queues without a live waiter are removed.
 const WAITER_QUEUES_MAX: usize = 1_000;
 
-/// How long tasks that are on their way are waited for.
+/// How long a closing waiter waits for tasks whose claim is being stored.
 const DELIVERY_GRACE: Duration = Duration::from_millis(100);
 
-/// Those who wait for the same, in turn.
+/// Waiters for the same function of the same owner, in order of registration.
 type WaiterQueue = VecDeque<Weak<TaskWaiter>>;
 
-/// Who waits for tasks here. All of it is a hint: whoever misses it finds the task in the store a little later.
+/// The workers that wait for tasks in this process. All of it is a hint: a worker that misses a
+/// notification finds the task in the store a little later.
 #[derive(Default)]
 pub struct TaskMatcher {
-    /// By owner and function.
+    /// Waiter queues by owner and function.
     waiter_queues: Mutex<BTreeMap<(SharedText, SharedText), WaiterQueue>>,
-    /// Those who are done with a task of an execution, and would go on with what follows.
+    /// By execution, the workers that completed a task of it and would take the next one.
     sticky_waiters: Mutex<BTreeMap<ExecutionId, Vec<StickyWaiter>>>,
-    /// What nobody waited for when it was offered, by owner and function: there may be tasks that wait.
+    /// Owners and functions of tasks that had no waiter when they were announced: the store may
+    /// hold queued tasks of them.
     backlog: Mutex<BTreeSet<(SharedText, SharedText)>>,
     claims_in_progress: Mutex<BTreeSet<AttemptId>>,
 }
 
-/// Somebody who would perform these functions of this owner.
+/// A waiter that would take the next task of an execution, if it is one of these functions of this
+/// owner.
 struct StickyWaiter {
     owner: SharedText,
     functions: Vec<SharedText>,
     waiter: Weak<TaskWaiter>,
 }
 
-/// Somebody who waits.
+/// A worker that waits for tasks.
 struct TaskWaiter {
     worker: SharedText,
     lease_ms: u32,
@@ -48,14 +52,15 @@ struct TaskWaiter {
     state: Mutex<WaiterState>,
 }
 
-/// What somebody who waits has, and can take.
+/// Tasks that a waiter has received and tasks that it can still take.
 #[derive(Default)]
 struct WaiterState {
-    /// Tasks that they would take as they are stored, rather than look for them.
+    /// Number of tasks the waiter accepts directly when they are stored, without scanning the
+    /// store.
     capacity: usize,
-    /// Tasks that are being stored as theirs.
+    /// Number of tasks whose claim for this waiter is being stored.
     reserved: usize,
-    /// Tasks that are theirs.
+    /// Tasks that are stored as claimed by this waiter.
     delivered: Vec<LeasedTask>,
     is_closed: bool,
 }
@@ -72,14 +77,16 @@ impl TaskWaiter {
 }
 
 impl WaiterState {
-    /// Whether nothing is theirs, or about to be: who has something need not be told of more.
+    /// Whether the waiter is open and has no delivered or reserved task. A waiter with a task needs
+    /// no notification of more.
     fn is_idle(&self) -> bool {
         !self.is_closed && self.reserved == 0 && self.delivered.is_empty()
     }
 }
 
 impl TaskMatcher {
-    /// Is told of the next task of one of these functions that nobody else is told of.
+    /// Adds a waiter to the queues of the requested functions. Each announced task notifies one
+    /// waiter, the first idle one in its queue.
     pub fn register_waiter(&self, owner: &SharedText, wanted: &ClaimRequest) -> TaskWait {
         let waiter = TaskWaiter::new(wanted);
         let mut lines = lock_unpoisoned(&self.waiter_queues);
@@ -94,7 +101,9 @@ impl TaskMatcher {
         TaskWait(waiter)
     }
 
-    /// Takes the task that follows in this execution, if it is one of these functions. Not while others wait for a worker.
+    /// Registers a waiter for the next task of this execution, if it is one of the requested
+    /// functions. While these functions have a backlog, the waiter gets no task, so that queued
+    /// tasks come first.
     pub(crate) fn register_sticky_waiter(
         &self,
         execution: ExecutionId,
@@ -122,7 +131,7 @@ impl TaskMatcher {
         waiting
     }
 
-    /// Whether tasks of these functions may wait for a worker.
+    /// Whether the store may hold queued tasks of these functions.
     fn has_backlog(&self, owner: &SharedText, functions: &[SharedText]) -> bool {
         let backlog = lock_unpoisoned(&self.backlog);
         !backlog.is_empty()
@@ -131,7 +140,7 @@ impl TaskMatcher {
                 .any(|function| backlog.contains(&(owner.clone(), function.clone())))
     }
 
-    /// No task of these functions waits for a worker, as far as anybody can tell.
+    /// Records that, as far as this process knows, no task of these functions is queued.
     pub(crate) fn clear_backlog(&self, owner: &SharedText, functions: &[SharedText]) {
         let mut backlog = lock_unpoisoned(&self.backlog);
         for function in functions
@@ -143,7 +152,8 @@ impl TaskMatcher {
         }
     }
 
-    /// There is a task of each of these functions: each is told to somebody who waits. Returns those that nobody waits for.
+    /// Announces one task of each of these functions: notifies one idle waiter per task. Returns
+    /// the functions without a waiter.
     pub(crate) fn notify_waiters<'a>(
         &self,
         owner: &SharedText,
@@ -183,8 +193,9 @@ impl TaskMatcher {
         unwanted
     }
 
-    /// Somebody who takes a task of this function as it is stored: whoever has just ended one of the same execution, or whoever
-    /// waits. Nothing if nobody would.
+    /// Reserves a waiter that takes a task of this function as it is stored: first a worker that
+    /// has just completed a task of the same execution, then the waiter queue. Returns `None` if no
+    /// waiter has capacity.
     pub(crate) fn reserve_slot(
         &self,
         execution: ExecutionId,
@@ -208,7 +219,8 @@ impl TaskMatcher {
             .find_map(ClaimSlot::try_reserve)
     }
 
-    /// Takes some of these tasks that nobody else of this process is about to claim.
+    /// Reserves at most `most` of these tasks, skipping those that another claim of this process is
+    /// in progress for.
     pub(crate) fn reserve_tasks(
         &self,
         tasks: impl Iterator<Item = AttemptId>,
@@ -219,28 +231,29 @@ impl TaskMatcher {
         ClaimGuard { matcher: self, ids }
     }
 
-    /// How many tasks are being claimed now: they may still look as if nobody had them.
+    /// Number of tasks that are being claimed now: a scan may still see them as queued.
     pub(crate) fn claims_in_progress_count(&self) -> usize {
         lock_unpoisoned(&self.claims_in_progress).len()
     }
 }
 
-/// A place in the line.
+/// Registration of a waiter; dropping it closes the waiter.
 pub struct TaskWait(Arc<TaskWaiter>);
 
 impl TaskWait {
-    /// Takes so many tasks from here on as they are stored.
+    /// Sets the number of tasks that the waiter accepts as they are stored.
     pub fn set_capacity(&self, room: usize) {
         lock_unpoisoned(&self.0.state).capacity = room;
     }
 
-    /// Returns when there may be something.
+    /// Returns when a task may be available.
     pub(crate) async fn wait_notified(&self) {
         self.0.notify.notified().await;
     }
 
-    /// Takes no more. Returns the tasks that are theirs; those that are on their way have a moment to come, and go to others after
-    /// that.
+    /// Stops accepting tasks and returns those delivered. Waits at most 100 ms for tasks whose
+    /// claim is being stored; those that arrive later are returned to the sender for another
+    /// worker.
     pub(crate) async fn close(self) -> Vec<LeasedTask> {
         self.set_capacity(0);
         let all = async {
@@ -254,7 +267,7 @@ impl TaskWait {
         std::mem::take(&mut hands.delivered)
     }
 
-    /// The tasks that have come so far.
+    /// Takes the tasks that were delivered so far.
     pub fn take_delivered(&self) -> Vec<LeasedTask> {
         std::mem::take(&mut lock_unpoisoned(&self.0.state).delivered)
     }
@@ -268,10 +281,10 @@ impl Drop for TaskWait {
     }
 }
 
-/// A task that somebody who waits will have, if it is stored.
+/// Reservation of a waiter for one task whose claim is about to be stored.
 pub struct ClaimSlot {
     waiter: Arc<TaskWaiter>,
-    /// When its lease begins.
+    /// Time of the reservation, from which the age of the lease is measured.
     reserved_at: Instant,
 }
 
@@ -287,17 +300,19 @@ impl ClaimSlot {
         })
     }
 
-    /// Who it is, for people.
+    /// Name of the waiting worker, for display.
     pub(crate) fn worker_name(&self) -> &SharedText {
         &self.waiter.worker
     }
 
-    /// How long they may go without a sign of life.
+    /// Lease duration that the worker asked for, in milliseconds.
     pub(crate) fn lease_ms(&self) -> u32 {
         self.waiter.lease_ms
     }
 
-    /// The task is stored as theirs. Returns it if they have gone, or if that took so long that somebody else should have it.
+    /// Delivers a task that is stored as claimed by the waiter. Returns the task as error if the
+    /// waiter has closed, or if storing took more than half of the lease, so that another worker
+    /// should have it.
     pub fn deliver_task(self, held: LeasedTask) -> Result<(), LeasedTask> {
         let lease = Duration::from_millis(self.waiter.lease_ms.into());
         let mut hands = lock_unpoisoned(&self.waiter.state);
@@ -305,7 +320,7 @@ impl ClaimSlot {
             return Err(held);
         }
         hands.delivered.push(held);
-        // Whoever has something asks again rather than to wait for more.
+        // A waiter with a task returns it and claims again, rather than wait for more.
         hands.capacity = 0;
         Ok(())
     }
@@ -324,7 +339,7 @@ impl std::fmt::Debug for ClaimSlot {
     }
 }
 
-/// Tasks that nobody else of this process claims meanwhile.
+/// Tasks that no other claim of this process takes until this guard is dropped.
 pub(crate) struct ClaimGuard<'a> {
     matcher: &'a TaskMatcher,
     pub(crate) ids: BTreeSet<AttemptId>,

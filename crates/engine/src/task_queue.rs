@@ -1,4 +1,5 @@
-//! Tasks for workers: claim, go on, complete, fail. A task is held by whoever knows its claim, until the lease runs out.
+//! Task queue for workers: claim, heartbeat, complete, fail. The worker with the claim token holds
+//! a task until the lease expires.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -19,63 +20,65 @@ use crate::shard::task_row::{self, STATE_QUEUED};
 use crate::shard::{AttemptId, in_doubt_error, owner_key, result_message};
 use crate::task_matcher::TaskMatcher;
 
-/// How often to look for tasks that another process may have queued.
+/// Interval for polling the store for tasks that another process may have queued.
 const CLAIM_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Tasks that are claimed together at most.
+/// Maximum number of tasks in one claim.
 const CLAIM_BATCH_MAX: usize = 100;
 
-/// How often something is tried that others get in the way of.
+/// Maximum number of tries of an operation whose commit conflicts with another commit.
 const CONFLICT_RETRIES_MAX: u32 = 20;
 
-/// How long the note that a worker asks for a function is good for.
+/// How long a process skips registering a function again after a worker asked for it.
 const REGISTRATION_TTL: Duration = Duration::from_secs(60);
 
-/// Lost tasks that are dealt with at a time.
+/// Number of tasks read per page when the engine scans for expired or redirected tasks.
 const TASK_PAGE_SIZE: usize = 100;
 
-/// What a worker asks for.
+/// Request of a worker for tasks.
 #[derive(Debug, Clone)]
 pub struct ClaimRequest {
-    /// Its name, for people.
+    /// Name of the worker, for display.
     pub worker: SharedText,
-    /// Tasks of these functions.
+    /// The functions whose tasks the worker performs.
     pub functions: Vec<SharedText>,
-    /// At most so many.
+    /// Maximum number of tasks to return; clamped to 1 to 100.
     pub max_tasks: usize,
-    /// How long it may go without a sign of life.
+    /// Lease duration in milliseconds: the maximum time between two heartbeats.
     pub lease_ms: u32,
 }
 
-/// A task that a worker holds.
+/// A task that a worker holds under a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeasedTask {
-    /// Which attempt of which operation.
+    /// Identifies the operation and the attempt.
     pub id: AttemptId,
-    /// What the worker names it by besides.
+    /// Claim token that the worker must send, together with the id, with every request about the
+    /// task.
     pub claim_token: SharedText,
-    /// The function.
+    /// Name of the function to perform.
     pub function: SharedText,
-    /// What it is called with.
+    /// Input of the function.
     pub input: Payload,
-    /// Whether it may be repeated.
+    /// Delivery guarantee: whether the task may be repeated.
     pub delivery: DeliveryGuarantee,
-    /// How long it may take, in milliseconds.
+    /// Timeout of the task in milliseconds; `None` means no timeout.
     pub timeout_ms: Option<u64>,
-    /// When it is taken back, unless the worker shows that it is alive.
+    /// When the lease expires, unless the worker sends a heartbeat before.
     pub leased_until: Timestamp,
 }
 
 impl LeasedTask {
-    /// The operation: the same for every attempt, and for nothing else.
+    /// The operation of the task: the same for every attempt, different for every other operation.
     pub fn promise_id(&self) -> PromiseId {
         self.id.promise_id()
     }
 }
 
 impl EngineClient {
-    /// Claims tasks; where there is none, waits for one at most so long, or until `gone`. To be driven to its end: what is
-    /// claimed by somebody who does not hear of it is held until the lease runs out.
+    /// Claims tasks. If there is none, waits for one for at most `wait`, or until `gone` completes.
+    /// Do not drop this future before it completes: a task that was claimed for a caller that no
+    /// longer polls stays held until its lease expires.
     pub async fn claim_tasks(
         &self,
         wanted: &ClaimRequest,
@@ -88,7 +91,7 @@ impl EngineClient {
         let owner = self.owner_key();
         let offers = self.task_matcher();
         loop {
-            // Whatever is queued from here on is told.
+            // From here on the matcher notifies this waiter of every task that is queued.
             let waiting = offers.register_waiter(&owner, wanted);
             let held = self.try_claim_tasks(wanted, &offers).await?;
             if !held.is_empty() || Instant::now() >= until {
@@ -120,8 +123,9 @@ impl EngineClient {
         owner_key(tenant, project, environment)
     }
 
-    /// Makes it known that workers perform these functions. Of those that components have, only what was queued before is left;
-    /// a worker that asks for nothing else is told so.
+    /// Registers that workers perform these functions. Of functions that a component has, a worker
+    /// gets only the tasks that were queued before the deployment. Fails if every requested
+    /// function is deployed in a component.
     async fn register_worker_functions(&self, wanted: &ClaimRequest) -> Result<(), ClientError> {
         let mut deployed = None;
         let mut is_any_ours = false;
@@ -157,7 +161,7 @@ impl EngineClient {
             .is_some_and(|at| at.elapsed() < REGISTRATION_TTL)
     }
 
-    /// Tells whether it is for workers.
+    /// Registers one function for workers. Returns `false` if a component has the function.
     async fn register_worker_function(
         &self,
         function: &SharedText,
@@ -248,13 +252,13 @@ impl EngineClient {
             }
             match self.store().commit(commit).await {
                 Ok(_) => {
-                    // There are more, for the next who waits.
+                    // There are more tasks, for the next waiter.
                     if !are_all {
                         offers.notify_waiters(&self.owner_key(), &wanted.functions);
                     }
                     return Ok(held);
                 }
-                // Another process was faster, or one of them is no longer wanted.
+                // Another process claimed one of the tasks first, or one of them was withdrawn.
                 Err(Error::Conflict(_)) => {}
                 Err(error) => {
                     if error.kind() == StoreErrorKind::Unknown {
@@ -267,7 +271,7 @@ impl EngineClient {
         Ok(Vec::new())
     }
 
-    /// Tasks that may be held by whoever will not hear of them.
+    /// Releases tasks whose claim may be stored although the worker does not learn of it.
     async fn release_all(&self, held: &[LeasedTask]) {
         for held in held {
             if let Err(error) = self.release_task(held.id, &held.claim_token).await {
@@ -276,7 +280,7 @@ impl EngineClient {
         }
     }
 
-    /// Tasks that wait for a worker, those of each function in the order in which they were queued.
+    /// Lists queued tasks; those of one function are in queue order.
     async fn list_queued_tasks(
         &self,
         wanted: &ClaimRequest,
@@ -290,7 +294,7 @@ impl EngineClient {
         } = self.scope();
         let mut found: Vec<(TaskRow, u64)> = Vec::new();
         let functions: BTreeSet<&SharedText> = wanted.functions.iter().collect();
-        // Another is first each time, so that none has to wait for ever.
+        // The first function rotates with each claim, so that no function starves.
         let first = turn % functions.len().max(1);
         for function in functions.iter().cycle().skip(first).take(functions.len()) {
             if found.len() >= most {
@@ -310,7 +314,7 @@ impl EngineClient {
         Ok(found)
     }
 
-    /// Shows that the worker is alive. Returns until when the task is its own.
+    /// Heartbeat of a worker: extends the lease of a task. Returns the new expiry time.
     pub async fn heartbeat_task(
         &self,
         id: AttemptId,
@@ -331,7 +335,8 @@ impl EngineClient {
         Ok(longer(&row, now))
     }
 
-    /// A worker gives a task back that it has not begun: it waits for another as if nobody had had it.
+    /// Releases a task that the worker has not begun: it is queued again as if it had never been
+    /// claimed.
     pub async fn release_task(&self, id: AttemptId, claim: &str) -> Result<(), ClientError> {
         let (row, _) = self.update_claimed(id, claim, requeue_commit).await?;
         announce_tasks(
@@ -343,7 +348,7 @@ impl EngineClient {
         Ok(())
     }
 
-    /// A task has ended. Its worker does not hold it from then on.
+    /// Completes or fails a task. The worker no longer holds it afterwards.
     pub async fn complete_task(
         &self,
         id: AttemptId,
@@ -360,7 +365,7 @@ impl EngineClient {
             match nearby.report_completion(&row, result.clone()).await {
                 Some(true) => return Ok(()),
                 Some(false) => return Err(ClientError::LeaseLost),
-                // Its shard is elsewhere, or about to be.
+                // Another process owns the shard, or is about to.
                 None => {}
             }
         }
@@ -371,8 +376,10 @@ impl EngineClient {
         Ok(())
     }
 
-    /// The same, and claims the task that follows from the end, if it is one of what is `wanted`. To be driven to its end, like
-    /// [`Self::claim`]: that is for what waits already, and gets many at a time.
+    /// Completes a task like [`Self::complete_task`] and claims the next task of the same
+    /// execution, if its function is in `wanted`. As with [`Self::claim_tasks`], do not drop this
+    /// future before it completes. Use `claim_tasks` for tasks that are already queued; it returns
+    /// many at a time.
     pub async fn complete_task_and_claim_next(
         &self,
         id: AttemptId,
@@ -395,7 +402,8 @@ impl EngineClient {
         Ok(held.pop())
     }
 
-    /// Changes a task that is held by this claim, whatever gets in the way meanwhile. Returns how it read before, and when that was.
+    /// Changes a task that is held by this claim token, with retries on conflicts. Returns the row
+    /// as it was before the change, and the time of the change.
     async fn update_claimed(
         &self,
         id: AttemptId,
@@ -417,7 +425,8 @@ impl EngineClient {
             .matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
     }
 
-    /// Tasks of this scope after a place: by function, those of a state together, oldest first.
+    /// Lists at most `limit` tasks of this scope after a cursor, ordered by function, then state,
+    /// then age (oldest first).
     pub async fn list_tasks(
         &self,
         after: Option<&TaskCursor>,
@@ -458,7 +467,9 @@ impl EngineClient {
     }
 }
 
-/// Changes a task that is held by this claim, whatever gets in the way meanwhile. Returns how it read before, and when that was.
+/// Changes a task that is held by this claim token, with retries on conflicts. Returns the row as
+/// it was before the change, and the time of the change. Fails with `LeaseLost` if the token is not
+/// valid or the retries are used up.
 async fn update_claimed_task(
     store: &dyn Store,
     id: AttemptId,
@@ -478,7 +489,7 @@ async fn update_claimed_task(
     Err(ClientError::LeaseLost)
 }
 
-/// A task that is held by this claim.
+/// Reads a task that is held by this claim token. Fails with `LeaseLost` if the token is not valid.
 async fn read_claimed_task(
     store: &dyn Store,
     id: AttemptId,
@@ -492,7 +503,7 @@ async fn read_claimed_task(
         .ok_or(ClientError::LeaseLost)
 }
 
-/// As if nobody had had it.
+/// Puts the task back into the queue as if it had never been claimed.
 fn requeue_commit(row: &TaskRow, version: u64, _now: Timestamp) -> Result<Commit, Error> {
     let (state, leased_until) = (STATE_QUEUED.into(), Timestamp::MAX);
     Ok(Commit::new().update(
@@ -507,7 +518,8 @@ fn requeue_commit(row: &TaskRow, version: u64, _now: Timestamp) -> Result<Commit
     ))
 }
 
-/// Lets workers know of tasks, one of each of these functions: those that wait here, or else those that wait elsewhere.
+/// Notifies one worker per function of a queued task: a worker that waits in this process,
+/// otherwise, through the store, workers in other processes.
 pub(crate) fn announce_tasks(
     store: &dyn Store,
     offers: &TaskMatcher,
@@ -519,8 +531,8 @@ pub(crate) fn announce_tasks(
     }
 }
 
-/// Takes a task back that is, or may be, held by a worker that will not hear of it. What cannot be reached for long is left to
-/// its lease.
+/// Releases a task that is, or may be, held by a worker that will not learn of it. If the store
+/// stays unreachable, the task is left to its lease.
 pub(crate) async fn reclaim_task(
     store: &dyn Store,
     offers: &TaskMatcher,
@@ -534,13 +546,13 @@ pub(crate) async fn reclaim_task(
                 return announce_tasks(store, offers, &owner, &[row.function]);
             }
             Err(ClientError::Store(error)) if error.kind() == StoreErrorKind::Fatal => return,
-            // What is being stored may come yet.
+            // The commit that stores the claim may still be in progress.
             Err(_) => tokio::time::sleep(CLAIM_POLL_INTERVAL).await,
         }
     }
 }
 
-/// Where a task stands among those of its scope, also after it is gone.
+/// Position of a task in the list of its scope; remains valid after the task is gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskCursor {
     function: SharedText,
@@ -550,7 +562,7 @@ pub struct TaskCursor {
 }
 
 impl TaskCursor {
-    /// Where a task stands.
+    /// The position of a task.
     pub fn for_task(task: &TaskRow) -> Self {
         let TaskRow {
             function,
@@ -566,7 +578,7 @@ impl TaskCursor {
         }
     }
 
-    /// The place that is written so.
+    /// Parses a cursor from the text that its `Display` writes; `None` if the text is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(4, ':');
         let (micros, state, id) = (
@@ -600,7 +612,7 @@ impl std::fmt::Display for TaskCursor {
     }
 }
 
-/// The end of a task: it is on its way to whoever wants it, and no worker's any more.
+/// Ends a task: deletes its row, so that no worker holds it, and sends the result to the execution.
 fn completion_commit(
     row: &TaskRow,
     version: u64,
@@ -617,7 +629,8 @@ fn completion_commit(
     Ok(Commit::new().delete(row, version).insert_or_keep(&message))
 }
 
-/// Takes tasks from workers whose time is over. Returns the shards that have something to read.
+/// Fails tasks whose lease has expired: as in doubt if the task is at most once, otherwise as
+/// `worker_lost`. Returns the shards that have messages to read.
 pub async fn expire_leases(store: &dyn Store, now: Timestamp) -> Result<BTreeSet<ShardId>, Error> {
     let mut scan = TableScan::by_index::<TaskRow>(TaskRow::BY_LEASE)
         .where_at_most(&now)
@@ -659,7 +672,7 @@ async fn fail_expired_tasks(
                     node_metrics::count_in_doubt(task_row::attempt_id(&row));
                 }
             }
-            // It was heard of at the last moment.
+            // A heartbeat or result of the worker arrived at the last moment.
             Err(Error::Conflict(_)) => {}
             Err(error) => return Err(error),
         }
@@ -667,7 +680,7 @@ async fn fail_expired_tasks(
     Ok(())
 }
 
-/// Who has asked for the functions of these tasks last, and when.
+/// For each function of these tasks, the worker that asked for it last, and when.
 pub(crate) async fn worker_registrations(
     store: &dyn Store,
     tasks: &[TaskRow],
@@ -693,7 +706,7 @@ pub(crate) async fn worker_registrations(
     Ok(asked)
 }
 
-/// Why an attempt ends that waited for a worker when its function was deployed.
+/// Error of an attempt that was queued for a worker when its function was deployed.
 pub(crate) fn deployed_meanwhile_error() -> ExecutionError {
     ExecutionError::from_kind_name(
         "unknown_function",
@@ -701,7 +714,8 @@ pub(crate) fn deployed_meanwhile_error() -> ExecutionError {
     )
 }
 
-/// Tasks that waited for a worker when their function was deployed: the next attempt is the component's.
+/// Ends the attempts that were queued for a worker when their function was deployed: the component
+/// performs the next attempt.
 pub(crate) async fn redirect_queued_tasks(
     store: &dyn Store,
     named: &FunctionRow,
@@ -727,7 +741,7 @@ pub(crate) async fn redirect_queued_tasks(
             return Ok(());
         };
         scan = scan.starting_after(last);
-        // One that has no other attempt stays for a worker.
+        // A task without another attempt stays queued for a worker.
         let waiting = waiting.into_iter().filter(|(row, _)| !row.is_last);
         for (row, version) in waiting {
             match store
@@ -739,7 +753,7 @@ pub(crate) async fn redirect_queued_tasks(
                 )?)
                 .await
             {
-                // A worker was faster, which is as good.
+                // On a conflict a worker has claimed the task first, which is equally good.
                 Ok(_) | Err(Error::Conflict(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -747,7 +761,7 @@ pub(crate) async fn redirect_queued_tasks(
     }
 }
 
-/// The same for every function that is deployed.
+/// Calls [`redirect_queued_tasks`] for every deployed function.
 pub(crate) async fn redirect_all_queued_tasks(store: &dyn Store) -> Result<(), Error> {
     let mut scan = TableScan::all_rows::<FunctionRow>();
     loop {
@@ -762,17 +776,17 @@ pub(crate) async fn redirect_all_queued_tasks(store: &dyn Store) -> Result<(), E
     }
 }
 
-/// Which attempt a task is.
+/// The id of the attempt that a task row stands for.
 pub const fn attempt_id_of(task: &TaskRow) -> AttemptId {
     task_row::attempt_id(task)
 }
 
-/// The name of an attempt: the execution, the number of the operation, and the attempt.
+/// Name of an attempt: execution id, operation number and attempt number, separated by dots.
 pub fn task_name(id: AttemptId) -> String {
     format!("{}.{}.{}", id.execution, id.number, id.attempt)
 }
 
-/// The attempt that has this name.
+/// Parses the name that [`task_name`] writes; `None` if it is malformed.
 pub fn parse_task_name(name: &str) -> Option<AttemptId> {
     let mut parts = name.split('.');
     let execution: ExecutionId = parts.next()?.parse().ok()?;

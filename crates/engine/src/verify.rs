@@ -1,5 +1,6 @@
-//! Whether what is stored can have happened: every key is right, every sequence has its place, every snapshot is what its
-//! log reduces to. The store enforces all of this; here it is looked at again, from outside.
+//! Verifies the stored run logs: every idempotency key is correct, every sequence is in place,
+//! every snapshot is what its log reduces to. The store enforces all of this; this module checks it
+//! again, from outside.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -19,56 +20,56 @@ use serde::Serialize;
 
 use crate::projector::MissingRanges;
 
-/// How much was looked at.
+/// Number of runs and events that were checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VerifyTally {
-    /// Runs.
+    /// Number of runs that were checked.
     pub runs: u64,
-    /// Events.
+    /// Number of events that were checked.
     pub events: u64,
 }
 
-/// What is wrong.
+/// Kind of an issue that verification found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum VerifyIssueKind {
-    /// An idempotency key is not the one its event gives.
+    /// The idempotency key of an event is not the one derived from it.
     IdempotencyKey,
     /// Two events of a run have the same key.
     DuplicateKey,
     /// Two events of a run have the same id.
     DuplicateEventId,
-    /// An event contradicts itself.
+    /// An event is inconsistent in itself.
     Event,
-    /// Something cannot be read at all.
+    /// Stored data cannot be read.
     Unreadable,
-    /// Sequences do not increase.
+    /// Event sequences do not increase.
     Order,
-    /// Sequences are missing.
+    /// Event sequences are missing.
     Gap,
-    /// Events were stored before those that precede them.
+    /// An event has an earlier store timestamp than the event before it.
     Stamp,
-    /// The head of the run does not say what its log says.
+    /// The run head does not match the log or the scope of the run.
     Head,
-    /// The snapshot is not what the log reduces to.
+    /// The snapshot is missing, unreadable, at the wrong position, or not what the log reduces to.
     Snapshot,
-    /// The database itself: rows that belong to nothing, pages that cannot be read, guards that are gone.
+    /// The database itself is damaged: orphaned rows, unreadable pages or missing guards.
     Store,
 }
 
-/// Something that is wrong.
+/// One issue that verification found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VerifyIssue {
-    /// In which run; absent when it is about the database.
+    /// The affected run; absent if the issue concerns the database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    /// At which event; absent when it is about the run.
+    /// The affected event; absent if the issue concerns the run as a whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_seq: Option<RunSeq>,
-    /// What.
+    /// Kind of the issue.
     pub kind: VerifyIssueKind,
-    /// The particulars, for people.
+    /// Human-readable details.
     #[serde(serialize_with = "as_text")]
     pub message: SharedText,
 }
@@ -87,18 +88,19 @@ impl fmt::Display for VerifyIssue {
     }
 }
 
-/// Why looking did not come to an end.
+/// Reason why verification stopped before its end.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreCheckError {
     /// The store could not be read.
     #[error(transparent)]
     Store(#[from] Error),
-    /// The findings could not be reported.
+    /// The issues could not be reported.
     #[error(transparent)]
     Report(io::Error),
 }
 
-/// Looks at one run; `accept` says which keys are right.
+/// Verifies one run and reports each issue; `accept` defines which forms of idempotency key are
+/// valid. Fails if the run does not exist.
 pub async fn verify_run(
     store: &dyn Store,
     run: &RunId,
@@ -114,7 +116,9 @@ pub async fn verify_run(
     })
 }
 
-/// Looks at every run; `accept` says which keys are right.
+/// Verifies every run, or with `scope` every run of that scope, and calls `progress` after each;
+/// `accept` defines which forms of idempotency key are valid. Without `scope` the integrity of the
+/// database is checked as well.
 pub async fn verify_all_runs(
     store: &dyn Store,
     scope: Option<&Scope>,
@@ -122,9 +126,9 @@ pub async fn verify_all_runs(
     report: &mut impl FnMut(&VerifyIssue) -> io::Result<()>,
     mut progress: impl FnMut(VerifyTally),
 ) -> Result<VerifyTally, StoreCheckError> {
-    // What cannot even be looked at is a finding as well, and no reason not to look at the rest.
+    // A corrupt database is reported as an issue and does not stop the verification of the runs.
     let inspected = match scope {
-        // The database as such is nobody's in particular.
+        // The database as a whole belongs to no scope.
         Some(_) => Vec::new(),
         None => match store.check_integrity().await {
             Err(Error::Corrupt(what)) => vec![what],
@@ -198,7 +202,7 @@ async fn verify_run_log(
             .try_for_each(|found| report(&found))
             .map_err(StoreCheckError::Report)?;
     }
-    // Events may have been appended since the head was read, and the projector may have gone on.
+    // Events may have been appended since the head was read, and the projector may have advanced.
     if let Some(head) = store.read_run_head(&head.run_id).await? {
         look.check_head_and_snapshot(&head);
     }
@@ -209,7 +213,7 @@ async fn verify_run_log(
     Ok(look.events)
 }
 
-/// A walk along the log of one run.
+/// State of the check along the log of one run.
 struct RunLogCheck {
     run: RunId,
     accept: AcceptedKeyForms,
@@ -302,7 +306,7 @@ impl RunLogCheck {
         self.last = Some(record.clone());
     }
 
-    /// Whether the event stands where it should, after the one before.
+    /// Checks the sequence and the timestamp of an event against the event before it.
     fn check_position(&mut self, record: &RunEventRecord) {
         let before = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
         let is_earlier = self
@@ -337,7 +341,8 @@ impl RunLogCheck {
         }
     }
 
-    /// `head` was read after the events.
+    /// Checks the end of the log against the heads read before and after the events, and the stored
+    /// snapshot against the log. `head` was read after the events.
     fn check_head_and_snapshot(&mut self, head: &RunHead) {
         let last = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
         if last < self.head.last_seq || head.last_seq < last {

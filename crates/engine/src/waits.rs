@@ -1,4 +1,4 @@
-//! What an execution waits for, and since when: read from its journal alone.
+//! What an execution waits for, and since when, derived from its journal alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use onward_journal::{
 use onward_api::DisplayText;
 use onward_api::waits::{ExecutionWait, ExecutionWaits, WaitTarget};
 
-/// What the execution of this journal waits for.
+/// Returns what the execution of this journal waits for; empty if it has ended or not begun.
 pub fn pending_waits(journal: &Journal) -> ExecutionWaits {
     let fold = journal.journal_state();
     let mut walk = WaitScan::new(fold.execution_id());
@@ -50,7 +50,8 @@ pub fn pending_waits(journal: &Journal) -> ExecutionWaits {
     }
 }
 
-/// A walk along a journal: what began and has not ended.
+/// State of a scan along a journal: the invocations, timers and await that began and have not
+/// ended.
 struct WaitScan {
     execution: ExecutionId,
     invocations: BTreeMap<u32, OpenInvocation>,
@@ -208,7 +209,7 @@ impl WaitScan {
         }
     }
 
-    /// What an open await names and has not ended.
+    /// The promises that an open await names and that have not ended.
     fn blocking_waits(&self, open: &UnresolvedAwait) -> Vec<ExecutionWait> {
         let timer = |promise: &PromiseId| {
             self.timers

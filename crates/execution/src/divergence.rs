@@ -1,17 +1,18 @@
-//! A guest that does not repeat what it did.
+//! The report of a replay divergence: a guest that requests something other than its journal
+//! records.
 
 use std::fmt;
 
 use onward_journal::{ExecutionId, JournalEvent};
 
-/// The first place at which a guest asked for something else than is recorded.
+/// The first point at which a guest requested something other than the journal records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplayDivergence {
-    /// The sequence of the recorded event.
+    /// The sequence number of the recorded event.
     pub sequence: u64,
-    /// What is recorded, in words.
+    /// A description of the recorded event, for people.
     pub recorded: String,
-    /// What the guest asked for, in words.
+    /// A description of the guest's request, for people.
     pub requested: String,
 }
 

@@ -1,8 +1,8 @@
-//! An execution in memory: its journal, and how far its guest has come in it.
+//! An execution in memory: its journal, and the position of its guest in the journal.
 //!
-//! A guest that runs for the first time and one that is replayed are treated alike. Each thing it asks for is looked for in
-//! the record first; only where the record ends is something new recorded. So a replay takes the same path as the first run,
-//! or is found out.
+//! First runs and replays use the same code. The execution looks up each request of the guest in
+//! the journal first, and records something new only after the last recorded guest event. So a
+//! replay takes the same path as the first run, or the divergence is detected.
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{
@@ -15,26 +15,30 @@ use crate::journal_index::{AwaitResolution, JournalIndex};
 use crate::payload_size::event_payload_bytes;
 use crate::{Guest, GuestLogLevel, GuestResponse, GuestTurn, ReplayDivergence, guest_request};
 
-/// What the world is to an execution.
+/// The environment of an execution: the clock, the entropy source and the log that the caller
+/// provides.
 pub trait ExecutionEnvironment {
-    /// The time.
+    /// Returns the current time.
     fn now(&mut self) -> Timestamp;
 
-    /// Fills `bytes` with what nobody can guess.
+    /// Fills `bytes` with unpredictable random bytes.
     fn fill_entropy(&mut self, bytes: &mut [u8]);
 
-    /// The guest says something, for the first time.
+    /// Writes a log message of the guest. A replay does not repeat messages that precede a recorded
+    /// guest event.
     fn log_message(&mut self, level: GuestLogLevel, message: &str);
 }
 
-/// How much an execution may do.
+/// Limits on the size of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExecutionLimits {
-    /// Bytes of one input or result.
+    /// Maximum size of one input or result, in bytes. Default: 1 MiB.
     pub payload_bytes_max: usize,
-    /// Events of a journal; an execution with more to do continues as new.
+    /// Maximum number of events of a journal; an execution with more to do must continue as new.
+    /// Default: 1048576.
     pub events_max: u64,
-    /// Bytes of payload after which a step is stored, although the execution could go on.
+    /// Bytes of recorded payload after which the batch must be stored, although the execution could
+    /// continue. Default: 4 MiB.
     pub batch_bytes_max: usize,
 }
 
@@ -48,63 +52,63 @@ impl Default for ExecutionLimits {
     }
 }
 
-/// How far a guest came.
+/// Why [`Execution::run`] returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecutionProgress {
-    /// It waits for something that has not happened.
+    /// The guest waits for something that has not happened yet.
     Blocked,
-    /// It has more to do; others should have their turn first.
+    /// The guest has more to do, but has used up its time slice: other executions should run first.
     Paused,
-    /// It has more to do; what it has done so far should be stored first.
+    /// The guest has more to do; the caller should store the recorded events first.
     BatchFull,
-    /// It is over, and recorded.
+    /// The execution is over, and its terminal event is recorded.
     Ended,
-    /// It did not repeat what is recorded. Nothing was recorded.
+    /// The guest diverged from the journal; nothing was recorded.
     Diverged(ReplayDivergence),
 }
 
-/// Another execution that takes the place of this one.
+/// The execution that continues this one (continue-as-new).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuccessorExecution {
-    /// Its id.
+    /// The id of the successor, derived from the id of this execution.
     pub execution: ExecutionId,
-    /// What it is called with.
+    /// The input of the successor.
     pub input: Payload,
-    /// Signals that were not consumed, in the order of their delivery.
+    /// The signals that this execution did not consume, in the order of delivery.
     pub signals: Vec<(BoundedName, Payload)>,
 }
 
-/// An execution in memory.
+/// An execution in memory: its journal, an index over it, and the position of its guest.
 #[derive(Debug, Clone)]
 pub struct Execution {
     pub(crate) journal: Journal,
     pub(crate) index: JournalIndex,
     pub(crate) guest_operations: GuestOperations,
-    /// How much of the script the guest has gone through.
+    /// Number of guest events that the guest has replayed or recorded.
     pub(crate) replay_cursor: usize,
     wait_state: GuestWaitState,
     pub(crate) limits: ExecutionLimits,
-    /// What the guest wants to go on with after its end.
+    /// The input of the successor, if the guest requested to continue as new.
     pub(crate) continue_input: Option<Payload>,
-    /// Operations that the guest no longer wants.
+    /// Operations that the guest abandoned by closing their join set.
     pub(crate) abandoned: Vec<u32>,
     taken_count: usize,
-    /// Bytes of payload in what was recorded and not taken.
+    /// Bytes of payload in the events that were recorded and not yet taken.
     pending_bytes: usize,
 }
 
-/// What the guest waits for.
+/// The condition under which the guest can be resumed.
 #[derive(Debug, Clone)]
 pub(crate) enum GuestWaitState {
-    /// To run: it has not begun, or paused.
+    /// The guest can run: it has not begun, or it paused.
     Ready,
-    /// To be told this.
+    /// The guest can run with this response to its request.
     Responding(GuestResponse),
-    /// An await to end.
+    /// The guest is blocked until the await ends.
     Awaiting(PendingAwait),
 }
 
-/// An await, and what its end means to the guest.
+/// An await of the guest, and the shape of the response that the guest expects.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingAwait {
     pub(crate) sequence: u64,
@@ -121,7 +125,8 @@ pub(crate) enum AwaitShape {
 }
 
 impl Execution {
-    /// An execution that starts now. Its first event is recorded.
+    /// Starts an execution: records its first event and the signals that its predecessor did not
+    /// consume.
     pub fn start(
         execution: ExecutionId,
         start: ExecutionStart,
@@ -160,7 +165,7 @@ impl Execution {
         })
     }
 
-    /// An execution as its journal records it. All of the journal is taken for stored.
+    /// Rebuilds an execution from its journal. All events of the journal count as stored.
     pub fn recover(journal: Journal, limits: ExecutionLimits) -> Self {
         let mut index = JournalIndex::new(journal.journal_state().execution_id());
         journal
@@ -181,7 +186,8 @@ impl Execution {
         }
     }
 
-    /// Forgets how far the guest came: the next run begins with a new guest.
+    /// Resets the position of the guest: the next run must begin with a new guest, which replays
+    /// the journal.
     pub fn rewind_guest(&mut self) {
         self.guest_operations = GuestOperations::default();
         self.replay_cursor = 0;
@@ -190,28 +196,28 @@ impl Execution {
         self.abandoned.clear();
     }
 
-    /// The journal.
+    /// Returns the journal of the execution.
     pub const fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Whose journal it is.
+    /// Returns the id of the execution.
     pub const fn id(&self) -> ExecutionId {
         self.journal.journal_state().execution_id()
     }
 
-    /// Whether nothing can follow.
+    /// Returns whether the execution is over, so that no event can follow.
     pub const fn is_terminal(&self) -> bool {
         self.journal.journal_state().phase().is_terminal()
     }
 
-    /// Whether the guest has begun a turn and not come to its end, as far as the journal tells.
+    /// Returns whether the guest has begun a turn and not finished it, as far as the journal shows.
     pub fn is_mid_turn(&self) -> bool {
         self.journal.journal_state().phase() == ExecutionPhase::Running
             && self.journal.events().len() > 1
     }
 
-    /// Whether the guest has something to do.
+    /// Returns whether the guest can make progress now.
     pub fn is_runnable(&self) -> bool {
         match self.journal.journal_state().phase() {
             ExecutionPhase::Running | ExecutionPhase::Cancelling => true,
@@ -230,31 +236,35 @@ impl Execution {
             .is_some_and(AwaitState::is_satisfied)
     }
 
-    /// Takes the events that were recorded since the last call: they are to be stored together.
+    /// Takes the events that were recorded since the last call. The caller must store them
+    /// together.
     pub fn take_events(&mut self) -> &[JournalEvent] {
         let from = std::mem::replace(&mut self.taken_count, self.journal.events().len());
         self.pending_bytes = 0;
         &self.journal.events()[from..]
     }
 
-    /// How many events were taken.
+    /// Returns the number of events that [`Execution::take_events`] has returned or that were
+    /// already stored.
     pub const fn taken_count(&self) -> u64 {
         self.taken_count as u64
     }
 
-    /// How many were not.
+    /// Returns the number of events that [`Execution::take_events`] would return.
     pub fn untaken_count(&self) -> usize {
         self.journal.events().len() - self.taken_count
     }
 
-    /// Takes the operations that the guest no longer wants since the last call.
+    /// Takes the operations that the guest abandoned since the last call and that have no outcome
+    /// yet.
     pub fn take_abandoned(&mut self) -> Vec<u32> {
         let is_open = |number: &u32| self.index.outcome_sequence(*number).is_none();
         let unwanted = std::mem::take(&mut self.abandoned);
         unwanted.into_iter().filter(is_open).collect()
     }
 
-    /// Runs the guest until it waits for something that has not happened, or ends.
+    /// Runs the guest until it waits for something that has not happened, pauses, diverges or ends,
+    /// or until the batch is full.
     pub fn run(
         &mut self,
         guest: &mut dyn Guest,
@@ -292,12 +302,13 @@ impl Execution {
         }
     }
 
-    /// Whether what was recorded since the last store is as much as should be stored together.
+    /// Returns whether the events recorded since the last store have reached the size that should
+    /// be stored together.
     pub fn is_batch_full(&self) -> bool {
         self.pending_bytes >= self.limits.batch_bytes_max
     }
 
-    /// What the guest is told at the end of an await; `None` while it has not ended.
+    /// Returns the response of an await that has ended; `None` while it is open.
     fn resolve_await(
         &mut self,
         open: &PendingAwait,
@@ -317,7 +328,7 @@ impl Execution {
         }
     }
 
-    /// Records the end of the guest.
+    /// Records the terminal event after the guest returned.
     fn complete_guest(
         &mut self,
         result: InvokeResult,
@@ -347,7 +358,7 @@ impl Execution {
         Ok(ExecutionProgress::Ended)
     }
 
-    /// A guest that ends before all it did is repeated has not repeated it.
+    /// Returns a divergence if the guest ended before it replayed all recorded guest events.
     fn unreplayed_divergence(&self) -> Option<ReplayDivergence> {
         let sequence = *self.index.guest_events.get(self.replay_cursor)?;
         let recorded = &self.journal.events()[usize::try_from(sequence).unwrap_or(usize::MAX)];
@@ -358,7 +369,7 @@ impl Execution {
         ))
     }
 
-    /// The payload, if it is not too large.
+    /// Returns the payload. Fails if it is larger than `payload_bytes_max`.
     pub(crate) fn check_payload_size(&self, payload: Payload) -> Result<Payload, ExecutionError> {
         let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
         if found > limit {
@@ -378,7 +389,7 @@ impl Execution {
         ExecutionId::derive(&digest, Some(&self.id().root_promise()), "continued")
     }
 
-    /// How it ended, once it has.
+    /// Returns how the execution ended; `None` while it has not.
     pub fn execution_outcome(&self) -> Option<ExecutionOutcome> {
         match self.journal.events().last()?.event.continued_as() {
             Some(next) => Some(ExecutionOutcome::Continued(next)),
@@ -386,7 +397,8 @@ impl Execution {
         }
     }
 
-    /// Who takes the place of this execution, when it ended that way.
+    /// Returns the successor of an execution that ended with continue-as-new; `None` if the guest
+    /// did not request one.
     pub fn successor_execution(&self) -> Option<SuccessorExecution> {
         let input = self.continue_input.clone()?;
         let mut signals: Vec<(u64, BoundedName, Payload)> = Vec::new();
@@ -431,7 +443,7 @@ impl Execution {
         self.id().child_promise(number)
     }
 
-    /// Records what a command leads to, and returns the sequence of its first event.
+    /// Records the events of a command, and returns the sequence number of the first one.
     pub(crate) fn record_command(
         &mut self,
         command: JournalCommand,
@@ -445,13 +457,13 @@ impl Execution {
         Ok(sequence)
     }
 
-    /// What the execution ended with; `None` while it has not.
+    /// Returns the result of the execution; `None` while it has not ended.
     pub fn result(&self) -> Option<InvokeResult> {
         match &self.journal.events().last()?.event {
             Event::ExecutionCompleted { result, .. } => Some(Ok(result.clone())),
             Event::ExecutionFailed { error } => Some(Err(error.clone())),
             Event::ExecutionCancelled { reason } => {
-                // Whoever asked for that does not want another attempt.
+                // Permanent: after a requested cancellation there must be no further attempt.
                 Some(Err(ExecutionError::new(
                     onward_journal::ErrorKind::Cancelled,
                     reason.clone(),
@@ -463,27 +475,28 @@ impl Execution {
     }
 }
 
-/// How an execution ended.
+/// How an execution ended: with a result, or continued as new.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecutionOutcome {
-    /// With this.
+    /// The execution ended with this result or failure.
     Result(InvokeResult),
-    /// Another has taken its place.
+    /// This execution continues the one that ended.
     Continued(ExecutionId),
 }
 
-/// How an execution starts.
+/// The parameters of a new execution.
 #[derive(Debug, Clone)]
 pub struct ExecutionStart {
-    /// The code.
+    /// The component whose code the execution runs.
     pub component_digest: onward_journal::ComponentDigest,
-    /// What it is called with.
+    /// The input of the workflow function.
     pub input: Payload,
-    /// The operation of another execution that it performs.
+    /// The operation of the parent execution that this execution performs; `None` if it has no
+    /// parent.
     pub parent: Option<PromiseId>,
-    /// What makes starting it idempotent.
+    /// The idempotency key of the start.
     pub key: Option<SharedText>,
-    /// Signals that its predecessor did not consume.
+    /// Signals that the predecessor did not consume, in the order of delivery.
     pub signals: Vec<(BoundedName, Payload)>,
 }
 

@@ -1,4 +1,5 @@
-//! What happens outside of an execution: attempts that start and end, time that passes, signals, cancellation.
+//! External events of an execution: attempts that start and end, time that passes, signals and
+//! cancellation.
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{
@@ -8,7 +9,8 @@ use onward_journal::{
 use crate::{AttemptInFlight, Execution, ExecutionEnvironment};
 
 impl Execution {
-    /// Operations that an attempt can be started of at `now`, in the order in which they were wanted.
+    /// Returns the operations whose next attempt may start at `now`: new ones in the order in which
+    /// they were scheduled, then retries that are due.
     pub fn startable_operations(&self, now: Timestamp) -> Vec<u32> {
         let due = self
             .index
@@ -25,12 +27,12 @@ impl Execution {
             .collect()
     }
 
-    /// Whether there is something that no attempt was started of.
+    /// Returns whether an invocation is scheduled of which no attempt has started.
     pub fn has_scheduled_invokes(&self) -> bool {
         !self.index.scheduled_invokes.is_empty()
     }
 
-    /// Starts the next attempt of an operation, and returns its number.
+    /// Starts the next attempt of an operation, and returns the number of the attempt.
     pub fn start_attempt(
         &mut self,
         number: u32,
@@ -51,7 +53,7 @@ impl Execution {
             .map_or(0, |flight| flight.attempt))
     }
 
-    /// The number of the next attempt of an operation.
+    /// Returns the number of the next attempt of an operation; 1 is the first.
     pub fn next_attempt(&self, number: u32) -> u32 {
         self.journal
             .journal_state()
@@ -60,22 +62,24 @@ impl Execution {
             + 1
     }
 
-    /// The attempts under way.
+    /// Returns all attempts in flight, ordered by operation.
     pub fn attempts_in_flight(&self) -> impl Iterator<Item = AttemptInFlight> {
         self.index.in_flight.values().copied()
     }
 
-    /// The attempt of an operation that is under way.
+    /// Returns the attempt of an operation that is in flight; `None` if there is none.
     pub fn attempt_in_flight(&self, number: u32) -> Option<AttemptInFlight> {
         self.index.in_flight.get(&number).copied()
     }
 
-    /// What an invocation was asked to do.
+    /// Returns the event that began an operation, which contains its function and input if it is an
+    /// invocation.
     pub fn invocation_event(&self, number: u32) -> Option<&Event> {
         self.event_at(self.index.allocation_sequence(number)?)
     }
 
-    /// An attempt ended. Tells whether that was news: an attempt that is not under way changes nothing.
+    /// Records the end of an attempt. Returns `false` and records nothing if the execution is over
+    /// or that attempt is not in flight.
     pub fn end_attempt(
         &mut self,
         number: u32,
@@ -105,7 +109,8 @@ impl Execution {
         Ok(true)
     }
 
-    /// Gives an operation up: it ends with `error`. Tells whether that was news.
+    /// Ends an operation with `error` without further attempts. Returns `false` and records nothing
+    /// if the operation or the execution is already over.
     pub fn give_up_operation(
         &mut self,
         number: u32,
@@ -128,7 +133,7 @@ impl Execution {
         Ok(true)
     }
 
-    /// Fires the timers whose time has come.
+    /// Fires the timers that are due at `now`.
     pub fn fire_due_timers(&mut self, now: Timestamp) -> Result<(), RuleViolation> {
         let due: Vec<u32> = self
             .index
@@ -150,17 +155,19 @@ impl Execution {
         Ok(())
     }
 
-    /// Attempts that others perform and that have taken longer than they may.
+    /// Returns the attempts of child executions and workers whose timeout has passed at `now`.
     pub fn overdue_attempts(&self, now: Timestamp) -> Vec<AttemptInFlight> {
         self.index.overdue_attempts(now).collect()
     }
 
-    /// When a timer, a retry or the end of somebody's patience is due next.
+    /// Returns the time at which the next timer, retry or attempt timeout is due; `None` if nothing
+    /// is due.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.index.due_times.first().map(|(at, _)| *at)
     }
 
-    /// Buffers a signal, and gives the oldest to the await that waits for one.
+    /// Buffers a signal. If the open await waits for this signal name, it receives the oldest
+    /// buffered signal.
     pub fn deliver_signal(
         &mut self,
         signal_name: &BoundedName,
@@ -192,9 +199,11 @@ impl Execution {
         Ok(())
     }
 
-    /// Asks for cancellation. Tells whether that was news.
+    /// Requests cancellation. Returns `false` and records nothing if the execution is over or
+    /// cancellation was already requested.
     ///
-    /// An execution whose guest has not begun has nothing to clean up: its cancellation is final at once.
+    /// An execution whose guest has not begun has nothing to clean up: its cancellation is final
+    /// immediately.
     pub fn request_cancel(
         &mut self,
         reason: SharedText,

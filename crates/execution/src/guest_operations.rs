@@ -1,9 +1,10 @@
-//! What the guest knows of its own operations. It is the same in the first run and in a replay, because it follows from what
-//! the guest asked for alone: so a request that makes no sense is refused the same way both times, and is not recorded.
+//! The guest's view of its own operations. It depends only on the guest's requests, so it is the
+//! same in the first run and in a replay: an invalid request is refused the same way both times,
+//! and is not recorded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The operations of an execution as its guest has seen them.
+/// The operations of an execution as its guest has seen them so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GuestOperations {
     operations: Vec<GuestOperation>,
@@ -12,7 +13,7 @@ pub(crate) struct GuestOperations {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GuestOperation {
-    /// Randomness or time.
+    /// Random bytes or the time.
     Value,
     Invoke {
         is_submitted: bool,
@@ -24,13 +25,13 @@ pub(crate) enum GuestOperation {
 
 #[derive(Debug, Clone, Default)]
 struct GuestJoinSet {
-    /// Members whose result was not taken.
+    /// The members whose result was not taken.
     remaining: BTreeSet<u32>,
     is_sealed: bool,
 }
 
 impl GuestOperations {
-    /// The number of the next operation.
+    /// Returns the number that the next operation will get.
     pub(crate) fn next_number(&self) -> u32 {
         u32::try_from(self.operations.len()).unwrap_or(u32::MAX)
     }
@@ -44,7 +45,7 @@ impl GuestOperations {
         number
     }
 
-    /// Why these promises cannot be awaited.
+    /// Returns the reason why these promises cannot be awaited; `None` if they can.
     pub(crate) fn await_rejection(&self, promises: &[u32]) -> Option<String> {
         if promises.is_empty() {
             return Some("there is nothing to wait for".to_owned());
@@ -65,7 +66,7 @@ impl GuestOperations {
             })
     }
 
-    /// Why the promise cannot be put into the set.
+    /// Returns the reason why the promise cannot be submitted to the join set; `None` if it can.
     pub(crate) fn submit_rejection(&self, set: u32, promise: u32) -> Option<String> {
         match (
             self.join_sets.get(&set),
@@ -97,7 +98,8 @@ impl GuestOperations {
         }
     }
 
-    /// The members of a set whose result was not taken; `None` if there is no such set.
+    /// Returns the members of a join set whose result was not taken; `None` if there is no such
+    /// set.
     pub(crate) fn remaining_members(&self, set: u32) -> Option<&BTreeSet<u32>> {
         self.join_sets.get(&set).map(|set| &set.remaining)
     }

@@ -1,4 +1,5 @@
-//! What a guest asks for: looked for in the record, recorded where the record ends.
+//! Handling the requests of a guest: each is matched against the journal, or recorded after the
+//! last recorded guest event.
 
 use std::sync::Arc;
 
@@ -12,13 +13,14 @@ use crate::execution::{AwaitShape, Execution, ExecutionEnvironment, GuestWaitSta
 use crate::guest_operations::GuestOperation;
 use crate::{AwaitMode, GuestRequest, GuestResponse, JoinSetNext, ReplayDivergence, replay_match};
 
-/// Bytes of entropy that a guest may draw at once.
+/// Maximum number of random bytes that a guest may draw at once.
 const RANDOM_BYTES_MAX: u32 = 4_096;
 
-/// The outer error is a defect of the journal or of this crate, the inner one a guest that does not repeat itself.
+/// The outer error is a defect of the journal or of this crate; the inner error is a guest that
+/// diverges from its journal.
 type ReplayResult<T> = Result<Result<T, ReplayDivergence>, RuleViolation>;
 
-/// Goes on with what is inside, or returns with the divergence.
+/// Evaluates to the inner value, or returns from the function with the divergence or the violation.
 macro_rules! try_replay {
     ($asked:expr) => {
         match $asked? {
@@ -311,8 +313,9 @@ fn take_result(
     ))))
 }
 
-/// What is still under way is no longer wanted; whoever runs the execution cancels it. Where the record goes on, that was
-/// done.
+/// Abandons the members of the join set whose result was not taken; the caller that runs the
+/// execution cancels them. During replay nothing is abandoned, because that was done in the first
+/// run.
 fn close_join_set(execution: &mut Execution, set: u32) -> ReplayResult<GuestWaitState> {
     let Some(remaining) = execution.guest_operations.remaining_members(set) else {
         return refuse_misuse(format!("there is no join set {set}"));
@@ -363,7 +366,8 @@ fn signal_payload_at(execution: &Execution, sequence: u64) -> Option<Payload> {
     }
 }
 
-/// What the guest is told when an await was resumed at `at`: only what was recorded before.
+/// Returns the guest's response to an await that was resumed at sequence `at`: it contains only
+/// outcomes that were recorded before `at`.
 pub(crate) fn resumed_response(
     execution: &mut Execution,
     shape: &AwaitShape,
@@ -410,7 +414,7 @@ pub(crate) fn resumed_response(
     Ok(Ok(told))
 }
 
-/// The outcome that is recorded there. A timer ends with `null`.
+/// Returns the outcome that is recorded at `sequence`. The outcome of a timer is `null`.
 fn outcome_at(execution: &Execution, sequence: Option<u64>) -> InvokeResult {
     match sequence.and_then(|sequence| execution.event_at(sequence)) {
         Some(Event::InvokeCompleted { result, .. }) => result.clone(),
@@ -419,7 +423,7 @@ fn outcome_at(execution: &Execution, sequence: Option<u64>) -> InvokeResult {
 }
 
 impl Execution {
-    /// The next event that is recorded of what the guest did; `None` where the record ends.
+    /// Returns the next recorded guest event to replay; `None` after the last one.
     pub(crate) fn peek_recorded(&self) -> Option<&Event> {
         self.index
             .guest_events
@@ -427,7 +431,8 @@ impl Execution {
             .and_then(|sequence| self.event_at(*sequence))
     }
 
-    /// Finds what the guest asks for next in the record, or records it.
+    /// Matches the guest's request against the next recorded guest event, or records it after the
+    /// last one. Returns the sequence number of the event.
     fn replay_or_record(
         &mut self,
         command: JournalCommand,
@@ -450,7 +455,8 @@ impl Execution {
         Ok(Ok(sequence))
     }
 
-    /// Whether a result of the set is there to be taken: was, when this was recorded, or is.
+    /// Returns whether a result of the join set can be taken: during replay, whether the journal
+    /// records that one was taken here; otherwise, whether one is ready.
     fn can_take_result(&self, set: u32) -> bool {
         let set = JoinSetId(self.promise_id(set));
         match self.peek_recorded() {
@@ -465,7 +471,8 @@ impl Execution {
         }
     }
 
-    /// Whether a signal is there to be consumed: was, when this was recorded, or is.
+    /// Returns whether a signal can be consumed: during replay, whether the journal records that
+    /// one was consumed here; otherwise, whether one is buffered.
     fn can_receive_signal(&self, name: &str) -> bool {
         match self.peek_recorded() {
             Some(event) => matches!(event, Event::SignalReceived { .. }),
@@ -477,7 +484,7 @@ impl Execution {
         }
     }
 
-    /// Whether one of the awaits that the guest has gone through was interrupted.
+    /// Returns whether cancellation interrupted one of the awaits that the guest has already made.
     fn has_observed_cancellation(&self) -> bool {
         self.index.interrupted_await.is_some_and(|awaiting| {
             self.index.guest_events[..self.replay_cursor]

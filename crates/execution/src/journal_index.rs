@@ -1,55 +1,55 @@
-//! Where things are in a journal: kept up to date event by event, so that a long journal costs as much per event as a short
-//! one.
+//! An index over a journal, updated event by event, so that the cost per event does not depend on
+//! the length of the journal.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use onward_base::{BoundedName, Timestamp};
 use onward_journal::{AwaitKind, Event, ExecutionId, InvokePerformer, JournalEvent};
 
-/// Places of a journal's events, by what the engine and the guest look for.
+/// The sequence numbers of a journal's events, by what the engine and the guest look up.
 #[derive(Debug, Clone)]
 pub(crate) struct JournalIndex {
     execution: ExecutionId,
-    /// The events that the guest caused, in order.
+    /// The sequence numbers of the events that the guest caused, in order.
     pub(crate) guest_events: Vec<u64>,
-    /// By operation: where it began, and where its outcome is.
+    /// By operation number: the sequence numbers of the event that began it and of its outcome.
     operations: Vec<(u64, Option<u64>)>,
-    /// By the sequence of an await: how it ended. One that is not in here is open.
+    /// By the sequence number of an await: how it ended. An await that is not in the map is open.
     await_resolutions: BTreeMap<u64, AwaitResolution>,
-    /// The await that has not ended.
+    /// The sequence number of the await that has not ended.
     pub(crate) open_await: Option<u64>,
-    /// Signals that were delivered and not consumed.
+    /// By name: the sequence numbers of the signals that were delivered and not consumed.
     pub(crate) buffered_signals: BTreeMap<BoundedName, VecDeque<u64>>,
-    /// Invocations that no attempt was started of, in the order in which they were wanted.
+    /// Invocations of which no attempt has started, in the order in which they were scheduled.
     pub(crate) scheduled_invokes: BTreeSet<u32>,
-    /// Attempts under way, by operation.
+    /// The attempts in flight, by operation number.
     pub(crate) in_flight: BTreeMap<u32, AttemptInFlight>,
-    /// Timers that have not fired, retries that are due and attempts that may take no longer, by when.
+    /// Timers that have not fired, pending retries and deadlines of attempts, ordered by time.
     pub(crate) due_times: BTreeSet<(Timestamp, u32)>,
     retry_times: BTreeMap<u32, Timestamp>,
     timer_deadlines: BTreeMap<u32, Timestamp>,
-    /// How long an attempt may take, for invocations that say so.
+    /// The attempt timeouts of invocations whose retry policy sets one, by operation number.
     attempt_timeouts_ms: BTreeMap<u32, u64>,
-    /// When an attempt that others perform has taken too long.
+    /// The deadlines of attempts that child executions or workers perform, by operation number.
     attempt_deadlines: BTreeMap<u32, Timestamp>,
-    /// Where cancellation was asked for.
+    /// The sequence number of the cancellation request.
     pub(crate) cancel_requested_at: Option<u64>,
-    /// The await that it interrupted.
+    /// The sequence number of the await that the cancellation interrupted.
     pub(crate) interrupted_await: Option<u64>,
 }
 
-/// An attempt that is under way.
+/// An attempt that has started and not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptInFlight {
-    /// The operation.
+    /// The number of the operation.
     pub number: u32,
-    /// Which attempt of it.
+    /// The number of the attempt; 1 is the first.
     pub attempt: u32,
-    /// Who performs it.
+    /// The party that performs the attempt.
     pub performer: InvokePerformer,
 }
 
-/// How an await ended, and at which sequence.
+/// How an await ended, and at which sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AwaitResolution {
     Resumed(u64),
@@ -77,12 +77,12 @@ impl JournalIndex {
         }
     }
 
-    /// Where the outcome of an operation is, if it has one.
+    /// Returns the sequence number of an operation's outcome; `None` if it has none yet.
     pub(crate) fn outcome_sequence(&self, number: u32) -> Option<u64> {
         self.operations.get(number as usize)?.1
     }
 
-    /// Where an operation began.
+    /// Returns the sequence number of the event that began an operation.
     pub(crate) fn allocation_sequence(&self, number: u32) -> Option<u64> {
         Some(self.operations.get(number as usize)?.0)
     }
@@ -91,7 +91,7 @@ impl JournalIndex {
         self.await_resolutions.get(&awaiting).copied()
     }
 
-    /// Takes in the next event.
+    /// Adds the next event of the journal to the index.
     pub(crate) fn index_event(&mut self, recorded: &JournalEvent) {
         let sequence = recorded.sequence;
         let number = recorded
@@ -180,7 +180,8 @@ impl JournalIndex {
         }
     }
 
-    /// An attempt begins. Who performs it elsewhere is not waited for longer than it may take.
+    /// Adds an attempt in flight. If a child execution or a worker performs it, the timeout of the
+    /// retry policy sets its deadline.
     fn begin_attempt(&mut self, flight: AttemptInFlight, at: Timestamp) {
         let number = flight.number;
         self.scheduled_invokes.remove(&number);
@@ -200,7 +201,8 @@ impl JournalIndex {
         self.guest_events.push(sequence);
     }
 
-    /// A signal that nobody waited for is an operation of its own; one that was awaited ends the wait's.
+    /// Adds a received signal. A signal that was consumed without waiting is an operation of its
+    /// own; one that was awaited settles the operation of the await.
     fn receive_signal(&mut self, sequence: u64, number: u32) {
         if (number as usize) < self.operations.len() {
             self.settle_operation(number, sequence);
@@ -234,17 +236,17 @@ impl JournalIndex {
         }
     }
 
-    /// Whether what is due there is a retry.
+    /// Returns whether the due time of the operation is that of a retry.
     pub(crate) fn is_retry(&self, number: u32) -> bool {
         self.retry_times.contains_key(&number)
     }
 
-    /// Whether what is due there is a timer.
+    /// Returns whether the due time of the operation is that of a timer.
     pub(crate) fn is_timer(&self, number: u32) -> bool {
         self.timer_deadlines.contains_key(&number)
     }
 
-    /// Attempts of others that have taken too long at `now`.
+    /// Returns the attempts of child executions and workers whose deadline has passed at `now`.
     pub(crate) fn overdue_attempts(&self, now: Timestamp) -> impl Iterator<Item = AttemptInFlight> {
         let due = self.due_times.iter().take_while(move |(at, _)| *at <= now);
         due.filter(|(_, number)| self.attempt_deadlines.contains_key(number))

@@ -1,8 +1,10 @@
-//! One execution: what its guest asks, answered from the journal or recorded in it.
+//! One execution: answers the requests of its guest from the journal, or records them in it.
 //!
-//! This crate is pure, like the journal it stands on: it knows no clock, no disk and no WASM. A [`Guest`] is a coroutine that
-//! asks; an [`Execution`] answers. Whoever runs the two stores what was recorded before anybody sees its effects, and tells
-//! the execution what happens outside: attempts that end, time that passes, signals, cancellation.
+//! This crate is pure, like the journal crate that it builds on: it uses no clock, no disk and no
+//! WASM. A [`Guest`] is a coroutine that makes requests; an [`Execution`] answers them. The caller
+//! that runs the two (the shard owner) must store the recorded events before their effects become
+//! visible, and passes in external events: attempts that end, time that passes, signals and
+//! cancellation.
 
 mod divergence;
 mod execution;

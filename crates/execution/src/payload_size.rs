@@ -1,8 +1,9 @@
-//! How much an event weighs in a commit: the payloads it carries, which are nearly all of it where size matters.
+//! The size of an event in a commit: the bytes of its payloads, which are nearly all of it where
+//! size matters.
 
 use onward_journal::{Event, InvokeResult};
 
-/// Bytes of payload.
+/// Returns the bytes of payload, random bytes and error messages in an event.
 pub(crate) fn event_payload_bytes(event: &Event) -> usize {
     match event {
         Event::ExecutionStarted { input, .. } | Event::InvokeScheduled { input, .. } => {

@@ -1,168 +1,173 @@
-//! What a guest and its host say to each other. A guest is a coroutine: it runs until it asks for something or ends, and
-//! goes on when it is answered. It knows nothing else.
+//! The protocol between a guest and its host. A guest is a coroutine: it runs until it makes a
+//! request or ends, and resumes with the response. It has no other access to the outside.
 
 use std::sync::Arc;
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, RetryPolicy};
 
-/// A workflow that runs: a WASM instance, or a script in a test.
+/// A running workflow: a WASM instance, or a script in a test.
 pub trait Guest: Send {
-    /// Runs until the guest asks for something, ends, or has used up its slice of time.
+    /// Runs the guest until it makes a request, ends, or has used up its time slice.
     ///
-    /// The first call has no answer; each one after [`Turn::Asks`] has the answer to that request; the one after
-    /// [`Turn::Pauses`] has none.
+    /// `answer` is `None` in the first call and after [`GuestTurn::Paused`]; after
+    /// [`GuestTurn::Requested`] it is the response to that request.
     fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn;
 }
 
-/// Why a guest handed control back.
+/// Why a guest returned control to its host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuestTurn {
-    /// It wants an answer.
+    /// The guest made a request and waits for the response.
     Requested(GuestRequest),
-    /// It has more to do; others should have their turn first.
+    /// The guest has more to do, but has used up its time slice: other guests should run first.
     Paused,
-    /// It returned, or was stopped.
+    /// The guest returned, or was stopped.
     Completed(InvokeResult),
 }
 
-/// Something a guest asks for. Promises and join sets go by their number among the operations of the execution.
+/// A request of a guest. Promises and join sets are identified by their number among the operations
+/// of the execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuestRequest {
-    /// Have something done. Answered with [`Answer::Promise`].
+    /// Schedule an invocation. The response is [`GuestResponse::Promise`].
     Invoke {
-        /// A function, or an HTTP request.
+        /// The target of the invocation: a function or an HTTP request.
         kind: InvokeKind,
-        /// Its name; `METHOD URL` of a request.
+        /// The name of the function, or `METHOD URL` for an HTTP request.
         function: BoundedName,
-        /// What it is called with.
+        /// The input of the invocation.
         input: Payload,
-        /// How it is retried; the default when absent.
+        /// The retry policy; `None` means the default policy.
         policy: Option<Box<RetryPolicy>>,
-        /// Whether it may be repeated after a crash.
+        /// Whether the invocation may be repeated after a crash.
         delivery: DeliveryGuarantee,
     },
-    /// Set a timer. Answered with [`Answer::Promise`].
+    /// Schedule a timer. The response is [`GuestResponse::Promise`].
     ScheduleTimer {
-        /// In how many milliseconds it fires.
+        /// Time until the timer fires, in milliseconds.
         duration_ms: u64,
     },
-    /// Wait for promises. Answered with [`Answer::Outcome`], [`Answer::First`] or [`Answer::Outcomes`].
+    /// Wait for promises. The response is [`GuestResponse::Outcome`], [`GuestResponse::First`] or
+    /// [`GuestResponse::Outcomes`], depending on `wait`.
     Await {
-        /// Which.
+        /// The numbers of the promises: at least one, and none twice.
         promises: Vec<u32>,
-        /// For how many of them.
+        /// How many of the promises must complete.
         wait: AwaitMode,
     },
-    /// Make a join set. Answered with [`Answer::Promise`].
+    /// Create a join set. The response is [`GuestResponse::Promise`].
     CreateJoinSet,
-    /// Put an invocation into a join set. Answered with [`Answer::Done`].
+    /// Submit an invocation to a join set. The response is [`GuestResponse::Done`].
     SubmitToJoinSet {
-        /// The set.
+        /// The number of the join set.
         set: u32,
-        /// The invocation.
+        /// The number of the invocation.
         promise: u32,
     },
-    /// Take the next result of a set. Answered with [`Answer::Taken`].
+    /// Take the next result of a join set. The response is [`GuestResponse::NextResult`].
     NextResult {
-        /// The set.
+        /// The number of the join set.
         set: u32,
-        /// How long to wait at most.
+        /// Timeout of the wait, in milliseconds; `None` means no timeout.
         timeout_ms: Option<u64>,
     },
-    /// Cancel what is under way in a set. Answered with [`Answer::Done`].
+    /// Cancel the unfinished operations of a join set. The response is [`GuestResponse::Done`].
     CloseJoinSet {
-        /// The set.
+        /// The number of the join set.
         set: u32,
     },
-    /// Wait for a signal. Answered with [`Answer::Signal`].
+    /// Wait for a signal. The response is [`GuestResponse::Signal`].
     AwaitSignal {
-        /// Its name.
+        /// The name of the signal.
         name: BoundedName,
-        /// How long to wait at most.
+        /// Timeout of the wait, in milliseconds; `None` means no timeout.
         timeout_ms: Option<u64>,
     },
-    /// Read the clock. Answered with [`Answer::Time`].
+    /// Read the clock. The response is [`GuestResponse::Time`].
     ReadClock,
-    /// Draw entropy. Answered with [`Answer::Random`].
+    /// Draw random bytes. The response is [`GuestResponse::Random`].
     Random {
-        /// How many bytes.
+        /// The number of bytes, at most 4096.
         length: u32,
     },
-    /// Whether the guest was told of cancellation. Answered with [`Answer::Flag`].
+    /// Ask whether cancellation interrupted one of the guest's awaits. The response is
+    /// [`GuestResponse::Boolean`].
     IsCancelled,
-    /// Start anew with this input when the guest ends. Answered with [`Answer::Done`].
+    /// Continue as a new execution with this input when the guest ends. The response is
+    /// [`GuestResponse::Done`].
     ContinueAsNew {
-        /// What the next execution is called with.
+        /// The input of the new execution.
         input: Payload,
     },
-    /// Say something. Answered with [`Answer::Done`].
+    /// Write a log message. The response is [`GuestResponse::Done`].
     Log {
-        /// How important it is.
+        /// The severity of the message.
         level: GuestLogLevel,
-        /// What.
+        /// The text of the message.
         message: SharedText,
     },
 }
 
-/// For how many promises an await waits.
+/// How many of the promises of an await must complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AwaitMode {
-    /// The only one.
+    /// The only promise of the await must complete.
     One,
-    /// The first.
+    /// The first promise that completes ends the await.
     Any,
-    /// All.
+    /// All promises must complete.
     All,
 }
 
-/// How important a line of a log is.
+/// The severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GuestLogLevel {
-    /// For whoever looks for a mistake.
+    /// Details for finding a defect.
     Debug,
-    /// For whoever wants to know.
+    /// General information.
     Info,
-    /// Something is odd.
+    /// Something unexpected happened.
     Warn,
-    /// Something is wrong.
+    /// Something failed.
     Error,
 }
 
-/// What a guest is told.
+/// The host's response to a request of a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GuestResponse {
-    /// The number of the operation.
+    /// The number of the operation that the request began.
     Promise(u32),
-    /// What the promise ended with; a timer ends with `null`.
+    /// The outcome of the promise; the outcome of a timer is `null`.
     Outcome(InvokeResult),
-    /// The place of the first promise in the list, and what it ended with.
+    /// The index in the list of the promise that completed first, and its outcome.
     First(u32, InvokeResult),
-    /// What the promises ended with, in the order of the list.
+    /// The outcomes of the promises, in the order of the list.
     Outcomes(Vec<InvokeResult>),
-    /// The next result of a join set.
+    /// The next result of a join set, or why there is none.
     NextResult(JoinSetNext),
-    /// A signal; nothing when the time was over first.
+    /// The payload of the signal; `None` if the timeout passed first.
     Signal(Option<Payload>),
-    /// The time.
+    /// The time that was read from the clock.
     Time(Timestamp),
-    /// Entropy.
+    /// The random bytes that were drawn.
     Random(Arc<[u8]>),
-    /// Yes or no.
+    /// The answer to a yes-or-no request.
     Boolean(bool),
-    /// It is done.
+    /// The request was carried out and has no value.
     Done,
-    /// It cannot be done: the request makes no sense here, or cancellation interrupted the wait.
+    /// The request was refused: it is invalid in this state or exceeds a limit, or cancellation
+    /// interrupted the wait.
     Refused(ExecutionError),
 }
 
-/// What taking from a join set came to.
+/// The outcome of taking the next result of a join set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum JoinSetNext {
-    /// Whose result, and the result.
+    /// The number of the invocation, and its result.
     Result(u32, InvokeResult),
-    /// None came in time.
+    /// No result arrived before the timeout.
     TimedOut,
-    /// All were taken.
+    /// All results of the join set were already taken.
     Empty,
 }

@@ -1,8 +1,8 @@
-//! Whether a guest asks again for what is recorded.
+//! Matching the requests of a guest against the recorded events during replay.
 
 use onward_journal::{AwaitKind, Event, JournalCommand};
 
-/// Whether `command` would have led to `event`.
+/// Returns whether `command` could have recorded `event`.
 pub(crate) fn matches_recorded(event: &Event, command: &JournalCommand) -> bool {
     match (command, event) {
         (
@@ -73,7 +73,7 @@ pub(crate) fn matches_recorded(event: &Event, command: &JournalCommand) -> bool 
     }
 }
 
-/// What a guest asks for, in words.
+/// Describes the request of a guest, for the report of a divergence.
 pub(crate) fn describe_command(command: &JournalCommand) -> String {
     match command {
         JournalCommand::ScheduleInvoke {

@@ -1,4 +1,5 @@
-//! Workflows written as Rust futures: for tests, for simulation, and for programs that bring their own.
+//! Workflows written as Rust futures: for tests, for simulation, and for programs that bring their
+//! own workflows.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -10,13 +11,14 @@ use onward_journal::{DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult
 
 use crate::{AwaitMode, Guest, GuestRequest, GuestResponse, GuestTurn, JoinSetNext};
 
-/// A guest that is a future. It must do nothing but ask its [`Host`], and take the same path whenever it is answered the same.
+/// A guest that is a Rust future. The future must be deterministic: it may only use its
+/// [`ScriptHost`], and must take the same path whenever it receives the same responses.
 pub struct ScriptedGuest {
     future: Pin<Box<dyn Future<Output = InvokeResult> + Send>>,
     host: ScriptHost,
 }
 
-/// What a script asks.
+/// The host functions that a script calls.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptHost(Arc<Mutex<ScriptChannel>>);
 
@@ -27,7 +29,7 @@ struct ScriptChannel {
 }
 
 impl ScriptedGuest {
-    /// The guest that does what `script` does.
+    /// Creates a guest that runs the future that `script` returns.
     pub fn new<F: Future<Output = InvokeResult> + Send + 'static>(
         script: impl FnOnce(ScriptHost) -> F,
     ) -> Self {
@@ -63,7 +65,7 @@ impl ScriptHost {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the response.
     pub async fn send_request(&self, request: GuestRequest) -> GuestResponse {
         self.lock_channel().request = Some(request);
         poll_fn(|_| {
@@ -75,7 +77,8 @@ impl ScriptHost {
         .await
     }
 
-    /// Has a function called as usual, and does not wait for it.
+    /// Schedules a function with the default retry policy and at-least-once delivery. Returns the
+    /// number of its promise without waiting for the result.
     pub async fn schedule_function(
         &self,
         function: &str,
@@ -85,7 +88,8 @@ impl ScriptHost {
             .await
     }
 
-    /// Has a function called, and does not wait for it.
+    /// Schedules a function with this retry policy and delivery guarantee. Returns the number of
+    /// its promise without waiting for the result.
     pub async fn schedule_with_policy(
         &self,
         function: &str,
@@ -109,13 +113,13 @@ impl ScriptHost {
         )
     }
 
-    /// Has a function called, and waits for it.
+    /// Schedules a function with the defaults and waits for its result.
     pub async fn invoke_function(&self, function: &str, input: Payload) -> InvokeResult {
         let promise = self.schedule_function(function, input).await?;
         self.await_promise(promise).await
     }
 
-    /// Waits for a promise.
+    /// Waits for a promise and returns its outcome; the outcome of a timer is `null`.
     pub async fn await_promise(&self, promise: u32) -> InvokeResult {
         match self
             .send_request(GuestRequest::Await {
@@ -129,7 +133,7 @@ impl ScriptHost {
         }
     }
 
-    /// Waits for the first of several.
+    /// Waits for the first of several promises. Returns its index in `promises` and its outcome.
     pub async fn await_any(&self, promises: &[u32]) -> Result<(u32, InvokeResult), ExecutionError> {
         match self
             .send_request(GuestRequest::Await {
@@ -143,7 +147,7 @@ impl ScriptHost {
         }
     }
 
-    /// Waits for several.
+    /// Waits for all promises. Returns their outcomes in the order of `promises`.
     pub async fn await_all(&self, promises: &[u32]) -> Result<Vec<InvokeResult>, ExecutionError> {
         match self
             .send_request(GuestRequest::Await {
@@ -157,7 +161,7 @@ impl ScriptHost {
         }
     }
 
-    /// Sets a timer.
+    /// Schedules a timer and returns the number of its promise.
     pub async fn schedule_timer(&self, duration_ms: u64) -> Result<u32, ExecutionError> {
         expect_promise(
             self.send_request(GuestRequest::ScheduleTimer { duration_ms })
@@ -165,18 +169,19 @@ impl ScriptHost {
         )
     }
 
-    /// Sets a timer and waits for it.
+    /// Schedules a timer and waits until it fires.
     pub async fn sleep(&self, duration_ms: u64) -> Result<(), ExecutionError> {
         let timer = self.schedule_timer(duration_ms).await?;
         self.await_promise(timer).await.map(drop)
     }
 
-    /// Makes a join set.
+    /// Creates a join set and returns its number.
     pub async fn create_join_set(&self) -> Result<u32, ExecutionError> {
         expect_promise(self.send_request(GuestRequest::CreateJoinSet).await)
     }
 
-    /// Puts an invocation into a join set.
+    /// Submits an invocation to a join set. Fails if a result was already taken from the set or the
+    /// invocation is already in one.
     pub async fn submit_to_join_set(&self, set: u32, promise: u32) -> Result<(), ExecutionError> {
         expect_done(
             self.send_request(GuestRequest::SubmitToJoinSet { set, promise })
@@ -184,7 +189,7 @@ impl ScriptHost {
         )
     }
 
-    /// Takes the next result of a join set.
+    /// Takes the next result of a join set, and waits for it at most `timeout_ms` milliseconds.
     pub async fn next_result(
         &self,
         set: u32,
@@ -199,12 +204,13 @@ impl ScriptHost {
         }
     }
 
-    /// Cancels what is under way in a join set.
+    /// Cancels the unfinished operations of a join set.
     pub async fn close_join_set(&self, set: u32) -> Result<(), ExecutionError> {
         expect_done(self.send_request(GuestRequest::CloseJoinSet { set }).await)
     }
 
-    /// Waits for a signal.
+    /// Waits for a signal, at most `timeout_ms` milliseconds. Returns `None` if the timeout passed
+    /// first.
     pub async fn await_signal(
         &self,
         name: &str,
@@ -222,7 +228,7 @@ impl ScriptHost {
         }
     }
 
-    /// Reads the clock.
+    /// Reads the clock; a replay returns the recorded time.
     pub async fn now(&self) -> Result<Timestamp, ExecutionError> {
         match self.send_request(GuestRequest::ReadClock).await {
             GuestResponse::Time(time) => Ok(time),
@@ -230,7 +236,7 @@ impl ScriptHost {
         }
     }
 
-    /// Draws entropy.
+    /// Draws random bytes; a replay returns the recorded ones. Fails if `length` is more than 4096.
     pub async fn random_bytes(&self, length: u32) -> Result<Arc<[u8]>, ExecutionError> {
         match self.send_request(GuestRequest::Random { length }).await {
             GuestResponse::Random(bytes) => Ok(bytes),
@@ -238,7 +244,7 @@ impl ScriptHost {
         }
     }
 
-    /// Whether the script was told of cancellation.
+    /// Returns whether cancellation interrupted one of the script's awaits.
     pub async fn is_cancelled(&self) -> bool {
         matches!(
             self.send_request(GuestRequest::IsCancelled).await,
@@ -246,7 +252,7 @@ impl ScriptHost {
         )
     }
 
-    /// Starts anew with this input when the script ends.
+    /// Continues as a new execution with this input when the script ends.
     pub async fn continue_as_new(&self, input: Payload) -> Result<(), ExecutionError> {
         expect_done(
             self.send_request(GuestRequest::ContinueAsNew { input })

@@ -1,22 +1,23 @@
-//! Whether an operation may be repeated when a crash leaves its end unknown.
+//! The delivery guarantee of an operation: whether it may be repeated when a crash leaves its
+//! outcome unknown.
 
 use minicbor::{Decode, Encode};
 
-/// How often an operation is performed around a crash.
+/// How often an operation may be performed if a crash interrupts it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Encode, Decode)]
 #[cbor(index_only)]
 pub enum DeliveryGuarantee {
-    /// Repeated until its end is recorded.
+    /// The operation is repeated until its outcome is recorded (default).
     #[default]
     #[n(0)]
     AtLeastOnce,
-    /// Never repeated: if its end is unknown, it fails as being in doubt.
+    /// The operation is never repeated: if its outcome is unknown, it fails as in doubt.
     #[n(1)]
     AtMostOnce,
 }
 
 impl DeliveryGuarantee {
-    /// The delivery as it stands in a journal.
+    /// Returns the name of the guarantee in a JSON journal.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AtLeastOnce => "at_least_once",

@@ -1,4 +1,4 @@
-//! One event on one line, as the tables of `onward journal check` show it.
+//! One-line descriptions of events, for the tables of `onward journal check`.
 
 use std::fmt;
 
@@ -9,14 +9,15 @@ use crate::{
 use onward_base::excerpt::truncate_printable;
 use onward_base::{Payload, hex};
 
-/// Longer values are cut: the table is for reading, the journal has the rest.
+/// Maximum length of a value in characters. Longer values are truncated: the table is for reading,
+/// and the journal contains the full value.
 const VALUE_CHARS_MAX: usize = 32;
 
-/// Enough of an execution's id to find it by, and a sign that there is more.
+/// Length of a truncated execution id in characters: enough to find the execution, and an ellipsis.
 const ID_CHARS: usize = 13;
 
 impl Event {
-    /// Shows the event as `InvokeStarted("root.1", attempt=1)`, ids relative to `own`.
+    /// Displays the event as `InvokeStarted("root.1", attempt=1)`, with ids relative to `own`.
     pub fn describe(&self, own: ExecutionId) -> impl fmt::Display + '_ {
         EventDescription { event: self, own }
     }
@@ -192,7 +193,7 @@ impl fmt::Display for EventDescription<'_> {
 }
 
 fn describe_ids(ids: &[PromiseId], own: ExecutionId) -> String {
-    // Enough to fill the line; the rest would be cut anyway.
+    // 16 ids fill the line; further ones would be truncated anyway.
     let shown: Vec<String> = ids
         .iter()
         .take(16)

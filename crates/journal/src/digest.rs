@@ -9,22 +9,22 @@ use thiserror::Error;
 use onward_base::excerpt::excerpt_text;
 use onward_base::hex;
 
-/// SHA-256 of a component's bytes.
+/// SHA-256 of a component's bytes: the content address of the component.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ComponentDigest([u8; 32]);
 
 impl ComponentDigest {
-    /// The digest made of these bytes.
+    /// Creates a digest from its 32 bytes.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The digest of `component`.
+    /// Computes the digest of the bytes of `component`.
     pub fn from_component(component: &[u8]) -> Self {
         Self(Sha256::digest(component).into())
     }
 
-    /// The bytes of the digest.
+    /// Returns the 32 bytes of the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -46,7 +46,7 @@ impl fmt::Debug for ComponentDigest {
 impl FromStr for ComponentDigest {
     type Err = DigestError;
 
-    /// Reads `sha256:` and 64 hex digits; the prefix may be left out.
+    /// Parses `sha256:` and 64 hex digits; the prefix is optional.
     fn from_str(text: &str) -> Result<Self, DigestError> {
         let digits = text.strip_prefix("sha256:").unwrap_or(text);
         hex::decode_hex_array(digits)
@@ -55,7 +55,7 @@ impl FromStr for ComponentDigest {
     }
 }
 
-/// Why a text is not a component digest.
+/// The error for a text that is not a component digest.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("`{0}` is not a component digest: expected `sha256:` and 64 hex digits")]
 pub struct DigestError(String);

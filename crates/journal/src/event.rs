@@ -1,5 +1,5 @@
-//! The 20 events a journal is made of, in five categories. Each category exists for one correctness property; together
-//! they make replaying a journal equal to the execution that wrote it.
+//! The 20 events of a journal, in five categories. Each category exists for one correctness
+//! property; together they make the replay of a journal equal to the execution that wrote it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,23 +13,24 @@ use crate::{
 };
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 
-/// One line of a journal.
+/// One entry of a journal: an event with its sequence number and the time of recording.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JournalEvent {
     /// The event's index in its journal: 0, 1, 2 …
     pub sequence: u64,
-    /// When it was recorded, for people; replay does not look at it.
+    /// When the event was recorded, for people; replay ignores it.
     pub timestamp: Timestamp,
-    /// What happened.
+    /// The recorded event with its fields.
     pub event: Event,
 }
 
-/// What an operation ended with. A final failure is a result too: there is no separate event for it.
+/// The outcome of an operation. A final failure is a result too: there is no separate event for it.
 pub type InvokeResult = Result<Payload, ExecutionError>;
 
-/// What can happen to an execution.
+/// An event in the journal of an execution.
 ///
-/// The numbers are the ids of the events and of their fields in storage ([`crate::codec`]); they never change.
+/// The numbers are the ids of the events and of their fields in storage ([`crate::codec`]); they
+/// never change.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(context_bound = "CodecContext")]
 #[expect(
@@ -37,8 +38,9 @@ pub type InvokeResult = Result<Payload, ExecutionError>;
     reason = "the fields are those of the variant's sentence; spec/journal.md has the table"
 )]
 pub enum Event {
-    // Lifecycle: an execution starts properly and ends properly.
-    /// Always first: which code runs, on what, for whom.
+    // Lifecycle: the start and the end of an execution are well-formed.
+    /// The execution started. Always the first event: it records the component, the input, the
+    /// parent and the idempotency key, if there are any.
     #[n(0)]
     ExecutionStarted {
         #[n(0)]
@@ -50,7 +52,7 @@ pub enum Event {
         #[n(3)]
         idempotency_key: Option<SharedText>,
     },
-    /// The function returned; another execution took this one's place if `continued_as` names it.
+    /// The function returned. If `continued_as` is set, that execution continues this one.
     #[n(1)]
     ExecutionCompleted {
         #[n(0)]
@@ -64,21 +66,22 @@ pub enum Event {
         #[n(0)]
         error: ExecutionError,
     },
-    /// Somebody asked for cancellation; cleanup begins.
+    /// Cancellation was requested; cleanup begins.
     #[n(3)]
     CancelRequested {
         #[n(0)]
         reason: SharedText,
     },
-    /// Cancellation is final.
+    /// Cancellation is final and the execution is over.
     #[n(4)]
     ExecutionCancelled {
         #[n(0)]
         reason: SharedText,
     },
 
-    // Side effects: intent, flight and result, so that a recorded result is never produced twice.
-    /// The operation is wanted.
+    // Side effects: intent, attempt in flight and result, so that a recorded result is never
+    // produced twice.
+    /// The guest scheduled an invocation; no attempt has started.
     #[n(5)]
     InvokeScheduled {
         #[n(0)]
@@ -95,7 +98,7 @@ pub enum Event {
         #[cbor(with = "crate::codec::delivery", has_nil)]
         delivery: DeliveryGuarantee,
     },
-    /// An attempt is in flight, and somebody performs it.
+    /// An attempt is in flight; `performer` performs it.
     #[n(6)]
     InvokeStarted {
         #[n(0)]
@@ -106,7 +109,7 @@ pub enum Event {
         #[cbor(with = "crate::codec::performer", has_nil)]
         performer: InvokePerformer,
     },
-    /// The operation is over, well or badly.
+    /// The invocation is over, with a result or a final failure.
     #[n(7)]
     InvokeCompleted {
         #[n(0)]
@@ -116,7 +119,7 @@ pub enum Event {
         #[n(2)]
         attempt: u32,
     },
-    /// The attempt failed and there will be another.
+    /// The attempt failed and the next one may start at `retry_at`.
     #[n(8)]
     InvokeRetrying {
         #[n(0)]
@@ -129,8 +132,8 @@ pub enum Event {
         retry_at: Timestamp,
     },
 
-    // Nondeterminism: what cannot be computed again is captured.
-    /// Entropy was drawn.
+    // Nondeterminism: values that cannot be computed again are recorded.
+    /// The guest drew random bytes.
     #[n(9)]
     RandomGenerated {
         #[n(0)]
@@ -139,7 +142,7 @@ pub enum Event {
         #[cbor(with = "crate::codec::shared_bytes")]
         value: Arc<[u8]>,
     },
-    /// The clock was read.
+    /// The guest read the clock.
     #[n(10)]
     TimeRecorded {
         #[n(0)]
@@ -148,8 +151,8 @@ pub enum Event {
         time: Timestamp,
     },
 
-    // Control flow: what the execution waited for, and when it went on.
-    /// A timer was set.
+    // Control flow: what the execution waited for, and when it resumed.
+    /// The guest scheduled a timer that fires at `fire_at`.
     #[n(11)]
     TimerScheduled {
         #[n(0)]
@@ -159,13 +162,13 @@ pub enum Event {
         #[n(2)]
         fire_at: Timestamp,
     },
-    /// The timer's time came.
+    /// The timer fired, which completes its promise.
     #[n(12)]
     TimerFired {
         #[n(0)]
         promise_id: PromiseId,
     },
-    /// A signal arrived and is buffered.
+    /// A signal arrived and is buffered until the execution consumes it.
     #[n(13)]
     SignalDelivered {
         #[n(0)]
@@ -187,7 +190,7 @@ pub enum Event {
         #[n(3)]
         delivery_id: u64,
     },
-    /// The execution blocks.
+    /// The execution blocks until the promises satisfy `kind`.
     #[n(15)]
     ExecutionAwaiting {
         #[n(0)]
@@ -196,18 +199,18 @@ pub enum Event {
         #[n(1)]
         kind: AwaitKind,
     },
-    /// What it waited for is there.
+    /// The open await is satisfied and the execution resumes.
     #[n(16)]
     ExecutionResumed,
 
     // Concurrency: the order in which concurrent results were taken.
-    /// A join set was made.
+    /// The guest created a join set.
     #[n(17)]
     JoinSetCreated {
         #[n(0)]
         join_set_id: JoinSetId,
     },
-    /// An operation was put into it.
+    /// The guest submitted an invocation to the join set.
     #[n(18)]
     JoinSetSubmitted {
         #[n(0)]
@@ -215,7 +218,7 @@ pub enum Event {
         #[n(1)]
         promise_id: PromiseId,
     },
-    /// Its next result was taken.
+    /// The guest took the next result of the join set.
     #[n(19)]
     JoinSetAwaited {
         #[n(0)]
@@ -227,20 +230,20 @@ pub enum Event {
     },
 }
 
-/// What an invocation calls.
+/// The target of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 #[cbor(index_only)]
 pub enum InvokeKind {
-    /// A task or a child workflow.
+    /// A function: a task or a child workflow.
     #[n(0)]
     Function,
-    /// An HTTP request.
+    /// An HTTP request; its `function_name` is `METHOD URL`.
     #[n(1)]
     Http,
 }
 
 impl InvokeKind {
-    /// The kind as it stands in a journal.
+    /// Returns the name of the kind in a JSON journal.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Function => "function",
@@ -249,25 +252,26 @@ impl InvokeKind {
     }
 }
 
-/// What satisfies a wait.
+/// The condition that satisfies an await.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 pub enum AwaitKind {
-    /// The one promise completes.
+    /// The only promise of the await completes.
     #[n(0)]
     Single,
-    /// One of the promises completes.
+    /// At least one of the promises completes.
     #[n(1)]
     Any,
     /// All of the promises complete.
     #[n(2)]
     All,
-    /// A signal of this name is received; the await itself allocates the promise. Or the timer fires, if it names one.
+    /// A signal of this name is received; the await itself allocates the promise. If the await also
+    /// names a timer, the timer firing satisfies it as well.
     #[n(3)]
     Signal(#[n(0)] BoundedName),
 }
 
 impl AwaitKind {
-    /// The kind as it stands in a journal.
+    /// Returns the name of the kind in a JSON journal.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Single => "single",
@@ -278,24 +282,24 @@ impl AwaitKind {
     }
 }
 
-/// The five categories, each for one property.
+/// The five categories of events; each guarantees one correctness property.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum EventCategory {
-    /// Proper start and end.
+    /// An execution starts and ends in a well-formed way.
     Lifecycle,
-    /// External operations are not repeated by replay.
+    /// Replay does not repeat external operations.
     SideEffects,
     /// Time and randomness are the same on replay.
     Nondeterminism,
-    /// The same path is taken on replay.
+    /// Replay takes the same path through the code.
     ControlFlow,
-    /// Concurrent results come in the same order on replay.
+    /// Replay takes concurrent results in the same order.
     Concurrency,
 }
 
 macro_rules! event_kinds {
     ($($kind:ident $category:ident,)*) => {
-        /// Which of the 20 events it is.
+        /// The kind of an event: one of the 20, without its fields.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum EventKind { $(
             #[doc = concat!("[`Event::", stringify!($kind), "`]")]
@@ -306,24 +310,24 @@ macro_rules! event_kinds {
             /// All kinds, in the order of their categories.
             pub const ALL: [Self; 20] = [$(Self::$kind,)*];
 
-            /// The event's name in a journal.
+            /// Returns the event's name in a JSON journal.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => stringify!($kind),)* }
             }
 
-            /// The category it belongs to.
+            /// Returns the category that the event belongs to.
             pub const fn category(self) -> EventCategory {
                 match self { $(Self::$kind => EventCategory::$category,)* }
             }
 
-            /// The kind of this name.
+            /// Returns the kind with this name; `None` if there is none.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $(stringify!($kind) => Some(Self::$kind),)* _ => None }
             }
         }
 
         impl Event {
-            /// Which of the 20 it is.
+            /// Returns the kind of the event, without its fields.
             pub const fn kind(&self) -> EventKind {
                 match self { $(Self::$kind { .. } => EventKind::$kind,)* }
             }
@@ -361,7 +365,8 @@ impl fmt::Display for EventKind {
 }
 
 impl Event {
-    /// Who takes the place of an execution that ends with this.
+    /// Returns the execution that continues the one that this event completes; `None` for any other
+    /// event.
     pub const fn continued_as(&self) -> Option<ExecutionId> {
         match self {
             Self::ExecutionCompleted { continued_as, .. } => *continued_as,
@@ -369,7 +374,8 @@ impl Event {
         }
     }
 
-    /// The ids the event names, its parent's excepted: those that must belong to the journal's own execution.
+    /// Returns the ids that must belong to the journal's own execution: all that the event names,
+    /// except the id of the parent.
     pub fn promise_ids(&self) -> impl Iterator<Item = &PromiseId> {
         let (set, one, many): (_, _, &[PromiseId]) = match self {
             Self::InvokeScheduled { promise_id, .. }

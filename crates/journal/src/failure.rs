@@ -1,4 +1,4 @@
-//! How work fails: a kind that machines act on and a message that people read.
+//! Failures of executions and operations: a kind that programs act on and a message for people.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,29 +8,30 @@ use thiserror::Error;
 
 use onward_base::{BoundedName, NameError, SharedText};
 
-/// Why an execution or one of its operations failed.
+/// The reason why an execution or one of its operations failed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Error, Encode, Decode)]
 #[error("{kind}: {message}")]
 pub struct ExecutionError {
-    /// What sort of failure it is; retry policies go by it.
+    /// The kind of failure; retry policies match it.
     #[n(0)]
     pub kind: ErrorKind,
-    /// What happened, for people.
+    /// What happened, as text for people.
     #[n(1)]
     pub message: SharedText,
-    /// Whether another attempt may help. Where it may not, no policy allows one.
+    /// Whether another attempt may succeed. If `false`, no retry policy allows one.
     #[n(2)]
     #[cbor(with = "crate::codec::retryable", has_nil)]
     pub retryable: bool,
 }
 
 impl ExecutionError {
-    /// A failure of a kind of this name that may be retried; of user code's usual kind if that is no name.
+    /// Creates a retryable failure with the kind of this name; the kind is [`ErrorKind::UserError`]
+    /// if `kind` is not a valid name.
     pub fn from_kind_name(kind: &str, message: impl Into<SharedText>) -> Self {
         Self::new(kind.parse().unwrap_or(ErrorKind::UserError), message)
     }
 
-    /// A failure of this kind that may be retried.
+    /// Creates a retryable failure of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<SharedText>) -> Self {
         Self {
             kind,
@@ -39,7 +40,7 @@ impl ExecutionError {
         }
     }
 
-    /// The same failure, for good: it is not retried.
+    /// Returns the same failure as a permanent one, which is never retried.
     #[must_use]
     pub fn into_permanent(self) -> Self {
         Self {
@@ -49,18 +50,18 @@ impl ExecutionError {
     }
 }
 
-/// The sorts of failure. The list is open at one end only: user code may name kinds of its own.
+/// The kinds of failure: five reserved ones, and names that user code chooses.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ErrorKind {
-    /// The guest trapped: out of bounds, out of fuel, unreachable.
+    /// The guest trapped: out of bounds, out of fuel, or unreachable code.
     Trap,
     /// User code returned an error without a kind of its own.
     UserError,
     /// A deadline passed.
     Timeout,
-    /// The work was cancelled.
+    /// The operation or execution was cancelled.
     Cancelled,
-    /// The guest did not repeat what its journal records.
+    /// The guest diverged from its journal during replay.
     Nondeterminism,
     /// User code returned an error of its own kind, such as `card_declined`.
     Named(ErrorKindName),
@@ -75,7 +76,7 @@ impl ErrorKind {
         (Self::Nondeterminism, "nondeterminism"),
     ];
 
-    /// The kind as it stands in a journal.
+    /// Returns the name of the kind in a journal.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Trap => "trap",
@@ -106,8 +107,8 @@ impl FromStr for ErrorKind {
     }
 }
 
-/// A kind that user code chose. Only parsing an [`ErrorKind`] makes one, so it is never the name of a reserved kind, and a
-/// kind has one representation.
+/// An error kind that user code chose. Only parsing an [`ErrorKind`] creates one, so it is never
+/// the name of a reserved kind, and each kind has one representation.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ErrorKindName(BoundedName);
 

@@ -1,7 +1,8 @@
-//! Identities: an execution is named by a hash, each of its operations by its place in the call tree.
+//! Ids: a hash identifies an execution, and the position in the call tree identifies each of its
+//! operations.
 //!
-//! Ids are *positions*, not serial numbers: the same code making the same calls gets the same ids on every replay,
-//! which is what lets a recorded result be found again without comparing call by call.
+//! Ids are *positions*, not serial numbers: the same code making the same calls gets the same ids
+//! on every replay, so a recorded result can be found without comparing call by call.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,14 +15,15 @@ use crate::ComponentDigest;
 use onward_base::excerpt::excerpt_text;
 use onward_base::hex;
 
-/// How deep a call tree may grow. A deeper one is a runaway recursion.
+/// Maximum depth of a call tree. A deeper one is a runaway recursion.
 pub const CALL_DEPTH_MAX: usize = 64;
 
-/// One invocation of a workflow; the root of its call tree and the name of its journal.
+/// The id of an execution (one invocation of a workflow): the root of its call tree and the name of
+/// its journal.
 ///
 /// ```
 /// use onward_journal::{ComponentDigest, ExecutionId};
-/// let digest = ComponentDigest::of(b"component bytes");
+/// let digest = ComponentDigest::from_component(b"component bytes");
 /// let first = ExecutionId::derive(&digest, None, "order-42");
 /// assert_eq!(first, ExecutionId::derive(&digest, None, "order-42"));
 /// assert_ne!(first, ExecutionId::derive(&digest, None, "order-43"));
@@ -30,14 +32,16 @@ pub const CALL_DEPTH_MAX: usize = 64;
 pub struct ExecutionId([u8; 32]);
 
 impl ExecutionId {
-    /// The id made of these bytes.
+    /// Creates an id from the bytes of its hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The id of the execution that `key` starts on `component`, under `parent` if it is a child.
+    /// Derives the id of the execution that the idempotency key `key` starts on `component`, under
+    /// `parent` if it is a child.
     ///
-    /// SHA-256 over length-prefixed fields, so that no two different triples share an encoding.
+    /// The id is a SHA-256 over length-prefixed fields, so that no two different triples share an
+    /// encoding.
     pub fn derive(component: &ComponentDigest, parent: Option<&PromiseId>, key: &str) -> Self {
         let mut hash = Sha256::new();
         let mut field = |bytes: &[u8]| {
@@ -61,12 +65,12 @@ impl ExecutionId {
         Self(hash.finalize().into())
     }
 
-    /// The bytes of the hash.
+    /// Returns the 32 bytes of the hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
 
-    /// The last id that is smaller than this one.
+    /// Returns the largest id that is smaller than this one; `None` if all bytes are zero.
     pub fn previous_id(self) -> Option<Self> {
         let last = self.0.iter().rposition(|byte| *byte != 0)?;
         let mut bytes = self.0;
@@ -75,7 +79,7 @@ impl ExecutionId {
         Some(Self(bytes))
     }
 
-    /// The execution itself as a promise: what its parent awaits.
+    /// Returns the promise that stands for the whole execution: the parent awaits it.
     pub fn root_promise(self) -> PromiseId {
         PromiseId {
             root: self,
@@ -83,7 +87,7 @@ impl ExecutionId {
         }
     }
 
-    /// The `number`-th operation of this execution.
+    /// Returns the id of the operation with this number in the execution; 0 is the first.
     pub fn child_promise(self, number: u32) -> PromiseId {
         PromiseId {
             root: self,
@@ -114,15 +118,15 @@ impl FromStr for ExecutionId {
     }
 }
 
-/// One operation of an execution: the execution's root and the path of call positions below it.
+/// The id of one operation: the root of its execution and the path of call positions below it.
 ///
 /// ```
 /// use onward_journal::{ExecutionId, PromiseId};
 /// let own = ExecutionId::default();
 /// let id = PromiseId::parse("root.1.0", own)?;
-/// assert_eq!(id.parent(), Some(own.child(1)));
+/// assert_eq!(id.parent(), Some(own.child_promise(1)));
 /// assert_eq!(id.relative_to(own).to_string(), "root.1.0");
-/// # Ok::<(), onward_journal::IdError>(())
+/// # Ok::<(), onward_journal::JournalIdError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PromiseId {
@@ -131,7 +135,8 @@ pub struct PromiseId {
 }
 
 impl PromiseId {
-    /// The operation at `path` below `root`; refused beyond [`DEPTH_MAX`].
+    /// Returns the id of the operation at `path` below `root`. Fails if the path is longer than
+    /// [`CALL_DEPTH_MAX`].
     pub fn new(root: ExecutionId, path: &[u32]) -> Result<Self, JournalIdError> {
         if path.len() > CALL_DEPTH_MAX {
             return Err(JournalIdError::TooDeep { depth: path.len() });
@@ -142,7 +147,8 @@ impl PromiseId {
         })
     }
 
-    /// The `number`-th operation below this one; refused beyond [`DEPTH_MAX`].
+    /// Returns the id of the operation with this number below this one. Fails if it would be deeper
+    /// than [`CALL_DEPTH_MAX`].
     pub fn child_promise(&self, number: u32) -> Result<Self, JournalIdError> {
         if self.path.len() == CALL_DEPTH_MAX {
             return Err(JournalIdError::TooDeep {
@@ -157,7 +163,7 @@ impl PromiseId {
         })
     }
 
-    /// Whom to notify on completion: the operation one level up, or nobody for a root.
+    /// Returns the operation one level up, which is notified on completion; `None` for a root.
     pub fn parent(&self) -> Option<Self> {
         let (_, above) = self.path.split_last()?;
         Some(Self {
@@ -166,22 +172,22 @@ impl PromiseId {
         })
     }
 
-    /// Which journal to load.
+    /// Returns the execution whose journal records the operation.
     pub const fn execution_root(&self) -> ExecutionId {
         self.root
     }
 
-    /// The call positions from the root down.
+    /// Returns the call positions from the root down; empty for a root.
     pub fn path(&self) -> &[u32] {
         &self.path
     }
 
-    /// How many levels below the root this operation is.
+    /// Returns the number of levels between the root and this operation; 0 for a root.
     pub fn depth(&self) -> usize {
         self.path.len()
     }
 
-    /// The operation's number, if it is a direct child of `own`.
+    /// Returns the operation's number if it is a direct child of `own`, otherwise `None`.
     pub fn child_number_in(&self, own: ExecutionId) -> Option<u32> {
         match self.path.as_slice() {
             [number] if self.root == own => Some(*number),
@@ -189,7 +195,7 @@ impl PromiseId {
         }
     }
 
-    /// Reads `root.1.0` relative to `own`, or the absolute form with a root of 64 hex digits.
+    /// Parses `root.1.0` relative to `own`, or the absolute form with a root of 64 hex digits.
     pub fn parse(text: &str, own: ExecutionId) -> Result<Self, JournalIdError> {
         let mut parts = text.split('.');
         let root = match parts.next() {
@@ -213,13 +219,13 @@ impl PromiseId {
         Ok(Self { root, path })
     }
 
-    /// Shows the id as `root.1.0` where it belongs to `own`, absolutely elsewhere.
+    /// Displays the id as `root.1.0` if it belongs to `own`, otherwise in the absolute form.
     pub fn relative_to(&self, own: ExecutionId) -> impl fmt::Display + '_ {
         RelativePromiseId { id: self, own }
     }
 }
 
-/// A position has one spelling: no sign, no leading zeros.
+/// Parses a position. Each position has one spelling: no sign, no leading zeros.
 fn parse_position(text: &str) -> Option<u32> {
     let canonical =
         text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
@@ -242,7 +248,7 @@ impl fmt::Debug for PromiseId {
 impl FromStr for PromiseId {
     type Err = JournalIdError;
 
-    /// Reads the absolute form only; see [`PromiseId::parse`] for the relative one.
+    /// Parses the absolute form only; see [`PromiseId::parse`] for the relative form.
     fn from_str(text: &str) -> Result<Self, JournalIdError> {
         let root = text.split('.').next().unwrap_or_default();
         Self::parse(text, root.parse()?)
@@ -269,26 +275,26 @@ fn write_positions(f: &mut fmt::Formatter<'_>, path: &[u32]) -> fmt::Result {
     path.iter().try_for_each(|part| write!(f, ".{part}"))
 }
 
-/// A join set. It takes a place in the call tree like any operation, but cannot be awaited, completed or submitted:
-/// the separate type is what prevents it.
+/// The id of a join set. A join set has a position in the call tree like any operation, but cannot
+/// be awaited, completed or submitted; the separate type prevents it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct JoinSetId(pub PromiseId);
 
-/// Why a text is not an id.
+/// The error for a text or path that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JournalIdError {
-    /// The part before the first dot is neither `root` nor a hash.
+    /// The part before the first dot is neither `root` nor a hash of 64 hex digits.
     #[error("`{0}` is not an id: expected `root` or 64 hex digits, then `.NUMBER` for each level")]
     Root(String),
-    /// A part after the first dot is not a position.
+    /// A part after the first dot is not a valid position.
     #[error(
         "`{0}` is not an id: after the root each part is a number from 0 to 4294967295, without leading zeros"
     )]
     Position(String),
-    /// The call tree would be deeper than [`DEPTH_MAX`].
+    /// The id would be deeper in the call tree than [`CALL_DEPTH_MAX`].
     #[error("a call tree is at most {CALL_DEPTH_MAX} levels deep, this id has {depth}")]
     TooDeep {
-        /// The depth that was asked for.
+        /// The depth of the refused id.
         depth: usize,
     },
 }

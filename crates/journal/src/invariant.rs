@@ -1,47 +1,51 @@
 //! Every rule of the journal as data: an id, a name, a sentence and the check that enforces it.
 //!
-//! `spec/INVARIANTS.md` is the readable form of this table; a test keeps the two equal. The order here is the order of
-//! the table, not of reporting: which rules an event is held to, and in which order, is [`crate::rules::of`].
+//! `spec/INVARIANTS.md` is the readable form of this table; a test keeps the two equal. The order
+//! here is the order of the table, not of reporting: [`crate::rules::rules_for_event`] defines
+//! which rules apply to an event, and in which order.
 
 use std::fmt;
 
 use crate::rules::{awaiting, identity, invoke, join_set, signal, structure, timer};
 use crate::{JournalEvent, JournalState};
 
-/// A content check: `None` if the event may follow, else what is wrong, for people.
+/// A content check. Returns `None` if the event may follow, otherwise what is wrong with it, as
+/// text for people.
 pub type InvariantCheck = fn(&JournalState, &JournalEvent) -> Option<String>;
 
-/// Where a rule is enforced.
+/// The place where a rule is enforced.
 #[derive(Clone, Copy)]
 pub enum RuleEnforcement {
-    /// By the transition table ([`crate::transition`]): which acts a phase allows.
+    /// The transition table ([`crate::phase_transition`]), which defines the actions that a phase
+    /// allows.
     Status,
-    /// By a check of the event against what the journal holds so far.
+    /// A check of the event against the current state of the journal.
     Content(InvariantCheck),
-    /// When a command is handled, because it needs the clock; a recorded journal is not held to it.
+    /// The handling of a command, because the rule needs the clock; recorded journals are not
+    /// checked against it.
     Command,
 }
 
-/// One rule.
+/// One rule of the journal: a row of [`INVARIANTS`].
 #[derive(Clone, Copy)]
 pub struct Invariant {
-    /// Which rule it is.
+    /// The rule that this row describes.
     pub rule: Rule,
-    /// Its stable id, such as `SE-4`.
+    /// The stable id of the rule, such as `SE-4`.
     pub id: &'static str,
-    /// Its name, such as `no_events_after_completed`.
+    /// The name of the rule, such as `no_events_after_completed`.
     pub name: &'static str,
-    /// What it says.
+    /// The rule as one sentence.
     pub text: &'static str,
-    /// Who enforces it.
+    /// The place where the rule is enforced.
     pub enforced: RuleEnforcement,
-    /// The same in words, for `spec/INVARIANTS.md`.
+    /// The source text of `enforced`, for `spec/INVARIANTS.md`.
     pub code: &'static str,
 }
 
 macro_rules! invariants {
     ($($rule:ident $id:literal $name:literal $enforced:expr, $text:literal;)*) => {
-        /// The rules, by their ids without the dash.
+        /// The rules, named by their ids without the dash.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum Rule { $(
@@ -157,12 +161,12 @@ invariants! {
 }
 
 impl Rule {
-    /// The rule's row in the table.
+    /// Returns the rule's row in [`INVARIANTS`].
     pub fn invariant(self) -> &'static Invariant {
         &INVARIANTS[self as usize]
     }
 
-    /// The rule's stable id, such as `SE-4`.
+    /// Returns the stable id of the rule, such as `SE-4`.
     pub fn id(self) -> &'static str {
         self.invariant().id
     }

@@ -1,4 +1,4 @@
-//! A journal in memory: the events and what they amount to, always in step.
+//! A journal in memory: the events and the state they reduce to, always consistent with each other.
 
 use crate::{
     AwaitState, Event, ExecutionId, ExecutionState, InvokeResult, JournalCommand, JournalEvent,
@@ -14,7 +14,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// An empty journal.
+    /// Creates the empty journal of an execution.
     pub fn new(execution: ExecutionId) -> Self {
         Self {
             events: Vec::new(),
@@ -22,7 +22,8 @@ impl Journal {
         }
     }
 
-    /// Rebuilds a journal from recorded events. Every rule is checked again: what was tampered with is refused.
+    /// Rebuilds a journal from recorded events. Every rule is checked again, so a journal that was
+    /// tampered with is refused.
     pub fn recover(
         execution: ExecutionId,
         events: Vec<JournalEvent>,
@@ -40,10 +41,10 @@ impl Journal {
         })
     }
 
-    /// Decides what `command` records at `now`, checks it against every rule and appends it. The events that were
-    /// appended are returned; on a violation nothing changes.
+    /// Decides which event `command` records at `now`, checks it against every rule and appends it.
+    /// Returns the appended events; on a violation nothing changes.
     ///
-    /// A command records one event; an await that is satisfied already records its resume as well.
+    /// A command records one event; an await that is already satisfied records its resume as well.
     pub fn handle_command(
         &mut self,
         command: JournalCommand,
@@ -77,29 +78,31 @@ impl Journal {
         Ok(recorded)
     }
 
-    /// Appends an event that somebody else decided on, if every rule allows it.
+    /// Appends an event that the caller decided on. Fails if a rule forbids it, and then changes
+    /// nothing.
     pub fn append(&mut self, event: JournalEvent) -> Result<(), RuleViolation> {
         self.state.push_event(&event)?;
         self.events.push(event);
         Ok(())
     }
 
-    /// The events, in order.
+    /// Returns all events in the order of their sequence numbers.
     pub fn events(&self) -> &[JournalEvent] {
         &self.events
     }
 
-    /// What the events amount to.
+    /// Returns the state that the events reduce to.
     pub const fn journal_state(&self) -> &JournalState {
         &self.state
     }
 
-    /// What users see; `None` before the first event.
+    /// Returns the state that users see; `None` before the first event.
     pub const fn execution_state(&self) -> Option<ExecutionState> {
         self.state.execution_state()
     }
 
-    /// The result recorded at `sequence`, where an InvokeCompleted is.
+    /// Returns the result recorded at `sequence`; `None` if the event there is not an
+    /// InvokeCompleted.
     pub(crate) fn result_at(&self, sequence: u64) -> Option<&InvokeResult> {
         match &self.events.get(usize::try_from(sequence).ok()?)?.event {
             Event::InvokeCompleted { result, .. } => Some(result),
@@ -107,7 +110,8 @@ impl Journal {
         }
     }
 
-    /// The payload recorded at `sequence`, where a SignalDelivered is.
+    /// Returns the payload recorded at `sequence`; `None` if the event there is not a
+    /// SignalDelivered.
     pub(crate) fn signal_at(&self, sequence: u64) -> Option<&Payload> {
         match &self.events.get(usize::try_from(sequence).ok()?)?.event {
             Event::SignalDelivered { payload, .. } => Some(payload),

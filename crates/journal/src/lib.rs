@@ -1,31 +1,43 @@
-//! The execution journal: an append-only list of events that is the only truth about an execution.
+//! The execution journal: an append-only list of events that is the only source of truth about an
+//! execution.
 //!
-//! This crate is pure. It knows no clock, no disk, no network and no WASM: it is handed events or commands and says what
-//! may be appended, what the journal then amounts to, and which rule forbids the rest. Everything else in Onward rests on
-//! that judgement, so it stands alone, small enough to be read in one sitting and to be checked against a model
+//! This crate is pure: it uses no clock, no disk, no network and no WASM. The caller passes in
+//! events or commands; the crate decides what may be appended, computes the resulting state, and
+//! names the rule that forbids the rest. Everything else in Onward depends on these decisions, so
+//! the crate stands alone, small enough to be read in one sitting and to be checked against a model
 //! (`spec/journal.qnt`).
 //!
-//! - [`Event`]: the 20 events. [`PromiseId`], [`ExecutionId`], [`JoinSetId`]: who they are about.
-//! - [`transition`]: the life of an execution as one table. [`INVARIANTS`]: every rule as data.
-//! - [`Fold`]: what events amount to, kept up to date one by one, each at the same cost.
-//! - [`Journal`]: events and their fold. [`Journal::handle`] turns a [`Command`] into events;
-//!   [`Journal::recover`] rebuilds from a recorded list and trusts nothing in it.
-//! - [`Replay`]: what a guest that runs again is answered from.
-//! - [`codec`]: the form in storage. [`jsonl`]: the form for people and other programs.
+//! - [`Event`]: the 20 events. [`PromiseId`], [`ExecutionId`], [`JoinSetId`]: the ids of what they
+//!   describe.
+//! - [`phase_transition`]: the lifecycle of an execution as one table. [`INVARIANTS`]: every rule
+//!   as data.
+//! - [`JournalState`]: the state that the events reduce to, updated event by event at a constant
+//!   cost per event.
+//! - [`Journal`]: events and their state. [`Journal::handle_command`] turns a [`JournalCommand`]
+//!   into events; [`Journal::recover`] rebuilds a journal from recorded events and checks every one
+//!   of them again.
+//! - [`ReplayIndex`]: the recorded outcomes that answer a guest during replay.
+//! - [`codec`]: the storage format. [`jsonl`]: the format for people and other programs.
 //!
 //! ```
-//! use onward_journal::{Command, ComponentDigest, ExecutionId, Journal, Payload, State, Timestamp};
+//! use onward_base::{Payload, Timestamp};
+//! use onward_journal::{ComponentDigest, ExecutionId, ExecutionState, Journal, JournalCommand};
 //!
-//! let component_digest = ComponentDigest::of(b"component bytes");
+//! let component_digest = ComponentDigest::from_component(b"component bytes");
 //! let id = ExecutionId::derive(&component_digest, None, "order-42");
 //! let mut journal = Journal::new(id);
-//! let start = Command::Start { component_digest, input: Payload::null(), parent: None, key: Some("order-42".into()) };
-//! journal.handle(start, Timestamp::EPOCH)?;
-//! assert_eq!(journal.state(), Some(State::Running));
+//! let start = JournalCommand::Start {
+//!     component_digest,
+//!     input: Payload::null(),
+//!     parent: None,
+//!     key: Some("order-42".into()),
+//! };
+//! journal.handle_command(start, Timestamp::EPOCH)?;
+//! assert_eq!(journal.execution_state(), Some(ExecutionState::Running));
 //!
-//! let early = journal.handle(Command::Resume, Timestamp::EPOCH).unwrap_err();
+//! let early = journal.handle_command(JournalCommand::Resume, Timestamp::EPOCH).unwrap_err();
 //! assert_eq!(early.rule.id(), "G-4");
-//! # Ok::<(), onward_journal::Violation>(())
+//! # Ok::<(), onward_journal::RuleViolation>(())
 //! ```
 
 pub mod codec;

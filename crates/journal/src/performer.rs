@@ -1,21 +1,21 @@
-//! Who performs an attempt.
+//! The performer of an attempt: the owner of the execution, a child execution or a worker.
 
 use crate::ExecutionId;
 
-/// Who performs an attempt of an invocation.
+/// The party that performs an attempt of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum InvokePerformer {
-    /// Whoever runs the execution itself.
+    /// The owner that runs the execution itself.
     #[default]
     Owner,
-    /// Another execution, with a journal of its own.
+    /// A child execution, with a journal of its own.
     Child(ExecutionId),
-    /// A worker that asks for tasks.
+    /// A worker that claims tasks.
     Worker,
 }
 
 impl InvokePerformer {
-    /// The execution that performs it, if one does.
+    /// Returns the child execution that performs the attempt; `None` if the owner or a worker does.
     pub const fn child_execution(self) -> Option<ExecutionId> {
         match self {
             Self::Child(child) => Some(child),
@@ -23,7 +23,8 @@ impl InvokePerformer {
         }
     }
 
-    /// Whether whoever runs the execution performs it: nobody else goes on with it after a crash.
+    /// Returns whether the owner of the execution performs the attempt. No other party continues
+    /// such an attempt after a crash.
     pub const fn is_owner(self) -> bool {
         matches!(self, Self::Owner)
     }

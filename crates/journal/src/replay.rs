@@ -1,12 +1,14 @@
-//! What a guest that runs again is answered from: the recorded outcome of each operation by its place in the call tree, and
-//! how each of its awaits ended, in order.
+//! The index that answers a guest during replay: the recorded outcome of each operation by its
+//! position in the call tree, and how each of its awaits ended, in order.
 //!
-//! Outcomes alone are not enough. A sleep that cancellation interrupted may have fired later, and of two promises that an
-//! await raced the loser completes as well; a guest that saw those outcomes would take another path than the first time. So
-//! every outcome has the sequence number of its event, and every await knows when and how it ended: [`Replay::seen`] is what
-//! the guest could see at that moment.
+//! Outcomes alone are not enough. A sleep that cancellation interrupted may have fired later, and
+//! if an await raced two promises, the loser completes as well; a guest that saw those outcomes
+//! would take another path than in the first run. So every outcome has the sequence number of its
+//! event, and every await records when and how it ended: [`ReplayIndex::outcome_before`] returns
+//! what the guest could see at that moment.
 //!
-//! The index borrows the events and holds only places, so building it is one pass without copies.
+//! The index borrows the events and holds only references and sequence numbers, so building it is
+//! one pass without copies.
 
 use std::collections::BTreeMap;
 
@@ -16,54 +18,56 @@ use onward_base::{Payload, Timestamp};
 /// The recorded outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordedOutcome<'a> {
-    /// What an invocation ended with.
+    /// The result of an invocation.
     Invoke(&'a InvokeResult),
-    /// The entropy that was drawn.
+    /// The random bytes that were drawn.
     Random(&'a [u8]),
-    /// What the clock said.
+    /// The time that was read from the clock.
     Time(Timestamp),
-    /// The timer fired.
+    /// The timer fired; it has no value.
     Timer,
-    /// The signal that was consumed.
+    /// The payload of the signal that was consumed.
     Signal(&'a Payload),
 }
 
-/// An await that the guest made.
+/// An await that the journal records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedAwait<'a> {
-    /// The sequence number of its ExecutionAwaiting.
+    /// The sequence number of its ExecutionAwaiting event.
     pub sequence: u64,
-    /// The promises it named.
+    /// The promises that the await named.
     pub waiting_on: &'a [PromiseId],
-    /// What would satisfy it.
+    /// The condition that satisfies the await.
     pub kind: &'a AwaitKind,
-    /// How it ended.
+    /// How the await ended, if it has.
     pub end: AwaitEnd,
 }
 
 /// How an await ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AwaitEnd {
-    /// It was satisfied, and the guest went on at this sequence number.
+    /// The await was satisfied, and the guest resumed at this sequence number.
     Resumed(u64),
-    /// Cancellation interrupted it at this sequence number: the guest was told so instead of a result.
+    /// Cancellation interrupted the await at this sequence number: the guest received that instead
+    /// of a result.
     Interrupted(u64),
-    /// It has not ended.
+    /// The await has not ended.
     Open,
 }
 
 /// A result that the guest took from a join set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordedJoinResult<'a> {
-    /// The sequence number of its JoinSetAwaited.
+    /// The sequence number of its JoinSetAwaited event.
     pub sequence: u64,
-    /// Whose result it is.
+    /// The invocation that produced the result.
     pub promise_id: &'a PromiseId,
-    /// The result.
+    /// The result of that invocation.
     pub result: &'a InvokeResult,
 }
 
-/// An index over a journal's events for replay. Build it from events that [`crate::Journal::recover`] accepted.
+/// An index over a journal's events for replay. It must be built from events that
+/// [`crate::Journal::recover`] accepted.
 #[derive(Clone, Debug)]
 pub struct ReplayIndex<'a> {
     execution: ExecutionId,
@@ -81,7 +85,7 @@ struct RecordedOperation<'a> {
 }
 
 impl<'a> ReplayIndex<'a> {
-    /// Indexes the events of `execution`.
+    /// Builds the index over the events of `execution`.
     pub fn new(execution: ExecutionId, events: &'a [JournalEvent]) -> Self {
         let mut replay = Self {
             execution,
@@ -98,44 +102,46 @@ impl<'a> ReplayIndex<'a> {
         replay
     }
 
-    /// The event that began the operation: what the guest asked for at this place.
+    /// Returns the event that began the operation: it records what the guest requested at this
+    /// position.
     pub fn allocating_event(&self, id: &PromiseId) -> Option<&'a Event> {
         Some(self.find_operation(id)?.allocated_by)
     }
 
-    /// The operation's outcome. `None` if it is unknown or still under way; [`Replay::operation`] tells which.
+    /// Returns the operation's outcome. `None` if the operation is unknown or still in flight;
+    /// [`ReplayIndex::allocating_event`] distinguishes the two.
     pub fn recorded_outcome(&self, id: &PromiseId) -> Option<RecordedOutcome<'a>> {
         Some(self.find_operation(id)?.outcome?.1)
     }
 
-    /// The operation's outcome as far as it was recorded before `sequence`.
+    /// Returns the operation's outcome if it was recorded before `sequence`, otherwise `None`.
     pub fn outcome_before(&self, id: &PromiseId, sequence: u64) -> Option<RecordedOutcome<'a>> {
         let (recorded, outcome) = self.find_operation(id)?.outcome?;
         (recorded < sequence).then_some(outcome)
     }
 
-    /// The guest's `n`-th await (0 is the first).
+    /// Returns the guest's await with index `n` (0 is the first).
     pub fn recorded_await(&self, n: usize) -> Option<RecordedAwait<'a>> {
         self.awaits.get(n).copied()
     }
 
-    /// How many awaits the guest made.
+    /// Returns the number of awaits that the journal records.
     pub fn await_count(&self) -> usize {
         self.awaits.len()
     }
 
-    /// What the `n`-th `next()` of a set returned (0 is the first).
+    /// Returns the result with index `n` that the guest took from a join set (0 is the first).
     pub fn join_result(&self, set: &JoinSetId, n: usize) -> Option<RecordedJoinResult<'a>> {
         let number = set.0.child_number_in(self.execution)?;
         self.join_results.get(&number)?.get(n).copied()
     }
 
-    /// How many operations the journal knows.
+    /// Returns the number of operations that the journal records.
     pub fn len(&self) -> usize {
         self.operations.len()
     }
 
-    /// Whether the journal knows no operation.
+    /// Returns whether the journal records no operation.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }

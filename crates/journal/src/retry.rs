@@ -1,5 +1,6 @@
-//! When a failed attempt is tried again. Pure arithmetic: the entropy for the jitter is handed in, and what comes out is
-//! recorded as `retry_at`, so a replay never draws it again.
+//! Retry policies: whether and when a failed attempt is retried. Pure arithmetic: the caller passes
+//! in the entropy for the jitter, and the journal records the computed `retry_at`, so a replay
+//! never draws it again.
 
 use std::num::NonZeroU32;
 
@@ -8,71 +9,74 @@ use minicbor::{Decode, Encode};
 use crate::{ErrorKind, ExecutionError};
 use onward_base::Timestamp;
 
-/// How often, how soon and for which failures an operation is tried again.
+/// The retry policy of an operation: the number of attempts, the backoff, and the failures that are
+/// final.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Encode, Decode)]
 pub struct RetryPolicy {
-    /// Attempts in all, the first included; `None` is for ever.
+    /// Maximum number of attempts, including the first; `None` means no limit. Default: 10.
     #[n(0)]
     pub max_attempts: Option<NonZeroU32>,
-    /// The wait after the first failure.
+    /// Backoff after the first failure, in milliseconds. Default: 1000.
     #[n(1)]
     pub initial_interval_ms: u64,
-    /// No wait is longer than this.
+    /// Maximum backoff, in milliseconds. Default: 60000.
     #[n(2)]
     pub max_interval_ms: u64,
-    /// What each wait is multiplied with to give the next.
+    /// Factor by which the backoff grows after each failure. Default: 2.
     #[n(3)]
     pub factor: BackoffFactor,
-    /// Up to how much of a wait is taken off at random.
+    /// Maximum share of the backoff that is subtracted at random. Default: a tenth.
     #[n(4)]
     pub jitter: RetryJitter,
-    /// Failures of these kinds are final.
+    /// Kinds of failure that are final and not retried. Default: none.
     #[n(5)]
     pub non_retryable: Vec<ErrorKind>,
-    /// How long one attempt may take.
+    /// Timeout of one attempt, in milliseconds. Default: `None`, the policy sets no timeout.
     #[n(6)]
     pub timeout_ms: Option<u64>,
 }
 
-/// A factor from 1 to 1000, in thousandths.
+/// A backoff factor from 1 to 1000, stored in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BackoffFactor(u32);
 
 impl BackoffFactor {
-    /// The factor of so many thousandths: 2000 doubles.
+    /// Creates a factor from thousandths: 2000 doubles the backoff. Returns `None` if `permille` is
+    /// not between 1000 and 1000000.
     pub fn from_permille(permille: u32) -> Option<Self> {
         (1_000..=1_000_000)
             .contains(&permille)
             .then_some(Self(permille))
     }
 
-    /// In thousandths.
+    /// Returns the factor in thousandths.
     pub const fn as_permille(self) -> u32 {
         self.0
     }
 }
 
-/// A share from nothing to all, in thousandths.
+/// A share of the backoff from 0 to 1, stored in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RetryJitter(u32);
 
 impl RetryJitter {
-    /// No jitter.
+    /// No jitter: the backoff is never shortened.
     pub const NONE: Self = Self(0);
 
-    /// The share of so many thousandths: 100 is a tenth.
+    /// Creates a share from thousandths: 100 is a tenth. Returns `None` if `permille` is more than
+    /// 1000.
     pub fn from_permille(permille: u32) -> Option<Self> {
         (permille <= 1_000).then_some(Self(permille))
     }
 
-    /// In thousandths.
+    /// Returns the share in thousandths.
     pub const fn as_permille(self) -> u32 {
         self.0
     }
 }
 
 impl Default for RetryPolicy {
-    /// Ten attempts, one second doubling up to a minute, a tenth of jitter.
+    /// 10 attempts, a backoff of 1 s that doubles up to 60 s, and a tenth of jitter.
     fn default() -> Self {
         Self {
             max_attempts: NonZeroU32::new(10),
@@ -87,19 +91,21 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Whether the failure of attempt `attempt` (1 is the first) may be followed by another.
+    /// Returns whether another attempt may follow the failure of attempt `attempt` (1 is the
+    /// first).
     pub fn allows_retry(&self, attempt: u32, error: &ExecutionError) -> bool {
         error.retryable
             && self.max_attempts.is_none_or(|max| attempt < max.get())
             && !self.non_retryable.contains(&error.kind)
     }
 
-    /// The earliest start of the next attempt after `attempt` failed at `now`.
+    /// Returns the earliest start of the next attempt after `attempt` failed at `now`.
     pub fn retry_at(&self, attempt: u32, now: Timestamp, entropy: u32) -> Timestamp {
         now.plus_ms(self.backoff_ms(attempt, entropy))
     }
 
-    /// The wait after attempt `attempt`: exponential, capped, then shortened by the jitter's share of `entropy`.
+    /// Returns the backoff after attempt `attempt`: exponential, capped, then shortened by the
+    /// share of the jitter that `entropy` selects.
     fn backoff_ms(&self, attempt: u32, entropy: u32) -> u64 {
         let full = self.backoff_without_jitter_ms(attempt);
         let spread = u128::from(full) * u128::from(self.jitter.0) / 1_000;

@@ -1,35 +1,37 @@
-//! The life of an execution as one table: in which phase which act is allowed, and where it leads.
+//! The lifecycle of an execution as one transition table: which action each phase allows, and the
+//! phase it leads to.
 //!
-//! Two phases stand behind the one state that users see as Cancelling. Cleanup code may await like any other code, and
-//! the state must stay Cancelling meanwhile; so the open await is a phase of its own.
+//! Two phases share the state that users see as Cancelling. Cleanup code may await like any other
+//! code, and the state must stay Cancelling meanwhile, so cleanup with an open await is a phase of
+//! its own.
 
 use std::fmt;
 
 use crate::Rule;
 
-/// Where an execution is in its life.
+/// The phase of an execution's lifecycle, as the transition table distinguishes it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ExecutionPhase {
-    /// Nothing was recorded yet.
+    /// No event has been recorded yet.
     New,
-    /// Its code runs.
+    /// The code of the execution runs.
     Running,
-    /// It waits.
+    /// The execution has an open await.
     Blocked,
     /// Cancellation was requested and cleanup runs.
     Cancelling,
-    /// Cancellation was requested and cleanup waits.
+    /// Cancellation was requested and cleanup has an open await.
     CleanupBlocked,
-    /// It ended with a result.
+    /// The execution ended with a result.
     Completed,
-    /// It ended with an error.
+    /// The execution ended with an error.
     Failed,
-    /// Its cancellation is final.
+    /// The execution ended because its cancellation is final.
     Cancelled,
 }
 
 impl ExecutionPhase {
-    /// All phases.
+    /// All phases, in the order of the lifecycle.
     pub const ALL: [Self; 8] = [
         Self::New,
         Self::Running,
@@ -41,12 +43,12 @@ impl ExecutionPhase {
         Self::Cancelled,
     ];
 
-    /// Whether nothing can follow.
+    /// Returns whether the execution is over, so that no event can follow.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }
 
-    /// What users see; `None` before the first event.
+    /// Returns the state that users see; `None` before the first event.
     pub const fn execution_state(self) -> Option<ExecutionState> {
         match self {
             Self::New => None,
@@ -63,17 +65,17 @@ impl ExecutionPhase {
 /// The state of an execution as users see it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ExecutionState {
-    /// Its code runs.
+    /// The code of the execution runs.
     Running,
-    /// It waits for a promise or a signal.
+    /// The execution waits for a promise or a signal.
     Blocked,
-    /// Cancellation was requested; cleanup is under way.
+    /// Cancellation was requested; cleanup runs or waits.
     Cancelling,
-    /// It ended with a result.
+    /// The execution ended with a result.
     Completed,
-    /// It ended with an error.
+    /// The execution ended with an error.
     Failed,
-    /// Its cancellation is final.
+    /// The execution ended because its cancellation is final.
     Cancelled,
 }
 
@@ -90,37 +92,37 @@ impl fmt::Display for ExecutionState {
     }
 }
 
-/// What an event does, as far as the phase is concerned.
+/// The effect of an event on the phase of an execution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum LifecycleAction {
     /// The execution starts.
     Start,
-    /// Its code begins an operation, which takes a place in the call tree.
+    /// The code begins an operation, which takes a position in the call tree.
     Allocate,
-    /// Its code submits to a join set or takes a result from one.
+    /// The code submits to a join set or takes a result from one.
     UseJoinSet,
-    /// Its code blocks.
+    /// The code blocks on an await.
     Await,
-    /// Something arrives from outside: an attempt's progress, a timer, a signal.
+    /// An external event arrives: progress of an attempt, a timer or a signal.
     Arrive,
     /// The signal that the open await waits for is received.
     Receive,
-    /// The open await is satisfied and the code goes on.
+    /// The open await is satisfied and the code resumes.
     Resume,
-    /// The code would go on although the await is not satisfied.
+    /// The code would resume although the await is not satisfied.
     ResumeUnsatisfied,
-    /// Somebody asks for cancellation.
+    /// A caller requests cancellation.
     RequestCancel,
-    /// The code returns.
+    /// The code returns a result.
     Complete,
     /// The code returns an error or traps.
     Fail,
-    /// Cancellation becomes final.
+    /// Cancellation becomes final and ends the execution.
     Cancel,
 }
 
 impl LifecycleAction {
-    /// All acts.
+    /// All actions, in the order of the rows of the transition table.
     pub const ALL: [Self; 12] = [
         Self::Start,
         Self::Allocate,
@@ -137,7 +139,8 @@ impl LifecycleAction {
     ];
 }
 
-/// The transition table: where `act` leads from `phase`, or the rule that forbids it.
+/// The transition table: returns the phase that `act` leads to from `phase`. Fails with the rule
+/// that forbids the action.
 pub const fn phase_transition(
     phase: ExecutionPhase,
     act: LifecycleAction,
@@ -176,7 +179,8 @@ pub const fn phase_transition(
         (P::Running | P::Cancelling, A::Fail) => Ok(P::Failed),
         (P::Blocked | P::CleanupBlocked, A::Complete | A::Fail) => Err(Rule::G3),
 
-        // Also with an open await: cleanup that never returns must not keep an execution alive.
+        // Allowed with an open await too: cleanup that never returns must not keep an execution
+        // alive.
         (P::Cancelling | P::CleanupBlocked, A::Cancel) => Ok(P::Cancelled),
         (P::Running | P::Blocked, A::Cancel) => Err(Rule::S5),
     }

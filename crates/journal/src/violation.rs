@@ -1,25 +1,25 @@
-//! What a refused event or command is told: the rule, the place and the reason.
+//! The error for a refused event or command: the rule, the sequence number and the reason.
 
 use thiserror::Error;
 
 use crate::{EventKind, Rule};
 
-/// A rule was broken; nothing was changed.
+/// An event or command broke a rule; nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("{rule} ({}) at sequence {sequence}, {event}: {message}. {}", .rule.invariant().name, .rule.invariant().text)]
 pub struct RuleViolation {
     /// The rule that was broken.
     pub rule: Rule,
-    /// The sequence number of the offending event, as it was given.
+    /// The sequence number of the refused event, as it was given.
     pub sequence: u64,
-    /// The event that was refused.
+    /// The kind of the event that was refused.
     pub event: EventKind,
-    /// What is wrong with it.
+    /// What is wrong with the event, as text for people.
     pub message: String,
 }
 
 impl RuleViolation {
-    /// A journal without events: even the first rule asks for one.
+    /// Creates the violation for a journal without events: rule S-2 requires a first one.
     pub fn empty_journal() -> Self {
         let message = "the journal is empty".to_owned();
         Self {

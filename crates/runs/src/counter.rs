@@ -1,4 +1,5 @@
-//! What is counted: tries, and places in a run. Both fit the signed integers of databases and guests.
+//! Counters of run events: attempt numbers and sequence numbers. Both fit the signed integers of
+//! databases and guests.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -7,19 +8,21 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use onward_base::{ExpectedFormat, ValueError};
 
-/// Which try it is: 1, 2, 3 …
+/// Number of an attempt: 1, 2, 3 …
 ///
-/// An *engine attempt* counts the platform's retries, a *logical attempt* those that a policy or an operator asked for.
+/// An *engine attempt* counts the platform's retries, a *logical attempt* the retries that a policy
+/// or an operator requested.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AttemptNumber(NonZeroU32);
 
 impl AttemptNumber {
-    /// The first try.
+    /// The first attempt: 1.
     pub const FIRST: Self = Self(NonZeroU32::MIN);
-    /// The last that can be counted.
+    /// The largest attempt number: 2147483647.
     pub const MAX: Self = Self(NonZeroU32::new(i32::MAX.cast_unsigned()).expect("not zero"));
 
-    /// This try, if it is from 1 to [`Attempt::MAX`].
+    /// Returns the attempt with this number; `None` if it is not in the range from 1 to
+    /// [`AttemptNumber::MAX`].
     pub const fn new(number: u32) -> Option<Self> {
         match NonZeroU32::new(number) {
             Some(nonzero) if number <= Self::MAX.as_u32() => Some(Self(nonzero)),
@@ -27,12 +30,12 @@ impl AttemptNumber {
         }
     }
 
-    /// Its number.
+    /// Returns the attempt number as an integer.
     pub const fn as_u32(self) -> u32 {
         self.0.get()
     }
 
-    /// The try after this one, if it can be counted.
+    /// Returns the next attempt; `None` after [`AttemptNumber::MAX`].
     pub const fn next_attempt(self) -> Option<Self> {
         Self::new(self.as_u32() + 1)
     }
@@ -68,17 +71,17 @@ impl<'de> Deserialize<'de> for AttemptNumber {
     }
 }
 
-/// The place of an event in its run, assigned by the store: 1, 2, 3 …
+/// Sequence number of an event in its run, assigned by the store: 1, 2, 3 …
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RunSeq(u64);
 
 impl RunSeq {
-    /// Before the first event.
+    /// The position before the first event.
     pub const ZERO: Self = Self(0);
-    /// The last that can be counted.
+    /// The largest sequence number: 9223372036854775807.
     pub const MAX: Self = Self(i64::MAX.cast_unsigned());
 
-    /// This place, if it is at most [`RunSeq::MAX`].
+    /// Returns this sequence number; `None` if it is larger than [`RunSeq::MAX`].
     pub const fn new(number: u64) -> Option<Self> {
         if number <= Self::MAX.0 {
             Some(Self(number))
@@ -87,12 +90,13 @@ impl RunSeq {
         }
     }
 
-    /// Its number.
+    /// Returns the sequence number as an integer.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
 
-    /// The place after this one. After [`RunSeq::MAX`] there is none: it repeats, and the store's key refuses it.
+    /// Returns the next sequence number. [`RunSeq::MAX`] has no successor and returns itself; the
+    /// store's unique key then rejects the event.
     #[must_use]
     pub const fn next_seq(self) -> Self {
         if self.0 < Self::MAX.0 {

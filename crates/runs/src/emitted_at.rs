@@ -1,18 +1,19 @@
-//! When a producer says an event happened. Its words are evidence: they are kept as they came.
+//! The producer's timestamp of an event. Its text is evidence, so it is kept unchanged.
 
 use std::fmt;
 use std::str::FromStr;
 
 use onward_base::{ExpectedFormat, SharedText, Timestamp, ValueError, serde_as_text};
 
-/// An instant of a producer's clock: its RFC 3339 text, verbatim, and the same to the microsecond.
+/// An instant of a producer's clock: its RFC 3339 text, verbatim, and the instant truncated to the
+/// microsecond.
 ///
 /// ```
 /// use onward_runs::EmittedAt;
 /// let emitted_at: EmittedAt = "2026-03-01T12:00:00.1234567+00:00".parse()?;
 /// assert_eq!(emitted_at.as_str(), "2026-03-01T12:00:00.1234567+00:00");
-/// assert_eq!(emitted_at.at().to_string(), "2026-03-01T12:00:00.123456Z");
-/// # Ok::<(), onward_runs::IdError>(())
+/// assert_eq!(emitted_at.to_timestamp().to_string(), "2026-03-01T12:00:00.123456Z");
+/// # Ok::<(), onward_base::ValueError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EmittedAt {
@@ -21,15 +22,15 @@ pub struct EmittedAt {
 }
 
 impl EmittedAt {
-    /// No clock is so fine that it needs more.
+    /// Maximum length of the text in bytes; enough for the resolution of any clock.
     pub const BYTES_MAX: usize = 64;
 
-    /// The producer's text.
+    /// Returns the producer's text unchanged.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The instant, cut off at the microsecond.
+    /// Returns the instant, truncated to the microsecond.
     pub const fn to_timestamp(&self) -> Timestamp {
         self.at
     }
@@ -42,7 +43,7 @@ impl ExpectedFormat for EmittedAt {
 impl FromStr for EmittedAt {
     type Err = ValueError;
 
-    /// Reads RFC 3339 with the offset `Z` or `+00:00`.
+    /// Parses RFC 3339 with the offset `Z` or `+00:00`.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let is_utc = ["Z", "z", "+00:00"]
             .iter()

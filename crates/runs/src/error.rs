@@ -1,54 +1,55 @@
-//! Why a text is not an event. Every message names the field and says what was expected: it is printed beside the line
-//! that it is about.
+//! Errors of parsing and validating run events. Every message names the field and the expected
+//! value, because it is printed beside the line it refers to.
 
 use onward_base::Payload;
 use thiserror::Error;
 
 use crate::RunEventType;
 
-/// Why a JSON text is not an event, a record or an append result, or why an event contradicts itself.
+/// Reason why a JSON text is not an event, a record or an append result, or why an event is
+/// inconsistent in itself.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum RunEventError {
-    /// The text is not one JSON object.
+    /// The text is not a single JSON object.
     #[error("not a JSON object: {0}")]
     Json(String),
     /// A required field is absent.
     #[error("field `{field}` is missing: expected {expected}")]
     Missing {
-        /// Its name.
+        /// JSON name of the missing field.
         field: &'static str,
-        /// What should stand there.
+        /// Description of the expected value.
         expected: &'static str,
     },
-    /// A field holds something else.
+    /// A field holds a value of the wrong type or format.
     #[error("field `{field}` is {found}: expected {expected}")]
     Mismatch {
-        /// Its name.
+        /// JSON name of the field.
         field: &'static str,
-        /// What stands there.
+        /// Excerpt of the value that was found.
         found: String,
-        /// What should stand there.
+        /// Description of the expected value.
         expected: &'static str,
     },
-    /// A field stands in the object more than once.
+    /// A field occurs more than once in the object.
     #[error("field {0} is there twice: expected each field once")]
     Repeated(String),
-    /// A producer supplied what the store assigns.
+    /// The producer supplied a field that only the store assigns.
     #[error("field `{0}` is assigned by the store: producers never supply it")]
     StoreAssigned(&'static str),
-    /// Unknown fields were given under the name of a known one.
+    /// The object of unknown fields contains the name of a known field.
     #[error("field {0} has a place of its own: expected only unknown fields")]
     KnownExtraField(String),
-    /// The unknown fields are nested too deep.
+    /// The unknown fields are nested deeper than [`Payload::NESTING_MAX`].
     #[error("unknown fields are nested more than {max} deep", max = Payload::NESTING_MAX)]
     ExtraTooDeep,
-    /// The event is about a step, and does not say which.
+    /// The event type refers to a step, but `stepId` is missing.
     #[error("field `stepId` is missing: {0} is about a step")]
     StepMissing(RunEventType),
-    /// The event is about the whole run, and names a step.
+    /// The event type refers to the whole run, but `stepId` is present.
     #[error("field `stepId` is there, but {0} is about the whole run")]
     StepUnexpected(RunEventType),
-    /// The payload is not an object.
+    /// The payload is not a JSON object.
     #[error("field `payload` is {0}: expected an object")]
     PayloadNotObject(String),
 }

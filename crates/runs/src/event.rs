@@ -1,4 +1,5 @@
-//! The events of a run as producers write them and as the store hands them back: contract 2.0.0, in JSON and in memory.
+//! The events of a run as producers write them and as the store returns them: contract 2.0.0, in
+//! JSON and in memory.
 
 use onward_base::{EnvironmentId, Payload, ProjectId, TenantId, Timestamp};
 
@@ -7,54 +8,56 @@ use crate::{
     RunEventId, RunEventType, RunId, RunSeq, RunSignal, StepId, event_json, excerpt,
 };
 
-/// An event as a producer hands it in: without a place in the run and without the store's time.
+/// An event as a producer submits it, without the sequence number and the timestamp that the store
+/// assigns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunEventWrite {
-    /// The event itself; random, chosen by the producer.
+    /// Random id of the event, chosen by the producer.
     pub event_id: RunEventId,
-    /// What happened.
+    /// Type of the event, such as `StepStarted`.
     pub event_type: RunEventType,
-    /// When, by the producer's clock.
+    /// Time of the event by the producer's clock.
     pub emitted_at: EmittedAt,
-    /// To which run.
+    /// The run that the event belongs to.
     pub run_id: RunId,
-    /// Whose run it is.
+    /// The tenant that owns the run.
     pub tenant_id: TenantId,
-    /// The tenant's project.
+    /// The project of the tenant.
     pub project_id: ProjectId,
-    /// The project's environment.
+    /// The environment of the project.
     pub environment_id: EnvironmentId,
     /// The plan that the run executes.
     pub plan_id: PlanId,
-    /// The plan's version.
+    /// Version of the plan.
     pub plan_version: PlanVersion,
-    /// Which try of the platform's it is; no part of the idempotency key.
+    /// Engine attempt: the platform's retry count. It is not part of the idempotency key.
     pub engine_attempt_id: AttemptNumber,
-    /// Which try of the business's it is.
+    /// Logical attempt: the business retry that a policy or an operator requested.
     pub logical_attempt_id: AttemptNumber,
-    /// What makes a repeated append the same append.
+    /// Idempotency key: a repeated append with the same key is the same append.
     pub idempotency_key: IdempotencyKey,
-    /// The step that it is about, if it is about one.
+    /// The step that the event refers to; `None` for events of the whole run.
     pub step_id: Option<StepId>,
-    /// What else there is to say: a JSON object.
+    /// Further details of the event: a JSON object.
     pub payload: Option<Payload>,
-    /// Fields that are not known here.
+    /// Fields of the JSON object that this version does not know.
     pub extra: ExtraFields,
 }
 
 impl RunEventWrite {
-    /// Reads and checks the text of one JSON object.
+    /// Parses and validates the text of one JSON object.
     pub fn from_json(text: &str) -> Result<Self, RunEventError> {
         event_json::read_event_write(text)
     }
 
-    /// The event as the text of one JSON object.
+    /// Returns the event as the text of one JSON object.
     pub fn to_json(&self) -> String {
         event_json::to_json_text(self)
     }
 
-    /// Whether the event agrees with itself: a step where its type needs one and none where it is about the whole run,
-    /// an object for a payload, and a signal that is named in full or not at all.
+    /// Checks that the event is consistent in itself: `stepId` is present if the type requires it
+    /// and absent if the type refers to the whole run, the payload is an object, and a signal is
+    /// named completely or not at all.
     pub fn check_shape(&self) -> Result<(), RunEventError> {
         match &self.step_id {
             None if self.event_type.starts_with("Step") => {
@@ -78,51 +81,52 @@ impl RunEventWrite {
     }
 }
 
-/// An event as the store keeps it.
+/// An event as the store keeps it, with its sequence number and commit time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunEventRecord {
-    /// What the producer handed in.
+    /// The event as the producer submitted it.
     pub event: RunEventWrite,
-    /// Its place in the run.
+    /// Sequence number of the event within its run.
     pub run_seq: RunSeq,
-    /// When it was committed, by the store's clock.
+    /// Time of the commit by the store's clock.
     pub persisted_at: Timestamp,
 }
 
 impl RunEventRecord {
-    /// Reads and checks the text of one JSON object.
+    /// Parses and validates the text of one JSON object.
     pub fn from_json(text: &str) -> Result<Self, RunEventError> {
         event_json::read_event_record(text)
     }
 
-    /// The record as the text of one JSON object.
+    /// Returns the record as the text of one JSON object.
     pub fn to_json(&self) -> String {
         event_json::to_json_text(self)
     }
 }
 
-/// What the store answers to an append.
+/// The store's response to an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendResult {
-    /// The event that holds the idempotency key: this one, or the one that came first.
+    /// The event that holds the idempotency key: the appended one, or the one that was stored
+    /// first.
     pub event_id: RunEventId,
-    /// Its place in the run.
+    /// Sequence number of that event within its run.
     pub run_seq: RunSeq,
-    /// When it was committed.
+    /// Commit time of that event.
     pub persisted_at: Timestamp,
-    /// Whether the key was there already.
+    /// `true` if the key was already stored.
     pub idempotent: bool,
-    /// Whether a row was added.
+    /// `true` if the append added a row.
     pub persisted: bool,
 }
 
 impl AppendResult {
-    /// Reads the text of one JSON object; unknown fields are passed over.
+    /// Parses the text of one JSON object; unknown fields are ignored.
     pub fn from_json(text: &str) -> Result<Self, RunEventError> {
         event_json::read_append_result(text)
     }
 
-    /// The result as the text of one JSON object.
+    /// Returns the result as the text of one JSON object.
     pub fn to_json(&self) -> String {
         event_json::to_json_text(self)
     }

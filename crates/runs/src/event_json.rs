@@ -1,5 +1,5 @@
-//! Events and JSON objects, in both directions. The members stand in the order of the contract; what is not in the
-//! contract comes last.
+//! Conversion of events to and from JSON objects. The members are written in the order of the
+//! contract; unknown members come last.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -13,14 +13,14 @@ use crate::{
 
 macro_rules! members {
     ($($member:ident $name:literal,)+) => {
-        /// The members of the contract.
+        /// The members that the contract defines.
         #[derive(Clone, Copy)]
         pub(crate) enum Member { $($member),+ }
 
         impl Member {
             const NAMES: &[&str] = &[$($name),+];
 
-            /// The member called `name`.
+            /// Returns the member called `name`; `None` if the contract does not define it.
             pub(crate) fn named(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$member),)+
@@ -51,7 +51,7 @@ members! {
 }
 
 impl Member {
-    /// What only the store may set.
+    /// The members that only the store may set.
     const ASSIGNED: [Self; 2] = [Self::RunSeq, Self::PersistedAt];
 
     const fn json_name(self) -> &'static str {
@@ -59,7 +59,7 @@ impl Member {
     }
 }
 
-/// An event's members, each in its slot, and those that have none.
+/// The members of an event: known ones in the slot of their [`Member`], unknown ones in a list.
 struct RunEventFields<'a> {
     known: [Option<&'a RawValue>; Member::NAMES.len()],
     unknown: JsonMembers<'a>,
@@ -158,7 +158,8 @@ pub(crate) fn read_append_result(text: &str) -> Result<AppendResult, RunEventErr
     })
 }
 
-/// The JSON text of what holds nothing but text, integers and JSON.
+/// Returns the JSON text of a value that contains only text, integers and JSON, so that
+/// serialization cannot fail.
 pub(crate) fn to_json_text(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("text, integers and JSON can be written as JSON")
 }
@@ -233,7 +234,8 @@ impl Serialize for AppendResult {
     }
 }
 
-/// Through the text of the object, whatever it is read from: a reader's buffer would not outlive the members.
+/// Deserializes through the text of the object, independent of the source: a reader's buffer would
+/// not outlive the members.
 macro_rules! deserialize_through_text {
     ($($of:ident),+) => {$(
         impl<'de> Deserialize<'de> for $of {

@@ -1,72 +1,74 @@
-//! The event types that mean something here. Any other is recorded like these and changes nothing.
+//! The event types with a defined meaning. Events of any other type are recorded in the same way
+//! and change no state.
 
 use crate::RunEventType;
 
-/// What an event's type says happened.
+/// Meaning of an event's type.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RunEventKind {
-    /// Something happened to the run as a whole.
+    /// The event refers to the run as a whole.
     Run(RunAction),
-    /// Something happened to one step.
+    /// The event refers to one step.
     Step(StepAction),
-    /// An operator's signal was decided upon; what it leads to has an event of its own.
+    /// The event records a decision about an operator's signal; the effect of the signal is a
+    /// separate event.
     Signal(SignalDecision),
-    /// A type that is not known here.
+    /// The type has no defined meaning in this version.
     Unknown,
 }
 
-/// What happened to a run.
+/// Change of a run that an event records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RunAction {
-    /// It waits for capacity.
+    /// The run waits for capacity.
     Queued,
-    /// It may start.
+    /// The run may start.
     Approved,
-    /// It started.
+    /// The run started.
     Started,
-    /// Nothing new starts; steps that run finish.
+    /// The run starts no further steps; running steps finish.
     Paused,
-    /// It goes on.
+    /// The run continues after a pause.
     Resumed,
-    /// Somebody asked for its cancellation.
+    /// Cancellation of the run was requested.
     CancelRequested,
-    /// Its cancellation is final.
+    /// The cancellation of the run is final.
     Cancelled,
-    /// It ended with an error.
+    /// The run ended with an error.
     Failed,
-    /// It ended well.
+    /// The run completed successfully.
     Completed,
 }
 
-/// What happened to a step.
+/// Change of a step that an event records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StepAction {
-    /// An attempt started.
+    /// An attempt of the step started.
     Started,
-    /// It ended well.
+    /// The step completed successfully.
     Completed,
     /// The attempt failed.
     Failed,
-    /// It will not run.
+    /// The step will not run.
     Skipped,
 }
 
-/// What was decided about a signal.
+/// Decision about an operator's signal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum SignalDecision {
-    /// It will be applied.
+    /// The signal will be applied.
     Accepted,
-    /// It was refused.
+    /// The signal was rejected.
     Rejected,
 }
 
 macro_rules! known_event_kinds {
     ($($name:literal $kind:expr;)+) => {
         impl RunEventKind {
-            /// The types that mean something, by name.
+            /// All event types with a defined meaning, with their names.
             pub const KNOWN: &[(&str, Self)] = &[$(($name, $kind)),+];
 
-            /// What the type called `name` means.
+            /// Returns the meaning of the type called `name`; [`Self::Unknown`] if it has none.
             pub fn of(name: &str) -> Self {
                 match name {
                     $($name => $kind,)+
@@ -98,7 +100,7 @@ known_event_kinds! {
 }
 
 impl RunEventType {
-    /// What this type means.
+    /// Returns the meaning of this event type.
     pub fn event_kind(&self) -> RunEventKind {
         RunEventKind::of(self)
     }

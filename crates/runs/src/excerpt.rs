@@ -1,10 +1,11 @@
-//! JSON values in error messages.
+//! Short descriptions of JSON values for error messages.
 
 pub(crate) use onward_base::excerpt::quote_excerpt;
 use onward_base::excerpt::split_excerpt;
 use serde_json::value::RawValue;
 
-/// The beginning of a JSON value; lists and objects are only named as such.
+/// Returns an excerpt from the beginning of a scalar value; lists and objects are described only as
+/// such.
 pub(crate) fn describe_json(raw: &RawValue) -> String {
     match raw.get().as_bytes() {
         [b'{', ..] => "an object".to_owned(),

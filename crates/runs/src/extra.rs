@@ -1,5 +1,5 @@
-//! Fields of an event that are not known here. A later version of the contract may give them a meaning, so they are kept
-//! and written back as they came.
+//! Fields of an event that this version does not know. A later version of the contract may define
+//! them, so they are kept and written back unchanged.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,23 +12,23 @@ use crate::event_json::Member;
 use crate::excerpt;
 use crate::json::JsonMembers;
 
-/// The unknown fields of an event as one JSON object, or nothing at all.
+/// The unknown fields of an event as one JSON object, or [`ExtraFields::NONE`] without them.
 ///
 /// ```
-/// use onward_runs::Extra;
-/// let extra = Extra::parse(r#"{ "adapterVersion": "1.4", "cost": 1e400 }"#)?;
+/// use onward_runs::ExtraFields;
+/// let extra = ExtraFields::parse(r#"{ "adapterVersion": "1.4", "cost": 1e400 }"#)?;
 /// assert_eq!(extra.as_json(), Some(r#"{"adapterVersion":"1.4","cost":1e400}"#));
-/// assert_eq!(Extra::parse("{}")?, Extra::NONE);
-/// # Ok::<(), onward_runs::EventError>(())
+/// assert_eq!(ExtraFields::parse("{}")?, ExtraFields::NONE);
+/// # Ok::<(), onward_runs::RunEventError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct ExtraFields(Option<Payload>);
 
 impl ExtraFields {
-    /// No unknown fields.
+    /// No unknown fields; allocates nothing.
     pub const NONE: Self = Self(None);
 
-    /// Reads an object that holds only fields that are not known here.
+    /// Parses an object of unknown fields. Fails if it contains a field of the contract.
     pub fn parse(text: &str) -> Result<Self, RunEventError> {
         let members = JsonMembers::parse_object(text)?;
         if let Some((name, _)) = members
@@ -41,7 +41,7 @@ impl ExtraFields {
         Self::from_members(&members)
     }
 
-    /// These fields, none of which is known.
+    /// Creates the object from `members`, none of which is a field of the contract.
     pub(crate) fn from_members(members: &JsonMembers<'_>) -> Result<Self, RunEventError> {
         if members.0.is_empty() {
             return Ok(Self::NONE);
@@ -63,12 +63,12 @@ impl ExtraFields {
             .map_err(|_| RunEventError::ExtraTooDeep)
     }
 
-    /// The fields as the text of one object; `None` if there are none.
+    /// Returns the fields as the text of one object; `None` if there are none.
     pub fn as_json(&self) -> Option<&str> {
         self.0.as_ref().map(Payload::as_str)
     }
 
-    /// Calls `each` with every field.
+    /// Calls `each` with the name and value of every field.
     pub(crate) fn try_for_each_field<E: serde::ser::Error>(
         &self,
         mut each: impl FnMut(&str, &RawValue) -> Result<(), E>,

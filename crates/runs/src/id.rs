@@ -1,5 +1,6 @@
-//! Who an event is about. Every id is a type of its own, so that a plan is never taken for a run, and none can hold the
-//! `|` that separates the parts of an idempotency key.
+//! Identifiers used in run events. Every id is a type of its own, so that a plan id cannot be
+//! passed as a run id, and no id can contain the `|` that separates the parts of an idempotency
+//! key.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,30 +8,33 @@ use std::str::FromStr;
 use onward_base::{ExpectedFormat, ValueError, hex, serde_as_text, text_ids};
 
 text_ids! {
-    /// One execution of a plan.
+    /// Identifies a run: one execution of a plan.
     RunId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// The plan that a run executes.
+    /// Identifies the plan that a run executes.
     PlanId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// The version of the plan; only equality counts.
+    /// Version of a plan; versions are compared for equality only.
     PlanVersion: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
-    /// One step of a plan. The reserved names would make two idempotency keys the same.
+    /// Identifies a step of a plan. The reserved names are rejected because they would make two
+    /// idempotency keys equal.
     StepId: 255 bytes, except &["RUN", "SignalAccepted", "SignalRejected"],
         "a string of 1 to 255 bytes without control characters or `|`, \
          and not RUN, SignalAccepted or SignalRejected";
-    /// What happened, such as `StepStarted`. Any name is valid; [`EventKind`](crate::EventKind) has those with a meaning.
+    /// Type of an event, such as `StepStarted`. Any name is valid;
+    /// [`RunEventKind`](crate::RunEventKind) lists the types with a defined meaning.
     RunEventType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
-    /// What an operator's signal asks for, such as `PAUSE`.
+    /// Action that an operator's signal requests, such as `PAUSE`.
     SignalType: 64 bytes, except &[], "a string of 1 to 64 bytes without control characters or `|`";
-    /// One signal: a repeat with the same id is the same signal.
+    /// Identifies a signal: a repetition with the same id is the same signal.
     SignalId: 255 bytes, except &[], "a string of 1 to 255 bytes without control characters or `|`";
 }
 
-/// The producer's name for one event: a random UUID (version 4).
+/// Event id chosen by the producer: a random UUID (version 4).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunEventId([u8; 16]);
 
 impl RunEventId {
-    /// The id of these bytes, whose version and variant bits must be those of a random UUID.
+    /// Creates an id from its bytes. Fails if the version and variant bits are not those of a
+    /// random UUID.
     pub fn from_bytes(bytes: [u8; 16]) -> Result<Self, ValueError> {
         let id = Self(bytes);
         let is_random = bytes[6] >> 4 == 4 && bytes[8] >> 6 == 0b10;
@@ -41,7 +45,7 @@ impl RunEventId {
         }
     }
 
-    /// The bytes, in the order of the text.
+    /// Returns the 16 bytes in the order of the text form.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
@@ -55,7 +59,7 @@ impl ExpectedFormat for RunEventId {
 impl FromStr for RunEventId {
     type Err = ValueError;
 
-    /// Reads the 36 characters with their hyphens, in either case.
+    /// Parses the 36-character form with hyphens, in upper or lower case.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let hyphened = text.len() == 36
             && [8, 13, 18, 23]
@@ -91,17 +95,18 @@ impl fmt::Debug for RunEventId {
     }
 }
 
-/// What makes a repeated append the same append: a SHA-256 over the parts of the event that name it.
+/// Idempotency key of an event: SHA-256 over the parts that identify it. Two appends with the same
+/// key are the same append.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey([u8; 32]);
 
 impl IdempotencyKey {
-    /// The key made of these bytes.
+    /// Creates a key from the 32 bytes of its hash.
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes of the hash.
+    /// Returns the 32 bytes of the hash.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }
@@ -114,7 +119,8 @@ impl ExpectedFormat for IdempotencyKey {
 impl FromStr for IdempotencyKey {
     type Err = ValueError;
 
-    /// Reads exactly 64 lowercase hex digits: two spellings of a key would be two keys in a foreign store.
+    /// Parses exactly 64 lowercase hex digits: a second spelling of a key would be a second key in
+    /// a foreign store.
     fn from_str(text: &str) -> Result<Self, ValueError> {
         let bytes = if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
             None

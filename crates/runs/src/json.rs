@@ -1,5 +1,5 @@
-//! Reading JSON objects member by member, each as the text it came as: numbers too large for any machine come back
-//! digit by digit, unknown members survive, and an error names its field.
+//! Reads JSON objects member by member and keeps the text of each value: numbers of any size are
+//! preserved digit by digit, unknown members survive, and errors name the field.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::{RunEventError, RunSeq, excerpt};
 
-/// The members of an object, in the order in which they stand there.
+/// The members of a JSON object, in their original order.
 pub(crate) struct JsonMembers<'a>(pub(crate) SmallVec<[(Cow<'a, str>, &'a RawValue); 16]>);
 
 impl<'a> JsonMembers<'a> {
@@ -22,7 +22,8 @@ impl<'a> JsonMembers<'a> {
         serde_json::from_str(text).map_err(|error| RunEventError::Json(error.to_string()))
     }
 
-    /// The one member called `name`, known to people as `label`.
+    /// Returns the member called `name`, with `label` as its name in errors. Fails if it occurs
+    /// more than once.
     pub(crate) fn unique_member(
         &self,
         name: &str,
@@ -39,7 +40,7 @@ impl<'a> JsonMembers<'a> {
         }
     }
 
-    /// The value of the one member called `name`, unless it is null.
+    /// Returns the value of the member called `name`; `None` if it is absent, null or repeated.
     pub(crate) fn non_null_value(&self, name: &str) -> Option<&'a RawValue> {
         self.unique_member(name, "").ok()?.non_null()?.raw
     }
@@ -72,11 +73,11 @@ impl<'de> Deserialize<'de> for JsonMembers<'de> {
     }
 }
 
-/// The text of a JSON string, copied only if it holds an escape.
+/// Text of a JSON string; copied only if it contains an escape.
 #[derive(Deserialize)]
 pub(crate) struct JsonString<'a>(#[serde(borrow)] pub(crate) Cow<'a, str>);
 
-/// A field's name and its JSON text, if the object has it.
+/// Name of a field and its JSON text; `raw` is `None` if the object does not have it.
 #[derive(Clone, Copy)]
 pub(crate) struct JsonField<'a> {
     pub(crate) name: &'static str,
@@ -96,12 +97,12 @@ impl<'a> JsonField<'a> {
         }
     }
 
-    /// Absent and null are the same.
+    /// Returns `None` if the field is absent or null; both mean the same.
     pub(crate) fn non_null(self) -> Option<Self> {
         self.raw.filter(|raw| raw.get() != "null").map(|_| self)
     }
 
-    /// A string that reads as a `T`.
+    /// Parses a JSON string as a `T`.
     pub(crate) fn parse_text<T: FromStr<Err = ValueError> + ExpectedFormat>(
         self,
     ) -> Result<T, RunEventError> {
@@ -112,7 +113,7 @@ impl<'a> JsonField<'a> {
             .ok_or_else(|| self.mismatch_error(T::EXPECTED))
     }
 
-    /// A number or a flag that reads as a `T`.
+    /// Parses a JSON number or boolean as a `T`.
     pub(crate) fn parse_value<T: DeserializeOwned + ExpectedFormat>(
         self,
     ) -> Result<T, RunEventError> {
@@ -122,7 +123,7 @@ impl<'a> JsonField<'a> {
         value.ok_or_else(|| self.mismatch_error(T::EXPECTED))
     }
 
-    /// The place of an event in its run.
+    /// Parses a sequence number, which must be at least 1.
     pub(crate) fn parse_run_seq(self) -> Result<RunSeq, RunEventError> {
         let expected = "an integer from 1 to 9223372036854775807";
         let place = self
@@ -135,7 +136,7 @@ impl<'a> JsonField<'a> {
         }
     }
 
-    /// An object, as its text.
+    /// Returns a JSON object as its text.
     pub(crate) fn parse_object(self) -> Result<Payload, RunEventError> {
         let object = self.raw.filter(|raw| raw.get().starts_with('{'));
         object
@@ -146,7 +147,7 @@ impl<'a> JsonField<'a> {
 
 const OBJECT_EXPECTED: &str = "an object, nested at most 128 deep";
 
-/// A payload's text is JSON already.
+/// Serializes a payload as raw JSON, because its text is JSON already.
 pub(crate) struct RawPayloadJson<'a>(pub(crate) &'a Payload);
 
 impl Serialize for RawPayloadJson<'_> {
@@ -156,7 +157,7 @@ impl Serialize for RawPayloadJson<'_> {
     }
 }
 
-/// Shared text in JSON, for `#[serde(with = …)]`.
+/// Serializes [`SharedText`](onward_base::SharedText), for `#[serde(with = …)]`.
 pub(crate) mod text {
     use onward_base::SharedText;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -175,7 +176,7 @@ pub(crate) mod text {
     }
 }
 
-/// Shared text that may be absent.
+/// Serializes an optional [`SharedText`](onward_base::SharedText), for `#[serde(with = …)]`.
 pub(crate) mod text_option {
     use onward_base::SharedText;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -194,7 +195,7 @@ pub(crate) mod text_option {
     }
 }
 
-/// JSON text in JSON, if there is any.
+/// Serializes an optional payload as raw JSON, for `#[serde(with = …)]`.
 pub(crate) mod raw {
     use onward_base::Payload;
     use serde::de::Error as _;

@@ -1,8 +1,8 @@
-//! Idempotency keys: which parts of an event make a repeated append the same append.
+//! Idempotency keys: the parts of an event that make a repeated append the same append.
 //!
-//! A key is the SHA-256 of those parts, joined by `|`. No part can hold a `|`, so two different lists of parts never join
-//! to the same text. The forms differ in the number of parts; where two lists of one form could be confused, the names
-//! that would do it are no step ids.
+//! A key is the SHA-256 of these parts, joined by `|`. No part can contain a `|`, so two different
+//! lists of parts never join to the same text. The forms differ in the number of parts; the names
+//! that would make two lists of one form ambiguous are rejected as step ids.
 
 use std::fmt::{self, Display, Write};
 
@@ -14,16 +14,18 @@ use crate::{
     RunEventWrite, RunId, RunSignal, StepId,
 };
 
-/// Which parts a key is made of.
+/// Layout of the parts that a key is computed from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum IdempotencyKeyForm {
     /// `runId|stepId or RUN|logicalAttemptId|eventType|planId|planVersion`.
     V2,
-    /// `runId|SIGNAL|signalType|signalId|logicalAttemptId|planId|planVersion`, then the step if there is one, then the
-    /// event type if it is the decision about the signal. Without the signal the second pause of a run would be taken for
-    /// the first; without the type a decision would be taken for its effect.
+    /// `runId|SIGNAL|signalType|signalId|logicalAttemptId|planId|planVersion`, followed by the step
+    /// id if there is one, and by the event type if the event is the decision about the signal.
+    /// Without the signal, the second pause of a run would have the key of the first; without the
+    /// type, a decision would have the key of its effect.
     Signal,
-    /// `runId|stepId or RUN|logicalAttemptId|eventType|planVersion`: logs of version 1 only.
+    /// `runId|stepId or RUN|logicalAttemptId|eventType|planVersion`: used only by logs of version
+    /// 1.
     V1,
 }
 
@@ -37,27 +39,28 @@ impl Display for IdempotencyKeyForm {
     }
 }
 
-/// The parts of an event that keys are made of. They are ids, so none can hold the separator.
+/// The parts of an event that a key is computed from. All are ids, so none can contain the
+/// separator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdempotencyKeyParts<'a> {
-    /// The run.
+    /// The run that the event belongs to.
     pub run_id: &'a RunId,
-    /// The step, if the event is about one.
+    /// The step that the event refers to; `None` for events of the whole run.
     pub step_id: Option<&'a StepId>,
-    /// Which try of the business's it is.
+    /// Logical attempt: the business retry that a policy or an operator requested.
     pub logical_attempt_id: AttemptNumber,
-    /// What happened.
+    /// Type of the event.
     pub event_type: &'a RunEventType,
-    /// The plan.
+    /// The plan that the run executes.
     pub plan_id: &'a PlanId,
-    /// The plan's version.
+    /// Version of the plan.
     pub plan_version: &'a PlanVersion,
-    /// The signal that caused the event, if one did.
+    /// The signal that caused the event; `None` if no signal did.
     pub signal: Option<&'a RunSignal>,
 }
 
 impl<'a> IdempotencyKeyParts<'a> {
-    /// The parts of `event`, which `signal` caused.
+    /// Takes the parts from `event`; `signal` is the signal that caused it.
     pub const fn from_event(event: &'a RunEventWrite, signal: Option<&'a RunSignal>) -> Self {
         Self {
             run_id: &event.run_id,
@@ -70,7 +73,7 @@ impl<'a> IdempotencyKeyParts<'a> {
         }
     }
 
-    /// The key's text in the form that producers write.
+    /// Returns the preimage in the current form, the one that producers write.
     pub const fn current_preimage(self) -> KeyPreimage<'a> {
         let form = if self.signal.is_some() {
             IdempotencyKeyForm::Signal
@@ -80,7 +83,7 @@ impl<'a> IdempotencyKeyParts<'a> {
         KeyPreimage { form, parts: self }
     }
 
-    /// The key's text in version 1, which knew no signals.
+    /// Returns the preimage in version 1, which had no signals.
     pub const fn preimage_v1(self) -> KeyPreimage<'a> {
         KeyPreimage {
             form: IdempotencyKeyForm::V1,
@@ -89,7 +92,7 @@ impl<'a> IdempotencyKeyParts<'a> {
     }
 }
 
-/// The text that a key is the hash of; [`Display`] shows it.
+/// The text whose hash is the key; [`Display`] prints it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyPreimage<'a> {
     form: IdempotencyKeyForm,
@@ -97,12 +100,12 @@ pub struct KeyPreimage<'a> {
 }
 
 impl KeyPreimage<'_> {
-    /// The form it has.
+    /// Returns the layout of this preimage.
     pub const fn key_form(&self) -> IdempotencyKeyForm {
         self.form
     }
 
-    /// The hash of it. Nothing is allocated.
+    /// Computes the SHA-256 of the preimage without allocating.
     pub fn compute_key(&self) -> IdempotencyKey {
         let mut hash = KeyHasher(Sha256::new());
         self.write_preimage(&mut hash)
@@ -185,7 +188,7 @@ impl Display for KeyPreimage<'_> {
     }
 }
 
-/// Text goes into the hash piece by piece.
+/// Feeds formatted text into the hash piece by piece.
 struct KeyHasher(Sha256);
 
 impl Write for KeyHasher {
@@ -196,7 +199,8 @@ impl Write for KeyHasher {
 }
 
 impl IdempotencyKey {
-    /// The key that `event` should carry, in the form that suits it.
+    /// Computes the key that `event` must carry, in the current form. Fails if
+    /// [`RunSignal::from_event`] rejects the payload.
     pub fn for_event(event: &RunEventWrite) -> Result<Self, RunEventError> {
         let signal = RunSignal::from_event(event)?;
         Ok(IdempotencyKeyParts::from_event(event, signal.as_ref())
@@ -204,21 +208,21 @@ impl IdempotencyKey {
             .compute_key())
     }
 
-    /// The key of version 2 of `event`.
+    /// Computes the key of `event` in form [`IdempotencyKeyForm::V2`], ignoring any signal.
     pub fn for_event_v2(event: &RunEventWrite) -> Self {
         IdempotencyKeyParts::from_event(event, None)
             .current_preimage()
             .compute_key()
     }
 
-    /// The key of `event`, which `signal` caused.
+    /// Computes the key of `event` as caused by `signal`.
     pub fn for_signal_event(event: &RunEventWrite, signal: &RunSignal) -> Self {
         IdempotencyKeyParts::from_event(event, Some(signal))
             .current_preimage()
             .compute_key()
     }
 
-    /// The key of version 1 of `event`.
+    /// Computes the key of `event` in form [`IdempotencyKeyForm::V1`].
     pub fn for_event_v1(event: &RunEventWrite) -> Self {
         IdempotencyKeyParts::from_event(event, None)
             .preimage_v1()
@@ -226,18 +230,19 @@ impl IdempotencyKey {
     }
 }
 
-/// Which forms [`verify`] lets pass.
+/// Key forms that [`verify_idempotency_key`] accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AcceptedKeyForms {
-    /// The one that producers write.
+    /// Only the current form, the one that producers write.
     V2Only,
-    /// Also that of version 1: a log that is imported.
+    /// Also the form of version 1, for imported logs.
     V2OrV1,
 }
 
-/// Which form the key of `event` has, or the key that it should have.
+/// Returns the form of the key that `event` carries, or the key that it should carry.
 ///
-/// A signal that is not named in full counts as none here: [`RunEventWrite::check_shape`] refuses such an event.
+/// A signal that is named incompletely is treated as no signal here: [`RunEventWrite::check_shape`]
+/// rejects such an event.
 pub fn verify_idempotency_key(
     event: &RunEventWrite,
     accept: AcceptedKeyForms,
@@ -259,13 +264,13 @@ pub fn verify_idempotency_key(
     }
 }
 
-/// An event carries another key than its parts make.
+/// The event carries a key other than the one computed from its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("field `idempotencyKey` is {found}: expected {expected}, the SHA-256 of {preimage:?}")]
 pub struct KeyMismatch {
-    /// What its parts make.
+    /// The key computed from the event's parts.
     pub expected: IdempotencyKey,
-    /// What it carries.
+    /// The key that the event carries.
     pub found: IdempotencyKey,
     /// The text that `expected` is the hash of.
     pub preimage: String,

@@ -1,33 +1,44 @@
-//! Runs of plans: what happened to them, what makes an event the same event, and what events amount to.
+//! Run events of plans: their format, their idempotency keys, the legal transitions and the
+//! projection of events into snapshots.
 //!
-//! This crate is pure. It knows no clock, no disk and no network: it is handed events and says whether they are whole,
-//! which key they must carry and which snapshot they reduce to.
+//! This crate is pure: it uses no clock, no disk and no network. It validates events, computes
+//! their idempotency keys and reduces them to snapshots.
 //!
-//! - [`RunEventWrite`]: an event as a producer hands it in. [`RunEventRecord`]: the same as the store keeps it. Both are JSON
-//!   objects in which everything unknown survives.
-//! - [`verify`]: whether an event carries the idempotency key that its parts make. [`KeyParts`]: how such a key is made.
-//! - [`run_transition`], [`step_transition`]: the life of a run and of a step as tables. [`legal`]: the tables asked about an
-//!   event.
-//! - [`reduce()`]: a snapshot and an event to the next snapshot. [`detect_gaps`]: whether an event in between is missing.
+//! - [`RunEventWrite`]: an event as a producer submits it. [`RunEventRecord`]: the same event as
+//!   the store keeps it. Both are JSON objects that preserve unknown fields.
+//! - [`verify_idempotency_key`]: checks that an event carries the idempotency key computed from its
+//!   parts. [`IdempotencyKeyParts`]: computes such a key.
+//! - [`run_transition`], [`step_transition`]: the state machines of a run and of a step as tables.
+//!   [`check_transition`]: checks an event against the tables.
+//! - [`reduce_event`]: applies an event to a snapshot and returns the next snapshot.
+//!   [`detect_gap`]: detects missing events between two sequence numbers.
 //!
 //! ```
 //! use onward_base::Timestamp;
-//! use onward_runs::{RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, RunStatus, legal, reduce};
+//! use onward_runs::{
+//!     RunEventRecord, RunEventWrite, RunSeq, RunSnapshot, RunStatus, check_transition,
+//!     reduce_event,
+//! };
 //!
 //! let event = RunEventWrite::from_json(
-//!     r#"{"eventId":"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a","eventType":"RunStarted","emittedAt":"2026-03-01T12:00:00Z",
-//!         "runId":"run-prod","tenantId":"acme","projectId":"shop","environmentId":"prod","planId":"plan-prod",
-//!         "planVersion":"12","engineAttemptId":1,"logicalAttemptId":1,
+//!     r#"{"eventId":"0d3c6a9e-4f0c-4a8e-9d5d-3d4c0f7dbb8a","eventType":"RunStarted",
+//!         "emittedAt":"2026-03-01T12:00:00Z",
+//!         "runId":"run-prod","tenantId":"acme","projectId":"shop","environmentId":"prod",
+//!         "planId":"plan-prod","planVersion":"12","engineAttemptId":1,"logicalAttemptId":1,
 //!         "idempotencyKey":"0dfccca97da03007b525cb80ace41d3dafd43a46e58655865690faf940ec87c3"}"#,
 //! )?;
 //! let snapshot = RunSnapshot::new(event.run_id.clone());
-//! assert!(legal(&snapshot, &event).is_ok());
+//! assert!(check_transition(&snapshot, &event).is_ok());
 //!
-//! let record = RunEventRecord { event, run_seq: RunSeq::ZERO.next(), persisted_at: Timestamp::EPOCH };
-//! let snapshot = reduce(snapshot, &record);
+//! let record = RunEventRecord {
+//!     event,
+//!     run_seq: RunSeq::ZERO.next_seq(),
+//!     persisted_at: Timestamp::EPOCH,
+//! };
+//! let snapshot = reduce_event(snapshot, &record);
 //! assert_eq!(snapshot.status, RunStatus::Running);
-//! assert!(legal(&snapshot, &record.event).is_err());
-//! # Ok::<(), onward_runs::EventError>(())
+//! assert!(check_transition(&snapshot, &record.event).is_err());
+//! # Ok::<(), onward_runs::RunEventError>(())
 //! ```
 
 mod counter;

@@ -1,5 +1,5 @@
-//! What the reducer reads in payloads. Producers write them, so nothing in them is certain: what is not as it should be is
-//! passed over, and the event counts all the same.
+//! The payload members that the reducer reads. Producers write payloads, so no member is
+//! guaranteed: a member that is absent or malformed is ignored, and the event counts nevertheless.
 
 use onward_base::{Payload, SharedText};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::json::{JsonMembers, JsonString};
 use crate::{ArtifactRef, RunFailure, RunSubstatus};
 
-/// A payload taken apart.
+/// The parsed members of a payload; `None` if there is no payload or it is not an object.
 pub(crate) struct PayloadDetail<'a>(Option<JsonMembers<'a>>);
 
 impl<'a> PayloadDetail<'a> {
@@ -16,7 +16,8 @@ impl<'a> PayloadDetail<'a> {
         Self(payload.and_then(|payload| JsonMembers::parse_object(payload.as_str()).ok()))
     }
 
-    /// The artifacts under either name.
+    /// Returns the artifacts in the member `artifacts` or `artifactRefs`; malformed entries are
+    /// ignored.
     pub(crate) fn artifact_refs(&self) -> Vec<ArtifactRef> {
         let list = self
             .member_value("artifacts")
@@ -25,7 +26,8 @@ impl<'a> PayloadDetail<'a> {
         items.into_iter().filter_map(parse_raw_object).collect()
     }
 
-    /// The error; what it does not say has a default.
+    /// Returns the member `error`, with defaults for the members it lacks; `None` if it has neither
+    /// a code nor a message.
     pub(crate) fn run_failure(&self) -> Option<RunFailure> {
         let error = JsonMembers::parse_object(self.member_value("error")?.get()).ok()?;
         let text = |name| error.non_null_value(name).and_then(parse_raw_string);
@@ -44,18 +46,19 @@ impl<'a> PayloadDetail<'a> {
         })
     }
 
-    /// Why a step was skipped.
+    /// Returns the reason why a step was skipped.
     pub(crate) fn skip_reason(&self) -> Option<SharedText> {
         self.member_value("reason").and_then(parse_raw_string)
     }
 
-    /// How the platform calls the run.
+    /// Returns the platform's own reference to the run.
     pub(crate) fn engine_run_ref(&self) -> Option<Payload> {
         self.member_value("engineRunRef")
             .and_then(|raw| Payload::from_raw(raw).ok())
     }
 
-    /// What the run says it is at, if that is for it to say.
+    /// Returns the substatus that the payload announces, if producers may set it:
+    /// `WAITING_APPROVAL` or `CONTINUE_AS_NEW`.
     pub(crate) fn announced_substatus(&self) -> Option<RunSubstatus> {
         let said = self.member_value("substatus").and_then(parse_raw);
         said.filter(|said| {
@@ -75,7 +78,7 @@ fn parse_raw<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     serde_json::from_str(raw.get()).ok()
 }
 
-/// A list would be read as an object too, by position: refuse it.
+/// Parses an object only. Serde would also accept a list, by position, so lists are rejected here.
 fn parse_raw_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T> {
     if raw.get().starts_with('{') {
         parse_raw(raw)

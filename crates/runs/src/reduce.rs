@@ -1,4 +1,5 @@
-//! Events to snapshots: one fold, whether it begins with a run's first event or goes on from a snapshot.
+//! Reduces events to snapshots: the same fold is used from a run's first event and from a stored
+//! snapshot.
 
 use std::mem;
 use std::sync::Arc;
@@ -13,10 +14,11 @@ use crate::{
     RunSnapshot, RunStatus, RunSubstatus, RunTransitionState, StepAction, StepSnapshot, StepStatus,
 };
 
-/// The snapshot after `event`.
+/// Returns the snapshot after `event`.
 ///
-/// An event at or below the watermark was taken in before, and an event of another run is none of its business: both change
-/// nothing. An illegal one advances the watermark and is counted, no more.
+/// An event at or below the watermark was reduced before, and an event of another run does not
+/// belong to the snapshot: both change nothing. An illegal event advances the watermark and is
+/// counted as an inconsistency; it changes nothing else.
 #[must_use]
 pub fn reduce_event(snapshot: RunSnapshot, event: &RunEventRecord) -> RunSnapshot {
     if event.run_seq <= snapshot.last_event_seq || event.event.run_id != snapshot.run_id {
@@ -31,7 +33,7 @@ pub fn reduce_event(snapshot: RunSnapshot, event: &RunEventRecord) -> RunSnapsho
     next
 }
 
-/// The snapshot of a run whose whole log this is.
+/// Reduces the complete log of a run to its snapshot.
 pub fn project_run<'a>(
     run_id: RunId,
     events: impl IntoIterator<Item = &'a RunEventRecord>,
@@ -39,7 +41,7 @@ pub fn project_run<'a>(
     project_from_snapshot(RunSnapshot::new(run_id), events)
 }
 
-/// The snapshot after these further events of its run.
+/// Applies further events of the run to a snapshot.
 #[must_use]
 pub fn project_from_snapshot<'a>(
     snapshot: RunSnapshot,
@@ -48,16 +50,17 @@ pub fn project_from_snapshot<'a>(
     events.into_iter().fold(snapshot, reduce_event)
 }
 
-/// Events that are missing between two that were seen.
+/// A range of events that is missing between two sequence numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunEventGap {
-    /// The last one before it.
+    /// Sequence number of the last event before the gap.
     pub after_seq: RunSeq,
-    /// The first one behind it.
+    /// Sequence number of the first event after the gap.
     pub before_seq: RunSeq,
 }
 
-/// The gap between the last event taken in and the next one at hand.
+/// Returns the gap between the last event that was reduced and the next available one; `None` if no
+/// event is missing.
 pub fn detect_gap(last: RunSeq, next: RunSeq) -> Option<RunEventGap> {
     (next > last.next_seq()).then_some(RunEventGap {
         after_seq: last,
@@ -205,7 +208,8 @@ impl AttemptSnapshot {
     }
 }
 
-/// Two producers' clocks may disagree: no time is negative.
+/// Returns the duration in milliseconds; 0 if it would be negative, because the clocks of two
+/// producers may disagree.
 fn elapsed_ms(start: &EmittedAt, end: &EmittedAt) -> u64 {
     let us = end.to_timestamp().as_micros() - start.to_timestamp().as_micros();
     u64::try_from(us / 1_000).unwrap_or(0)

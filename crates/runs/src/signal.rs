@@ -1,14 +1,15 @@
-//! Which signal an event was caused by. The payload says so, and the idempotency key depends on it.
+//! The signal that caused an event. The event's payload names it, and the idempotency key depends
+//! on it.
 
 use crate::json::{JsonField, JsonMembers};
 use crate::{RunEventError, RunEventKind, RunEventWrite, SignalId, SignalType};
 
-/// The signal of an operator that caused an event.
+/// An operator's signal that caused an event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RunSignal {
-    /// What it asks for.
+    /// Action that the signal requests.
     pub signal_type: SignalType,
-    /// Which one it is.
+    /// Identifies the signal; equal on every repetition.
     pub signal_id: SignalId,
 }
 
@@ -16,10 +17,11 @@ const SIGNAL_TYPE: &str = "signalType";
 const SIGNAL_ID: &str = "signalId";
 
 impl RunSignal {
-    /// The signal that the payload names by its string members `signalType` and `signalId`, if it has them.
+    /// Returns the signal that the payload names in its string members `signalType` and `signalId`;
+    /// `None` if it has neither.
     ///
-    /// One without the other is refused, and so are a decision about a signal that names none and names that cannot be
-    /// part of a key.
+    /// Fails if only one of the two is present, if a decision about a signal names no signal, or if
+    /// a name cannot be part of a key.
     pub fn from_event(event: &RunEventWrite) -> Result<Option<Self>, RunEventError> {
         let decides = matches!(event.event_type.event_kind(), RunEventKind::Signal(_));
         let text = event
@@ -46,7 +48,8 @@ fn is_string(field: JsonField<'_>) -> bool {
     field.raw.is_some_and(|raw| raw.get().starts_with('"'))
 }
 
-/// Whether it is worth to take the payload apart. Where no escape can hide a name, looking for it is enough.
+/// Returns `false` if the payload certainly names no signal, so that parsing it can be skipped.
+/// Without escapes in the text, a substring search for the names is sufficient.
 fn may_name_signal(payload: &str) -> bool {
     payload.contains(SIGNAL_TYPE) || payload.contains(SIGNAL_ID) || payload.contains('\\')
 }

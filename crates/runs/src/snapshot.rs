@@ -1,4 +1,5 @@
-//! What the events of a run amount to. A snapshot is a value: it is read, kept and sent, and only the reducer makes the next.
+//! Snapshots: the state of a run that its events reduce to. A snapshot is a plain value that can be
+//! read, stored and sent; only the reducer computes the next one.
 
 use onward_base::{Payload, SharedText};
 use serde::{Deserialize, Serialize};
@@ -9,52 +10,54 @@ use crate::{
     StepId, StepStatus,
 };
 
-/// A run as its events up to [`last_event_seq`](Self::last_event_seq) leave it.
+/// State of a run after its events up to [`last_event_seq`](Self::last_event_seq).
 ///
-/// A clone copies a list of counters: the steps are shared.
+/// Cloning copies only a list of reference-counted pointers: the steps are shared.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSnapshot {
-    /// Which run it is.
+    /// The run that the snapshot describes.
     pub run_id: RunId,
-    /// Where it is in its life.
+    /// Status of the run.
     pub status: RunStatus,
-    /// What it is at, within its status.
+    /// Detail of the status; `None` if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub substatus: Option<RunSubstatus>,
-    /// What the latest run event said it is at; `substatus` says so too unless the steps say something else.
+    /// Substatus that the latest run event announced; `substatus` equals it unless the state of the
+    /// run or of its steps overrides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub announced_substatus: Option<RunSubstatus>,
-    /// The last event that was taken in.
+    /// Sequence number of the last event that was reduced: the watermark.
     pub last_event_seq: RunSeq,
-    /// Its steps, in the order in which they first appeared.
+    /// Steps of the run, in the order of their first appearance.
     pub steps: RunSteps,
-    /// What its steps made, once it is completed.
+    /// Artifacts of all steps, filled in when the run completes.
     pub artifacts: Vec<ArtifactRef>,
-    /// When it started.
+    /// Time of the event that started the run; `None` before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<EmittedAt>,
-    /// When it ended.
+    /// Time of the event that ended the run; `None` before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<EmittedAt>,
-    /// How long it took, from start to end.
+    /// Duration from start to end in milliseconds; `None` before the end, or if the run never
+    /// started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_duration_ms: Option<u64>,
-    /// How the platform calls it, in the platform's own words.
+    /// The platform's own reference to the run, as the platform wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "raw")]
     pub engine_run_ref: Option<Payload>,
-    /// How many steps are failed now.
+    /// Number of steps that are failed at this point.
     pub failed_steps: usize,
-    /// Why it failed.
+    /// Error of a failed run, if the event carried one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunFailure>,
-    /// The events that should not be in the log.
+    /// Summary of the events that the transition tables do not allow; `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inconsistencies: Option<InconsistencySummary>,
 }
 
 impl RunSnapshot {
-    /// A run that nothing happened to yet.
+    /// Creates the snapshot of a run without events.
     pub fn new(run_id: RunId) -> Self {
         Self {
             run_id,
@@ -74,7 +77,7 @@ impl RunSnapshot {
         }
     }
 
-    /// What decides what may happen to it next.
+    /// Returns the part of the state that decides which events are legal next.
     pub fn transition_state(&self) -> RunTransitionState {
         let cancelling = self.substatus == Some(RunSubstatus::Cancelling);
         RunTransitionState {
@@ -85,103 +88,105 @@ impl RunSnapshot {
     }
 }
 
-/// One step of a run: its latest logical attempt, and those before.
+/// State of one step of a run: its latest logical attempt and the earlier ones.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepSnapshot {
-    /// Which step it is.
+    /// The step that this state describes.
     pub step_id: StepId,
-    /// Its latest logical attempt. In JSON these are members of the step itself.
+    /// The latest logical attempt. In JSON its fields are members of the step itself.
     #[serde(flatten)]
     pub latest: AttemptSnapshot,
-    /// The logical attempts before, oldest first.
+    /// The earlier logical attempts, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<AttemptSnapshot>,
 }
 
-/// One logical attempt of a step.
+/// State of one logical attempt of a step.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttemptSnapshot {
-    /// Where it is in its life.
+    /// Status of the attempt.
     pub status: StepStatus,
-    /// Which logical attempt it is.
+    /// Number of the logical attempt.
     pub logical_attempt_id: AttemptNumber,
-    /// The platform's attempt that the latest event came from.
+    /// Number of the engine attempt that the latest event came from.
     pub engine_attempt_id: AttemptNumber,
-    /// When it first started.
+    /// Time of the first start of the attempt; `None` if it did not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<EmittedAt>,
-    /// When it ended.
+    /// Time of the end of the attempt; `None` before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<EmittedAt>,
-    /// What it made.
+    /// Artifacts that the attempt produced.
     pub artifacts: Vec<ArtifactRef>,
-    /// Why it failed.
+    /// Error of a failed attempt, if the event carried one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RunFailure>,
-    /// Why it was skipped.
+    /// Reason why the step was skipped, if the event carried one.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_option")]
     pub reason: Option<SharedText>,
 }
 
-/// Where something lies that a step made. Events carry such pointers, never the thing itself.
+/// Reference to an artifact that a step produced. Events carry such references, never the artifact
+/// itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArtifactRef {
-    /// Where it lies.
+    /// URI of the artifact.
     #[serde(with = "text")]
     pub uri: SharedText,
-    /// What it is, such as `log-bundle`.
+    /// Kind of the artifact, such as `log-bundle`.
     #[serde(with = "text")]
     pub kind: SharedText,
-    /// The hash of its bytes.
+    /// SHA-256 of the artifact's bytes, as the producer wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_option")]
     pub sha256: Option<SharedText>,
-    /// How large it is.
+    /// Size of the artifact in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// How long it is kept.
+    /// Expiry time of the artifact, as the producer wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "text_option")]
     pub expires_at: Option<SharedText>,
 }
 
-/// Why a step or a run failed.
+/// Error of a failed step or run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunFailure {
-    /// What kind of failure it is.
+    /// Code of the error; default: `UNKNOWN`.
     #[serde(with = "text")]
     pub code: SharedText,
-    /// What happened, for people.
+    /// Human-readable message.
     #[serde(with = "text")]
     pub message: SharedText,
-    /// Whether trying again could help.
+    /// Whether a retry can succeed.
     pub retryable: bool,
 }
 
-/// The events of a log that no table allows. They changed nothing else.
+/// Summary of the events in a log that the transition tables do not allow. Such events changed
+/// nothing else in the snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InconsistencySummary {
-    /// How many there are.
+    /// Number of such events.
     pub count: u64,
-    /// The first of them.
+    /// The first such event.
     pub first: RunInconsistency,
 }
 
-/// An event that should not be in the log.
+/// An event that the transition tables do not allow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunInconsistency {
-    /// Where it stands.
+    /// Sequence number of the event.
     pub run_seq: RunSeq,
-    /// What it is called in alerts.
+    /// Stable code for alerts.
     pub code: InconsistencyCode,
-    /// What it is, for people.
+    /// Human-readable description.
     #[serde(with = "text")]
     pub message: SharedText,
 }
 
-/// What kind of inconsistency it is; the name is stable.
+/// Kind of inconsistency; the names are stable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum InconsistencyCode {
     /// The transition tables do not allow the event.

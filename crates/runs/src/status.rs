@@ -1,4 +1,4 @@
-//! The words for where a run and its steps stand.
+//! Status values of runs and steps, with their names in JSON and in output.
 
 use std::fmt;
 
@@ -15,10 +15,10 @@ macro_rules! status_words {
         )+ }
 
         impl $name {
-            /// All of them.
+            /// All values, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The word for it.
+            /// Returns the name used in JSON and in output.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $word,)+
@@ -35,55 +35,55 @@ macro_rules! status_words {
 }
 
 status_words! {
-    /// Where a run is in its life.
+    /// Status of a run.
     RunStatus {
-        /// It was asked for.
+        /// The run was requested and has not started.
         Pending "PENDING",
-        /// It may start.
+        /// The run is approved and may start.
         Approved "APPROVED",
-        /// Steps may start.
+        /// The run has started; steps may start.
         Running "RUNNING",
-        /// Nothing new starts.
+        /// The run is paused; no further steps start.
         Paused "PAUSED",
-        /// It ended well.
+        /// The run completed successfully.
         Completed "COMPLETED",
-        /// It ended with an error.
+        /// The run ended with an error.
         Failed "FAILED",
-        /// Its cancellation is final.
+        /// The cancellation of the run is final.
         Cancelled "CANCELLED",
     }
 
-    /// What a run is at, within its status.
+    /// Detail of a run's status.
     RunSubstatus {
-        /// It is paused, and steps that were running still are.
+        /// The run is paused, and steps that were running still run.
         Draining "DRAINING",
         /// A step runs again after it failed.
         Retrying "RETRYING",
         /// Cancellation was requested and is not final yet.
         Cancelling "CANCELLING",
-        /// Somebody has to approve.
+        /// The run waits for an approval.
         WaitingApproval "WAITING_APPROVAL",
-        /// Its history is being rotated.
+        /// The history of the run is being rotated.
         ContinueAsNew "CONTINUE_AS_NEW",
     }
 
-    /// Where a step, or one attempt of it, is in its life.
+    /// Status of a step or of one of its attempts.
     StepStatus {
-        /// Nothing happened to it yet.
+        /// No event has named the step yet.
         Pending "PENDING",
-        /// It was started.
+        /// The step has started.
         Running "RUNNING",
-        /// It ended well.
+        /// The step completed successfully.
         Success "SUCCESS",
-        /// It ended with an error, and may be tried again.
+        /// The step ended with an error and may be retried.
         Failed "FAILED",
-        /// It will not run.
+        /// The step will not run.
         Skipped "SKIPPED",
     }
 }
 
 impl RunStatus {
-    /// Whether nothing can follow.
+    /// Returns `true` if no further run or step event can follow.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
     }

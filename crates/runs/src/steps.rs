@@ -1,5 +1,6 @@
-//! The steps of a run: a list in the order of their first appearance that finds a step by its id and knows how many of
-//! them run, so that taking in an event costs the same however many steps there are.
+//! The steps of a run: a list in the order of first appearance, with an index by step id and
+//! counters by status, so that the cost of reducing an event does not depend on the number of
+//! steps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::{AttemptNumber, StepId, StepSnapshot, StepStatus};
 
-/// The steps of a run. In JSON it is a list.
+/// The steps of a run with an index and counters. It serializes as a JSON list.
 #[derive(Clone, Default)]
 pub struct RunSteps {
     list: Vec<Arc<StepSnapshot>>,
@@ -18,7 +19,7 @@ pub struct RunSteps {
     tally: StepTally,
 }
 
-/// How many steps there are of what matters to the run.
+/// Number of steps in each of the statuses that matter to the run.
 #[derive(Clone, Copy, Default)]
 struct StepTally {
     running: usize,
@@ -27,22 +28,22 @@ struct StepTally {
 }
 
 impl RunSteps {
-    /// The step with this id.
+    /// Returns the step with this id; `None` if no event named it yet.
     pub fn find_step(&self, step_id: &str) -> Option<&StepSnapshot> {
         self.position_of(step_id).map(|place| &*self.list[place])
     }
 
-    /// How many are running.
+    /// Number of running steps.
     pub const fn running_count(&self) -> usize {
         self.tally.running
     }
 
-    /// How many are running after a logical attempt of theirs failed.
+    /// Number of steps that run again after one of their logical attempts failed.
     pub const fn retrying_count(&self) -> usize {
         self.tally.retrying
     }
 
-    /// How many are failed.
+    /// Number of failed steps.
     pub const fn failed_count(&self) -> usize {
         self.tally.failed
     }
@@ -57,7 +58,7 @@ impl RunSteps {
         self.list.push(step);
     }
 
-    /// Changes the step at `place`, but for its id.
+    /// Changes the step at `place` and updates the counters; `change` must not change the step id.
     pub(crate) fn update_step(&mut self, place: usize, change: impl FnOnce(&mut StepSnapshot)) {
         let step = Arc::make_mut(&mut self.list[place]);
         self.tally.remove_step(step);
@@ -103,7 +104,7 @@ impl Deref for RunSteps {
     }
 }
 
-/// All else follows from the list.
+/// Compares the lists only: the index and the counters follow from them.
 impl PartialEq for RunSteps {
     fn eq(&self, other: &Self) -> bool {
         self.list == other.list

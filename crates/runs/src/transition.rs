@@ -1,22 +1,23 @@
-//! The life of a run and of a step as two tables: what may happen where, and where it leads.
+//! The state machines of a run and of a step as two tables: which action is legal in which state,
+//! and which state follows.
 //!
-//! Producers are refused by these tables, and the reducer ignores by them what got into a log nevertheless. There is one
-//! judge.
+//! Producers are rejected according to these tables, and the reducer uses the same tables to ignore
+//! illegal events that are in a log nevertheless. There is no second set of rules.
 
 use crate::{AttemptNumber, RunAction, RunStatus, StepAction, StepStatus};
 
-/// What decides what may happen to a run.
+/// The part of a run's state that decides which actions are legal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RunTransitionState {
-    /// Its status.
+    /// Status of the run.
     pub status: RunStatus,
-    /// Whether cancellation was requested.
+    /// `true` if cancellation was requested.
     pub is_cancelling: bool,
-    /// Whether a step is running.
+    /// `true` if at least one step is running.
     pub has_running_step: bool,
 }
 
-/// Where `act` leads a run; `None` if it is illegal.
+/// Returns the status of a run after `act`; `None` if `act` is illegal.
 pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Option<RunStatus> {
     use RunAction as A;
     use RunStatus as S;
@@ -32,7 +33,7 @@ pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Opt
         (S::Pending, A::Approved) => Some(S::Approved),
         (S::Pending | S::Approved, A::Started) => Some(S::Running),
 
-        // A run that is being cancelled is neither held up nor set going again.
+        // A run that is being cancelled can be neither paused nor resumed.
         (S::Running, A::Paused) if !cancelling => Some(S::Paused),
         (S::Paused, A::Resumed) if !cancelling => Some(S::Running),
         (_, A::CancelRequested) if !cancelling => Some(status),
@@ -54,7 +55,8 @@ pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Opt
     }
 }
 
-/// Whether `act` may happen to a step while the run has this status. A paused run lets its steps finish.
+/// Returns `true` if `act` is legal for a step while the run has this status. The steps of a paused
+/// run may finish.
 pub const fn run_allows_step(status: RunStatus, act: StepAction) -> bool {
     match (status, act) {
         (RunStatus::Running, _) => true,
@@ -67,21 +69,21 @@ pub const fn run_allows_step(status: RunStatus, act: StepAction) -> bool {
     }
 }
 
-/// How the attempts that an event names relate to those of its step.
+/// Relation of the attempts that an event names to the last attempts of its step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AttemptRelation {
-    /// The same attempt of both kinds, or an earlier one of the platform's.
+    /// The same logical attempt, and the same or an earlier engine attempt.
     Same,
-    /// The same logical attempt, tried again by the platform.
+    /// The same logical attempt with a later engine attempt: a retry by the platform.
     EngineRetry,
     /// The next logical attempt.
     NextLogical,
-    /// An attempt that jumps ahead or goes back.
+    /// A logical attempt that skips numbers or goes backwards.
     OutOfOrder,
 }
 
 impl AttemptRelation {
-    /// All of them.
+    /// All relations, in order of declaration.
     pub const ALL: [Self; 4] = [
         Self::Same,
         Self::EngineRetry,
@@ -89,8 +91,8 @@ impl AttemptRelation {
         Self::OutOfOrder,
     ];
 
-    /// How an event's logical and engine attempt relate to the last ones of its step. Before the first event of a step its
-    /// last attempt is none, and 1 is the next.
+    /// Returns the relation of an event's logical and engine attempt to the last ones of its step.
+    /// Before the first event of a step, `last` is `None` and logical attempt 1 is the next one.
     pub fn from_attempts(
         last: Option<(AttemptNumber, AttemptNumber)>,
         (logical, engine): (AttemptNumber, AttemptNumber),
@@ -106,7 +108,7 @@ impl AttemptRelation {
     }
 }
 
-/// Where `act` of this attempt leads a step; `None` if it is illegal.
+/// Returns the status of a step after `act` of this attempt; `None` if `act` is illegal.
 pub const fn step_transition(
     status: StepStatus,
     act: StepAction,
@@ -159,7 +161,7 @@ mod tests {
         format!("{}\n", row.trim_end())
     }
 
-    /// The run's row for an act, while cancelling or busy or both.
+    /// The run's row of the table for an action, with the flags for cancelling and busy.
     fn run_row(act: RunAction, cancelling: bool, busy: bool) -> Vec<String> {
         let standings = RunStatus::ALL.iter().map(|&status| RunTransitionState {
             status,
@@ -259,21 +261,21 @@ mod tests {
         expect![[r#"
                                              PENDING    RUNNING    SUCCESS    FAILED     SKIPPED
             StepStarted, Same                -          -          -          -          -
-            StepStarted, Again               -          RUNNING    -          -          -
-            StepStarted, Next                RUNNING    -          -          RUNNING    -
-            StepStarted, Stray               -          -          -          -          -
+            StepStarted, EngineRetry         -          RUNNING    -          -          -
+            StepStarted, NextLogical         RUNNING    -          -          RUNNING    -
+            StepStarted, OutOfOrder          -          -          -          -          -
             StepCompleted, Same              -          SUCCESS    -          -          -
-            StepCompleted, Again             -          SUCCESS    -          -          -
-            StepCompleted, Next              SUCCESS    -          -          -          -
-            StepCompleted, Stray             -          -          -          -          -
+            StepCompleted, EngineRetry       -          SUCCESS    -          -          -
+            StepCompleted, NextLogical       SUCCESS    -          -          -          -
+            StepCompleted, OutOfOrder        -          -          -          -          -
             StepFailed, Same                 -          FAILED     -          -          -
-            StepFailed, Again                -          FAILED     -          -          -
-            StepFailed, Next                 FAILED     -          -          -          -
-            StepFailed, Stray                -          -          -          -          -
+            StepFailed, EngineRetry          -          FAILED     -          -          -
+            StepFailed, NextLogical          FAILED     -          -          -          -
+            StepFailed, OutOfOrder           -          -          -          -          -
             StepSkipped, Same                -          SKIPPED    -          SKIPPED    -
-            StepSkipped, Again               -          SKIPPED    -          SKIPPED    -
-            StepSkipped, Next                SKIPPED    -          -          -          -
-            StepSkipped, Stray               -          -          -          -          -
+            StepSkipped, EngineRetry         -          SKIPPED    -          SKIPPED    -
+            StepSkipped, NextLogical         SKIPPED    -          -          -          -
+            StepSkipped, OutOfOrder          -          -          -          -          -
         "#]]
         .assert_eq(&table);
     }

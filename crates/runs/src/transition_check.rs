@@ -1,4 +1,5 @@
-//! Whether an event may follow: the transition tables, asked about a snapshot. Producers and the reducer ask here.
+//! Checks whether an event is legal in the state of a snapshot, according to the transition tables.
+//! Producers and the reducer use the same check.
 
 use thiserror::Error;
 
@@ -10,7 +11,8 @@ use crate::{
     RunStatus, StepAction, StepId, StepStatus,
 };
 
-/// Whether `event` may follow. The reducer judges the same way, so what a producer was not refused is never ignored.
+/// Checks that `event` may follow. The reducer applies the same rules, so it never ignores an event
+/// that this check accepted.
 pub fn check_transition(
     snapshot: &RunSnapshot,
     event: &RunEventWrite,
@@ -18,60 +20,60 @@ pub fn check_transition(
     evaluate_event(snapshot, event).map(|_| ())
 }
 
-/// Why an event may not follow.
+/// Reason why an event may not follow.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidTransition {
-    /// It belongs to another run.
+    /// The event belongs to another run.
     #[error("{event_type} belongs to run {found}, not to {expected}")]
     OtherRun {
-        /// What happened.
+        /// Type of the rejected event.
         event_type: RunEventType,
-        /// The run it names.
+        /// The run that the event names.
         found: RunId,
-        /// The run it was held against.
+        /// The run of the snapshot that the event was checked against.
         expected: RunId,
     },
-    /// The run is not where this can happen to it.
+    /// The state of the run does not allow this run event.
     #[error(
         "{event_type} cannot follow: the run is {}",
         describe_run_state(run_state)
     )]
     Run {
-        /// What happened.
+        /// Type of the rejected event.
         event_type: RunEventType,
-        /// Where the run stands.
+        /// State of the run at the check.
         run_state: RunTransitionState,
     },
-    /// The run is not where this can happen to a step.
+    /// The status of the run does not allow this step event.
     #[error("{event_type} cannot follow: the run is {status}")]
     RunOfStep {
-        /// What happened.
+        /// Type of the rejected event.
         event_type: RunEventType,
-        /// Where the run is.
+        /// Status of the run at the check.
         status: RunStatus,
     },
-    /// The event is about a step, and does not say which.
+    /// The event type refers to a step, but the event names no step.
     #[error("{0} cannot follow: it names no step")]
     NoStep(RunEventType),
-    /// The step is not where this can happen to it.
+    /// The state of the step does not allow this event.
     #[error(
         "{event_type} of step {step_id}, attempt {attempt}, cannot follow: the step is {}",
         describe_step_state(last)
     )]
     Step {
-        /// What happened.
+        /// Type of the rejected event.
         event_type: RunEventType,
-        /// To which step.
+        /// The step that the event names.
         step_id: StepId,
-        /// Which logical attempt.
+        /// The logical attempt that the event names.
         attempt: AttemptNumber,
-        /// Where the step is and at which logical attempt; `None` if nothing happened to it yet.
+        /// Status and last logical attempt of the step; `None` before its first event.
         last: Option<(StepStatus, AttemptNumber)>,
     },
 }
 
 impl InvalidTransition {
-    /// What it is called in alerts; the name is stable.
+    /// Stable code for alerts.
     pub const CODE: &str = "INVALID_TRANSITION";
 }
 
@@ -93,22 +95,22 @@ fn describe_step_state(last: &Option<(StepStatus, AttemptNumber)>) -> String {
     )
 }
 
-/// What a legal event does.
+/// Effect of a legal event on the snapshot.
 #[derive(Clone, Copy)]
 pub(crate) enum SnapshotChange<'a> {
-    /// No more than the watermark.
+    /// The event advances the watermark only.
     Nothing,
-    /// The run goes to a status.
+    /// The run changes to this status.
     Run(RunAction, RunStatus),
-    /// A step appears, with a status.
+    /// A step appears for the first time, with this status.
     NewStep(&'a StepId, StepAction, StepStatus),
-    /// The step at this place goes to a status.
+    /// The step at this position changes to this status.
     Step(usize, StepAction, StepStatus),
 }
 
 type TransitionResult<'a> = Result<SnapshotChange<'a>, InvalidTransition>;
 
-/// What `event` does to the snapshot, or why it may not follow.
+/// Returns the effect of `event` on the snapshot, or the reason why it may not follow.
 pub(crate) fn evaluate_event<'a>(
     snapshot: &RunSnapshot,
     event: &'a RunEventWrite,

@@ -1,19 +1,22 @@
-//! Audiences that are stored, looked at before they are deployed for. Whoever stores parts over HTTP may have written addresses as
-//! people write them; who wants nothing more is found by the one way in which an address is written here.
+//! Checks a stored audience before a campaign is deployed for it. Parts stored over HTTP may
+//! contain addresses that are not normalized, but the suppression list matches only the normalized
+//! form.
 
 use onward_base::Timestamp;
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use onward_campaign_dispatch::{CampaignError, ScopedCampaigns, StoredAudience};
 use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite, address};
 
-/// Recipients that cannot be reached as they are stored: how many, and the first.
+/// Recipients whose stored address is invalid or not normalized: their number, and a description of
+/// the first.
 #[derive(Default)]
 struct UnusableRecipients {
     count: u64,
     first: Option<String>,
 }
 
-/// What has to be right about a campaign and all of its audience. One part is held at a time.
+/// Checks the deploy prerequisites of a campaign and of all recipients of its audience. Holds one
+/// part in memory at a time.
 pub(super) async fn check_audience(
     campaigns: &ScopedCampaigns,
     campaign: &Campaign,
@@ -48,7 +51,8 @@ pub(super) async fn check_audience(
     }
     let (mut list, _) = checker.finish();
     if let Some(first) = unusable.first {
-        // `bad_rows: skip` is for whoever reads the file: what is stored is deployed as a whole.
+        // `bad_rows: skip` applies only when an audience file is read: a stored audience is
+        // deployed as a whole.
         let message = format!(
             "{} recipients cannot be used; the first is {first}",
             unusable.count
@@ -59,7 +63,7 @@ pub(super) async fn check_audience(
     Ok(list)
 }
 
-/// Why somebody cannot be reached as they are stored.
+/// The reason why the stored address cannot be used, or `None` if it is valid and normalized.
 fn address_error(channel: DeliveryChannel, recipient: &AudienceRecipient) -> Option<String> {
     match address::parse_address(channel, &recipient.address) {
         Ok(address) if address == recipient.address => None,

@@ -1,4 +1,4 @@
-//! Rows of campaigns as documents.
+//! Converts the rows of campaign runs, jobs, items and suppressions to API documents.
 
 use onward_api::campaign::{
     CampaignControl, CampaignRunSummary, CampaignStatus, CampaignTally, ChannelName,

@@ -1,4 +1,4 @@
-//! Campaigns: checking, deploying, watching, settling.
+//! The campaign operations of the API: check, preview, deploy, control, list and settle.
 
 use std::io;
 
@@ -36,20 +36,20 @@ use super::executions::{KEY_MAX, parse_page_size};
 use super::problems::{check_length, invalid_field, store_problem};
 use super::{ApiService, audience_check};
 
-/// Things of a page, unless told.
+/// Default number of entries per page.
 const DEFAULT_PAGE_SIZE: u32 = 100;
 
-/// Recipients of a preview.
+/// Maximum number of recipients of one preview.
 const PREVIEW_MAX: usize = 100;
 
-/// Items of one verdict.
+/// Maximum number of items in one settle request.
 const SETTLE_ITEMS_MAX: usize = 1_000;
 
-/// Characters of the name of an audience, and the number of its last part.
+/// Maximum length of an audience name in characters, and maximum number of a part.
 const AUDIENCE_MAX: usize = 100;
 const PART_MAX: u32 = 98_999;
 
-/// Characters of who wants something, of why, and of addresses.
+/// Maximum lengths in characters: the actor of an operation, its reason, an address, an id.
 const ACTOR_MAX: usize = 200;
 const REASON_MAX: usize = 1_024;
 const ADDRESS_MAX: usize = 1_024;
@@ -66,7 +66,7 @@ impl ApiService {
         ScopedCampaigns::new(std::sync::Arc::clone(self.client.store()), scope)
     }
 
-    /// Looks whether any campaign run is stuck.
+    /// Examines the campaign runs for the doctor and reports each problem as a finding.
     pub(super) async fn examine_campaigns(
         &self,
         report: &mut (dyn FnMut(&DoctorFinding) -> io::Result<()> + Send),
@@ -96,7 +96,8 @@ impl ApiService {
             .map_err(store_problem)
     }
 
-    /// Who wants something, for the record: whoever the token belongs to, and whoever they say.
+    /// The actor for the audit trail: the name that the caller gave and the name of the caller's
+    /// token.
     fn audit_actor(&self, by: Option<&str>) -> Result<String, Problem> {
         check_length("by", by.unwrap_or_default(), ACTOR_MAX)?;
         let said = by.filter(|by| !by.is_empty());
@@ -108,7 +109,7 @@ impl ApiService {
         })
     }
 
-    /// What has to be so before a campaign is deployed, as far as it can be told without its audience.
+    /// Checks the deploy prerequisites of a campaign that do not depend on its audience.
     async fn check_prerequisites(
         &self,
         campaign: &Campaign,
@@ -127,7 +128,7 @@ impl ApiService {
         ))
     }
 
-    /// What has to be so with the campaign, and with whoever is to send it.
+    /// Adds the checks of the campaign's provider, if this service has a provider registry.
     fn add_provider_checks(
         &self,
         campaign: &Campaign,
@@ -205,7 +206,7 @@ fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
         .map_err(|error| Problem::new(Code::Unprocessable, format!("the campaign: {error}")))
 }
 
-/// What somebody would be sent, or why there is nothing that can be.
+/// Renders the message of a recipient, or reports why it cannot be rendered.
 pub fn preview_message(
     composer: &TemplateComposer,
     recipient: onward_campaign_core::AudienceRecipient,
@@ -245,7 +246,7 @@ fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignResponse {
     }
 }
 
-/// What has to be so before a campaign is deployed, if it is.
+/// Returns the prerequisite checks if all pass. Fails with the list of unmet ones otherwise.
 fn require_prerequisites(
     prerequisites: Vec<DeployPrerequisite>,
 ) -> Result<Vec<onward_api::campaign::PrerequisiteCheck>, Problem> {
@@ -292,7 +293,7 @@ fn parse_recipient(
     })
 }
 
-/// An address as audiences have it.
+/// Normalizes an address to the form that audiences use. Fails if it is invalid for the channel.
 fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Problem> {
     let wrong = |reason: &str| {
         Problem::new(
@@ -305,7 +306,7 @@ fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Prob
     onward_campaign_file::address::parse_address(channel, address.trim()).map_err(wrong)
 }
 
-/// A verdict, and how it is known.
+/// Validates a resolution and its reason. Fails if the reason is empty.
 fn parse_resolution(
     verdict: ItemResolution,
     message_id: Option<String>,
@@ -334,7 +335,7 @@ fn parse_resolution(
     })
 }
 
-/// Where a list goes on.
+/// Parses the cursor after which a list continues. Fails if it is malformed.
 fn parse_page_cursor<T>(
     after: Option<&str>,
     parse: impl Fn(&str) -> Option<T>,
@@ -346,7 +347,7 @@ fn parse_page_cursor<T>(
         .transpose()
 }
 
-/// Why the dispatcher refused.
+/// Converts a campaign error to an API problem.
 pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
     let code = match &refused {
         CampaignError::RunNotFound(_)
@@ -490,7 +491,8 @@ impl CampaignApi for ApiService {
             },
             deployed_by: self.audit_actor(by.as_deref())?,
         };
-        // Whoever has heard no answer asks again, whatever has changed since.
+        // A client that received no answer repeats the request and must get the same run, whatever
+        // has changed since; so this precedes the checks.
         if let Some(made) = campaigns
             .find_deployed_run(&deployment, &audience)
             .await

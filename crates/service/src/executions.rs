@@ -1,4 +1,4 @@
-//! Executions: starting, finding, listing, showing, following.
+//! The execution operations of the API: start, find, list, show, signal and follow the journal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,22 +21,22 @@ use onward_store::tables::ExecutionRow as Row;
 use super::ApiService;
 use super::problems::{check_length, engine_problem, invalid_field};
 
-/// Executions of a page, unless told.
+/// Default number of executions per page.
 const DEFAULT_PAGE_SIZE: u32 = 100;
 
-/// Characters of a key.
+/// Maximum length of an idempotency key in characters.
 pub(super) const KEY_MAX: usize = 500;
 
-/// Executions of a page at most.
+/// Maximum number of entries per page.
 const PAGE_MAX: u32 = 1_000;
 
-/// Executions that are looked through at most for a page.
+/// Maximum number of executions scanned for one page.
 const SCAN_MAX: usize = 100_000;
 
-/// Executions that are read at a time.
+/// Number of executions read from the store at a time.
 const READ_BATCH_SIZE: usize = 1_000;
 
-/// How often to look for news of an execution that another process may run.
+/// How often the service polls the journal of an execution that another process may run.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ApiService {
@@ -122,7 +122,7 @@ impl ApiService {
         })
     }
 
-    /// The execution with this id, or whose id begins so.
+    /// Finds an execution by its id or by a unique prefix of at least four hexadecimal digits.
     pub(super) async fn find_execution(&self, id: &str) -> Result<Row, Problem> {
         let absent =
             |id: &str| Problem::new(Code::NoExecution, format!("there is no execution {id}"));
@@ -152,7 +152,8 @@ impl ApiService {
         found.pop().ok_or_else(|| absent(&format!("{beginning}…")))
     }
 
-    /// A page, looked for in a bounded part of all: it may be short, or empty, and still not be the last.
+    /// Reads a page of executions. The scan is bounded, so a page may be short or empty although
+    /// more pages follow.
     pub(super) async fn read_execution_page(
         &self,
         listing: &ListExecutionsQuery,
@@ -296,7 +297,8 @@ impl ApiService {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
                 () = &mut patience => return Ok(String::new()),
             }
-            // Nothing is recorded after its end, but its end may be what was not seen.
+            // No event follows the end of an execution, but the end itself may not have been read
+            // yet: read once more.
             is_last = self
                 .client
                 .find_execution(id)
@@ -307,16 +309,17 @@ impl ApiService {
     }
 }
 
-/// A part of a journal. One that was read after its execution was over has no more to come.
+/// A page of a journal's events.
 pub struct JournalLinesPage {
-    /// Events as JSON Lines.
+    /// The events as JSON Lines.
     pub lines: String,
-    /// Whether there will be no more.
+    /// Whether the page was read after the execution was over, so that no more events follow.
     pub is_complete: bool,
 }
 
 impl ApiService {
-    /// What a journal holds from `from` on, waited for if there is nothing.
+    /// Reads the events of a journal from sequence `from` on. If there are none, waits for up to
+    /// `wait_ms` milliseconds.
     pub async fn follow_journal(
         &self,
         execution: &str,
@@ -332,10 +335,10 @@ impl ApiService {
     }
 }
 
-/// Events as JSON Lines.
+/// Formats journal events as JSON Lines.
 pub(crate) fn format_journal_lines(id: ExecutionId, events: &[JournalEvent]) -> String {
     events.iter().fold(String::new(), |mut text, event| {
-        // A string takes whatever is written to it.
+        // Writing to a `String` cannot fail.
         let _ = writeln!(text, "{}", JournalLine::new(event, id));
         text
     })
@@ -374,7 +377,7 @@ fn api_execution_summary(row: &Row) -> ExecutionSummary {
     }
 }
 
-/// How many there may be on a page.
+/// Validates a requested page size; `usual` is the default. Fails if it is not from 1 to 1000.
 pub(super) fn parse_page_size(asked: Option<u32>, usual: u32) -> Result<usize, Problem> {
     match asked.unwrap_or(usual) {
         size @ 1..=PAGE_MAX => Ok(size as usize),
@@ -385,7 +388,7 @@ pub(super) fn parse_page_size(asked: Option<u32>, usual: u32) -> Result<usize, P
     }
 }
 
-/// A place in the order of ages, as a text that nobody has to understand.
+/// Formats a position in the order of creation as an opaque cursor.
 fn format_cursor((created_at, id): (Timestamp, ExecutionId)) -> String {
     format!("{}.{id}", created_at.as_micros())
 }

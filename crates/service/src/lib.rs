@@ -45,27 +45,27 @@ pub use self::problems::store_problem;
 use self::problems::{check_length, engine_problem};
 pub use self::server_stage::ServerStage;
 
-/// Characters of the reason why an execution is to stop.
+/// Maximum length in characters of the reason of a cancellation.
 const REASON_MAX: usize = 1_024;
 
-/// Access to a store on behalf of somebody.
+/// Performs the operations of the API on a store, within the scope of its client.
 #[derive(Clone)]
 pub struct ApiService {
     client: EngineClient,
     component_runtime: Option<Arc<dyn node::ComponentRuntime>>,
     node: Option<Arc<Node>>,
-    /// Whether things of everybody are meant: whoever has the whole store has them anyway.
+    /// Whether runs and checks cover all scopes, for a caller that has the whole store anyway.
     full_access: bool,
-    /// How campaigns reach people here, if they do.
+    /// The providers of this process, for the checks of campaigns. `None` skips those checks.
     providers: Option<Arc<ProviderRegistry>>,
-    /// What the token is called of whoever asks, if there is one.
+    /// The name of the caller's token, for the audit trail. `None` if the caller has none.
     caller_token: Option<SharedText>,
-    /// Says when nobody should wait for anything any more.
+    /// The stage of the server; long polls end when it stops. `None` if there is no server.
     server_stage: Option<watch::Receiver<ServerStage>>,
 }
 
 impl ApiService {
-    /// Access to what the client sees.
+    /// Creates a service with the store and scope of `client`.
     pub const fn new(client: EngineClient) -> Self {
         Self {
             client,
@@ -78,7 +78,8 @@ impl ApiService {
         }
     }
 
-    /// The same, for whoever has the whole store: runs are found, and everything is checked, whoever it belongs to.
+    /// Gives access to the runs of all scopes, and makes checks cover the whole store. For callers
+    /// that have the store itself.
     #[must_use]
     pub fn with_full_access(self) -> Self {
         Self {
@@ -87,7 +88,7 @@ impl ApiService {
         }
     }
 
-    /// The same, until a server stops: whoever waits for something is answered then, with what is known.
+    /// Ends long polls when the server stops; they then return what is known so far.
     #[must_use]
     pub fn with_server_stage(self, stage: watch::Receiver<ServerStage>) -> Self {
         Self {
@@ -96,7 +97,7 @@ impl ApiService {
         }
     }
 
-    /// Waits so long, but not for a server that stops.
+    /// Waits for `wait_ms` milliseconds, or until the server stops.
     async fn wait_or_stop(&self, wait_ms: u64) {
         let stops = async {
             match &self.server_stage {
@@ -115,19 +116,20 @@ impl ApiService {
         }
     }
 
-    /// Whether nobody should wait any more.
+    /// Whether the server is stopping, so that callers should not wait any longer.
     pub fn is_stopping(&self) -> bool {
         self.server_stage
             .as_ref()
             .is_some_and(|stage| *stage.borrow() >= ServerStage::Stopping)
     }
 
-    /// Whose things are checked; everybody's unless that says.
+    /// The scope that checks are limited to, or `None` for all scopes.
     fn scope_filter(&self) -> Option<&Scope> {
         (!self.full_access).then(|| self.client.scope())
     }
 
-    /// The same, able to look into components that are to be deployed.
+    /// Sets the runtime that inspects components when they are deployed. Without it, deploying a
+    /// component fails.
     #[must_use]
     pub fn with_component_runtime(self, code: Arc<dyn node::ComponentRuntime>) -> Self {
         Self {
@@ -136,7 +138,7 @@ impl ApiService {
         }
     }
 
-    /// The same, able to say whether campaigns can reach people.
+    /// Sets the provider registry, so that campaign checks include the provider.
     #[must_use]
     pub fn with_providers(self, house: Arc<ProviderRegistry>) -> Self {
         Self {
@@ -145,7 +147,7 @@ impl ApiService {
         }
     }
 
-    /// The same, asked with a token of this name.
+    /// Sets the name of the caller's token, for the audit trail.
     #[must_use]
     pub fn with_caller_token(self, asker: Option<SharedText>) -> Self {
         Self {
@@ -154,7 +156,7 @@ impl ApiService {
         }
     }
 
-    /// The same, beside a node of this process.
+    /// Connects the service to the node of this process.
     #[must_use]
     pub fn with_local_node(self, node: &Arc<Node>) -> Self {
         Self {
@@ -164,7 +166,7 @@ impl ApiService {
         }
     }
 
-    /// The same for another owner.
+    /// Returns a service for another scope, without full access.
     #[must_use]
     pub fn for_scope(&self, scope: Scope) -> Self {
         Self {
@@ -174,12 +176,12 @@ impl ApiService {
         }
     }
 
-    /// The node beside it, if there is one.
+    /// The node of this process, if there is one.
     pub fn local_node(&self) -> Option<&Node> {
         self.node.as_deref()
     }
 
-    /// Access to the store.
+    /// The engine client that the service uses.
     pub const fn engine_client(&self) -> &EngineClient {
         &self.client
     }

@@ -1,10 +1,10 @@
-//! What the engine and the store refuse, as problems.
+//! Converts errors of the engine and the store to API problems.
 
 use onward_api::problem::{Code, Problem};
 use onward_engine::client::ClientError;
 use onward_store::{Error, InvalidRequest};
 
-/// Why a client refused.
+/// Converts an error of the engine client to an API problem.
 pub(super) fn engine_problem(refused: ClientError) -> Problem {
     let code = match &refused {
         ClientError::Store(_) => Code::Internal,
@@ -23,7 +23,7 @@ pub(super) fn engine_problem(refused: ClientError) -> Problem {
     }
 }
 
-/// Why a store refused.
+/// Converts a store error to an API problem.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub fn store_problem(error: Error) -> Problem {
     let code = match &error {
@@ -41,12 +41,12 @@ pub fn store_problem(error: Error) -> Problem {
     Problem::new(code, error.to_string())
 }
 
-/// Something that cannot be read.
+/// The problem of a request field that cannot be parsed.
 pub(super) fn invalid_field(what: &str, error: impl std::fmt::Display) -> Problem {
     Problem::new(Code::InvalidRequest, format!("{what}: {error}"))
 }
 
-/// A text that is not longer than it may be.
+/// Fails if a text has more than `characters_max` characters.
 pub(super) fn check_length(what: &str, text: &str, characters_max: usize) -> Result<(), Problem> {
     let found = text.chars().count();
     let words = || format!("{what} has {found} characters, at most {characters_max} are allowed");

@@ -1,4 +1,5 @@
-//! Run events and snapshots, of the runs that somebody owns.
+//! The plan run operations of the API: append and read run events, read snapshots, verify. All are
+//! limited to the runs of the caller's scope.
 
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
@@ -22,10 +23,10 @@ use serde::Serialize;
 use super::ApiService;
 use super::problems::{invalid_field, store_problem};
 
-/// Events of a page at most.
+/// Maximum number of events per page.
 const PAGE_MAX: u32 = 1_000;
 
-/// How often to look for events.
+/// How often a long poll reads new events.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ApiService {
@@ -228,7 +229,7 @@ impl ApiService {
     }
 }
 
-/// What is wrong, as it is told.
+/// Converts an issue that verification found to its API form.
 fn api_verify_finding(found: &verify::VerifyIssue) -> VerifyFinding {
     let code = serde_json::to_value(found.kind).ok();
     VerifyFinding {

@@ -1,4 +1,4 @@
-//! Tasks for workers: claim, go on, complete, fail, list.
+//! The task operations of the API for workers: claim, heartbeat, complete, fail, release and list.
 
 use std::time::Duration;
 
@@ -22,24 +22,25 @@ use super::ApiService;
 use super::executions::parse_page_size;
 use super::problems::{check_length, engine_problem};
 
-/// Leases are at least this long, in milliseconds: the store has to be asked in between.
+/// Minimum lease in milliseconds; shorter leases would leave no time for the round trip to the
+/// store.
 const LEASE_MS_MIN: u32 = 100;
 
-/// And at most so long.
+/// Maximum lease in milliseconds: 1 hour.
 const LEASE_MS_MAX: u32 = 3_600_000;
 
-/// Functions that a worker may ask for at a time.
+/// Maximum number of functions in one claim request.
 const FUNCTIONS_MAX: usize = 100;
 
-/// Characters of what a worker says went wrong, and of the name for that.
+/// Maximum lengths in characters of a task error's message and code.
 const MESSAGE_MAX: usize = 65_536;
 const CODE_MAX: usize = 200;
 
-/// Tasks of a page, unless told.
+/// Default and maximum number of tasks per page.
 const DEFAULT_PAGE_SIZE: u32 = 100;
 
 impl ApiService {
-    /// Claims tasks for a worker; waits for one where there is none.
+    /// Claims tasks for a worker. If none is queued, waits for up to the requested time.
     pub async fn claim_tasks(
         &self,
         claim: ClaimTasksRequest,
@@ -65,7 +66,7 @@ impl ApiService {
         })
     }
 
-    /// Gives a task back that its worker has not begun.
+    /// Releases a task that its worker has claimed but not started.
     pub async fn release_task(&self, task: &str, token: &str) -> Result<TaskEndResponse, Problem> {
         self.client
             .release_task(parse_task_id(task)?, token)
@@ -77,7 +78,7 @@ impl ApiService {
         })
     }
 
-    /// Shows that the worker of a task is alive.
+    /// Extends the lease of a claimed task. Returns when the new lease expires.
     pub async fn heartbeat_task(
         &self,
         task: &str,
@@ -93,7 +94,7 @@ impl ApiService {
         })
     }
 
-    /// A task was performed.
+    /// Completes a claimed task with its result, and claims the next one if the worker requests it.
     pub async fn complete_task(
         &self,
         task: &str,
@@ -106,7 +107,7 @@ impl ApiService {
             .await
     }
 
-    /// A task could not be performed.
+    /// Fails a claimed task with an error, and claims the next one if the worker requests it.
     pub async fn fail_task(
         &self,
         task: &str,
@@ -165,8 +166,8 @@ impl ApiService {
         })
     }
 
-    /// The tasks that work comes to. It is driven to its end, and told when nobody waits for it any more: what is claimed by
-    /// then is given back.
+    /// Runs `work`, which claims tasks, to its end even if the caller disconnects. In that case the
+    /// receiver passed to `work` is notified, and tasks that were claimed are released.
     async fn claim_or_release<W>(
         &self,
         work: impl FnOnce(EngineClient, oneshot::Receiver<()>) -> W,
@@ -202,7 +203,7 @@ impl ApiService {
         &self,
         listing: &ListTasksQuery,
     ) -> Result<TaskPage, Problem> {
-        // Their inputs are read along.
+        // The page is small, because the inputs of the tasks are read along.
         let limit =
             parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?.min(DEFAULT_PAGE_SIZE as usize);
         let wrong = || {
@@ -237,7 +238,7 @@ fn parse_task_id(task: &str) -> Result<AttemptId, Problem> {
         .ok_or_else(|| Problem::new(Code::NotFound, "that is not the name of a task"))
 }
 
-/// What a worker asks for, if it makes sense.
+/// Validates a claim request. Fails if a limit is exceeded or a function name is invalid.
 fn parse_claim_request(
     worker: &str,
     functions: &[String],

@@ -1,4 +1,4 @@
-//! Tokens: who they belong to, and what they allow. Only their digests are stored.
+//! Bearer tokens with their scope, role and expiry. The store holds only their digests.
 
 use std::sync::Arc;
 
@@ -12,13 +12,14 @@ use onward_store::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// What tokens begin with, so that people and scanners know one when they see it.
+/// The prefix of every token, so that people and secret scanners recognize it.
 const TOKEN_PREFIX: &str = "onward_";
 
-/// Bytes of entropy in a token.
+/// Number of random bytes in a token.
 const TOKEN_ENTROPY_BYTES: usize = 32;
 
-/// Makes a token, stores its digest, and returns it: nobody can read it again.
+/// Creates a token, stores its digest and returns the token. It cannot be read again later. Fails
+/// if the name is invalid or already in use.
 pub async fn create_token(
     store: &dyn Store,
     scope: &Scope,
@@ -55,7 +56,7 @@ pub async fn create_token(
     }
 }
 
-/// The tokens of a scope, without what they read.
+/// Lists the tokens of a scope, without the secrets.
 pub async fn list_tokens(store: &dyn Store, scope: &Scope) -> Result<Vec<TokenSummary>, Problem> {
     Ok(read_token_rows(store, scope)
         .await?
@@ -64,7 +65,7 @@ pub async fn list_tokens(store: &dyn Store, scope: &Scope) -> Result<Vec<TokenSu
         .collect())
 }
 
-/// Takes a token back.
+/// Revokes the token with this name. Fails if the scope has none.
 pub async fn revoke_token(store: &dyn Store, scope: &Scope, name: &str) -> Result<(), Problem> {
     let found = read_token_rows(store, scope)
         .await?
@@ -85,7 +86,7 @@ pub async fn revoke_token(store: &dyn Store, scope: &Scope, name: &str) -> Resul
         .map_err(crate::store_problem)
 }
 
-/// Whether there is any token at all, of whomever.
+/// Whether the store has any token, in any scope.
 pub async fn has_any_token(store: &dyn Store) -> Result<bool, Error> {
     let rows: Vec<(TokenRow, u64)> = store
         .list_records(TableScan::all_rows::<TokenRow>().with_limit(1))
@@ -93,7 +94,7 @@ pub async fn has_any_token(store: &dyn Store) -> Result<bool, Error> {
     Ok(!rows.is_empty())
 }
 
-/// Who comes with this token; nobody if it is not known, or no longer good.
+/// Finds the row of a token. Returns `None` if the token is unknown or has expired.
 pub async fn find_token(store: &dyn Store, token: &str) -> Result<Option<TokenRow>, Error> {
     if !token.starts_with(TOKEN_PREFIX) {
         return Ok(None);
@@ -105,7 +106,8 @@ pub async fn find_token(store: &dyn Store, token: &str) -> Result<Option<TokenRo
     Ok(row.map(|(row, _)| row).filter(|row| row.expires_at > now))
 }
 
-/// A token has as many bits of entropy as its digest: nothing slower is needed.
+/// The SHA-256 digest of a token. A token has as much entropy as its digest, so a slower hash is
+/// not needed.
 pub fn token_digest(token: &str) -> Arc<[u8]> {
     Sha256::digest(token.as_bytes()).to_vec().into()
 }

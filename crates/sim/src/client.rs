@@ -1,4 +1,4 @@
-//! Whoever starts executions and sends them messages. It knows the store alone.
+//! The simulated client: starts executions and sends them messages. It uses the store only.
 
 use onward_base::{SharedText, Timestamp};
 use onward_engine::shard::{cancel_message, signal_message};
@@ -13,7 +13,7 @@ use crate::scripts::{component_digest, number_payload};
 
 pub(crate) const SHARD: ShardId = ShardId(0);
 
-/// An execution that is to be started, and its row.
+/// Creates a new execution and its row.
 pub(crate) fn new_execution(
     function: &str,
     input: u64,
@@ -47,7 +47,7 @@ pub(crate) fn new_execution(
     Ok((row, execution))
 }
 
-/// Starts an execution, unless the key has started one already.
+/// Starts an execution. Fails if the key has already started one.
 pub(crate) fn start_execution(
     store: &MemoryStore,
     function: &str,
@@ -68,7 +68,7 @@ pub(crate) fn start_execution(
     Ok(id)
 }
 
-/// Sends the signal that waiters wait for, twice: the second time it does nothing.
+/// Sends the signal that the workflow `waiter` waits for, twice: the second one has no effect.
 pub(crate) fn send_go_signal(
     store: &MemoryStore,
     to: ExecutionId,
@@ -82,7 +82,7 @@ pub(crate) fn send_go_signal(
     Ok(())
 }
 
-/// Asks for cancellation.
+/// Requests cancellation of an execution.
 pub(crate) fn send_cancel(
     store: &MemoryStore,
     to: ExecutionId,

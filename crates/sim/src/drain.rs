@@ -1,4 +1,4 @@
-//! Nodes that give the shard up in order, and what must be true when they have.
+//! Nodes that drain and release the shard, and the invariants that must hold afterwards.
 
 use onward_base::Timestamp;
 use onward_engine::shard::AttemptId;
@@ -12,11 +12,11 @@ use onward_store::{
 use crate::ShardSimulation;
 use crate::ready_future::poll_ready;
 
-/// How long a node may take to give the shard up.
+/// Maximum time in milliseconds that a node has to drain.
 const DRAIN_TIMEOUT_MS: u64 = 10_000;
 
 impl ShardSimulation {
-    /// The owner is asked to give the shard up, and is given little time for it now and then.
+    /// Starts the drain of the owner; in 20 % of the cases it has less than 100 ms for it.
     pub(crate) fn drain_owner(&mut self) {
         let patience = if self.draw.roll_percent(20) {
             self.draw.next_below(100)
@@ -30,7 +30,8 @@ impl ShardSimulation {
         }
     }
 
-    /// The owner goes, if it has drained or may take no longer.
+    /// Removes the owner if it has drained, or crashes it if its deadline has passed; then releases
+    /// the lease.
     pub(crate) fn finish_drain(&mut self) -> Result<(), String> {
         let time = self.clock.now();
         let Some(id) = self.owner else { return Ok(()) };
@@ -54,7 +55,7 @@ impl ShardSimulation {
             .map_err(|error| error.to_string())
     }
 
-    /// Stores what a node wants stored, and remembers whose attempts it starts.
+    /// Stores a node's commit and records which node started which attempts.
     pub(crate) fn commit_as(&mut self, id: u32, commit: Commit) -> Result<CommitReceipt, Error> {
         let started: Vec<AttemptId> = commit.journals.iter().flat_map(started_attempts).collect();
         let receipt = poll_ready(self.store.commit(commit))?;
@@ -63,7 +64,8 @@ impl ShardSimulation {
         Ok(receipt)
     }
 
-    /// Whatever it began that may not be repeated has ended, durably; whatever it did not begin is begun by the next.
+    /// Checks a drained node: every at-most-once attempt that it started has ended durably, and
+    /// everything that it did not start is due for the next owner.
     fn check_drained(&self, id: u32) -> Result<(), String> {
         self.list_executions()
             .iter()
@@ -112,7 +114,7 @@ impl ShardSimulation {
     }
 }
 
-/// The attempts that an append says have started.
+/// Returns the attempts whose start is recorded in an append.
 fn started_attempts(append: &JournalAppend) -> Vec<AttemptId> {
     let execution = append.execution;
     let attempt = |recorded: JournalEvent| match recorded.event {

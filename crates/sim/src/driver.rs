@@ -1,4 +1,5 @@
-//! The world: a clock, a store, a node that owns the shard, nodes that believe they do, and what is under way.
+//! The simulated world: a clock, a store, the node that owns the shard, nodes that still believe
+//! they own it, and the operations in flight.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,49 +25,49 @@ use crate::ready_future::poll_ready;
 use crate::scripts::{SimFunctions, WORKFLOWS, perform_task};
 use crate::workers::SimWorkers;
 
-/// How often things go wrong, in thousandths.
+/// Probabilities of faults, in thousandths per opportunity.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SimFaults {
-    /// A node dies.
+    /// The owner crashes.
     pub crash: u64,
-    /// A node is stopped until another owns its shard, and goes on.
+    /// The owner is paused until another node owns its shard, and then continues.
     pub stop: u64,
-    /// A node is asked to give its shard up in order.
+    /// The owner receives the request to drain and release its shard.
     pub drain: u64,
-    /// A commit is not stored, and its author is told so.
+    /// A commit is not stored, and the node receives the error.
     pub commit_fails: u64,
-    /// A commit is stored or not, and its author is told that nobody knows.
+    /// A commit is stored or not, and the node receives the error that its outcome is unknown.
     pub commit_unknown: u64,
     /// A read fails.
     pub read_fails: u64,
 }
 
-/// What a run came to.
+/// Result of a simulation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
-    /// Steps of the world.
+    /// Number of steps of the simulation.
     pub steps: u64,
-    /// Nodes that owned the shard, one after the other.
+    /// Number of nodes that owned the shard, one after the other.
     pub nodes: u32,
-    /// Nodes that gave the shard up when all they had begun had ended.
+    /// Number of nodes that released the shard after everything they had started had ended.
     pub drained: u32,
-    /// Tasks that went to a worker with the commit that stored them.
+    /// Number of tasks that a worker received with the commit that stored them.
     pub tasks_matched: u32,
-    /// Tasks whose end a worker told the node itself.
+    /// Number of tasks whose end a worker reported directly to the node.
     pub tasks_reported: u32,
-    /// Attempts that were performed.
+    /// Number of attempts that were performed.
     pub attempts: u64,
-    /// A number that two runs share only if they were the same.
+    /// Hash of all actions of the nodes; two runs have the same hash if they had the same history.
     pub trace: u64,
 }
 
-/// How long a lease lasts.
+/// Duration of a shard lease in milliseconds.
 const LEASE_MS: u64 = 5_000;
 
-/// How long the world may take.
+/// Maximum number of steps, after which the simulation fails.
 const STEPS_MAX: u64 = 200_000;
 
-/// A simulated world.
+/// A simulated world with one shard.
 pub struct ShardSimulation {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
@@ -79,26 +80,26 @@ pub struct ShardSimulation {
     client_actions: Vec<(Timestamp, ClientAction)>,
     pub(crate) workers: SimWorkers,
     pub(crate) started: Vec<(ExecutionId, usize, u64)>,
-    /// How often, of those that may be repeated and of those that may not.
+    /// Number of times each attempt was performed; the flag is `true` for at-most-once attempts.
     pub(crate) performed: BTreeMap<(AttemptId, bool), u32>,
     attempts: u64,
-    /// Who stored the start of which attempt that may not be repeated.
+    /// The node that stored the start of each attempt.
     pub(crate) attempt_starters: BTreeMap<AttemptId, u32>,
     pub(crate) drained: u32,
     trace: u64,
     pub(crate) stuck: Vec<String>,
-    /// Attempts that began too early.
+    /// Attempts whose start or end became visible before it was durable.
     pub(crate) premature: Vec<String>,
 }
 
 pub(crate) struct SimNode {
     pub(crate) core: ShardCore,
     pub(crate) lease: HeldLease,
-    /// When it gives the shard up at the latest, if it is to.
+    /// Deadline for releasing the shard; `None` while the node is not draining.
     pub(crate) drain_deadline: Option<Timestamp>,
 }
 
-/// Something that a node waits for.
+/// An operation that a node waits for.
 enum NodeOperation {
     Commit(u64, Box<Commit>),
     Perform(Box<TaskAttempt>),
@@ -108,17 +109,17 @@ enum NodeOperation {
     Renew,
 }
 
-/// Something that a client will do.
+/// A scheduled action of a client.
 enum ClientAction {
     Start(usize, u64, String),
-    /// Starts it again, having heard nothing.
+    /// Starts the execution again, because the first start was not acknowledged.
     RetryStart(usize, u64, String),
     Signal(ExecutionId),
     Cancel(ExecutionId),
 }
 
 impl ShardSimulation {
-    /// The world of a seed, with so many executions of each workflow.
+    /// Creates the world of a seed, with `each` executions of every workflow.
     pub fn new(seed: u64, each: u64, faults: SimFaults) -> Self {
         let clock = Arc::new(ManualClock::new(Timestamp::EPOCH.plus_ms(1_000_000)));
         let store = Arc::new(MemoryStore::new(StorePolicy::default(), clock.clone()));
@@ -156,10 +157,10 @@ impl ShardSimulation {
         }
     }
 
-    /// Lets the world go on until everything is done, and looks whether it is right.
+    /// Runs the world until everything is done, and checks the invariants.
     pub fn run(mut self) -> Result<SimReport, String> {
         for step in 0..STEPS_MAX {
-            // Looking at everything takes longer than a step.
+            // This check takes longer than a step, so it is not made at every step.
             if step % 50 == 0 && self.is_done() {
                 self.check_invariants()?;
                 let Self {
@@ -233,7 +234,7 @@ impl ShardSimulation {
         permille > 0 && self.draw.next_below(1_000) < permille
     }
 
-    /// Nothing can happen now: time passes until something can.
+    /// No operation is due: advances the clock to the next one.
     fn advance_time(&mut self) {
         let under_way = self.in_flight.iter().map(|(at, ..)| *at);
         let planned = self.client_actions.iter().map(|(at, _)| *at);
@@ -255,7 +256,7 @@ impl ShardSimulation {
         }
     }
 
-    /// A new node takes the shard over, if the lease of the last one has run out.
+    /// A new node takes over the shard if the lease of the last owner has expired.
     fn claim_shard(&mut self) -> Result<(), String> {
         let claimed = poll_ready(shard_lease::claim_shard(
             &*self.store,
@@ -272,7 +273,7 @@ impl ShardSimulation {
         let mut entropy = SeededRng::new(self.draw.next_u64());
         let entropy =
             Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.next_u64().to_le_bytes()[0]));
-        // Some steps are too much for one commit.
+        // With a small limit, some steps are too large for one commit.
         let step_bytes = if self.draw.roll_percent(30) {
             20
         } else {
@@ -309,7 +310,8 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// The node is gone, and with it what it waited for. Commits may have arrived all the same, and tasks may have begun.
+    /// Crashes the owner with all its operations in flight. Its commits may have been stored
+    /// nevertheless, and its tasks may have been performed.
     pub(crate) fn crash_owner(&mut self) {
         let Some(id) = self.owner.take() else { return };
         self.nodes.remove(&id);
@@ -331,7 +333,7 @@ impl ShardSimulation {
         }
     }
 
-    /// The node stands still until another has taken over; it does not know.
+    /// Pauses the owner until another node has taken over; the paused node does not notice.
     fn pause_owner(&mut self) {
         let Some(id) = self.owner.take() else { return };
         let until = self.clock.now().plus_ms(LEASE_MS * 3);
@@ -381,7 +383,8 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// Has the owner of the shard start an execution, and starts it again later: nobody knows whether it came to that.
+    /// Lets the owner of the shard start an execution, and starts it again later, because the
+    /// outcome of the first start is unknown.
     fn start_via_owner(
         &mut self,
         node: u32,
@@ -434,7 +437,7 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// Plans what else its execution needs.
+    /// Records a started execution and schedules the client actions it needs.
     fn record_start(&mut self, id: ExecutionId, workflow: usize, input: u64, time: Timestamp) {
         let name = WORKFLOWS[workflow].0;
         let later = time.plus_ms(self.draw.next_below(20_000));
@@ -452,7 +455,7 @@ impl ShardSimulation {
         let delay = match op {
             NodeOperation::Renew => 1_000,
             NodeOperation::Scan | NodeOperation::Inbox => self.draw.next_below(200),
-            // Some take so long that whoever may runs far ahead.
+            // Some commits take so long that executions that need not wait for them run far ahead.
             NodeOperation::Commit(..) if self.draw.roll_percent(20) => self.draw.next_below(1_000),
             NodeOperation::Commit(..) | NodeOperation::Load(_) => self.draw.next_below(20),
             NodeOperation::Perform(_) if self.draw.roll_percent(50) => self.draw.next_below(10),
@@ -473,7 +476,7 @@ impl ShardSimulation {
             }
             NodeOperation::Perform(attempt) => {
                 let mut ends = vec![self.perform_attempt(&attempt)];
-                // Some end together.
+                // Some attempts end together.
                 while self.draw.roll_percent(50)
                     && let Some(attempt) = self.take_other_attempt(id)
                 {
@@ -511,7 +514,7 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// Performs an attempt.
+    /// Performs an attempt and returns its end.
     fn perform_attempt(&mut self, attempt: &TaskAttempt) -> AttemptEnd {
         self.count_attempt(attempt);
         let result = perform_task(&attempt.function, &attempt.input, attempt.id.attempt);
@@ -522,7 +525,7 @@ impl ShardSimulation {
         }
     }
 
-    /// Another attempt that a node is performing.
+    /// Takes another attempt that the node is performing.
     fn take_other_attempt(&mut self, id: u32) -> Option<Box<TaskAttempt>> {
         let is_other = |(_, node, op): &(Timestamp, u32, NodeOperation)| {
             *node == id && matches!(op, NodeOperation::Perform(_))
@@ -571,7 +574,7 @@ impl ShardSimulation {
             return Err(Error::Unavailable("the simulation wants it".to_owned()));
         }
         if self.draw_fault(self.faults.commit_unknown) {
-            // Nobody knows whether it is.
+            // The commit is stored in half of the cases.
             if self.draw.roll_percent(50) {
                 self.commit_as(id, commit)?;
             }
@@ -591,7 +594,7 @@ impl ShardSimulation {
             .or_default() += 1;
     }
 
-    /// Hands executions that are due to a node, unless it knows them.
+    /// Loads executions that are due into a node, unless it tracks them already.
     fn load_due_executions(&mut self, id: u32) -> Result<(), String> {
         let scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
             .where_equal(&SHARD)
@@ -647,7 +650,7 @@ impl ShardSimulation {
         Ok(events)
     }
 
-    /// Hands something to a node, and begins what it wants done.
+    /// Delivers an input to a node and starts the actions that it returns.
     pub(crate) fn deliver_input(&mut self, id: u32, input: ShardInput) {
         let time = self.clock.now();
         let Some(node) = self.nodes.get_mut(&id) else {
@@ -693,7 +696,8 @@ impl ShardSimulation {
         }
     }
 
-    /// What others can tell was done is recorded before.
+    /// Checks that the start of an attempt with observable side effects is recorded before it is
+    /// performed.
     fn check_start_recorded(&mut self, attempt: &TaskAttempt) {
         let its = (attempt.id.promise_id(), attempt.id.attempt);
         if !attempt.is_side_effect_free() && !self.is_start_durable(attempt.id.execution, &its) {
@@ -702,14 +706,14 @@ impl ShardSimulation {
         }
     }
 
-    /// Whether the start of an attempt is durable.
+    /// Returns `true` if the start of an attempt is durable.
     pub(crate) fn is_start_durable(&self, execution: ExecutionId, its: &(PromiseId, u32)) -> bool {
         let events = self.read_journal(execution).unwrap_or_default();
         let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
         events.iter().any(is_start)
     }
 
-    /// What is abandoned may or may not have been done.
+    /// An aborted attempt may or may not be performed.
     fn abandon_attempt(&mut self, id: u32, attempt: AttemptId) {
         if self.draw.roll_percent(50) {
             self.in_flight.retain(|(_, node, op)| {

@@ -1,4 +1,4 @@
-//! What must be true when everything is done.
+//! Invariants that must hold when everything is done.
 
 use onward_base::Timestamp;
 use onward_engine::client::is_execution_over;
@@ -11,7 +11,7 @@ use crate::client::SHARD;
 use crate::ready_future::poll_ready;
 use crate::scripts::{WORKFLOWS, number_payload};
 
-/// Attempts that are looked at.
+/// Maximum attempt number that the checks examine.
 const ATTEMPTS_MAX: u32 = 20;
 
 impl ShardSimulation {
@@ -33,7 +33,7 @@ impl ShardSimulation {
         self.list_executions().iter().all(is_execution_over) && self.list_inbox().is_empty()
     }
 
-    /// What waits to be taken.
+    /// Returns the messages in the inbox of the shard.
     fn list_inbox(&self) -> Vec<(InboxMessageRow, u64)> {
         poll_ready(self.store.list_records(
             TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD).where_equal(&SHARD),
@@ -97,7 +97,8 @@ impl ShardSimulation {
             .try_for_each(|recorded| self.check_event(id, &events, recorded))
     }
 
-    /// What is recorded was done; what may be done once at most was.
+    /// Checks that recorded results were performed, and that at-most-once operations were performed
+    /// at most once.
     fn check_event(
         &self,
         id: ExecutionId,
@@ -135,7 +136,7 @@ impl ShardSimulation {
                 ..
             } => {
                 let number = promise_id.child_number_in(id).unwrap_or(u32::MAX);
-                // None of them fails, so whichever attempt it was, it was the only one.
+                // None of these tasks fails, so at most one attempt may have been performed.
                 let all: u32 = (1..=ATTEMPTS_MAX)
                     .map(|attempt| count(number, attempt, true))
                     .sum();
@@ -150,7 +151,7 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// Follows an execution to whoever took its place in the end, and looks at the result.
+    /// Follows an execution through its continue-as-new successors and checks the final result.
     fn check_result(&self, id: ExecutionId, workflow: usize, input: u64) -> Result<(), String> {
         let (name, expected) = WORKFLOWS[workflow];
         let mut id = id;

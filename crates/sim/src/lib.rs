@@ -1,7 +1,9 @@
-//! The core of a shard in a world of its own: virtual time, a store in memory, and every kind of failure, by seed.
+//! Deterministic simulation of the shard core: virtual time, an in-memory store, and every kind of
+//! failure, by seed.
 //!
-//! A seed decides everything: which of the things under way ends next, what fails, when a node dies or is stopped for a while
-//! and goes on as if nothing had happened. The same seed makes the same history, so a seed that fails is a test.
+//! A seed decides everything: which pending operation completes next, what fails, and when a node
+//! crashes or is paused and then continues as if nothing had happened. The same seed produces the
+//! same history, so a failing seed is a test.
 
 pub mod campaigns;
 mod client;

@@ -1,4 +1,4 @@
-//! The workflows and tasks of the simulated world. What they return does not depend on what fails.
+//! The workflows and tasks of the simulation. Their results do not depend on the injected faults.
 
 use onward_base::Payload;
 use onward_engine::shard::{
@@ -9,7 +9,7 @@ use onward_journal::{
     ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionError, InvokeResult, RetryPolicy,
 };
 
-/// All of them, as one component.
+/// All workflows and tasks, as one component.
 pub(crate) struct SimFunctions;
 
 pub(crate) fn component_digest() -> ComponentDigest {
@@ -24,10 +24,10 @@ fn payload_number(payload: &Payload) -> u64 {
     payload.as_str().parse().unwrap_or(0)
 }
 
-/// What a workflow returns for an input; `None` when it is cancelled, or has several good ends.
+/// Result of a workflow for an input; `None` if it is cancelled or has several valid results.
 pub(crate) type ExpectedResult = fn(u64) -> Option<u64>;
 
-/// The workflows.
+/// The workflows by name, with their expected results.
 pub(crate) const WORKFLOWS: [(&str, ExpectedResult); 15] = [
     ("chain", |n| Some(n)),
     ("dice", |n| Some(n)),
@@ -46,7 +46,7 @@ pub(crate) const WORKFLOWS: [(&str, ExpectedResult); 15] = [
     ("remote_endless", |_| None),
 ];
 
-/// A guest that uses up its slice of time now and then.
+/// A guest that occasionally uses up its time slice.
 struct SlowGuest {
     script: ScriptedGuest,
     held_answer: Option<GuestResponse>,
@@ -93,7 +93,7 @@ impl FunctionResolver for SimFunctions {
                 )));
             }
         };
-        // Some pause in their first turn, some do not.
+        // Some guests pause in their first turn, others do not.
         let turns = u32::from(execution.execution_id.as_bytes()[1]) % 5;
         Ok(Box::new(SlowGuest {
             script,
@@ -123,10 +123,10 @@ impl FunctionResolver for SimFunctions {
     }
 }
 
-/// Tasks that others can tell were performed.
+/// Tasks whose execution is observable from outside.
 const OBSERVABLE_TASKS: [&str; 2] = ["third_time", "undo"];
 
-/// What a task does.
+/// Performs a task and returns its result.
 pub(crate) fn perform_task(function: &str, input: &Payload, attempt: u32) -> InvokeResult {
     match (function, attempt) {
         ("third_time", 1 | 2) => Err(ExecutionError::new(ErrorKind::Timeout, "not yet")),
@@ -143,7 +143,7 @@ async fn invoke_chain(host: ScriptHost, n: u64) -> InvokeResult {
     Ok(number_payload(last))
 }
 
-/// Whoever is told what was thrown another time finds out.
+/// Fails if replay returns other random bytes than the first run did.
 async fn throw_dice(host: ScriptHost, n: u64) -> InvokeResult {
     for _ in 0..n {
         let thrown = host
@@ -246,7 +246,7 @@ async fn run_children(host: ScriptHost, n: u64) -> InvokeResult {
     Ok(number_payload(sum))
 }
 
-/// As often as it takes: workers are lost.
+/// A retry policy without a limit on attempts, because workers are lost.
 fn unlimited_retries() -> Option<Box<RetryPolicy>> {
     Some(Box::new(RetryPolicy {
         max_attempts: None,
@@ -255,7 +255,7 @@ fn unlimited_retries() -> Option<Box<RetryPolicy>> {
     }))
 }
 
-/// One after the other, then all at once.
+/// Invokes tasks on workers, some one after the other and the rest concurrently.
 async fn invoke_remote(host: ScriptHost, n: u64) -> InvokeResult {
     let mut promises = Vec::new();
     for step in 1..=n {
@@ -294,7 +294,8 @@ async fn remote_once(host: ScriptHost, n: u64) -> InvokeResult {
     }
 }
 
-/// Nobody waits for the task any more.
+/// Closes the join set while the task is still pending, so that the workflow no longer waits for
+/// it.
 async fn remote_race(host: ScriptHost) -> InvokeResult {
     let set = host.create_join_set().await?;
     let promise = host
@@ -312,7 +313,7 @@ async fn remote_race(host: ScriptHost) -> InvokeResult {
     Ok(number_payload(1))
 }
 
-/// Its task is taken back when it is cancelled.
+/// Runs until it is cancelled; cancellation revokes its task.
 async fn remote_endless(host: ScriptHost) -> InvokeResult {
     loop {
         let promise = host

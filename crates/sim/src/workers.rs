@@ -1,4 +1,5 @@
-//! Workers of the simulated world: they claim tasks, and perform them, lose them, give them back or come too late.
+//! Simulated workers: they claim tasks and complete them, lose them, release them or report too
+//! late.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,29 +19,29 @@ use crate::ShardSimulation;
 use crate::ready_future::poll_ready;
 use crate::scripts::perform_task;
 
-/// How long a worker may go without a sign of life.
+/// Lease of a claimed task in milliseconds: a worker without a heartbeat for this long loses it.
 const LEASE_MS: u32 = 2_000;
 
-/// What workers will do.
+/// Scheduled action of a worker.
 pub(crate) enum WorkerAction {
-    /// Ask for tasks, and again later.
+    /// Claim tasks, and repeat later.
     Claim,
-    /// Look for workers that are lost, and again later.
+    /// Expire the leases of lost workers, and repeat later.
     ExpireLeases,
-    /// Show a sign of life, and go on.
+    /// Send a heartbeat and continue with the task.
     Heartbeat(LeasedTask),
-    /// Perform a task and say so.
+    /// Perform a task and report its result.
     Complete(LeasedTask),
-    /// Say again that a task was performed, having heard nothing.
+    /// Report the result again, because the first report was not acknowledged.
     RetryComplete(LeasedTask),
-    /// Give a task back.
+    /// Release a task without performing it.
     Release(AttemptId, SharedText),
 }
 
-/// What goes on beside the nodes.
+/// The workers and their scheduled actions, independent of the nodes.
 pub(crate) struct SimWorkers {
     actions: Vec<(Timestamp, WorkerAction)>,
-    /// Who waits for tasks.
+    /// Matches new tasks with waiting workers.
     pub(crate) matcher: Arc<TaskMatcher>,
     waiting: TaskWait,
     pub(crate) matched: u32,
@@ -66,7 +67,7 @@ impl SimWorkers {
         }
     }
 
-    /// When something is to be done next.
+    /// Returns the time of the next scheduled action.
     pub(crate) fn next_action_at(&self) -> Option<Timestamp> {
         self.actions.iter().map(|(at, _)| *at).min()
     }
@@ -100,7 +101,7 @@ fn complete_task(client: &EngineClient, held: &LeasedTask) -> Result<(), ClientE
 }
 
 impl ShardSimulation {
-    /// Does what workers have to do by now.
+    /// Runs all worker actions that are due.
     pub(crate) fn run_workers(&mut self) -> Result<(), String> {
         let time = self.clock.now();
         while let Some(place) = self.workers.actions.iter().position(|(at, _)| *at <= time) {
@@ -141,7 +142,7 @@ impl ShardSimulation {
             WorkerAction::Complete(held) => {
                 self.record_performance(&held);
                 match self.nodes.keys().copied().next_back() {
-                    // The node may have lost the shard, and lose the report.
+                    // The node may have lost the shard, and then it loses the report.
                     Some(node) if self.draw.roll_percent(50) => {
                         self.report_to_node(&client, node, held, time)?
                     }
@@ -157,7 +158,8 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// Tells a node directly how a task ended. Whoever is not answered in time goes through the store.
+    /// Reports the end of a task directly to a node. In half of the cases the worker receives no
+    /// acknowledgement in time and reports through the store.
     fn report_to_node(
         &mut self,
         client: &EngineClient,
@@ -188,7 +190,7 @@ impl ShardSimulation {
         Ok(())
     }
 
-    /// A task that was stored as a worker's.
+    /// Delivers a task to the worker that it was stored for, and checks that its start is durable.
     pub(crate) fn hand_out_task(&mut self, seat: ClaimSlot, held: LeasedTask) {
         self.workers.matched += 1;
         let its = (held.id.promise_id(), held.id.attempt);
@@ -204,7 +206,7 @@ impl ShardSimulation {
         }
     }
 
-    /// Tasks that may be held by nobody.
+    /// Releases claims that possibly no worker holds.
     pub(crate) fn release_claims(&mut self, claims: Vec<(AttemptId, SharedText)>) {
         for (id, claim) in claims {
             if self.draw.roll_percent(50) {
@@ -213,7 +215,7 @@ impl ShardSimulation {
         }
     }
 
-    /// What a worker was told of is recorded.
+    /// Checks that the end of an attempt is durable when the node acknowledges it to the worker.
     pub(crate) fn check_end_recorded(&mut self, id: AttemptId) {
         self.workers.reported += 1;
         let its = (id.promise_id(), id.attempt);
@@ -231,11 +233,11 @@ impl ShardSimulation {
         }
     }
 
-    /// What becomes of a task that a worker has.
+    /// Chooses at random what happens to a task that a worker holds.
     fn plan_task(&mut self, held: LeasedTask, time: Timestamp) {
         match self.draw.next_below(100) {
             0..60 => self.schedule_action(time, 500, WorkerAction::Complete(held)),
-            // It comes when its time is over, or about to be.
+            // The worker reports when its lease has expired or is about to.
             60..70 => self.schedule_action(
                 time.plus_ms(u64::from(LEASE_MS) - 500),
                 3_000,
@@ -247,7 +249,7 @@ impl ShardSimulation {
             80..88 => {
                 self.schedule_action(time, 100, WorkerAction::Release(held.id, held.claim_token))
             }
-            // Its worker dies after it was done, or before.
+            // The worker dies after it has performed the task, or before.
             88..94 => self.record_performance(&held),
             _ => {}
         }

@@ -1,6 +1,7 @@
-//! The URL of a database: where it is, and whether the way there is encrypted.
+//! Parses the URL of a database: the server's address, and whether the connection is encrypted.
 //!
-//! The URL holds a password, so nothing here ever repeats a part of it, not even in a complaint.
+//! The URL contains a password, so no function here repeats any part of it, not even in an error
+//! message.
 
 use std::net::IpAddr;
 
@@ -14,13 +15,13 @@ const EXPECTED_URL_FORMAT: &str =
 /// Whether the connection is encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PostgresTransport {
-    /// It is not.
+    /// Unencrypted connection.
     Plain,
-    /// It is, and the server shows a certificate for its name that this machine trusts.
+    /// TLS; the server must present a certificate for its name that this machine trusts.
     Tls,
 }
 
-/// Where a database is.
+/// Address of a database and the transport to reach it.
 #[derive(Clone)]
 pub(crate) struct PostgresAddress {
     pub(crate) config: Config,
@@ -28,7 +29,8 @@ pub(crate) struct PostgresAddress {
 }
 
 impl PostgresAddress {
-    /// Reads a URL. Without `sslmode`, a server on this machine is reached without encryption and any other with it.
+    /// Parses a URL. Without `sslmode`, a server on this machine is reached without encryption and
+    /// any other server with TLS.
     pub(crate) fn parse(url: &str) -> Result<Self, Error> {
         let (url, wanted) = extract_ssl_mode(url)?;
         let mut config: Config = url.parse().map_err(|_| {
@@ -60,9 +62,10 @@ impl PostgresAddress {
     }
 }
 
-/// The URL without `sslmode`, and what that asks for. The client library does not know all of its values.
+/// Splits the URL into the part without `sslmode` and the transport that `sslmode` requests. The
+/// client library does not support all values of `sslmode`.
 fn extract_ssl_mode(url: &str) -> Result<(String, Option<PostgresTransport>), Error> {
-    // A password may hold anything but an `@`.
+    // A password may contain any character but `@`.
     let credentials = url.find('@').unwrap_or(0);
     let Some((place, query)) = url[credentials..].split_once('?') else {
         return Ok((url.to_owned(), None));
@@ -88,7 +91,7 @@ fn extract_ssl_mode(url: &str) -> Result<(String, Option<PostgresTransport>), Er
     Ok((format!("{place}{separator}{}", rest.join("&")), wanted))
 }
 
-/// Whether all hosts are this machine.
+/// Returns `true` if all hosts are this machine.
 fn is_loopback_only(config: &Config) -> bool {
     let is_local = |host: &Host| match host {
         Host::Tcp(name) => {

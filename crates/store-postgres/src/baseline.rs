@@ -1,5 +1,5 @@
-//! What the server itself can do: one-row inserts of one client, prepared, each a commit of its own. Rates of the store
-//! mean something beside this one only.
+//! Baseline of the server's own performance: prepared one-row inserts by one client, each in its
+//! own commit. The store's rates are only meaningful in comparison with this one.
 
 use deadpool_postgres::Client;
 use onward_store::Error;
@@ -9,11 +9,11 @@ use crate::address::PostgresAddress;
 use crate::connection::{self, ConnectionAccess};
 use crate::error::{self, StatementFailure};
 
-/// A connection, and a narrow table.
+/// A connection and a narrow table for baseline measurements.
 pub struct PostgresBaseline(Client);
 
 impl PostgresBaseline {
-    /// Connects, and makes the table if need be.
+    /// Connects, and creates the table if necessary.
     pub async fn open(url: &str) -> Result<Self, Error> {
         let pool = connection::build_pool(
             &PostgresAddress::parse(url)?,
@@ -33,7 +33,7 @@ impl PostgresBaseline {
         Ok(Self(client))
     }
 
-    /// How durable what it commits is, as the server says.
+    /// Returns the server's durability settings as text.
     pub async fn durability_settings(&self) -> Result<String, Error> {
         let settings = "SELECT format('Postgres %s, fsync=%s, synchronous_commit=%s, full_page_writes=%s', \
                         current_setting('server_version'), current_setting('fsync'), \
@@ -46,7 +46,7 @@ impl PostgresBaseline {
             .get(0))
     }
 
-    /// Bytes that the server has written to its log so far, for all of its databases.
+    /// Bytes that the server has written to its write-ahead log so far, for all of its databases.
     pub async fn wal_bytes(&self) -> Result<u64, Error> {
         let place = "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::bigint";
         let bytes: i64 = self
@@ -58,7 +58,7 @@ impl PostgresBaseline {
         Ok(u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// Bytes on disk of what is in its schema.
+    /// Size on disk of the tables in the current schema, in bytes.
     pub async fn disk_bytes(&self) -> Result<u64, Error> {
         let size = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class \
                     WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'";
@@ -71,7 +71,7 @@ impl PostgresBaseline {
         Ok(u64::try_from(bytes).unwrap_or(0))
     }
 
-    /// Inserts one row of 100 bytes and makes it durable.
+    /// Inserts one row of 100 bytes and commits it durably.
     pub async fn commit_row(&self) -> Result<(), Error> {
         let insert = self
             .0

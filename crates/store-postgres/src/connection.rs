@@ -1,4 +1,4 @@
-//! Connections, and what every one of them is told before it is used.
+//! Connection pools, and the settings that every session gets before it is used.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use crate::address::{PostgresAddress, PostgresTransport};
 use crate::error::{self, StatementFailure};
 use crate::tls;
 
-/// Older servers lack what the statements use.
+/// Minimum server version (14): older servers lack features that the statements use.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
-/// What a connection is for.
+/// Purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionAccess {
     Read,
     Write,
 }
 
-/// A pool of connections that are ready for use.
+/// Builds a pool whose connections have the session settings applied.
 pub(crate) fn build_pool(
     address: &PostgresAddress,
     size: usize,
@@ -33,7 +33,8 @@ pub(crate) fn build_pool(
         recycling_method: RecyclingMethod::Fast,
     };
     let mut target = address.config.clone();
-    // A server that has gone without a word is noticed even by who only waits.
+    // Detects a server that disappeared without closing the connection, even while the client only
+    // waits.
     target.tcp_user_timeout(deadline).keepalives_idle(deadline);
     let manager = match address.transport {
         PostgresTransport::Plain => Manager::from_config(target, NoTls, config),
@@ -63,12 +64,12 @@ pub(crate) fn build_pool(
         .map_err(|cause| Error::Unusable(cause.to_string()))
 }
 
-/// What every session is told, whatever the server's or the role's defaults are:
-/// - to wait for the disk before it says that something is committed;
-/// - to give up when nobody can be waiting for it any more, and on a lock early enough that the commits of a group that
-///   do not need it can still be performed;
-/// - to plan a statement once, and to look rows up in an index even if a table looks small enough to be read whole:
-///   plans are kept, tables grow.
+/// Settings of every session, independent of the defaults of the server and the role:
+/// - wait for the disk before a commit is acknowledged;
+/// - time out when no caller can be waiting any more, and time out on a lock early enough that the
+///   commits of a group that do not need it can still be performed;
+/// - plan a statement once, and use an index even if a table seems small enough for a sequential
+///   scan: plans are cached, and tables grow.
 fn session_settings(deadline: Duration, access: ConnectionAccess) -> String {
     let read_only = if access == ConnectionAccess::Read {
         "on"
@@ -91,7 +92,7 @@ fn session_settings(deadline: Duration, access: ConnectionAccess) -> String {
     )
 }
 
-/// Refuses a server that cannot keep what is promised.
+/// Rejects a server that cannot give the store's guarantees.
 pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> Result<(), Error> {
     let row = client
         .query_one(
@@ -128,17 +129,17 @@ pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> R
     Ok(())
 }
 
-/// A connection from the pool.
+/// Takes a connection from the pool, or opens one.
 pub(crate) async fn acquire_connection(
     pool: &Pool,
 ) -> Result<deadpool_postgres::Client, StatementFailure> {
     pool.get().await.map_err(StatementFailure::from)
 }
 
-/// How often a new connection is tried.
+/// Maximum number of attempts to get a working connection.
 pub(crate) const CONNECTION_ATTEMPTS_MAX: u32 = 5;
 
-/// Waits before the next try: twice as long after each loss.
+/// Exponential backoff before the next attempt: 10 ms, doubled after each lost connection.
 pub(crate) async fn sleep_backoff(losses: u32) {
     const BACKOFF_UNIT: Duration = Duration::from_millis(10);
     tokio::time::sleep(BACKOFF_UNIT * 2_u32.pow(losses.min(CONNECTION_ATTEMPTS_MAX))).await;

@@ -1,4 +1,4 @@
-//! What the database says is wrong, in the words of the store. Errors are told apart by their SQLSTATE, never by their
+//! Maps database errors to store errors. Errors are classified by their SQLSTATE, never by their
 //! text.
 
 use std::error::Error as _;
@@ -9,22 +9,23 @@ use deadpool_postgres::{HookError, PoolError};
 use onward_store::{Error, InvalidRequest, tables};
 use tokio_postgres::error::{DbError, SqlState};
 
-/// Raised by `onward_require` of the schema.
+/// SQLSTATE raised by the schema's function `onward_require`.
 const SQLSTATE_REQUIREMENT_FAILED: &str = "OW001";
 
-/// What to do about a statement that failed.
+/// Failure of a statement, classified by what the caller can do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StatementFailure {
-    /// Another transaction was faster: nothing was stored, and looking again will show what it did.
+    /// A concurrent transaction was faster: nothing was stored, and reading again shows what it
+    /// did.
     Race(Error),
-    /// The connection is gone, or the server is on its way down.
+    /// The connection is lost, or the server is shutting down.
     ConnectionLost(Error),
-    /// It will fail again.
+    /// A retry fails again.
     Permanent(Error),
 }
 
 impl StatementFailure {
-    /// The error, for whoever has to live with it.
+    /// Returns the error without its classification, for the caller of the store.
     pub(crate) fn into_error(self) -> Error {
         match self {
             Self::Race(error) | Self::ConnectionLost(error) | Self::Permanent(error) => error,
@@ -35,7 +36,7 @@ impl StatementFailure {
 impl From<tokio_postgres::Error> for StatementFailure {
     fn from(cause: tokio_postgres::Error) -> Self {
         let Some(said) = cause.as_db_error() else {
-            // What else can go wrong on our side of the connection is a value that cannot be written or read.
+            // Any other error on the client side is a value that cannot be encoded or decoded.
             let text = describe_error_chain(&cause);
             return if is_connection_error(&cause) {
                 Self::ConnectionLost(Error::Unavailable(text))
@@ -70,7 +71,8 @@ impl From<PoolError> for StatementFailure {
     }
 }
 
-/// Why there is no new connection. What is not the network is the way we are told to connect.
+/// Classifies the failure of a new connection. A failure that is not caused by the network is
+/// caused by the connection settings.
 fn connect_failure(cause: tokio_postgres::Error) -> StatementFailure {
     if cause.as_db_error().is_some() || is_connection_error(&cause) {
         return StatementFailure::from(cause);
@@ -81,7 +83,8 @@ fn connect_failure(cause: tokio_postgres::Error) -> StatementFailure {
     )))
 }
 
-/// Whether the connection is gone. A certificate that is not trusted comes as an error of the network, and is none.
+/// Returns `true` if the connection is lost. An untrusted certificate is reported as a network
+/// error but is not one.
 fn is_connection_error(cause: &tokio_postgres::Error) -> bool {
     let Some(source) = cause
         .source()
@@ -94,17 +97,17 @@ fn is_connection_error(cause: &tokio_postgres::Error) -> bool {
         .is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
-/// The error for a caller, of a statement that stores nothing when it fails.
+/// Maps the error of a statement that stores nothing when it fails.
 pub(crate) fn from_postgres_error(cause: tokio_postgres::Error) -> Error {
     StatementFailure::from(cause).into_error()
 }
 
-/// What was read cannot have been written.
+/// Error for a row that this program cannot have written.
 pub(crate) fn unreadable_row(table: &str, cause: &dyn Display) -> Error {
     Error::Corrupt(format!("a row of {table}: {cause}"))
 }
 
-/// The cause and its own causes, which say more.
+/// Joins the error with its chain of causes, which contain more detail.
 pub(crate) fn describe_error_chain(cause: &tokio_postgres::Error) -> String {
     let mut text = cause.to_string();
     let mut next = cause.source();
@@ -118,7 +121,7 @@ pub(crate) fn describe_error_chain(cause: &tokio_postgres::Error) -> String {
     text
 }
 
-/// Whether the server is about to close the connection, or does not take new ones.
+/// Returns `true` if the server is about to close the connection or accepts no new ones.
 fn is_server_unavailable(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [
@@ -134,7 +137,7 @@ fn is_server_unavailable(code: &SqlState) -> bool {
         .contains(code)
 }
 
-/// Without the detail, which quotes what is stored.
+/// Omits the error's detail field, because it quotes stored data.
 fn classify_server_error(said: &DbError) -> Error {
     let code = said.code();
     let text = format!("{} (SQLSTATE {})", said.message(), code.code());
@@ -161,7 +164,8 @@ fn classify_server_error(said: &DbError) -> Error {
     }
 }
 
-/// The column that a check or an index is about. They are named after their table and, most of them, the column.
+/// Finds the column that a check constraint or an index refers to. Their names consist of the
+/// table's name and, for most of them, the column's.
 fn rejected_value(said: &DbError, reason: &'static str) -> Option<Error> {
     let table = tables::ALL_TABLES
         .into_iter()

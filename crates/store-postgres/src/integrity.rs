@@ -1,6 +1,6 @@
-//! What is wrong with the tables as such: rows that belong to nothing, and guards that somebody has removed.
+//! Integrity checks of the tables: orphaned rows, and triggers or constraints that were removed.
 
-/// Each statement selects what must not be there, in words.
+/// Each statement selects a description of every violation it finds.
 pub(crate) const INTEGRITY_CHECKS: &[&str] = &[
     include_str!("../statements/inspect/orphaned_events.sql"),
     include_str!("../statements/inspect/empty_runs.sql"),

@@ -1,13 +1,15 @@
-//! The store in a Postgres database, for many nodes on one server.
+//! Store implementation on a Postgres database, for many nodes on one server.
 //!
-//! Commits that wait are performed together in one transaction. What they are about is locked and read in one go, the
-//! rules decide, and what they decided is written and committed in another. Run events that can be taken for new go in
-//! a single statement. A connection that is lost while committing leaves no question open: the server is asked what
-//! became of the transaction.
+//! Waiting commits are performed together in one transaction (group commit). One round trip locks
+//! and reads the rows they need, the store's rules decide, and a second round trip writes the
+//! decisions and commits. Run events that can be assumed to be new are inserted in a single
+//! statement. A connection lost during a commit leaves no commit in doubt: the writer asks the
+//! server for the outcome of the transaction.
 //!
-//! The database itself keeps what happened from being changed: see `migrations/0001_initial.sql`.
+//! The database itself prevents changes to recorded history: see `migrations/0001_initial.sql`.
 //!
-//! Sessions are told how durable to be when they are opened, so a pooler in between has to keep a session to itself.
+//! The durability settings are applied once per session, when it is opened, so a connection pooler
+//! in between must use session pooling.
 
 mod address;
 pub mod baseline;
@@ -51,11 +53,11 @@ use crate::notifications::PostgresNotifier;
 use crate::read::PostgresReaders;
 use crate::writer::{CommitQueues, WriterOptions};
 
-/// A store in a Postgres database.
+/// A [`Store`] in a Postgres database.
 pub struct PostgresStore {
-    /// Absent in a store that is only read.
+    /// The commit queues; `None` in a store that was opened read-only.
     writers: Option<CommitQueues>,
-    /// The same.
+    /// Sends and receives notifications; `None` in a store that was opened read-only.
     notifier: Option<PostgresNotifier>,
     readers: PostgresReaders,
     pool: Pool,
@@ -65,17 +67,18 @@ pub struct PostgresStore {
 }
 
 impl PostgresStore {
-    /// Connects to the database that `url` names, and creates or migrates the tables if need be.
+    /// Connects to the database at `url` and creates or migrates the tables if necessary.
     ///
-    /// A server on another machine is reached with TLS, and has to show a certificate that this machine trusts, unless
-    /// the URL says `sslmode=disable`.
+    /// A server on another machine is reached over TLS and must present a certificate that this
+    /// machine trusts, unless the URL contains `sslmode=disable`.
     ///
     /// ```no_run
     /// use onward_store::Store as _;
-    /// use onward_store_postgres::{Options, Postgres};
+    /// use onward_store_postgres::{Options, PostgresStore};
     ///
     /// # async fn example() -> Result<(), onward_store::Error> {
-    /// let store = Postgres::open("postgres://onward:secret@db.example/onward", Options::default()).await?;
+    /// let url = "postgres://onward:secret@db.example/onward";
+    /// let store = PostgresStore::open(url, Options::default()).await?;
     /// println!("the database says it is {}", store.now().await?);
     /// # Ok(())
     /// # }
@@ -121,7 +124,8 @@ impl PostgresStore {
         })
     }
 
-    /// Connects to a database that holds a store, to read from it only. Nothing in it is changed; it may be a standby.
+    /// Connects to a database that contains a store, for reading only. Nothing in it is changed; it
+    /// may be a standby.
     pub async fn open_read_only(url: &str, options: Options) -> Result<Self, Error> {
         let pool = connection::build_pool(
             &PostgresAddress::parse(url)?,

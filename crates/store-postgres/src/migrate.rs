@@ -1,4 +1,5 @@
-//! The schema, brought to what this program knows when a database is opened.
+//! Schema migrations: opening a database brings its schema to the version that this program
+//! requires.
 
 use deadpool_postgres::{Client, GenericClient, Transaction};
 use onward_store::Error;
@@ -12,16 +13,17 @@ const MIGRATIONS: &[Migration] = &[Migration {
     sql: include_str!("../migrations/0001_initial.sql"),
 }];
 
-/// Who holds this lock migrates. It spells `onward` in ASCII.
+/// Advisory lock that a process holds while it migrates. The number spells `onward` in ASCII.
 const MIGRATION_LOCK_ID: i64 = 0x6f6e_7761_7264;
 
-/// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
+/// Applies all pending migrations in one transaction. A second process waits for the lock and then
+/// finds nothing to do.
 pub(crate) async fn apply_migrations(client: &mut Client) -> Result<(), Error> {
     let transaction = client
         .transaction()
         .await
         .map_err(error::from_postgres_error)?;
-    // A large table may take its time; the lock is held as long.
+    // Migrating a large table may take long; the lock is held for that time.
     transaction
         .batch_execute("SET LOCAL statement_timeout = 0")
         .await
@@ -41,8 +43,8 @@ pub(crate) async fn apply_migrations(client: &mut Client) -> Result<(), Error> {
         .map_err(error::from_postgres_error)
 }
 
-/// Whether the database can be read as it is. One without our tables is no store; one that is older has to be upgraded
-/// first.
+/// Fails if the database cannot be read as it is: it does not contain the store's tables, or its
+/// schema is older and must be migrated first.
 pub(crate) async fn require_current_schema(client: &Client) -> Result<(), Error> {
     if !has_migration_table(client).await? {
         return Err(Error::Unusable(
@@ -52,8 +54,8 @@ pub(crate) async fn require_current_schema(client: &Client) -> Result<(), Error>
     migration::ensure_no_pending_migrations(MIGRATIONS, &read_migration_table(client).await?)
 }
 
-/// What was applied. The table of that is made if need be, and only then: in a database that is up to date no right to
-/// make tables is needed.
+/// Returns the applied migrations. Creates the migration table only if it is missing, so that an
+/// up-to-date database requires no privilege to create tables.
 async fn applied_migrations(transaction: &Transaction<'_>) -> Result<Vec<AppliedMigration>, Error> {
     if !has_migration_table(transaction).await? {
         let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT \
@@ -66,7 +68,7 @@ async fn applied_migrations(transaction: &Transaction<'_>) -> Result<Vec<Applied
     read_migration_table(transaction).await
 }
 
-/// Whether there is a table of what was applied.
+/// Returns `true` if the migration table exists.
 async fn has_migration_table(client: &impl GenericClient) -> Result<bool, Error> {
     let found = client
         .query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[])

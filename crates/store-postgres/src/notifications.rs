@@ -1,7 +1,8 @@
-//! Words between the processes that use a database: NOTIFY and LISTEN.
+//! Notifications between the processes that use a database: NOTIFY and LISTEN.
 //!
-//! Whoever notifies inside of a transaction has to wait for all others that do. So words are sent apart from commits, those that
-//! have gathered in one go, and a few times in a second at most: they are hints, and what they are about is stored already.
+//! A NOTIFY inside a transaction makes its commit wait for all other commits that notify. So
+//! notifications are sent separately from commits, batched, and at most every few milliseconds:
+//! they are hints, and the data they refer to is stored already.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -19,22 +20,22 @@ use crate::address::{PostgresAddress, PostgresTransport};
 use crate::error::StatementFailure;
 use crate::{connection, error, tls};
 
-/// Words that wait to be sent. What comes when there are more is lost.
+/// Maximum number of notifications waiting to be sent. Further ones are dropped.
 const QUEUE_CAPACITY: usize = 4_096;
 
-/// Bytes that are sent in one go; the server takes up to 8,000.
+/// Maximum size of one payload in bytes; the server accepts up to 8,000.
 const PAYLOAD_BYTES_MAX: usize = 7_500;
 
-/// How long to gather words after some were sent.
+/// Time to collect notifications after a send.
 const SEND_INTERVAL: Duration = Duration::from_millis(4);
 
-/// How long to wait before a connection that was lost is made again.
+/// Delay before a lost connection is opened again.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
-/// What separates words. They have none of it.
+/// Separates the notifications in a payload. No notification contains it.
 const SEPARATOR: char = '\n';
 
-/// A way to tell others, and to hear them.
+/// Sends notifications and subscribes to those of other processes.
 pub(crate) struct PostgresNotifier {
     outgoing: mpsc::Sender<String>,
     address: PostgresAddress,
@@ -43,7 +44,7 @@ pub(crate) struct PostgresNotifier {
 }
 
 impl PostgresNotifier {
-    /// Those of the schema that a connection of this pool uses.
+    /// Starts the sender for the channel of the schema that the pool's connections use.
     pub(crate) async fn start_sender(
         pool: &Pool,
         address: &PostgresAddress,
@@ -73,14 +74,14 @@ impl PostgresNotifier {
         })
     }
 
-    /// Has words sent, soon.
+    /// Queues a notification for the next send.
     pub(crate) fn enqueue_notification(&self, words: String) {
         if self.outgoing.try_send(words).is_err() {
             tracing::debug!("too much is to be told: some of it is not");
         }
     }
 
-    /// Listens until what is returned is dropped.
+    /// Subscribes until the returned guard is dropped.
     pub(crate) fn spawn_listener(&self, heard: NotificationHandler) -> RegistrationGuard {
         let (address, channel, deadline) = (
             self.address.clone(),
@@ -101,7 +102,7 @@ impl PostgresNotifier {
     }
 }
 
-/// Somebody who listens.
+/// Stops the listener when it is dropped.
 struct ListenerGuard(AbortHandle);
 
 impl Drop for ListenerGuard {
@@ -110,7 +111,7 @@ impl Drop for ListenerGuard {
     }
 }
 
-/// Sends words until nobody is left who could say some.
+/// Sends queued notifications until all senders of the queue are dropped.
 async fn run_sender(pool: Pool, channel: String, mut waiting: mpsc::Receiver<String>) {
     while let Some(first) = waiting.recv().await {
         let mut words = BTreeSet::from([first]);
@@ -124,7 +125,8 @@ async fn run_sender(pool: Pool, channel: String, mut waiting: mpsc::Receiver<Str
     }
 }
 
-/// The words in as few parts as they can be sent in.
+/// Combines the notifications into as few payloads as possible; a notification that is too large is
+/// dropped.
 fn batch_payloads(words: &BTreeSet<String>) -> Vec<String> {
     let mut payloads: Vec<String> = Vec::new();
     for word in words.iter().filter(|word| word.len() <= PAYLOAD_BYTES_MAX) {
@@ -154,7 +156,7 @@ async fn send_notification(pool: &Pool, channel: &str, payload: &str) -> Result<
         .map_err(error::from_postgres_error)
 }
 
-/// Listens until the connection is lost.
+/// Forwards notifications until the connection is lost.
 async fn listen_until_disconnected(
     address: &PostgresAddress,
     channel: &str,

@@ -1,27 +1,31 @@
-//! How a database is opened.
+//! Options for opening a Postgres store, with their defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use onward_store::{StoreClock, StorePolicy};
 
-/// How a database is opened.
+/// Options for opening a Postgres store.
 #[derive(Clone)]
 pub struct Options {
-    /// What the store accepts.
+    /// Limits and rules for what the store accepts.
     pub policy: StorePolicy,
-    /// What stamps what is stored; the clock of the database when absent, so that all nodes share one.
+    /// Clock for the timestamps of stored rows; default: the clock of the database, so that all
+    /// nodes share one.
     pub clock: Option<Arc<dyn StoreClock>>,
-    /// Connections that write. Each performs the commits that wait for it in one transaction, so more of them make the
-    /// transactions smaller: one is best until it is busy all the time.
+    /// Number of writer connections; default: 1. Each performs its waiting commits in one
+    /// transaction, so more writers make the transactions smaller: one is best until it is busy all
+    /// the time.
     pub writers: usize,
-    /// Connections that write commits of more than 128 KiB, so that others need not wait for them.
+    /// Number of writer connections for commits of more than 128 KiB, so that smaller commits do
+    /// not wait for them; default: 2.
     pub bulk_writers: usize,
-    /// Connections that read, at most.
+    /// Maximum number of reader connections; default: 8.
     pub readers: usize,
-    /// Commits that may wait for one writer. Who comes later waits to wait.
+    /// Maximum number of commits queued for one writer; default: 1024. Further callers wait for a
+    /// place in the queue.
     pub queue_capacity: usize,
-    /// How long any call may take before it is given up.
+    /// Timeout of any call; default: 30 s.
     pub call_timeout: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Statements that are sent together and answered together: one way there and back, however many they are.
+//! Statement pipelining: several statements are sent together and answered together, in one round
+//! trip.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -45,7 +46,7 @@ impl<'a> PipelineStatement<'a> {
 }
 
 impl PipelineStatement<'_> {
-    /// The parameters, as the client takes them.
+    /// Returns the parameters in the form that the client expects.
     pub(crate) fn param_refs(&self) -> Vec<SqlParam<'_>> {
         self.params
             .iter()
@@ -54,17 +55,18 @@ impl PipelineStatement<'_> {
     }
 }
 
-/// Which end of a transaction the statements stand at.
+/// The transaction boundary that a pipeline contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransactionBoundary {
-    /// They begin one.
+    /// The pipeline begins a transaction.
     Begin,
-    /// They end one.
+    /// The pipeline commits the transaction.
     Commit,
 }
 
-/// Prepares what is not prepared yet, sends all statements, and returns their rows or the first error. In a transaction
-/// the first is the cause: those behind it only say that it has failed.
+/// Prepares the statements that are not prepared yet, sends all of them, and returns their rows or
+/// the first error. In a transaction the first error is the cause: later statements only report
+/// that the transaction has failed.
 pub(crate) async fn send_pipeline(
     client: &ClientWrapper,
     steps: &[PipelineStatement<'_>],
@@ -99,7 +101,8 @@ pub(crate) async fn send_pipeline(
     Ok(rows.into_iter().skip(skipped).take(steps.len()).collect())
 }
 
-/// Waits for all. A statement is sent when its answer is first asked for, so they are asked in turn.
+/// Waits for all answers. A statement is sent when its future is first polled, so the futures are
+/// polled in order.
 async fn join_in_order<T>(answers: Vec<BoxFuture<'_, T>>) -> Vec<T> {
     let mut answers: Vec<_> = answers.into_iter().map(maybe_done).collect();
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Retention: removing the whole of a run or an execution.
+//! Retention: deletes all data of a run or an execution.
 
 use std::time::Duration;
 
@@ -11,16 +11,18 @@ use tokio::time::timeout;
 use crate::connection;
 use crate::error::StatementFailure;
 
-/// The advisory locks that keep an execution whole: appending to its journal shares the lock of its slot, purging it
-/// holds the lock alone. A row to lock there may not be.
+/// Class of the advisory locks that keep an execution complete: an append to its journal holds the
+/// lock of its slot in shared mode, a purge holds it exclusively. Advisory locks are used because
+/// there may be no row to lock.
 pub(crate) const PURGE_LOCK_CLASS: i32 = 0x6f6e_7764;
 
-/// The lock of an execution. They are few, because the server has only so many.
+/// Returns the lock slot of an execution. There are only 256 slots, because the server's lock table
+/// is limited.
 pub(crate) fn purge_lock_slot(execution: &ExecutionId) -> i32 {
     i32::from(execution.as_bytes()[0])
 }
 
-/// Removes it, and tells whether there was anything to remove.
+/// Deletes the target and returns whether there was anything to delete.
 pub(crate) async fn purge_with_timeout(
     pool: &Pool,
     purge: &PurgeTarget,
@@ -51,8 +53,8 @@ async fn purge_with_retries(pool: &Pool, purge: &PurgeTarget) -> Result<bool, Er
     }
 }
 
-/// Sets `is_removed` once there was something: should the commit be repeated because its end was not heard, there may
-/// be nothing left.
+/// Sets `is_removed` once a row was deleted: if the commit is repeated because its acknowledgement
+/// was lost, there may be nothing left to delete.
 async fn purge_once(
     pool: &Pool,
     purge: &PurgeTarget,
@@ -68,7 +70,8 @@ async fn purge_once(
     Ok(transaction.commit().await?)
 }
 
-/// The events go with the head. Snapshots come first, as in any other transaction.
+/// Deletes a run. Its events are deleted with the head. Snapshots are locked first, as in every
+/// other transaction.
 async fn remove_run(
     transaction: &Transaction<'_>,
     run: &RunId,
@@ -76,7 +79,7 @@ async fn remove_run(
     let snapshots = transaction
         .execute("DELETE FROM run_snapshots WHERE run_id = $1", &[&&**run])
         .await?;
-    // Alerts are raised once an occasion: a run of the same name that comes later is another occasion.
+    // An alert is raised once per occasion: a later run with the same name is a new occasion.
     transaction
         .execute("DELETE FROM alerts WHERE subject = $1", &[&&**run])
         .await?;
@@ -86,7 +89,8 @@ async fn remove_run(
     Ok(snapshots + heads)
 }
 
-/// The row comes first: the journal stays as long as it.
+/// Deletes an execution. Its row is deleted first, because the journal cannot be deleted while the
+/// row exists.
 async fn remove_execution(
     transaction: &Transaction<'_>,
     execution: &ExecutionId,
@@ -97,7 +101,8 @@ async fn remove_execution(
             &[&PURGE_LOCK_CLASS, &purge_lock_slot(execution)],
         )
         .await?;
-    // Only now: the events that were appended while we waited are to go as well.
+    // Deletes only after the lock is held, so that events appended while waiting for it are deleted
+    // as well.
     let id = execution.as_bytes().as_slice();
     let mut removed = 0;
     for table in ["executions", "inbox", "journal", "tasks", "timers"] {

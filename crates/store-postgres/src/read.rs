@@ -1,4 +1,4 @@
-//! Reading: each call is one statement on a connection of its own.
+//! Reads: each call is one statement on its own connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::value::{
 };
 use crate::{connection, error, integrity, run_event, run_head};
 
-/// The connections that read.
+/// The pool of reader connections.
 pub(crate) struct PostgresReaders {
     pool: Pool,
     page_max: usize,
@@ -36,7 +36,8 @@ impl PostgresReaders {
         }
     }
 
-    /// The answer to a statement, on another connection if one is lost: several may have been while nobody used them.
+    /// Runs a statement, and repeats it on another connection if the connection is lost: several
+    /// idle connections may have been lost unnoticed.
     async fn query_with_retries(
         &self,
         statement: &str,
@@ -68,7 +69,7 @@ impl PostgresReaders {
         if let Ok(answer) = answer.await {
             return Ok(answer?);
         }
-        // The next to use this connection would wait for the same answer.
+        // The connection is discarded: its next user would wait for the answer of this statement.
         drop(Object::take(client));
         Err(StatementFailure::Permanent(Error::Unavailable(
             "the database did not answer in time".to_owned(),
@@ -236,7 +237,7 @@ impl PostgresReaders {
         let statement = format!(
             "SELECT {columns} FROM runs WHERE run_id > $1 {behind} ORDER BY run_id LIMIT $2"
         );
-        // No run has an empty id.
+        // The empty string sorts before every run id.
         let params: [SqlParam<'_>; 2] = [&after.map_or("", |run| &**run), &self.page_limit(limit)];
         self.query_with_retries(&statement, &params)
             .await?
@@ -269,7 +270,7 @@ fn chunk_from_row(row: &Row) -> Result<JournalChunk, Error> {
     })
 }
 
-/// Whether `values` can stand in the first of these columns.
+/// Checks that `values` fit the first of these columns.
 fn check_column_values(
     table: &'static TableSchema,
     names: &[&'static str],

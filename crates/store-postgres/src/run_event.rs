@@ -1,4 +1,4 @@
-//! Run events as rows, and as the arrays in which many of them travel at once.
+//! Run events as rows, and as the array parameters that insert many of them at once.
 
 use onward_base::Payload;
 use onward_runs::{
@@ -11,10 +11,10 @@ use crate::error;
 use crate::pipeline::PipelineStatement;
 use crate::value::{PostgresTimestamp, PostgresUuid, count_from_sql, count_to_sql};
 
-/// Inserts events, with [`arrays`] as parameters.
+/// Inserts events; the parameters come from [`with_event_arrays`].
 pub(crate) const INSERT_EVENTS: &str = include_str!("../statements/insert_events.sql");
 
-/// The event in a row that has all columns of the table in their order.
+/// Decodes the event from a row that has all columns of the table in their order.
 pub(crate) fn event_from_row(row: &Row) -> Result<RunEventRecord, Error> {
     let read = EventRowReader(row);
     let event = RunEventWrite {
@@ -59,7 +59,7 @@ pub(crate) fn event_from_row(row: &Row) -> Result<RunEventRecord, Error> {
     })
 }
 
-/// The values of a row, each as what it stands for.
+/// Reads the columns of an event row as typed values.
 struct EventRowReader<'a>(&'a Row);
 
 impl<'a> EventRowReader<'a> {
@@ -90,7 +90,7 @@ fn unreadable_event(cause: &dyn std::fmt::Display) -> Error {
     error::unreadable_row("run_events", cause)
 }
 
-/// A step with these events as parameters, one array a column.
+/// Adds these events to a statement as parameters, one array per column.
 pub(crate) fn with_event_arrays<'a>(
     step: PipelineStatement<'a>,
     planned: &[PlannedEvent<'a>],
@@ -138,7 +138,7 @@ pub(crate) fn with_event_arrays<'a>(
         .with_param(stamps)
 }
 
-/// A step with one event as parameters, one a column.
+/// Adds one event to a statement as parameters, one per column.
 pub(crate) fn with_event_values<'a>(
     step: PipelineStatement<'a>,
     planned: PlannedEvent<'a>,
@@ -167,12 +167,12 @@ pub(crate) fn with_event_values<'a>(
         .with_param(PostgresTimestamp(persisted_at))
 }
 
-/// Attempts are at most what a 32-bit integer holds.
+/// Converts an attempt number, which always fits a signed 32-bit integer.
 fn attempt_to_sql(attempt: AttemptNumber) -> i32 {
     i32::try_from(attempt.as_u32()).unwrap_or(i32::MAX)
 }
 
-/// Roughly how many bytes an event takes on its way.
+/// Estimates the size of an event on the wire in bytes.
 pub(crate) fn estimated_event_bytes(event: &RunEventWrite) -> usize {
     const FIXED: usize = 300;
     let payload = event

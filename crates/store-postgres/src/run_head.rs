@@ -1,4 +1,4 @@
-//! Heads of runs as rows.
+//! Run heads as rows of the table `runs`.
 
 use onward_runs::RunSeq;
 use onward_store::{Error, RunHead};
@@ -8,16 +8,16 @@ use crate::error;
 use crate::pipeline::PipelineStatement;
 use crate::value::{PostgresTimestamp, count_from_sql, count_to_sql};
 
-/// The columns of a head, as [`head`] reads them.
+/// The columns of a head, in the order that [`head_from_row`] expects.
 pub(crate) const HEAD_COLUMNS: &str = "run_id, tenant_id, project_id, environment_id, last_seq, last_persisted_at, projected_seq, delivered_seq";
 
-/// Inserts heads, with [`arrays`] as parameters.
+/// Inserts heads; the parameters come from [`with_head_arrays`].
 pub(crate) const INSERT_HEADS: &str = include_str!("../statements/insert_heads.sql");
 
-/// Replaces heads, with [`arrays`] as parameters.
+/// Replaces heads; the parameters come from [`with_head_arrays`].
 pub(crate) const UPDATE_HEADS: &str = include_str!("../statements/update_heads.sql");
 
-/// The head in a row.
+/// Decodes the head from a row.
 pub(crate) fn head_from_row(row: &Row) -> Result<RunHead, Error> {
     let text = |place: usize| {
         row.try_get::<_, &str>(place)
@@ -49,7 +49,7 @@ fn unreadable_head(cause: &dyn std::fmt::Display) -> Error {
     error::unreadable_row("runs", cause)
 }
 
-/// A step with these heads as parameters, one array a column.
+/// Adds these heads to a statement as parameters, one array per column.
 pub(crate) fn with_head_arrays<'a>(
     step: PipelineStatement<'a>,
     heads: &[&'a RunHead],

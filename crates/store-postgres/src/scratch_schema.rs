@@ -1,4 +1,4 @@
-//! A schema of its own in a database, for what is to be thrown away: a benchmark touches nothing else that is there.
+//! A temporary schema in a database, so that a benchmark touches no other data in it.
 
 use onward_store::Error;
 
@@ -7,7 +7,7 @@ use crate::address::PostgresAddress;
 use crate::connection::{self, ConnectionAccess};
 use crate::error::{self, StatementFailure};
 
-/// A schema that was made for somebody.
+/// A schema created for temporary use.
 #[derive(Debug)]
 pub struct ScratchSchema {
     database: String,
@@ -15,7 +15,7 @@ pub struct ScratchSchema {
 }
 
 impl ScratchSchema {
-    /// Makes a schema of this name, which nobody has yet.
+    /// Creates a schema with this name. Fails if it exists already.
     pub async fn create(database: &str, name: &str) -> Result<Self, Error> {
         let is_plain = name
             .bytes()
@@ -37,7 +37,7 @@ impl ScratchSchema {
         })
     }
 
-    /// The URL of a store that is in this schema alone.
+    /// Returns the URL of a store that uses only this schema.
     pub fn store_url(&self) -> String {
         let separator = if self.database.contains('?') {
             '&'
@@ -50,7 +50,7 @@ impl ScratchSchema {
         )
     }
 
-    /// Removes the schema and everything in it.
+    /// Drops the schema and everything in it.
     pub async fn drop_schema(self) -> Result<(), Error> {
         execute_sql(
             &self.database,

@@ -1,36 +1,36 @@
-//! The statements for described tables, written from their descriptions.
+//! Generates the SQL statements for tables from their [`TableSchema`].
 //!
-//! Those that take arrays look up one row after the other, in the order of the arrays: that is what the lateral
-//! subqueries are for. So everybody locks rows in the same order, and no plan that was made while a table was empty is
-//! still in use when it is large.
+//! Statements with array parameters look up one row after the other, in the order of the arrays;
+//! the lateral subqueries enforce this. So all transactions lock rows in the same order, and a plan
+//! made while a table was empty is still good when the table is large.
 
 use onward_store::{ChangedColumns, ColumnSchema, TableSchema};
 
 use crate::value::sql_type_name;
 
-/// How a row that is read is kept from being changed by others until the end of the transaction.
+/// Row lock that protects a row against concurrent changes until the end of the transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowLock {
-    /// Nobody else may lock it.
+    /// Exclusive: no other transaction may lock the row.
     Update,
-    /// Others may lock it likewise.
+    /// Shared: other transactions may also hold a shared lock.
     Share,
 }
 
-/// Which conditions a scan has.
+/// The conditions that a scan has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ScanShape {
-    /// How many of the first columns of the order are given.
+    /// Number of leading columns of the order that have a given value.
     pub(crate) equal: usize,
-    /// Whether the column after those has a largest value.
+    /// Whether the next column has an upper bound.
     pub(crate) has_until: bool,
-    /// Whether there is a row to start after.
+    /// Whether the scan starts after a given row.
     pub(crate) has_after: bool,
-    /// Whether the last come first.
+    /// Whether the order is descending.
     pub(crate) is_reversed: bool,
 }
 
-/// The names of the key's columns.
+/// Returns the names of the key columns.
 pub(crate) fn key_column_names(table: &TableSchema) -> Vec<&'static str> {
     table
         .key_columns()
@@ -39,7 +39,7 @@ pub(crate) fn key_column_names(table: &TableSchema) -> Vec<&'static str> {
         .collect()
 }
 
-/// The rows with the given values in the columns `by`, locked.
+/// Selects and locks the rows with the given values in the columns `by`.
 pub(crate) fn build_select_locked(table: &TableSchema, by: &[&str], lock: RowLock) -> String {
     let columns = by
         .iter()
@@ -60,7 +60,7 @@ pub(crate) fn build_select_locked(table: &TableSchema, by: &[&str], lock: RowLoc
     )
 }
 
-/// Inserts rows, with their versions.
+/// Inserts rows with their versions.
 pub(crate) fn build_insert(table: &TableSchema) -> String {
     format!(
         "INSERT INTO {} ({}) SELECT * FROM {}",
@@ -70,7 +70,7 @@ pub(crate) fn build_insert(table: &TableSchema) -> String {
     )
 }
 
-/// Replaces rows that are locked, and their versions.
+/// Replaces locked rows and their versions.
 pub(crate) fn build_update(table: &TableSchema) -> String {
     let changed = column_names(table)
         .skip(table.key_length)
@@ -85,7 +85,8 @@ pub(crate) fn build_update(table: &TableSchema) -> String {
     )
 }
 
-/// Changes some columns of rows that are at the given versions. Objects unless all of them are; the last parameter says how many.
+/// Changes some columns of rows at the given versions. Raises an error if a row is not at its
+/// version; the last parameter is the expected number of rows.
 pub(crate) fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
     let columns: Vec<&ColumnSchema> = changed
         .positions()
@@ -112,7 +113,7 @@ pub(crate) fn build_amend(table: &TableSchema, changed: ChangedColumns) -> Strin
     )
 }
 
-/// Deletes rows that are locked.
+/// Deletes locked rows.
 pub(crate) fn build_delete(table: &TableSchema) -> String {
     format!(
         "DELETE FROM {name} AS old USING (SELECT found.place FROM {given} {places}) AS gone \
@@ -123,7 +124,7 @@ pub(crate) fn build_delete(table: &TableSchema) -> String {
     )
 }
 
-/// Objects if there is a row with one of the given keys.
+/// Raises an error if a row with one of the given keys exists.
 pub(crate) fn build_require_absent(table: &TableSchema) -> String {
     format!(
         "SELECT onward_require(count(*), 0) FROM {given} {places}",
@@ -132,7 +133,7 @@ pub(crate) fn build_require_absent(table: &TableSchema) -> String {
     )
 }
 
-/// The row with a key.
+/// Selects the row with a given key.
 pub(crate) fn build_select_by_key(table: &TableSchema) -> String {
     let same = key_column_names(table)
         .into_iter()
@@ -146,7 +147,8 @@ pub(crate) fn build_select_by_key(table: &TableSchema) -> String {
     )
 }
 
-/// Rows in an order. The parameters are the equal values, the largest value, the row to start after and the limit.
+/// Selects rows in an order. The parameters are the equal values, the upper bound, the row to start
+/// after, and the limit.
 pub(crate) fn build_scan(table: &TableSchema, order: &[&str], shape: ScanShape) -> String {
     let mut place = 0;
     let mut next = || {
@@ -180,7 +182,7 @@ pub(crate) fn build_scan(table: &TableSchema, order: &[&str], shape: ScanShape) 
     )
 }
 
-/// Takes numbers for rows whose key the store assigns.
+/// Takes numbers from the sequence of a table whose key the store assigns.
 pub(crate) fn build_next_serials(table: &TableSchema) -> String {
     format!(
         "SELECT nextval('{}_{}_seq') FROM generate_series(1, $1::bigint)",
@@ -188,7 +190,8 @@ pub(crate) fn build_next_serials(table: &TableSchema) -> String {
     )
 }
 
-/// All columns and the version, as [`stored`](crate::value::stored) reads them.
+/// All columns and the version, in the order that
+/// [`stored_from_row`](crate::value::stored_from_row) expects.
 fn column_list(table: &TableSchema) -> String {
     join_strings(", ", column_names(table).map(str::to_owned))
 }
@@ -213,7 +216,7 @@ fn typed_columns(table: &TableSchema) -> impl Iterator<Item = (&'static str, &'s
         .chain([("version", "bigint")])
 }
 
-/// Rows made of arrays, one parameter a column.
+/// Rows built from array parameters, one array per column.
 fn unnest_parameters(columns: impl Iterator<Item = (&'static str, &'static str)>) -> String {
     let (names, types): (Vec<&str>, Vec<&str>) = columns.unzip();
     let arrays = types
@@ -236,7 +239,7 @@ fn match_conditions(names: &[&str]) -> String {
     )
 }
 
-/// Where the rows with the given keys are.
+/// Joins the physical position (`ctid`) of the rows with the given keys.
 fn lateral_ctid_join(table: &TableSchema) -> String {
     format!(
         "CROSS JOIN LATERAL (SELECT held.ctid AS place FROM {} AS held WHERE {} OFFSET 0) AS found",

@@ -1,4 +1,5 @@
-//! Encrypted connections: TLS 1.2 or 1.3, and always with a certificate that this machine trusts for the server's name.
+//! TLS for connections: version 1.2 or 1.3, always with a certificate that this machine trusts for
+//! the server's name.
 
 use std::sync::Arc;
 
@@ -7,7 +8,8 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// What connects, trusting the certificate authorities of this machine, or those in `SSL_CERT_FILE`.
+/// Creates a TLS connector that trusts the certificate authorities of this machine, or those in
+/// `SSL_CERT_FILE`.
 pub(crate) fn tls_connector() -> Result<MakeRustlsConnect, Error> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();

@@ -1,4 +1,4 @@
-//! Values on their way into the database and out of it, in its binary form.
+//! Conversion of values to and from the binary format of Postgres.
 
 use std::error::Error as StdError;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::error;
 
 type BoxedError = Box<dyn StdError + Sync + Send>;
 
-/// Microseconds between our epoch and that of Postgres, which is 2000-01-01.
+/// Microseconds between the Unix epoch and that of Postgres, which is 2000-01-01.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// An instant, in the whole range that can be written. What stands for no instant of ours, such as `infinity`, is an
-/// error.
+/// A timestamp in the whole range that can be represented. A Postgres value outside of it, such as
+/// `infinity`, is an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PostgresTimestamp(pub(crate) Timestamp);
 
@@ -64,7 +64,8 @@ impl<'a> FromSql<'a> for PostgresUuid {
     accepts!(UUID);
 }
 
-/// A value of a described table as a parameter. That it is of the column's type was checked before.
+/// A value of a table row as a parameter. The caller has already checked that it has the column's
+/// type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PostgresParameter<'a>(pub(crate) &'a ColumnValue);
 
@@ -84,10 +85,10 @@ impl ToSql for PostgresParameter<'_> {
     to_sql_checked!();
 }
 
-/// A value as a list of one table's parameters.
+/// Reference to any value that can be a statement parameter.
 pub(crate) type SqlParam<'a> = &'a (dyn ToSql + Sync);
 
-/// The type of a column in SQL.
+/// Returns the SQL name of a column type.
 pub(crate) const fn sql_type_name(of: ColumnType) -> &'static str {
     match of {
         ColumnType::Int | ColumnType::Serial => "bigint",
@@ -98,7 +99,7 @@ pub(crate) const fn sql_type_name(of: ColumnType) -> &'static str {
     }
 }
 
-/// The row of a described table whose columns, and then the version, `row` has.
+/// Decodes the columns of `table` and the version that follows them from `row`.
 pub(crate) fn stored_from_row(table: &TableSchema, row: &Row) -> Result<StoredRow, Error> {
     let values = table
         .columns
@@ -142,12 +143,12 @@ fn decode_column(
     Ok(value.unwrap_or(ColumnValue::Null))
 }
 
-/// A count as SQL has it.
+/// Converts a count to SQL's signed integer; larger values are clamped to `i64::MAX`.
 pub(crate) fn count_to_sql(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A count as SQL had it.
+/// Converts a count from SQL's signed integer. Fails if it is negative.
 pub(crate) fn count_from_sql(count: i64) -> Result<u64, Error> {
     u64::try_from(count).map_err(|_| Error::Corrupt(format!("a count of {count}")))
 }

@@ -1,5 +1,5 @@
-//! What SQLite itself can do on this disk: one-row commits with the same durability and nothing else. Rates of the store
-//! mean something beside this one only.
+//! Baseline of SQLite's own performance on this disk: one-row commits with the same durability and
+//! nothing else. The store's rates are only meaningful in comparison with this one.
 
 use std::path::Path;
 
@@ -8,11 +8,11 @@ use rusqlite::{Connection, params};
 
 use crate::{connection, error};
 
-/// A file with one narrow table.
+/// A file with one narrow table for baseline measurements.
 pub struct SqliteBaseline(Connection);
 
 impl SqliteBaseline {
-    /// Opens a file of its own.
+    /// Opens a separate file, and creates the table if necessary.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let connection = connection::open_writable(path)?;
         connection
@@ -24,7 +24,7 @@ impl SqliteBaseline {
         Ok(Self(connection))
     }
 
-    /// How durable what it commits is, as the database says.
+    /// Returns the database's durability settings as text.
     pub fn durability_settings(&self) -> Result<String, Error> {
         let mode: String = self
             .0
@@ -43,7 +43,7 @@ impl SqliteBaseline {
         ))
     }
 
-    /// Inserts one row of 100 bytes and makes it durable.
+    /// Inserts one row of 100 bytes and commits it durably.
     pub fn commit_row(&self) -> Result<(), Error> {
         let mut insert = self
             .0

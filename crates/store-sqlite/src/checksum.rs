@@ -1,9 +1,9 @@
-//! What was written is what is read: a checksum of a run event, wherever in the file a bit has turned.
+//! Checksum of run events, which detects flipped bits anywhere in the stored event.
 
 use onward_base::Timestamp;
 use onward_runs::RunEventWrite;
 
-/// The checksum of an event that is stored at this instant. Its place is not part of it.
+/// Returns the CRC-32 of an event with its commit time. The sequence number is not included.
 pub(crate) fn event_checksum(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
     let mut bytes = Vec::with_capacity(1_024);
     let mut text = |text: Option<&str>| {

@@ -1,4 +1,4 @@
-//! Connections, and how durable what they write is.
+//! Opens connections and sets their durability.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -10,25 +10,28 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::{error, migrate};
 
-/// How long to wait for another process that writes to the same file.
+/// Timeout for waiting on another process that writes to the same file.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often to try to turn a new file over while others do the same.
+/// Maximum number of attempts to switch a new file to WAL mode while other connections do the same.
 const WAL_ATTEMPTS_MAX: u32 = 1_000;
 
-/// Statements kept prepared: a handful for each table.
+/// Number of prepared statements kept per connection: a few for each table.
 const STATEMENT_CACHE_CAPACITY: usize = 256;
 
-/// Bytes of the file kept in memory by the writer. Ids are random, so a large commit touches pages all over the file.
+/// Size of the writer's page cache in KiB. Ids are random, so a large commit touches pages all over
+/// the file.
 const WRITER_CACHE_KIB: i64 = 64 << 10;
 
-/// A connection that reads and writes; the file is created if need be. One that belongs to another program is left as it is.
+/// Opens a connection that reads and writes; creates the file if necessary. A file of another
+/// program is left unchanged.
 pub(crate) fn open_writable(path: &Path) -> Result<Connection, Error> {
     let connection = open_connection(
         path,
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE,
     )?;
-    // Where it may not write, SQLite opens to read and says nothing until something is written.
+    // SQLite opens a file without write permission read-only and reports this only at the first
+    // write.
     if connection
         .is_readonly("main")
         .map_err(error::from_sqlite_error)?
@@ -41,8 +44,8 @@ pub(crate) fn open_writable(path: &Path) -> Result<Connection, Error> {
             "the file system cannot keep a write-ahead log".to_owned(),
         ));
     }
-    // FULL syncs the log at each commit: what was acknowledged survives the loss of power. The writer checkpoints by
-    // itself, because it has to hear of a checkpoint that fails.
+    // FULL syncs the log at each commit: acknowledged commits survive a power failure. The writer
+    // runs checkpoints itself, because it must detect a checkpoint that fails.
     set_pragma(&connection, "synchronous", "FULL")?;
     set_pragma(&connection, "wal_autocheckpoint", 0)?;
     set_pragma(&connection, "recursive_triggers", true)?;
@@ -50,14 +53,15 @@ pub(crate) fn open_writable(path: &Path) -> Result<Connection, Error> {
     Ok(connection)
 }
 
-/// Several that open a new file at once get in each other's way here, and SQLite does not wait as it does elsewhere.
+/// Switches the file to WAL mode. Connections that open a new file at the same time conflict here,
+/// and SQLite's busy timeout does not apply.
 fn enable_wal(connection: &Connection) -> Result<String, Error> {
     let mut tries = 0;
     loop {
         match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
             Err(cause) if error::is_busy(&cause) && tries < WAL_ATTEMPTS_MAX => {
                 tries += 1;
-                // This waits for whoever is writing.
+                // This waits for the current writer.
                 connection
                     .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
                     .map_err(error::from_sqlite_error)?;
@@ -67,11 +71,11 @@ fn enable_wal(connection: &Connection) -> Result<String, Error> {
     }
 }
 
-/// A connection that only reads, and never creates.
+/// Opens a connection that only reads, and never creates the file.
 pub(crate) fn open_readable(path: &Path) -> Result<Connection, Error> {
     let mut connection = open_connection(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-    // Readers of a log need a file beside it to agree in. Where none can be made, nobody writes either; and where there is no
-    // log, the file alone is the whole.
+    // Readers of a write-ahead log need a shared-memory file beside it. If the directory is
+    // read-only, no process can write either; and without a log the file alone is complete.
     let probe = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     if probe.is_err_and(|cause| error::is_directory_read_only(&cause)) && !has_wal(path) {
         connection = open_connection(
@@ -80,7 +84,8 @@ pub(crate) fn open_readable(path: &Path) -> Result<Connection, Error> {
         )?;
     }
     set_pragma(&connection, "query_only", true)?;
-    // Who only reads does not move the log into the file when it closes either: the writer may have reason not to.
+    // A reader does not checkpoint the log when it closes, because the writer may have a reason not
+    // to.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(error::from_sqlite_error)?;
@@ -93,7 +98,7 @@ fn has_wal(path: &Path) -> bool {
     std::fs::metadata(log).is_ok_and(|log| log.len() > 0)
 }
 
-/// The file by a name that promises SQLite that nobody changes it.
+/// Returns a URI that guarantees to SQLite that the file does not change.
 fn immutable_uri(path: &Path) -> PathBuf {
     let path = path
         .to_string_lossy()
@@ -116,14 +121,15 @@ fn open_connection(path: &Path, flags: OpenFlags) -> Result<Connection, Error> {
         .busy_timeout(BUSY_TIMEOUT)
         .map_err(error::from_sqlite_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_CAPACITY);
-    // Plans do not depend on the values that are bound: else binding a bound of a range makes the statement be prepared anew.
+    // Plans do not depend on bound values: otherwise SQLite prepares a statement again when the
+    // bound of a range is bound.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .map_err(error::from_sqlite_error)?;
     Ok(connection)
 }
 
-/// SQLite takes names that begin with `file:` for something else than names.
+/// SQLite interprets names that begin with `file:` as URIs.
 fn escape_file_uri(path: &Path) -> Cow<'_, Path> {
     if path.to_string_lossy().starts_with("file:") {
         Path::new(".").join(path).into()

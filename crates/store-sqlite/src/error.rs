@@ -1,9 +1,9 @@
-//! What SQLite says, in the words of the store.
+//! Maps SQLite errors to store errors.
 
 use onward_store::Error;
 use rusqlite::ErrorCode;
 
-/// The error that `cause` is to a caller. Nothing of the statement's transaction is stored.
+/// Maps an SQLite error for the caller. Nothing of the statement's transaction is stored.
 #[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
 pub(crate) fn from_sqlite_error(cause: rusqlite::Error) -> Error {
     let text = cause.to_string();
@@ -24,8 +24,8 @@ pub(crate) fn from_sqlite_error(cause: rusqlite::Error) -> Error {
     }
 }
 
-/// Whether something that was to be on disk may not be there. Trying again would only seem to help: the operating system
-/// reports a failed sync once, and forgets.
+/// Returns `true` if data that should be on disk may be missing. A retry would only seem to
+/// succeed: the operating system reports a failed sync only once.
 fn is_lost_write(cause: &rusqlite::Error) -> bool {
     use rusqlite::ffi::{
         SQLITE_IOERR_CLOSE, SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_TRUNCATE,
@@ -43,7 +43,7 @@ fn is_lost_write(cause: &rusqlite::Error) -> bool {
         .is_some_and(|code| lost.contains(&code))
 }
 
-/// Whether another connection holds a lock.
+/// Returns `true` if another connection holds a lock.
 pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
     matches!(
         cause.sqlite_error_code(),
@@ -51,7 +51,7 @@ pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the folder of the file lets nothing be made in it.
+/// Returns `true` if no file can be created in the directory of the database.
 pub(crate) fn is_directory_read_only(cause: &rusqlite::Error) -> bool {
     matches!(
         cause.sqlite_error_code(),
@@ -59,12 +59,13 @@ pub(crate) fn is_directory_read_only(cause: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the file ends where it should not.
+/// Returns `true` if the file is shorter than it should be.
 fn is_short_read(cause: &rusqlite::Error) -> bool {
     cause.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_SHORT_READ)
 }
 
-/// Whether a unique key objected: an event or a row that was taken for new is there already.
+/// Returns `true` if a unique key was violated: an event or a row that was assumed to be new is
+/// already stored.
 pub(crate) fn is_unique_violation(cause: &rusqlite::Error) -> bool {
     matches!(
         cause.sqlite_extended_error_code(),
@@ -72,8 +73,8 @@ pub(crate) fn is_unique_violation(cause: &rusqlite::Error) -> bool {
     )
 }
 
-/// Whether the database refuses what the caller wants written: a status that does not exist, for example, or a row that is
-/// not what it was taken for.
+/// Returns `true` if the database rejects the write itself: for example a status that does not
+/// exist, or an update of a row that is not at its expected version.
 pub(crate) fn is_rejected_write(cause: &rusqlite::Error) -> bool {
     matches!(cause, rusqlite::Error::StatementChangedRows(_))
         || cause.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)

@@ -1,4 +1,5 @@
-//! What is wrong with the file as such: its pages, its rows that belong to nothing, and the guards somebody has removed.
+//! Integrity checks of the file: damaged pages, orphaned rows, and tables, indexes or triggers that
+//! were removed or changed.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use rusqlite::Connection;
 
 use crate::{error, migrate};
 
-/// Findings of one kind after which no more of them are listed.
+/// Maximum number of findings per check.
 const FINDINGS_MAX: i64 = 100;
 
-/// What must not be there, and what it means if it is.
+/// Queries that select violations, and the message for each.
 const CONSISTENCY_CHECKS: &[(&str, &str)] = &[
     (
         "SELECT run_seq, run_no FROM run_events WHERE run_no NOT IN (SELECT run_no FROM runs) LIMIT ?1",
@@ -105,7 +106,7 @@ fn format_value(value: rusqlite::types::Value) -> String {
     }
 }
 
-/// What SQLite finds when it reads every page and compares every index with its table.
+/// Runs SQLite's own check, which reads every page and compares every index with its table.
 fn check_pages(db: &Connection) -> Result<Vec<String>, Error> {
     let mut statement = db
         .prepare(&format!("PRAGMA integrity_check({FINDINGS_MAX})"))
@@ -123,7 +124,8 @@ fn check_pages(db: &Connection) -> Result<Vec<String>, Error> {
         .collect())
 }
 
-/// Whether the tables, indexes and triggers are those that the migrations make. What others have added does not matter.
+/// Checks that the tables, indexes and triggers are those that the migrations create. Additional
+/// objects are ignored.
 fn check_schema(db: &Connection) -> Result<Vec<String>, Error> {
     let mut fresh = Connection::open_in_memory().map_err(error::from_sqlite_error)?;
     migrate::apply_migrations(&mut fresh, Timestamp::EPOCH)?;
@@ -139,7 +141,8 @@ fn check_schema(db: &Connection) -> Result<Vec<String>, Error> {
         .collect())
 }
 
-/// What each thing was made by; what SQLite makes by itself has no text.
+/// Returns the SQL of each schema object by type and name; objects that SQLite creates itself have
+/// no SQL.
 fn read_schema(db: &Connection) -> Result<BTreeMap<String, String>, Error> {
     let sql = "SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_schema";
     let mut statement = db.prepare(sql).map_err(error::from_sqlite_error)?;

@@ -1,14 +1,15 @@
-//! How long things take these days: what is quick is done on the caller's time, because handing it to a thread and back would
-//! take longer.
+//! Moving average of operation latency: quick operations run on the caller's thread, because
+//! handing them to another thread and back would take longer.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use onward_base::Timestamp;
 
-/// What takes longer than this, in microseconds, is not quick.
+/// Maximum average, in microseconds, at which an operation counts as quick.
 const QUICK_MAX_US: i64 = 1_000;
 
-/// A moving average, in microseconds. Quick until the contrary is known.
+/// Moving average in microseconds. It starts at 0, so an operation counts as quick until
+/// measurements show otherwise.
 #[derive(Default)]
 pub(crate) struct LatencyAverage(AtomicI64);
 
@@ -17,7 +18,7 @@ impl LatencyAverage {
         self.0.load(Ordering::Relaxed) <= QUICK_MAX_US
     }
 
-    /// Takes in how long something took. Of two at the same moment one may be missed.
+    /// Adds a sample to the average. Of two concurrent samples one may be lost.
     pub(crate) fn record_sample(&self, begun: Timestamp, ended: Timestamp) {
         let took = (ended.as_micros() - begun.as_micros()).clamp(0, 100 * QUICK_MAX_US);
         self.0.store(

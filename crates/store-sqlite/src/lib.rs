@@ -1,8 +1,9 @@
-//! The store in one SQLite file, for a laptop or a single node.
+//! Store implementation in one SQLite file, for a laptop or a single node.
 //!
-//! One thread writes. It takes every commit that waits, performs them in one transaction and syncs once: a hundred
-//! concurrent commits cost one fsync. A commit that is refused is undone alone, its neighbours go on. Readers have
-//! connections of their own and never wait for the writer.
+//! One thread writes. It takes all waiting commits, performs them in one transaction and syncs
+//! once: a hundred concurrent commits cost one fsync. A commit that is rejected is rolled back
+//! alone; the others of its group are performed. Readers have their own connections and never wait
+//! for the writer.
 
 pub mod baseline;
 mod checksum;
@@ -38,10 +39,11 @@ use onward_store::{
 use crate::read_pool::SqliteReaders;
 use crate::writer::SqliteWriter;
 
-/// What SQLite has beside a file.
+/// Suffixes of the files that SQLite keeps for a database.
 const FILE_SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
-/// A store's file, and what stands beside it; not all of it need be there.
+/// Returns the paths of all files that can belong to a store: the database, SQLite's files beside
+/// it, and the lock files. Not all of them need exist.
 pub fn store_files(path: &Path) -> Vec<PathBuf> {
     let beside = |end: &&str| {
         let mut name = path.as_os_str().to_owned();
@@ -55,11 +57,11 @@ pub fn store_files(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// How a file is opened.
+/// Options for opening a SQLite store.
 pub struct Options {
-    /// What the store accepts.
+    /// Limits and rules for what the store accepts.
     pub policy: StorePolicy,
-    /// What stamps what is stored.
+    /// Clock for the timestamps of stored rows; default: the system clock.
     pub clock: Arc<dyn StoreClock>,
 }
 
@@ -72,11 +74,12 @@ impl Default for Options {
     }
 }
 
-/// A store in a file.
+/// A [`Store`] in a SQLite file.
 pub struct SqliteStore {
-    /// Closed before the writer: who closes last moves the log into the file.
+    /// Closed before the writer, because the last connection to close checkpoints the write-ahead
+    /// log into the file.
     readers: SqliteReaders,
-    /// Absent in a store that is only read.
+    /// The writer; `None` in a store that was opened read-only.
     writer: Option<SqliteWriter>,
     policy: StorePolicy,
     clock: Arc<dyn StoreClock>,
@@ -84,7 +87,7 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the file, creating or migrating it if need be. This blocks for a moment.
+    /// Opens the file, and creates or migrates it if necessary. This call blocks briefly.
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
         let mut connection = connection::open_writable(path)?;
         migrate::apply_migrations(&mut connection, options.clock.now())?;
@@ -92,7 +95,8 @@ impl SqliteStore {
         Ok(Self::from_parts(Some(writer), path, options))
     }
 
-    /// Opens a file that is there, to read from it only. Nothing in it is changed, and no writer is waited for.
+    /// Opens an existing file for reading only. Nothing in it is changed, and the call waits for no
+    /// writer.
     pub fn open_read_only(path: &Path, options: Options) -> Result<Self, Error> {
         migrate::require_current_schema(&connection::open_readable(path)?)?;
         Ok(Self::from_parts(None, path, options))
@@ -132,7 +136,7 @@ impl Store for SqliteStore {
         key: RowKey,
     ) -> Result<Option<StoredRow>, Error> {
         if table.name == ComponentRow::TABLE.name {
-            // Code is too large to be read on anybody's time.
+            // Component code is too large to be read on the caller's thread.
             return self
                 .readers
                 .run_read(move |db| read::read_row(db, table, &key))
@@ -205,7 +209,7 @@ impl Store for SqliteStore {
     fn register_process(&self, name: &str) -> Option<RegistrationGuard> {
         match process_lock::acquire_process_lock(&self.path, name) {
             Ok(lock) => Some(Box::new(lock)),
-            // Others wait for its leases, should it die.
+            // If this process dies, other processes wait until its leases expire.
             Err(error) => {
                 tracing::debug!(%error, "no lock can be held beside the store");
                 None

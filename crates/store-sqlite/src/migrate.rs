@@ -1,4 +1,4 @@
-//! The schema, brought to what this program knows when a file is opened.
+//! Schema migrations: opening a file brings its schema to the version that this program requires.
 
 use onward_base::Timestamp;
 use onward_store::Error;
@@ -13,7 +13,8 @@ const MIGRATIONS: &[Migration] = &[Migration {
     sql: include_str!("../migrations/0001_initial.sql"),
 }];
 
-/// Applies what is missing, all of it or nothing. Whoever comes second waits, and finds nothing to do.
+/// Applies all pending migrations in one transaction. A second process waits for the transaction
+/// and then finds nothing to do.
 pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> Result<(), Error> {
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
@@ -39,7 +40,8 @@ pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> R
     transaction.commit().map_err(error::from_sqlite_error)
 }
 
-/// Whether the file can be read as it is. A file without our tables is no store; one that is older has to be upgraded first.
+/// Fails if the file cannot be read as it is: it does not contain the store's tables, or its schema
+/// is older and must be migrated first.
 pub(crate) fn require_current_schema(connection: &Connection) -> Result<(), Error> {
     reject_foreign_database(connection)?;
     let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'onward_migrations'";
@@ -69,7 +71,7 @@ fn applied_migrations(connection: &Connection) -> Result<Vec<AppliedMigration>, 
         .map_err(error::from_sqlite_error)
 }
 
-/// A file that holds tables, but none of ours, belongs to somebody else.
+/// Fails if the file contains tables but not the store's: then it belongs to another program.
 pub(crate) fn reject_foreign_database(connection: &Connection) -> Result<(), Error> {
     let sql = "SELECT count(*) > 0 AND NOT max(name = 'onward_migrations') FROM sqlite_schema WHERE type = 'table'";
     let is_foreign: Option<bool> = connection

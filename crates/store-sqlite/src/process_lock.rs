@@ -1,28 +1,30 @@
-//! Who is there on this machine. A process that works on the file holds a lock beside it, which the operating system releases when the
-//! process ends, however it ends. So whoever comes next need not wait until a lease has run out.
+//! Detects live and dead processes on this machine. A process that works on the file holds a lock
+//! on a file beside it, which the operating system releases when the process ends in any way. So
+//! the next process need not wait until the leases of a dead one expire.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What is left of somebody is kept for so long: until then others may ask for it.
+/// Lock files of dead processes are kept this long, so that other processes can check for them.
 const STALE_LOCK_AGE: Duration = Duration::from_secs(600);
 
-/// A lock that is held until this is dropped.
+/// A file lock that is held until it is dropped.
 pub(crate) struct ProcessLock {
     _file: File,
     path: PathBuf,
 }
 
 impl Drop for ProcessLock {
-    /// Removed before it is released: nobody takes a process that ends in order for one that died.
+    /// Removes the file before the lock is released, so that a process that stops gracefully is
+    /// never taken for a dead one.
     fn drop(&mut self) {
         drop(std::fs::remove_file(&self.path));
     }
 }
 
-/// Holds the lock of this name beside `store`.
+/// Acquires the lock of the process `name` beside `store`.
 pub(crate) fn acquire_process_lock(store: &Path, name: &str) -> io::Result<ProcessLock> {
     remove_stale_locks(store);
     let path = lock_path(store, name);
@@ -35,7 +37,8 @@ pub(crate) fn acquire_process_lock(store: &Path, name: &str) -> io::Result<Proce
     Ok(ProcessLock { _file: held, path })
 }
 
-/// Whether a lock of this name was held, and is not any more. Nobody is gone of whom nothing is known.
+/// Returns `true` if the lock file of this process exists and no process holds the lock. A process
+/// without a lock file is not considered dead.
 pub(crate) fn is_process_dead(store: &Path, name: &str) -> bool {
     File::open(lock_path(store, name)).is_ok_and(|file| file.try_lock_shared().is_ok())
 }
@@ -52,7 +55,7 @@ fn lock_path_prefix(store: &Path) -> std::ffi::OsString {
     path
 }
 
-/// Removes what is left of those that are long gone.
+/// Removes lock files of processes that died long ago.
 fn remove_stale_locks(store: &Path) {
     for path in list_lock_files(store) {
         let age = path
@@ -68,7 +71,7 @@ fn remove_stale_locks(store: &Path) {
     }
 }
 
-/// The locks beside `store`, whether somebody holds them or not.
+/// Returns the lock files beside `store`, whether or not they are locked.
 pub(crate) fn list_lock_files(store: &Path) -> Vec<PathBuf> {
     let prefix = PathBuf::from(lock_path_prefix(store));
     let folder = prefix

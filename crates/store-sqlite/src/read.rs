@@ -1,4 +1,4 @@
-//! Reading: rows, journals, events and heads of runs.
+//! Reads of rows, journals, run events and run heads.
 
 use onward_base::{Payload, Timestamp};
 use onward_journal::ExecutionId;
@@ -55,7 +55,7 @@ fn query_one_row(
         .transpose()
 }
 
-/// What a scan is asked with.
+/// Returns the parameters of a scan in the order of its statement.
 fn scan_parameters<'a>(
     scan: &'a TableScan,
     limit: &'a ColumnValue,
@@ -102,7 +102,7 @@ fn limit_to_sql(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The parts of journals, each where its index says that it is.
+/// The chunks of journals, joined by the position in their index.
 macro_rules! parts {
     () => {
         "journal_places AS part JOIN journal ON journal.place = part.place AND journal.journal_no = part.journal_no \
@@ -110,7 +110,8 @@ macro_rules! parts {
     };
 }
 
-/// The last part of a journal. What it is ordered by has to be a column: else SQLite reads and sorts all parts.
+/// Selects the last chunk of a journal. The ORDER BY must name a column: otherwise SQLite reads and
+/// sorts all chunks.
 const SELECT_JOURNAL_END: &str = concat!(
     "SELECT part.first_sequence, part.journal_no, events FROM ",
     parts!(),
@@ -118,7 +119,7 @@ const SELECT_JOURNAL_END: &str = concat!(
      ORDER BY part.first_sequence DESC LIMIT 1"
 );
 
-/// The parts of a journal from the one that holds an event.
+/// Selects the chunks of a journal, starting with the one that contains a given event.
 const SELECT_JOURNAL: &str = concat!(
     "SELECT part.first_sequence, events, records FROM ",
     parts!(),
@@ -130,7 +131,7 @@ const SELECT_JOURNAL: &str = concat!(
      ORDER BY part.first_sequence LIMIT ?3"
 );
 
-/// Where a journal ends; nothing if there is none.
+/// Returns the end of a journal; `None` if there is no journal.
 pub(crate) fn read_journal_end(
     db: &Connection,
     execution: ExecutionId,
@@ -174,7 +175,7 @@ pub(crate) fn read_journal(
     )
 }
 
-/// All rows of a statement, read by `read`.
+/// Runs a statement and decodes all its rows with `read`.
 fn query_rows<T>(
     db: &Connection,
     sql: &str,
@@ -189,7 +190,8 @@ fn query_rows<T>(
         .map_err(error::from_sqlite_error)
 }
 
-/// The last event of a run is where its part of the log ends. Asked for in a join, SQLite would plan anew at every use.
+/// Selects run heads. The last event of a run is at the end of its range in the log. It is read in
+/// a subquery, because with a join SQLite would plan the statement again at every use.
 macro_rules! heads {
     ($which:literal) => {
         concat!(
@@ -298,7 +300,7 @@ pub(crate) fn read_run_events(
         .collect()
 }
 
-/// Says which event cannot be read.
+/// Adds the run and the sequence number of the unreadable event to the error.
 fn with_event_location(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
     let place = row
         .get::<_, i64>(0)
@@ -367,7 +369,7 @@ fn text_column<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Er
         .map_err(Error::corrupt)
 }
 
-/// What is known of the event with this key, looked up by the writer.
+/// Reads the event with this idempotency key, for the writer's duplicate check.
 pub(crate) fn read_event_by_key(
     db: &Connection,
     run: &RunId,
@@ -416,7 +418,7 @@ mod tests {
     use super::{SELECT_JOURNAL, SELECT_JOURNAL_END};
     use crate::migrate;
 
-    /// However long a journal is, and however many there are.
+    /// The plan must not depend on the length or the number of journals.
     #[test]
     fn parts_of_journals_are_found_one_by_one() {
         let mut db = Connection::open_in_memory().unwrap();

@@ -1,4 +1,4 @@
-//! Connections for reading: one a concurrent read, kept for the next.
+//! Pool of connections for reading: one per concurrent read, kept for the next.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +14,7 @@ pub(crate) struct SqliteReaders(Arc<SqliteReadPool>);
 struct SqliteReadPool {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
-    /// Of reading a row.
+    /// Moving average of the duration of single-row reads.
     read_latency: LatencyAverage,
     clock: Arc<dyn StoreClock>,
 }
@@ -29,7 +29,8 @@ impl SqliteReaders {
         }))
     }
 
-    /// Runs `read` where it may block. Each call sees everything that was committed before it.
+    /// Runs `read` on a thread that may block. Each call sees everything that was committed before
+    /// it.
     pub(crate) async fn run_read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
@@ -45,7 +46,8 @@ impl SqliteReaders {
             .map_err(|cause| Error::Unavailable(format!("a read did not finish: {cause}")))?
     }
 
-    /// The same for a single row: as long as those come quickly, handing the read to a thread and back would take longer.
+    /// Runs a single-row read. While such reads are quick it runs on the caller's thread, because
+    /// handing it to another thread and back would take longer.
     pub(crate) async fn run_point_read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
@@ -83,7 +85,7 @@ impl SqliteReadPool {
             .push(connection);
     }
 
-    /// Keeps the pace up to date.
+    /// Runs `read` and updates the moving average.
     fn time_read<T>(&self, read: impl FnOnce() -> T) -> T {
         let begun = self.clock.now();
         let answer = read();

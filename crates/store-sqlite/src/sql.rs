@@ -1,4 +1,5 @@
-//! Statements for any table, from its description. Each distinct text is prepared once a connection.
+//! Generates the SQL statements for tables from their schemas. Each distinct text is prepared once
+//! per connection.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
@@ -6,15 +7,15 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 use onward_base::Timestamp;
 use onward_store::{ChangedColumns, ColumnSchema, ColumnValue, TableScan, TableSchema, tables};
 
-/// What is done to a table by its key; built once, because it is done all the time.
+/// The statements of one table by key; built once, because they are used constantly.
 pub(crate) struct TableStatements {
-    /// All columns are parameters in their order.
+    /// Inserts a row; the parameters are all columns in their order.
     pub(crate) insert: String,
     updates: StatementCache,
     amendments: StatementCache,
     pub(crate) delete: String,
     pub(crate) by_key: String,
-    /// For each of `table.unique`.
+    /// Selects a row by unique columns, one statement for each set in `table.unique`.
     pub(crate) by_unique: Vec<String>,
 }
 
@@ -52,8 +53,8 @@ impl TableStatements {
         }
     }
 
-    /// All columns are parameters in their order, the version is the last. Only those that change are set: SQLite would write
-    /// the others into their indexes anew.
+    /// Updates a row; the parameters are all columns in their order, then the version. Only changed
+    /// columns are set, because SQLite would rewrite the index entries of the others.
     pub(crate) fn update_statement(
         &self,
         table: &TableSchema,
@@ -63,14 +64,15 @@ impl TableStatements {
             .get_or_build(changed, || build_update(table, changed))
     }
 
-    /// The columns of the key are parameters, then those that change, then the version at which the row has to be.
+    /// Updates a row conditionally; the parameters are the key columns, the changed columns, and
+    /// the version that the row must have.
     pub(crate) fn amend_statement(&self, table: &TableSchema, changed: ChangedColumns) -> Arc<str> {
         self.amendments
             .get_or_build(changed, || build_amend(table, changed))
     }
 }
 
-/// Statements by the columns that they change.
+/// Statements by the set of columns that they change.
 #[derive(Default)]
 struct StatementCache(RwLock<HashMap<ChangedColumns, Arc<str>>>);
 
@@ -93,7 +95,7 @@ impl StatementCache {
     }
 }
 
-/// `a, b, c`.
+/// Formats `a, b, c`.
 fn column_list(columns: &[ColumnSchema]) -> String {
     columns
         .iter()
@@ -102,7 +104,7 @@ fn column_list(columns: &[ColumnSchema]) -> String {
         .join(", ")
 }
 
-/// `a = ?1 AND b = ?2`.
+/// Formats `a = ?1 AND b = ?2`.
 fn equality_conditions(columns: &[&str]) -> String {
     columns
         .iter()
@@ -184,7 +186,8 @@ fn build_select_by(table: &TableSchema, columns: &[&str]) -> String {
     )
 }
 
-/// The parameters are the equal values, the bound, the place after which to start, and the limit.
+/// Builds the statement of a scan. The parameters are the equal values, the upper bound, the row to
+/// start after, and the limit.
 pub(crate) fn build_scan(scan: &TableScan) -> String {
     let order = scan.table.scan_order(scan.index);
     let mut wanted: Vec<String> = Vec::new();
@@ -199,7 +202,8 @@ pub(crate) fn build_scan(scan: &TableScan) -> String {
     if let Some(until) = &scan.until {
         let name = order[scan.equal.len()];
         wanted.push(format!("{name} <= {}", next()));
-        // What never comes need not be in the index, but SQLite has to see that it is not asked for.
+        // The partial index omits [`Timestamp::MAX`] (never due); SQLite uses it only if the
+        // condition excludes that value explicitly.
         if matches!(until, ColumnValue::Time(at) if *at < Timestamp::MAX) {
             wanted.push(format!("{name} < {}", Timestamp::MAX.as_micros()));
         }

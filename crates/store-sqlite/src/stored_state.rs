@@ -1,4 +1,4 @@
-//! What is stored before a commit, asked of the writer's connection inside its transaction.
+//! The stored state before a commit, read from the writer's connection inside its transaction.
 
 use onward_journal::ExecutionId;
 use onward_runs::{IdempotencyKey, RunEventId, RunId};

@@ -1,4 +1,5 @@
-//! Values as SQLite stores them: instants are microseconds, flags are 0 and 1, hashes are bytes.
+//! Conversion of values to and from SQLite: timestamps are microseconds, booleans are 0 and 1,
+//! hashes are bytes.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use onward_store::{ColumnSchema, ColumnType, ColumnValue, Error, StoredRow, Tabl
 use rusqlite::ToSql;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 
-/// A value on its way into a statement.
+/// A column value as a statement parameter.
 pub(crate) struct SqliteParameter<'a>(pub(crate) &'a ColumnValue);
 
 impl ToSql for SqliteParameter<'_> {
@@ -23,7 +24,7 @@ impl ToSql for SqliteParameter<'_> {
     }
 }
 
-/// The row of a statement that selects `columns` and then the version.
+/// Decodes the row of a statement that selects `columns` and then the version.
 pub(crate) fn stored_from_row(
     columns: &[ColumnSchema],
     row: &rusqlite::Row<'_>,

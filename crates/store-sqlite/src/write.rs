@@ -1,4 +1,4 @@
-//! Writing a plan, statement by statement, inside the writer's transaction.
+//! Writes a plan inside the writer's transaction, statement by statement.
 
 use std::collections::BTreeMap;
 
@@ -42,10 +42,11 @@ pub(crate) fn write_plan(
     insert_events(db, &plan.events, &numbers.collect::<Result<_>>()?)
 }
 
-/// Rows of journals that are entered into their index together; the schema has the same number.
+/// Number of journal rows that are added to the index together; the schema uses the same number.
 const INDEX_BATCH_ROWS: i64 = 64;
 
-/// A journal gets its number with its first events. Returns where it ends now.
+/// Appends to a journal, which gets its number with its first events. Returns the new end of the
+/// journal.
 fn append_journal(
     db: &Connection,
     append: &JournalAppend,
@@ -79,8 +80,8 @@ fn append_journal(
     })
 }
 
-/// Enters the row at `last` and those before it into the index, in its order. Two rows of a journal that begin with the same
-/// event are refused by its key.
+/// Adds the row at `last` and the rows before it to the index, in the index's order. The index's
+/// key rejects two rows of a journal that begin with the same event.
 fn index_journal_rows(db: &Connection, last: i64) -> Result<()> {
     let sql = "INSERT INTO journal_index (journal_no, first_sequence, place) \
                SELECT journal_no, first_sequence, place FROM journal WHERE place > ?1 - ?2 AND place <= ?1 \
@@ -127,7 +128,7 @@ fn write_row(db: &Connection, write: &RowWrite<'_>) -> Result<()> {
     Ok(())
 }
 
-/// How a run stands in the database, besides its log.
+/// The columns of a run's row that describe the positions of its readers.
 #[derive(PartialEq, Eq)]
 struct RunReaderPositions {
     projected: i64,
@@ -148,8 +149,8 @@ impl RunReaderPositions {
     }
 }
 
-/// Returns the number of the run. Most heads change without their readers falling behind or catching up, and then there is
-/// nothing to write.
+/// Inserts or updates the run's row and returns the number of the run. Most appends change no
+/// reader position and no flag, and then nothing is written.
 fn upsert_run_head(db: &Connection, head: &RunHead) -> Result<i64> {
     let stored = db
         .prepare_cached(
@@ -197,10 +198,12 @@ fn upsert_run_head(db: &Connection, head: &RunHead) -> Result<i64> {
     }
 }
 
-/// A place is the number of a run, and this many bits for the sequence.
+/// Number of low bits of a place that hold the sequence number; the bits above are the number of
+/// the run.
 const SEQ_BITS: u32 = 32;
 
-/// The log would be out of order if a sequence were to reach into the number of the run.
+/// Combines the number of a run and a sequence number. Fails if the sequence number does not fit,
+/// because it would change the run's number and put the log out of order.
 fn event_place(run_no: i64, seq: RunSeq) -> Result<i64> {
     let seq = u32::try_from(seq.as_u64())
         .map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
@@ -239,7 +242,8 @@ fn insert_events(
     insert_event_ids(db, events)
 }
 
-/// In order, so that neighbours are inserted one after the other.
+/// Inserts the ids in sorted order, so that neighbouring index entries are inserted one after the
+/// other.
 fn insert_event_ids(db: &Connection, events: &[PlannedEvent<'_>]) -> Result<()> {
     let mut ids: Vec<&RunEventId> = events
         .iter()
@@ -253,7 +257,8 @@ fn insert_event_ids(db: &Connection, events: &[PlannedEvent<'_>]) -> Result<()> 
     Ok(())
 }
 
-/// The row that stands for the whole goes first: while it is there, the database lets nobody delete from its log.
+/// Deletes the run's or execution's own row first: while it exists, the database rejects deletes
+/// from its log.
 pub(crate) fn execute_purge(db: &Connection, purge: &PurgeTarget) -> Result<bool> {
     let (statements, id): (&[&str], &dyn ToSql) = match purge {
         PurgeTarget::Run(run) => {

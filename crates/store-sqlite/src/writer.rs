@@ -1,7 +1,8 @@
-//! The one thread that writes. Whatever waits goes into one transaction: one sync for all of it.
+//! The single writer thread. All waiting requests go into one transaction with one sync.
 //!
-//! A commit that finds nobody writing and nobody waiting is written by whoever wants it: handing it to a thread and back takes as
-//! long as writing it does. Where the disk is slow, or another process writes, the thread does it.
+//! A commit that arrives while no write is in progress and the queue is empty is written on the
+//! caller's thread: handing it to the writer thread and back takes as long as writing it. If the
+//! disk is slow or another process writes, the writer thread does it.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,23 +24,23 @@ use crate::{connection, error, write};
 
 const BEGIN_IMMEDIATE: &str = "BEGIN IMMEDIATE";
 
-/// Commits that may wait; whoever comes then waits for a place.
+/// Maximum number of queued requests; further callers wait for a place.
 const QUEUE_CAPACITY: usize = 4_096;
 
-/// Run events after which a transaction takes in no further commit.
+/// Number of run events after which a transaction takes no further commit.
 const GROUP_EVENTS_MAX: usize = 65_536;
 
-/// Pages in the write-ahead log after which they are moved into the file, when nobody waits.
+/// Number of pages in the write-ahead log that triggers a checkpoint when the queue is empty.
 const CHECKPOINT_PAGES: i32 = 4_096;
 
-/// Pages after which they are moved whoever waits. Commits that follow each other closely change the same pages again and
-/// again, so moving them late moves fewer.
+/// Number of pages that triggers a checkpoint even if requests wait. Commits in quick succession
+/// change the same pages again and again, so a later checkpoint copies fewer pages.
 const CHECKPOINT_PAGES_BUSY: i32 = 16_384;
 
-/// A commit that changes more than this is not made on the caller's time.
+/// Maximum number of changes in a commit that is written on the caller's thread.
 const INLINE_CHANGES_MAX: usize = 32;
 
-/// The calling side.
+/// The caller's side of the writer.
 pub(crate) struct SqliteWriter {
     requests: Option<mpsc::Sender<WriteRequest>>,
     thread: Option<JoinHandle<()>>,
@@ -54,11 +55,11 @@ struct WriteRequest {
 enum WriteOperation {
     Commit(AdmittedCommit),
     Purge(PurgeTarget),
-    /// Moves the log into the file if it has grown.
+    /// Checkpoints the write-ahead log if it has grown.
     Checkpoint,
 }
 
-/// What a job came to; a purge has an empty receipt, a commit removes nothing.
+/// Result of a request; a purge has an empty receipt, and a commit removes nothing.
 #[derive(Default)]
 struct WriteOutcome {
     receipt: CommitReceipt,
@@ -127,7 +128,7 @@ impl SqliteWriter {
         answer.await.map_err(|_| Error::Closed)?
     }
 
-    /// Makes a commit here and now, if nobody is in the way.
+    /// Performs a commit on the caller's thread; `None` if the writer is busy or requests wait.
     fn try_inline(
         &self,
         jobs: &mpsc::Sender<WriteRequest>,
@@ -139,7 +140,7 @@ impl SqliteWriter {
         let mut writing = self.state.try_lock().ok()?;
         let answer = writing.try_commit_inline(job)?;
         if writing.is_wal_longer_than(CHECKPOINT_PAGES) {
-            // Where there is no place in the queue, the thread has work, and looks at the log after it.
+            // If the queue is full, the thread has work and checks the log after it.
             let (reply, _) = oneshot::channel();
             drop(jobs.try_send(WriteRequest {
                 operation: WriteOperation::Checkpoint,
@@ -151,30 +152,31 @@ impl SqliteWriter {
 }
 
 impl Drop for SqliteWriter {
-    /// Finishes what waits, then closes the file.
+    /// Finishes the queued requests, then closes the file.
     fn drop(&mut self) {
         self.requests = None;
         if let Some(thread) = self.thread.take() {
-            // A panic in the thread was reported by its callers' `Closed`.
+            // A panic in the thread has already been reported to the callers as [`Error::Closed`].
             drop(thread.join());
         }
     }
 }
 
-/// The writing side.
+/// The writing side, shared by the writer thread and callers that write inline.
 struct WriterState {
     connection: Connection,
     cache: WriterCache,
     clock: Arc<dyn StoreClock>,
     wal_pages: Arc<AtomicI32>,
     poisoned: Option<Error>,
-    /// Of transactions.
+    /// Moving average of the duration of transactions.
     commit_latency: LatencyAverage,
-    /// How many jobs the thread found together last time. Where there are several, waiting for each other pays.
+    /// Number of requests that the thread found together last time. If there were several, grouping
+    /// them is faster than writing inline.
     last_group_size: usize,
 }
 
-/// The thread, until nobody is left who could send it anything.
+/// The loop of the writer thread; ends when all senders are dropped.
 fn run_writer_loop(writing: &Mutex<WriterState>, mut jobs: mpsc::Receiver<WriteRequest>) {
     while let Some(first) = jobs.blocking_recv() {
         let mut writing = writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -193,23 +195,23 @@ fn run_writer_loop(writing: &Mutex<WriterState>, mut jobs: mpsc::Receiver<WriteR
     }
 }
 
-/// What a job comes to once its transaction is durable.
+/// Result of a request once its transaction is durable.
 type WriteResult = Result<WriteOutcome, Error>;
 
-/// How a group is performed.
+/// How the requests of a group are separated from each other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum GroupPass {
-    /// Nothing is expected to go wrong after the guards: no savepoints, no looking for duplicates.
+    /// No failure is expected after the guards: no savepoints, no check for duplicates.
     Optimistic,
-    /// The database objected to something: every job is set apart from the others.
+    /// The database rejected a write of the group: every request gets its own savepoint.
     Isolated,
 }
 
-/// Something failed inside a group that is no answer to a single job.
+/// A failure inside a group that is not the result of a single request.
 enum WriteFailure {
-    /// A statement that writes.
+    /// A statement that writes failed.
     Statement(rusqlite::Error),
-    /// A read, or the transaction itself.
+    /// A read or the transaction itself failed.
     Other(Error),
 }
 
@@ -227,7 +229,7 @@ impl WriteFailure {
 }
 
 impl WriterState {
-    /// A commit on its caller's time. Nothing if that could take long: the caller has other things to do.
+    /// Performs a commit on the caller's thread; `None` if that could block the caller for long.
     fn try_commit_inline(&mut self, job: &WriteRequest) -> Option<WriteResult> {
         if let Some(error) = &self.poisoned {
             return Some(Err(error.clone()));
@@ -244,7 +246,7 @@ impl WriterState {
             .busy_timeout(connection::BUSY_TIMEOUT)
             .ok()?;
         match begun {
-            // Another process writes.
+            // Another process is writing.
             Err(WriteFailure::Statement(cause)) if error::is_busy(&cause) => return None,
             Err(objection) => return Some(Err(self.poison_on_lost_write(objection.into_error()))),
             Ok(()) => {}
@@ -259,7 +261,7 @@ impl WriterState {
         )
     }
 
-    /// One transaction for the group; the error is of all its jobs.
+    /// Performs the group in one transaction; an error applies to all its requests.
     fn execute_group(&mut self, group: &[WriteRequest]) -> Result<Vec<WriteResult>, Error> {
         let quick = self.time_transaction(group.len(), |writing| {
             writing.run_transaction(group, GroupPass::Optimistic)
@@ -282,7 +284,7 @@ impl WriterState {
         outcome.map_err(|objection| self.poison_on_lost_write(objection.into_error()))
     }
 
-    /// Keeps the pace up to date, and counts transactions that were made.
+    /// Updates the moving average, and records metrics of successful transactions.
     fn time_transaction<T>(
         &mut self,
         commits: usize,
@@ -306,7 +308,7 @@ impl WriterState {
         self.finish_transaction(group, pass)
     }
 
-    /// What follows the beginning of a transaction.
+    /// Performs the requests and commits, after the transaction has begun.
     fn finish_transaction(
         &mut self,
         group: &[WriteRequest],
@@ -330,7 +332,8 @@ impl WriterState {
         if committed.is_err() {
             self.cache.invalidate_all();
             if !self.connection.is_autocommit() {
-                // Whatever is wrong with the rollback is wrong with the next transaction as well, and is reported there.
+                // A problem with the rollback also affects the next transaction and is reported
+                // there.
                 drop(self.execute_sql("ROLLBACK"));
             }
         }
@@ -345,8 +348,8 @@ impl WriterState {
         executed.map(drop).map_err(WriteFailure::Statement)
     }
 
-    /// Some failures make SQLite give the transaction up by itself. What was written after that would be durable at once,
-    /// statement by statement.
+    /// Some failures make SQLite roll back the transaction by itself. Statements after that would
+    /// be committed one by one.
     fn ensure_in_transaction(&self) -> Result<(), WriteFailure> {
         if self.connection.is_autocommit() {
             return Err(WriteFailure::Other(Error::Unavailable(
@@ -383,7 +386,8 @@ impl WriterState {
         }
     }
 
-    /// The inner result is the commit's, the outer one the transaction's.
+    /// Performs a commit. The inner result is that of the commit, the outer one that of the
+    /// transaction.
     fn apply_commit(
         &mut self,
         commit: &AdmittedCommit,
@@ -404,7 +408,8 @@ impl WriterState {
             {
                 return Err(WriteFailure::Other(error));
             }
-            // Whoever trusts does not look at every event: another may be the first that does not fit.
+            // The optimistic check does not examine every event, so a different event may be the
+            // first that conflicts.
             Err(_) if care == Duplicates::Optimistic => {
                 return self.apply_commit(commit, Duplicates::Checked);
             }
@@ -419,7 +424,7 @@ impl WriterState {
         }))
     }
 
-    /// Undoes only this job when the database objects to what it writes.
+    /// Rolls back only this request if the database rejects its writes.
     fn run_in_savepoint(
         &mut self,
         job: impl FnOnce(&mut Self) -> Result<WriteResult, WriteFailure>,
@@ -432,18 +437,20 @@ impl WriterState {
                 self.execute_sql("ROLLBACK TO job")?;
                 Err(rejection_error(&cause))
             }
-            // The transaction is lost, and may be gone already: there is nothing to release.
+            // The transaction is lost and may already be rolled back: there is no savepoint to
+            // release.
             Err(objection) => return Err(objection),
         };
         self.execute_sql("RELEASE job")?;
         Ok(answer)
     }
 
-    /// After a failed write nobody knows what the disk holds: nothing is acknowledged any more.
+    /// After a failed write the content of the disk is unknown: the writer acknowledges nothing any
+    /// more.
     fn poison_on_lost_write(&mut self, error: Error) -> Error {
         if matches!(error, Error::Poisoned(_)) && self.poisoned.is_none() {
             tracing::error!(%error, "the store has stopped");
-            // Closing must not touch the file either; the log is read again at the next start.
+            // Closing must not touch the file either; SQLite recovers the log at the next start.
             drop(
                 self.connection
                     .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true),
@@ -457,7 +464,8 @@ impl WriterState {
         self.wal_pages.load(Ordering::Relaxed) >= pages
     }
 
-    /// Moves the log into the file when it has grown. A reader that is in the way only delays it.
+    /// Checkpoints the write-ahead log if it has at least `pages` pages. A concurrent reader only
+    /// delays the checkpoint.
     fn checkpoint_wal(&mut self, pages: i32) {
         if self.poisoned.is_some() || !self.is_wal_longer_than(pages) {
             return;
@@ -497,7 +505,7 @@ fn collect_group(
     group
 }
 
-/// Whether it is a commit that takes about as long as any, and that its author waits for.
+/// Returns `true` for a commit of ordinary size whose caller waits for it.
 fn is_small_commit(task: &WriteOperation) -> bool {
     let WriteOperation::Commit(commit) = task else {
         return false;
@@ -515,7 +523,7 @@ fn event_count(job: &WriteRequest) -> usize {
     }
 }
 
-/// Whoever no longer listens has no use for the answer.
+/// Sends the replies; a caller that no longer waits is ignored.
 fn send_replies(group: Vec<WriteRequest>, answers: Result<Vec<WriteResult>, Error>) {
     match answers {
         Ok(answers) => group

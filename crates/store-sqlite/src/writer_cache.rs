@@ -1,7 +1,8 @@
-//! What the writer knows of the file without asking it: who owns which shard, and where journals end. Nearly every commit
-//! wants to know both, of the few that are at work.
+//! The writer's cache of shard epochs and journal ends. Nearly every commit needs both, for the few
+//! shards and executions that are active.
 //!
-//! It holds as long as nobody else writes to the file, and nothing that was noted is undone.
+//! It is valid as long as no other connection writes to the file and no cached change is rolled
+//! back.
 
 use std::collections::HashMap;
 
@@ -12,30 +13,31 @@ use rusqlite::Connection;
 
 use crate::{error, read};
 
-/// Journals that are remembered twice over: those of now, and those of before.
+/// Number of journals per generation. There are two generations: the current and the previous one.
 const GENERATION_CAPACITY: usize = 4_096;
 
 /// The end of a journal.
 #[derive(Clone, Copy)]
 pub(crate) struct JournalEnd {
-    /// What stands for its execution.
+    /// The journal's number in the file, which represents its execution.
     pub(crate) number: i64,
-    /// How many events it has.
+    /// Number of events in the journal.
     pub(crate) length: u64,
 }
 
 #[derive(Default)]
 pub(crate) struct WriterCache {
-    /// Changes whenever another connection has written.
+    /// SQLite's `data_version`, which changes whenever another connection has written.
     data_version: Option<i64>,
     epochs: HashMap<ShardId, ShardEpoch>,
     journal_ends: HashMap<ExecutionId, JournalEnd>,
-    /// What was remembered before there was too much.
+    /// The previous generation, replaced when the current one is full.
     previous_journal_ends: HashMap<ExecutionId, JournalEnd>,
 }
 
 impl WriterCache {
-    /// At the beginning of a transaction: what others have written since the last one is news.
+    /// Called at the beginning of a transaction: clears the cache if another connection has written
+    /// since the last one.
     pub(crate) fn invalidate_if_stale(&mut self, db: &Connection) -> Result<(), Error> {
         let mut statement = db
             .prepare_cached("PRAGMA data_version")
@@ -50,7 +52,7 @@ impl WriterCache {
         Ok(())
     }
 
-    /// Something that was noted may have been undone.
+    /// Clears the cache, because a cached change may have been rolled back.
     pub(crate) fn invalidate_all(&mut self) {
         *self = Self {
             data_version: self.data_version,
@@ -62,7 +64,7 @@ impl WriterCache {
         self.epochs.clear();
     }
 
-    /// The epoch of a shard.
+    /// Returns the epoch of a shard, from the cache or from the database.
     pub(crate) fn shard_epoch(
         &mut self,
         db: &Connection,
@@ -78,7 +80,8 @@ impl WriterCache {
         Ok(found)
     }
 
-    /// Where a journal ends; nothing if there is none.
+    /// Returns the end of a journal, from the cache or from the database; `None` if there is no
+    /// journal.
     pub(crate) fn journal_end(
         &mut self,
         db: &Connection,
@@ -97,7 +100,7 @@ impl WriterCache {
         Ok(end)
     }
 
-    /// The same, as far as it is known.
+    /// Returns the end of a journal if it is cached.
     pub(crate) fn cached_journal_end(&self, execution: ExecutionId) -> Option<JournalEnd> {
         self.journal_ends
             .get(&execution)

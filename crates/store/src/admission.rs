@@ -1,6 +1,8 @@
-//! The door of every store: what is wrong by itself is refused here, before a database hears of it.
+//! Admission control of every store: rejects commits that are invalid in themselves before they
+//! reach a database.
 //!
-//! Adapters take only an [`Admitted`] commit, so none of them can forget a check, and none has to repeat one.
+//! Adapters accept only an [`AdmittedCommit`], so no adapter can omit a check or needs to repeat
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +13,13 @@ use crate::{
     StoreLimits, StorePolicy, TableSchema,
 };
 
-/// A commit that is sound in itself; whether its guards hold is for the store to see.
+/// A commit that has passed the checks that need no stored data. The store checks its guards when
+/// it applies the commit.
 #[derive(Debug, Clone)]
 pub struct AdmittedCommit(Commit);
 
 impl AdmittedCommit {
-    /// Checks `commit` against `policy`.
+    /// Checks `commit` against `policy`. Fails with [`Error::Invalid`] on the first violation.
     pub fn new(commit: Commit, policy: &StorePolicy) -> Result<Self, Error> {
         check_commit_sizes(&commit, &policy.limits)?;
         check_no_repeats(&commit)?;
@@ -32,7 +35,7 @@ impl AdmittedCommit {
         Ok(Self(commit))
     }
 
-    /// The commit.
+    /// Returns the checked commit.
     pub const fn commit(&self) -> &Commit {
         &self.0
     }
@@ -78,7 +81,8 @@ fn check_commit_sizes(commit: &Commit, limits: &StoreLimits) -> Result<(), Inval
     })
 }
 
-/// Each journal, row, set of unique values and position once.
+/// Checks that the commit touches each shard fence, journal, row, set of unique values and reader
+/// position at most once.
 fn check_no_repeats(commit: &Commit) -> Result<(), InvalidRequest> {
     let mut seen = BTreeSet::new();
     for fence in &commit.fences {
@@ -126,7 +130,7 @@ fn check_no_repeated_rows(changes: &[RowChange]) -> Result<(), InvalidRequest> {
             })?;
             keys.insert((table.name, key));
         }
-        // What an amendment leaves as it is is as unique as it was.
+        // A column update never writes unique columns, so it cannot introduce a duplicate.
         let written = change
             .row()
             .filter(|_| !matches!(change, RowChange::UpdateColumns { .. }));
@@ -158,7 +162,8 @@ fn ensure_first_touch(
     }
 }
 
-/// Bytes of a text in a key or an index: five of them fit into an entry of a Postgres index.
+/// Maximum bytes of a text in a key, unique set or index: five of them fit into one Postgres index
+/// entry.
 const KEY_TEXT_BYTES_MAX: usize = 512;
 
 fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), InvalidRequest> {
@@ -213,7 +218,8 @@ fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), Inva
     check_updated_columns(change)
 }
 
-/// What identifies a row is not amended: whether it may be depends on other rows.
+/// Rejects a column update of a key or unique column: whether such a change is allowed depends on
+/// other rows.
 fn check_updated_columns(change: &RowChange) -> Result<(), InvalidRequest> {
     let RowChange::UpdateColumns { table, changed, .. } = change else {
         return Ok(());
@@ -247,8 +253,9 @@ const fn check_column_count(
 }
 
 impl StorePolicy {
-    /// Whether a store with this policy takes the event, as far as the event alone can tell. `index` is its place in the
-    /// call, for the answer.
+    /// Checks whether a store with this policy accepts the event, as far as the event alone
+    /// determines that. `index` is the position of the event in the call and is copied into the
+    /// error.
     pub fn check_event(&self, index: usize, event: &RunEventWrite) -> Result<(), InvalidRequest> {
         event.check_shape().map_err(|error| InvalidRequest::Event {
             index,

@@ -1,17 +1,17 @@
-//! The clock that stamps what is stored. It is a parameter, so that a test says what time it is.
+//! The clock that timestamps stored data. It is a parameter, so that tests control the time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use onward_base::Timestamp;
 
-/// What time it is.
+/// Source of the current time.
 pub trait StoreClock: Send + Sync + 'static {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The clock of this machine.
+/// The system clock of this machine.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
@@ -31,12 +31,12 @@ impl StoreClock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is set.
+/// A clock for tests that stands still until it is set.
 #[derive(Debug)]
 pub struct ManualClock(AtomicI64);
 
 impl ManualClock {
-    /// A clock that shows `at`.
+    /// Returns a clock that is set to `at`.
     pub const fn new(at: Timestamp) -> Self {
         Self(AtomicI64::new(at.as_micros()))
     }
@@ -46,7 +46,7 @@ impl ManualClock {
         self.0.store(at.as_micros(), Ordering::SeqCst);
     }
 
-    /// Moves the clock forwards.
+    /// Moves the clock forwards by `ms` milliseconds.
     pub fn advance_ms(&self, ms: u64) {
         self.set(self.now().plus_ms(ms));
     }

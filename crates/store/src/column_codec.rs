@@ -1,4 +1,4 @@
-//! How the types of the domain stand in columns.
+//! Column codecs of the domain types: how each of them is stored in a column.
 
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl ColumnCodec for SerialId {
     }
 }
 
-/// Integers, and newtypes over them.
+/// Implements the codec for integers and newtypes over them.
 macro_rules! integer_codecs {
     ($($of:ty: $get:expr, $make:expr;)+) => {$(
         impl ColumnCodec for $of {
@@ -132,7 +132,7 @@ integer_codecs! {
     RunSeq: |it| it.as_u64().cast_signed(), |number| u64::try_from(number).ok().and_then(RunSeq::new);
 }
 
-/// Fixed numbers of bytes.
+/// Implements the codec for ids that are byte arrays of fixed length.
 macro_rules! fixed_bytes_codecs {
     ($($of:ty),+) => {$(
         impl ColumnCodec for $of {
@@ -151,7 +151,7 @@ macro_rules! fixed_bytes_codecs {
 
 fixed_bytes_codecs!(ExecutionId, ComponentDigest);
 
-/// Names that are text in the table and checked on the way out.
+/// Implements the codec for ids that are stored as text and validated when they are read.
 macro_rules! text_id_codecs {
     ($($of:ty),+) => {$(
         impl ColumnCodec for $of {

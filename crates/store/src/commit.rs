@@ -1,4 +1,5 @@
-//! A commit: everything that becomes true together, and what its author believes to be true before.
+//! A commit: the changes that become visible atomically, and the guards that state what its author
+//! expects to be stored before.
 
 use std::sync::Arc;
 
@@ -10,55 +11,57 @@ use crate::{
     TableSchema,
 };
 
-/// Everything that becomes true together, or not at all.
+/// A set of changes that the store applies atomically: all of them or none.
 ///
-/// A commit touches each journal, row and position at most once, and all guards speak of the state before it. So the
-/// order of its parts does not matter, except among the run events of one run.
+/// A commit touches each journal, row and reader position at most once, and all guards refer to the
+/// state before the commit. The order of its parts therefore does not matter, except among the run
+/// events of one run.
 #[derive(Debug, Clone, Default)]
 pub struct Commit {
-    /// The shards whose ownership the commit depends on.
+    /// Fencing tokens: the shards whose ownership the commit depends on.
     pub fences: Vec<ShardFence>,
     /// Events to append to journals.
     pub journals: Vec<JournalAppend>,
-    /// Rows to insert, update, delete or remove.
+    /// Rows to insert, update or delete.
     pub changes: Vec<RowChange>,
-    /// Positions of readers to move.
+    /// Reader positions to move forward.
     pub reader_advances: Vec<ReaderAdvance>,
     /// Run events to append, in this order.
     pub events: Vec<RunEventWrite>,
-    /// Whether its author has other things to do meanwhile: it is not made on the author's time, even where that is quicker.
+    /// Whether the author does other work while the commit is stored. If set, the store does not
+    /// run the commit on the author's thread, even where that is faster.
     pub is_background: bool,
 }
 
 impl Commit {
-    /// A commit that changes nothing yet.
+    /// Returns an empty commit.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes the commit depend on `shard` still being at `epoch`.
+    /// Adds a fence: the commit fails unless `shard` is still at `epoch`.
     #[must_use]
     pub fn fence_shard(mut self, shard: ShardId, epoch: ShardEpoch) -> Self {
         self.fences.push(ShardFence { shard, epoch });
         self
     }
 
-    /// Appends to a journal.
+    /// Adds an append to a journal.
     #[must_use]
     pub fn append_journal(mut self, append: JournalAppend) -> Self {
         self.journals.push(append);
         self
     }
 
-    /// Inserts a row that must not be there yet.
+    /// Inserts a row. The commit fails if a row with this key or these unique values exists.
     #[must_use]
     pub fn insert(mut self, record: &impl TableRecord) -> Self {
         self.changes.push(RowChange::insert(record));
         self
     }
 
-    /// Inserts a row unless it, or one it may not stand beside, is there: that one is kept, and the rest of the commit
-    /// goes on.
+    /// Inserts a row unless a row with the same key or the same unique values exists. The store
+    /// then keeps the existing row and still applies the rest of the commit.
     #[must_use]
     pub fn insert_or_keep(mut self, record: &impl TableRecord) -> Self {
         self.changes.push(RowChange::insert_or_keep(record));
@@ -72,16 +75,17 @@ impl Commit {
         self
     }
 
-    /// Changes the row with the record's key if it is at `version`, and only what tells the record from `before`: what the
-    /// row is believed to be at that version. Whoever knows that lets the store write without a look.
+    /// Updates only the columns in which `record` differs from `before`, if the row with the
+    /// record's key is at `version`. `before` is the row that the caller expects at that version;
+    /// with it the store can write without a read.
     ///
     /// ```
-    /// use onward_store::tables::Component;
-    /// use onward_store::{Change, Commit};
+    /// use onward_store::tables::ComponentRow;
+    /// use onward_store::{Commit, RowChange};
     ///
-    /// # fn example(before: &Component, after: &Component) {
-    /// let amended = Commit::new().amend(before, after, 3);
-    /// assert!(matches!(amended.changes[..], [Change::Amend { version: 3, .. }]));
+    /// # fn example(before: &ComponentRow, after: &ComponentRow) {
+    /// let updated = Commit::new().update_columns(before, after, 3);
+    /// assert!(matches!(updated.changes[..], [RowChange::UpdateColumns { version: 3, .. }]));
     /// # }
     /// ```
     #[must_use]
@@ -98,14 +102,16 @@ impl Commit {
         self
     }
 
-    /// Removes the row with this key, whatever its version. Where there is none, nothing happens: it never conflicts.
+    /// Deletes the row with this key at any version. Does nothing if there is no such row, so it
+    /// never conflicts.
     ///
     /// ```
-    /// use onward_store::tables::Job;
-    /// use onward_store::{Commit, Key, Value};
+    /// use onward_store::tables::JobRow;
+    /// use onward_store::{ColumnValue, Commit, RowKey};
     ///
-    /// let withdrawn = Commit::new().remove::<Job>(Key(vec![Value::Text("job-1".into())]));
-    /// assert_eq!(withdrawn.changes.len(), 1);
+    /// let key = RowKey(vec![ColumnValue::Text("job-1".into())]);
+    /// let deleted = Commit::new().delete_if_exists::<JobRow>(key);
+    /// assert_eq!(deleted.changes.len(), 1);
     /// ```
     #[must_use]
     pub fn delete_if_exists<R: TableRecord>(mut self, key: RowKey) -> Self {
@@ -113,14 +119,14 @@ impl Commit {
         self
     }
 
-    /// Moves a reader's position.
+    /// Moves the position of a reader forward.
     #[must_use]
     pub fn advance_reader(mut self, step: ReaderAdvance) -> Self {
         self.reader_advances.push(step);
         self
     }
 
-    /// Appends run events.
+    /// Appends run events after those already in the commit.
     #[must_use]
     pub fn append_events(mut self, events: Vec<RunEventWrite>) -> Self {
         self.events.extend(events);
@@ -128,87 +134,87 @@ impl Commit {
     }
 }
 
-/// The commit depends on a shard still being at an epoch.
+/// A fence: the commit fails unless the shard is still at this epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ShardFence {
-    /// The shard.
+    /// The shard that the author of the commit owns.
     pub shard: ShardId,
-    /// The epoch at which the author of the commit took it over.
+    /// The epoch at which the author claimed the shard; it serves as the fencing token.
     pub epoch: ShardEpoch,
 }
 
-/// Events to append to the journal of an execution, encoded by the caller.
+/// Events to append to the journal of one execution, encoded by the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalAppend {
-    /// The execution.
+    /// The execution whose journal grows.
     pub execution: ExecutionId,
-    /// How many events its journal has now.
+    /// Guard: the number of events in the journal before the commit.
     pub expected_length: u64,
-    /// How many events `records` holds.
+    /// Number of events in `records`; at least 1.
     pub count: u32,
-    /// The encoded events.
+    /// The encoded events, which the store does not interpret.
     pub records: Arc<[u8]>,
 }
 
-/// A change of one row.
+/// A change to one row.
 #[derive(Debug, Clone)]
 pub enum RowChange {
-    /// Insert; a row that is there already is a conflict.
+    /// Inserts a row. Conflicts if a row with this key or these unique values exists.
     Insert {
-        /// The table.
+        /// The table to insert into.
         table: &'static TableSchema,
-        /// The row.
+        /// The row to insert.
         row: TableRow,
     },
-    /// Insert unless there is one already.
+    /// Inserts a row unless a row with this key or these unique values exists.
     InsertOrKeep {
-        /// The table.
+        /// The table to insert into.
         table: &'static TableSchema,
-        /// The row.
+        /// The row to insert.
         row: TableRow,
     },
-    /// Update; a row that is absent or at another version is a conflict.
+    /// Replaces a row. Conflicts if the row does not exist or is at another version.
     Update {
-        /// The table.
+        /// The table to update.
         table: &'static TableSchema,
-        /// The row as it is to be.
+        /// The new values of all columns.
         row: TableRow,
-        /// The version it has now.
+        /// Guard: the version of the row before the commit.
         version: u64,
     },
-    /// Update some columns, and leave the others as they are; a row that is absent or at another version is a conflict.
-    /// Columns that identify a row, by key or by being unique, are not among them.
+    /// Updates some columns and leaves the others unchanged. Conflicts if the row does not exist or
+    /// is at another version. Columns of the key or of a unique set are not allowed.
     UpdateColumns {
-        /// The table.
+        /// The table to update.
         table: &'static TableSchema,
-        /// The row as it is to be, as far as it changes.
+        /// The new row; only its key and the columns in `changed` are used.
         row: TableRow,
-        /// Which of its columns count.
+        /// The columns to write.
         changed: ChangedColumns,
-        /// The version it has now.
+        /// Guard: the version of the row before the commit.
         version: u64,
     },
-    /// Delete; a row that is absent or at another version is a conflict.
+    /// Deletes a row. Conflicts if the row does not exist or is at another version.
     Delete {
-        /// The table.
+        /// The table to delete from.
         table: &'static TableSchema,
-        /// The row's key.
+        /// The key of the row to delete.
         key: RowKey,
-        /// The version it has now.
+        /// Guard: the version of the row before the commit.
         version: u64,
     },
-    /// Remove, whatever is there: no row and any version will do. It is for rows that others change meanwhile, by whoever
-    /// has the last word on them.
+    /// Deletes a row at any version; a missing row is not a conflict. It is for rows that other
+    /// processes change concurrently, and for the caller whose decision is final.
     DeleteIfExists {
-        /// The table.
+        /// The table to delete from.
         table: &'static TableSchema,
-        /// The row's key.
+        /// The key of the row to delete.
         key: RowKey,
     },
 }
 
 impl RowChange {
-    /// Inserts `record`, which must not be there yet.
+    /// Inserts `record`; conflicts if a row with its key or unique values exists.
     pub fn insert<R: TableRecord>(record: &R) -> Self {
         Self::Insert {
             table: R::TABLE,
@@ -216,7 +222,7 @@ impl RowChange {
         }
     }
 
-    /// Inserts `record` unless there is one already.
+    /// Inserts `record` unless a row with its key or unique values exists.
     pub fn insert_or_keep<R: TableRecord>(record: &R) -> Self {
         Self::InsertOrKeep {
             table: R::TABLE,
@@ -233,8 +239,9 @@ impl RowChange {
         }
     }
 
-    /// Changes what tells `record` from `before`, if the row with its key is at `version`. Where that is what identifies the
-    /// row, all of it is updated.
+    /// Updates the columns in which `record` differs from `before`, if the row with its key is at
+    /// `version`. If a column of the key or of a unique set differs, this becomes a full
+    /// [`Update`](Self::Update).
     pub fn update_columns<R: TableRecord>(before: &R, record: &R, version: u64) -> Self {
         let (table, row) = (R::TABLE, record.to_row());
         let changed = ChangedColumns::between_rows(&before.to_row(), &row);
@@ -265,7 +272,7 @@ impl RowChange {
         }
     }
 
-    /// Removes the row with this key, whatever its version, if there is one.
+    /// Deletes the row with this key at any version, if it exists.
     pub const fn delete_if_exists<R: TableRecord>(key: RowKey) -> Self {
         Self::DeleteIfExists {
             table: R::TABLE,
@@ -273,7 +280,7 @@ impl RowChange {
         }
     }
 
-    /// The table it changes.
+    /// Returns the table that this change writes to.
     pub const fn table(&self) -> &'static TableSchema {
         match self {
             Self::Insert { table, .. }
@@ -285,7 +292,7 @@ impl RowChange {
         }
     }
 
-    /// The row it writes, if it does.
+    /// Returns the row to write, or `None` for a deletion.
     pub const fn row(&self) -> Option<&TableRow> {
         match self {
             Self::Insert { row, .. }
@@ -296,7 +303,7 @@ impl RowChange {
         }
     }
 
-    /// The key of the row it is about.
+    /// Returns the key of the row to change.
     pub fn key(&self) -> RowKey {
         match self {
             Self::Delete { key, .. } | Self::DeleteIfExists { key, .. } => key.clone(),
@@ -308,52 +315,53 @@ impl RowChange {
     }
 }
 
-/// A reader has dealt with events of a run.
+/// Moves a reader past the events of a run that it has processed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReaderAdvance {
-    /// The run.
+    /// The run whose events the reader processed.
     pub run: RunId,
-    /// Who.
+    /// The reader to move.
     pub reader: RunEventReader,
-    /// The last event it had dealt with before.
+    /// Guard: the last event that the reader had processed before the commit.
     pub from: RunSeq,
-    /// The last event it has dealt with now.
+    /// The last event that the reader has processed now.
     pub to: RunSeq,
 }
 
-/// What a commit came to, part by part, in the order of its parts.
+/// The result of a commit for each of its parts, in the order of the parts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommitReceipt {
-    /// What became of each change of a row.
+    /// One outcome for each row change.
     pub changes: Vec<ChangeOutcome>,
-    /// What became of each run event.
+    /// One receipt for each run event.
     pub events: Vec<EventReceipt>,
 }
 
-/// What became of a change.
+/// The result of one row change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeOutcome {
-    /// It was made. A row that was to be removed is not there now; whether it was before is not told.
+    /// The store applied the change. After a [`RowChange::DeleteIfExists`] the row does not exist;
+    /// the outcome does not show whether it existed before.
     Applied,
-    /// There was a row already, which is kept as it is.
+    /// A row existed already; the store kept it unchanged and returns it here.
     Kept(StoredRow),
 }
 
-/// What became of a run event.
+/// The result of appending one run event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventReceipt {
-    /// The answer of the contract.
+    /// The append result that the run event contract defines.
     pub result: AppendResult,
-    /// Whether the event is a duplicate that says something else than the one that was kept: another payload, or even
-    /// another type or step under the same key.
+    /// Whether the event is a duplicate whose content differs from the stored event: another
+    /// payload, or even another type or step under the same idempotency key.
     pub differs: bool,
 }
 
-/// What retention removes: always the whole of something.
+/// What retention deletes: always a complete run or execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurgeTarget {
-    /// A run: its events, positions and snapshot.
+    /// A run: its events, reader positions, snapshot and alerts.
     Run(RunId),
-    /// An execution: its journal, its row, its timers, its tasks and its messages.
+    /// An execution: its journal, row, timers, tasks and inbox messages.
     Execution(ExecutionId),
 }

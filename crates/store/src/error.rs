@@ -1,4 +1,5 @@
-//! What can go wrong, and what to do about it: every error has a [`Kind`], and no caller ever reads its text.
+//! Store errors. Every error has a [`StoreErrorKind`] that determines how the caller reacts;
+//! callers never parse the message.
 
 use std::fmt;
 
@@ -8,57 +9,59 @@ use thiserror::Error;
 
 use crate::{RowKey, RunEventReader, ShardEpoch, ShardId};
 
-/// What a caller does about an error.
+/// How a caller must react to an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StoreErrorKind {
-    /// Nothing was stored and the same call may succeed later.
+    /// Nothing was stored; the same call may succeed later.
     Retry,
-    /// The commit may or may not be stored. Repeating it is safe: its guards, or its idempotency keys, tell which.
+    /// In doubt: the commit may or may not be stored. Repeating it is safe, because its guards or
+    /// idempotency keys detect the duplicate.
     Unknown,
-    /// Nothing was stored: the store holds something else than the caller believed. Read again, decide again.
+    /// Nothing was stored: the stored state differs from what the caller expected. Read again and
+    /// decide again.
     Conflict,
-    /// Nothing was stored: the call itself is wrong and will be wrong next time.
+    /// Nothing was stored: the call itself is invalid, and repeating it fails again.
     Invalid,
-    /// What is stored contradicts itself. Somebody has to look.
+    /// The stored data is inconsistent. An operator must investigate.
     Corrupt,
-    /// The store refuses to go on. The process should stop.
+    /// The store refuses all further calls. The process should stop.
     Fatal,
 }
 
-/// Why a call failed.
+/// The reason why a store call failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The store cannot be reached, or is too busy.
+    /// The store is unreachable or overloaded.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// The connection was lost while committing.
+    /// The connection was lost during a commit, so its outcome is in doubt.
     #[error("it is not known whether the commit was stored: {0}")]
     OutcomeUnknown(String),
-    /// The disk is full.
+    /// The disk of the store is full.
     #[error("the disk of the store is full: {0}")]
     DiskFull(String),
-    /// A guard of the commit does not hold.
+    /// A guard of the commit failed.
     #[error(transparent)]
     Conflict(#[from] CommitConflict),
-    /// The call cannot be carried out as it is.
+    /// The call is invalid and can never succeed.
     #[error(transparent)]
     Invalid(#[from] InvalidRequest),
-    /// What was read back is not what can have been written.
+    /// The store returned data that no valid write can have produced.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
-    /// A write to disk failed in a way after which nothing more may be acknowledged.
+    /// A disk write failed in a way after which the store must not acknowledge anything.
     #[error("the store has stopped after a failed write, restart the process: {0}")]
     Poisoned(String),
-    /// The store cannot be used by this program at all.
+    /// This program cannot use the store at all, for example because of its schema version.
     #[error("{0}")]
     Unusable(String),
-    /// The store was closed.
+    /// The store was closed before the call.
     #[error("the store is closed")]
     Closed,
 }
 
 impl Error {
-    /// What to do about it.
+    /// Returns how the caller must react to this error.
     pub const fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Unavailable(_) | Self::DiskFull(_) => StoreErrorKind::Retry,
@@ -70,164 +73,165 @@ impl Error {
         }
     }
 
-    /// What was read back is not what can have been written.
+    /// Returns [`Error::Corrupt`] with this description of the damaged data.
     pub fn corrupt(what: impl fmt::Display) -> Self {
         Self::Corrupt(what.to_string())
     }
 }
 
-/// The guard that did not hold. Nothing of the commit was stored.
+/// The guard that failed. Nothing of the commit was stored.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommitConflict {
-    /// Another node owns the shard by now.
+    /// Another node has taken over the shard.
     #[error(
         "shard {shard} is at epoch {held}, the commit was made under epoch {given}: another node has taken over"
     )]
     Fenced {
-        /// The shard.
+        /// The shard that the commit was fenced by.
         shard: ShardId,
-        /// The epoch in the store; 0 when nobody ever owned the shard.
+        /// The epoch in the store; 0 if the shard never had an owner.
         held: ShardEpoch,
-        /// The epoch the commit was made under.
+        /// The epoch that the commit was fenced with.
         given: ShardEpoch,
     },
-    /// The journal has another length than the caller believed.
+    /// The journal does not have the length that the caller expected.
     #[error("the journal of {execution} has {found} events, expected {expected}")]
     JournalLength {
-        /// The execution.
+        /// The execution that the journal belongs to.
         execution: ExecutionId,
-        /// What the caller believed.
+        /// The number of events that the caller expected.
         expected: u64,
-        /// What the store holds.
+        /// The number of events that the store holds.
         found: u64,
     },
-    /// The row to insert is there already.
+    /// The table already has a row with the key to insert.
     #[error("{table} has a row {key} already")]
     RowExists {
-        /// The table.
+        /// Name of the table.
         table: &'static str,
-        /// The row's key.
+        /// Key of the existing row.
         key: RowKey,
     },
-    /// Another row has the same values in columns that are unique together.
+    /// Another row has the same values in a set of unique columns.
     #[error("{table} has another row with the same {}", columns.join(", "))]
     NotUnique {
-        /// The table.
+        /// Name of the table.
         table: &'static str,
-        /// The columns.
+        /// The set of columns that must be unique together.
         columns: &'static [&'static str],
-        /// The key of that row.
+        /// Key of the row that already has these values.
         key: RowKey,
     },
-    /// The row to change is not there, or was changed since it was read.
+    /// The row to change does not exist, or was changed since the caller read it.
     #[error("{table} row {key} is at version {found}, expected {expected} (0 means absent)")]
     RowVersion {
-        /// The table.
+        /// Name of the table.
         table: &'static str,
-        /// The row's key.
+        /// Key of the row to change.
         key: RowKey,
-        /// What the caller believed.
+        /// The version that the caller expected.
         expected: u64,
-        /// What the store holds; 0 when there is no such row.
+        /// The version that the store holds; 0 if the row does not exist.
         found: u64,
     },
-    /// The reader's position in a run is not where the caller believed.
+    /// The reader's position in a run is not the one that the caller expected.
     #[error("the {reader} is at event {found} of run {run}, expected {expected}")]
     ReaderPosition {
-        /// The run.
+        /// The run that the position belongs to.
         run: RunId,
-        /// Whose position.
+        /// The reader to move.
         reader: RunEventReader,
-        /// What the caller believed.
+        /// The position that the caller expected.
         expected: RunSeq,
-        /// What the store holds.
+        /// The position that the store holds.
         found: RunSeq,
     },
-    /// The run belongs to another tenant, project or environment than the event.
+    /// The run belongs to a different tenant, project or environment than the event.
     #[error("run {run} belongs to another tenant, project or environment")]
     ForeignRun {
-        /// Which event of the call, counted from 0.
+        /// Index of the event in the call, from 0.
         index: usize,
-        /// The run.
+        /// The run that the event was addressed to.
         run: RunId,
     },
-    /// An event with this id but another idempotency key is stored already.
+    /// An event with this id but another idempotency key already exists.
     #[error("event id {event_id} belongs to another event already")]
     EventIdTaken {
-        /// Which event of the call, counted from 0.
+        /// Index of the event in the call, from 0.
         index: usize,
-        /// The id.
+        /// The event id that is already in use.
         event_id: RunEventId,
     },
 }
 
-/// Why a call can never succeed.
+/// The reason why a call can never succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidRequest {
-    /// The event's idempotency key is not the one its fields give.
+    /// The idempotency key of the event does not match its fields.
     #[error("{mismatch}")]
     IdempotencyKey {
-        /// Which event of the call, counted from 0.
+        /// Index of the event in the call, from 0.
         index: usize,
-        /// Expected and found.
+        /// The expected key and the key found.
         mismatch: KeyMismatch,
     },
-    /// The event contradicts itself.
+    /// The fields of the event contradict each other.
     #[error("{reason}")]
     Event {
-        /// Which event of the call, counted from 0.
+        /// Index of the event in the call, from 0.
         index: usize,
-        /// What is wrong with it.
+        /// Description of the contradiction.
         reason: String,
     },
-    /// More than one call may carry.
+    /// The call exceeds one of the [`StoreLimits`](crate::StoreLimits).
     #[error("{what}: {found} is over the limit of {limit}")]
     Limit {
-        /// What there is too much of.
+        /// The quantity that is over the limit.
         what: &'static str,
-        /// How much there is.
+        /// The amount in the call.
         found: usize,
-        /// How much there may be.
+        /// The largest amount allowed.
         limit: usize,
     },
-    /// A journal append without events, or with more than a journal can hold.
+    /// A journal append has no events, or more than a journal can hold.
     #[error(
         "an append to the journal of {0} needs at least one event, and a journal has room for 2^64 of them"
     )]
     EmptyAppend(ExecutionId),
-    /// A commit may touch each journal, row and position once.
+    /// The commit touches a shard fence, journal, row, set of unique values or reader position more
+    /// than once.
     #[error("the commit touches {0} twice")]
     TouchedTwice(String),
-    /// A value that the table's column does not take.
+    /// A value does not fit the column of the table.
     #[error("{table}.{column}: {reason}")]
     Value {
-        /// The table.
+        /// Name of the table.
         table: &'static str,
-        /// The column.
+        /// Name of the column.
         column: &'static str,
-        /// Why not.
+        /// Why the column does not accept the value.
         reason: &'static str,
     },
-    /// A reader's position can only move forward, and not beyond the log.
+    /// A reader position may only move forward, and not past the end of the log.
     #[error(
         "the {reader} of run {run} cannot move from event {from} to {to}; the log ends at {last}"
     )]
     ReaderAdvance {
-        /// The run.
+        /// The run that the position belongs to.
         run: RunId,
-        /// Whose position.
+        /// The reader to move.
         reader: RunEventReader,
-        /// From where.
+        /// The position before the move.
         from: RunSeq,
-        /// To where.
+        /// The position that the caller asked for.
         to: RunSeq,
-        /// The last event of the run; 0 when there is none.
+        /// The last event of the run; 0 if the run has no events.
         last: RunSeq,
     },
-    /// There is nothing by this name.
+    /// The run does not exist.
     #[error("there is no run {0}")]
     NoSuchRun(RunId),
-    /// The database itself refuses a row: a status that does not exist, for example.
+    /// A constraint of the database rejected a row, for example because of an unknown status.
     #[error("the database refuses the row: {0}")]
     RefusedByDatabase(String),
 }

@@ -1,8 +1,8 @@
-//! Names and counters of the store itself.
+//! Identifiers and counters that the store itself defines.
 
 use std::fmt;
 
-/// A slice of executions, owned by one node at a time.
+/// Identifies a shard: a slice of executions, owned by one node at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardId(pub u32);
 
@@ -12,15 +12,16 @@ impl fmt::Display for ShardId {
     }
 }
 
-/// How often a shard has changed hands. A commit made under an older epoch is refused.
+/// Number of times a shard has been claimed; it serves as the fencing token. The store rejects a
+/// commit fenced with an older epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShardEpoch(pub u64);
 
 impl ShardEpoch {
-    /// Nobody has ever owned the shard.
+    /// The epoch of a shard that never had an owner.
     pub const NONE: Self = Self(0);
 
-    /// The epoch of the next owner.
+    /// Returns the epoch of the next owner.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
@@ -33,22 +34,22 @@ impl fmt::Display for ShardEpoch {
     }
 }
 
-/// A number that the store assigns; `None` until it has.
+/// A number that the store assigns on insert; `None` before that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SerialId(pub Option<i64>);
 
-/// Who follows the events of every run and remembers how far it has come.
+/// A consumer that follows the events of every run, with a durable position in each run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RunEventReader {
-    /// Turns events into snapshots.
+    /// Projects events into snapshots.
     Projector,
-    /// Delivers events to the outside. What it has not yet passed is the outbox: an event is in it from the
-    /// transaction that stores the event, once, and in order.
+    /// Delivers events to external consumers. The events after its position are the outbox: an
+    /// event enters it in the transaction that stores the event, exactly once and in order.
     EventBus,
 }
 
 impl RunEventReader {
-    /// Every reader.
+    /// All readers, for code that handles each of them.
     pub const ALL: [Self; 2] = [Self::Projector, Self::EventBus];
 }
 

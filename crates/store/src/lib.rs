@@ -1,13 +1,18 @@
-//! The append authority: where everything that happened is kept, and who decides in which order.
+//! The append authority: durable storage for journals, rows and run events, and the single place
+//! that decides their order.
 //!
-//! - [`Store`]: what the engine needs. One atomic [`commit`](Store::commit) carries everything that must become true
-//!   together: journal events, rows, run events, positions of readers. It is guarded by what the caller believes, and
-//!   stores nothing when a guard does not hold.
-//! - [`RunStateStore`]: the contract for run events, for producers and readers that need nothing else.
-//! - [`decide()`]: the rules of a commit, written once. An adapter reads what [`Before`] asks for, calls it, and writes the
-//!   [`Plan`] it gets, all in one transaction of its database.
-//! - [`memory`]: the simplest store that can be right; the others are compared with it.
-//! - `conformance` (a feature): the suite that every adapter has to pass, ours and yours.
+//! - [`Store`]: the database interface of the engine. One atomic [`commit`](Store::commit) carries
+//!   everything that must become visible together: journal events, rows, run events, positions of
+//!   readers. Its guards state what the caller expects to be stored; if one guard fails, the store
+//!   writes nothing.
+//! - [`RunStateStore`]: the contract for run events, for producers and readers that need nothing
+//!   else.
+//! - [`plan_commit()`]: the rules of a commit, written once. An adapter implements [`StoredState`],
+//!   calls `plan_commit`, and writes the returned [`WritePlan`], all in one database transaction.
+//! - [`memory`]: the reference store, kept as simple as possible; the conformance suite compares
+//!   the others with it.
+//! - `conformance` (a feature): the test suite that every adapter must pass, including adapters
+//!   outside this repository.
 
 mod admission;
 mod clock;

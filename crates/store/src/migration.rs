@@ -1,40 +1,42 @@
-//! Which migrations a database still needs, and when to keep one's hands off it. The adapters only run the SQL.
+//! Decides which migrations a database needs, and refuses a database that this program must not
+//! touch. The adapters only run the SQL.
 
 use onward_base::hex;
 use sha2::{Digest as _, Sha256};
 
 use crate::Error;
 
-/// A step of the schema that this program knows.
+/// A schema migration that this program contains.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// Its place: 1, 2, 3 …
+    /// Position in the sequence of migrations: 1, 2, 3 …
     pub number: u32,
-    /// What it does.
+    /// Short description of what the migration does.
     pub name: &'static str,
-    /// The statements.
+    /// The SQL statements to run.
     pub sql: &'static str,
 }
 
 impl Migration {
-    /// SHA-256 of the statements, in hex.
+    /// Returns the SHA-256 of the statements, in hex.
     pub fn checksum(&self) -> String {
         hex::encode_hex(&Sha256::digest(self.sql.as_bytes()))
     }
 }
 
-/// A step that the database has gone through.
+/// A migration that the database has recorded as applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AppliedMigration {
-    /// Its place.
+    /// Position in the sequence of migrations, from 1.
     pub number: u32,
-    /// What it did.
+    /// Description of the migration at the time it was applied.
     pub name: String,
-    /// SHA-256 of the statements that were run.
+    /// SHA-256 of the statements that were run, in hex.
     pub checksum: String,
 }
 
-/// What is missing, in order. A database that went further than `known`, or another way, is refused.
+/// Returns the migrations that are not applied yet, in order. Fails if the database has a newer
+/// migration than `known`, or one whose number or checksum differs.
 pub fn pending_migrations<'a>(
     known: &'a [Migration],
     applied: &[AppliedMigration],
@@ -63,7 +65,7 @@ pub fn pending_migrations<'a>(
     Ok(&known[applied.len().min(known.len())..])
 }
 
-/// Refuses a database that still needs migrations, for who may only read.
+/// Fails if the database still needs migrations, for a process that opens the store read-only.
 pub fn ensure_no_pending_migrations(
     known: &[Migration],
     applied: &[AppliedMigration],

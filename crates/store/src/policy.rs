@@ -1,38 +1,40 @@
-//! What a store accepts.
+//! The limits and checks that a store enforces on each call.
 
-/// What happens to an event whose idempotency key is not the one its fields give.
+/// How a store treats an event whose idempotency key does not match its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IdempotencyKeyCheck {
-    /// It is stored as it is; the key is not computed.
+    /// Stores the event without computing the expected key.
     Off,
-    /// It is stored, and a warning is logged.
+    /// Stores the event and logs a warning.
     Warn,
-    /// It is refused.
+    /// Rejects the event (default).
     #[default]
     Reject,
 }
 
-/// What a store accepts, whichever database it keeps it in.
+/// The limits and checks that a store enforces, independent of its database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StorePolicy {
-    /// What happens to a wrong idempotency key.
+    /// How to treat an event whose idempotency key does not match its fields.
     pub key_check: IdempotencyKeyCheck,
-    /// Whether keys of contract v1 are right as well. Only for importing logs of that time.
+    /// Whether idempotency keys of contract v1 are also accepted; default: false. Only for
+    /// importing logs written under v1.
     pub accept_v1_keys: bool,
-    /// How much one call may carry.
+    /// Size limits of one call.
     pub limits: StoreLimits,
 }
 
-/// How much one call may carry.
+/// Size limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Bytes of payload and unknown members of one run event.
+    /// Maximum bytes of the payload and unknown members of one run event; default: 1 MiB.
     pub event_bytes_max: usize,
-    /// Bytes of the records of one journal append, and of one row.
+    /// Maximum bytes of the records of one journal append, and of one row; default: 16 MiB.
     pub record_bytes_max: usize,
-    /// Journal appends, changes of rows, moves and run events in one commit, each.
+    /// Maximum number of fences, journal appends, row changes, reader moves and run events in one
+    /// commit, each; default: 100,000.
     pub changes_max: usize,
-    /// Events or rows in one answer.
+    /// Maximum number of events or rows that one read returns; default: 10,000.
     pub page_max: usize,
 }
 

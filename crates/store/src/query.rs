@@ -1,4 +1,4 @@
-//! What is asked of a store, and the shapes of its answers.
+//! Query parameters of the store's reads, and the types that they return.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use onward_runs::{RunEventWrite, RunId, RunSeq};
 
 use crate::{ColumnValue, IndexSchema, RunEventReader, TableRecord, TableSchema};
 
-/// Which events of a run are wanted.
+/// Selects a page of the events of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunEventQuery {
-    /// Only events after this one.
+    /// Returns only events after this sequence number (exclusive).
     pub after: RunSeq,
-    /// At most so many.
+    /// Maximum number of events to return; default: 1000.
     pub limit: usize,
 }
 
@@ -26,7 +26,7 @@ impl Default for RunEventQuery {
 }
 
 impl RunEventQuery {
-    /// The first thousand events after `after`.
+    /// Selects the first 1000 events after `after`.
     pub fn starting_after(after: RunSeq) -> Self {
         Self {
             after,
@@ -35,36 +35,36 @@ impl RunEventQuery {
     }
 }
 
-/// What the store knows of a run without looking at its events.
+/// Summary of a run that the store keeps beside its events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunHead {
-    /// The run.
+    /// The run that this head describes.
     pub run_id: RunId,
-    /// Whose it is.
+    /// The tenant that owns the run.
     pub tenant_id: TenantId,
-    /// In which project.
+    /// The project of the run.
     pub project_id: ProjectId,
-    /// In which environment.
+    /// The environment of the run.
     pub environment_id: EnvironmentId,
-    /// The last event.
+    /// Sequence number of the last event.
     pub last_seq: RunSeq,
-    /// When it was stored.
+    /// When the last event was stored.
     pub last_persisted_at: Timestamp,
-    /// How far the projector has come.
+    /// Watermark of the projector: the last event that it has processed.
     pub projected_seq: RunSeq,
-    /// How far the event bus has come.
+    /// Watermark of the event bus: the last event that it has processed.
     pub delivered_seq: RunSeq,
 }
 
 impl RunHead {
-    /// Whether an event says that it belongs where the run does.
+    /// Whether the event has the same tenant, project and environment as the run.
     pub fn has_scope_of(&self, event: &RunEventWrite) -> bool {
         self.tenant_id == event.tenant_id
             && self.project_id == event.project_id
             && self.environment_id == event.environment_id
     }
 
-    /// How far `reader` has come.
+    /// Returns the last event that `reader` has processed.
     pub const fn reader_position(&self, reader: RunEventReader) -> RunSeq {
         match reader {
             RunEventReader::Projector => self.projected_seq,
@@ -72,7 +72,7 @@ impl RunHead {
         }
     }
 
-    /// The same head with `reader` at `to`.
+    /// Returns this head with the position of `reader` set to `to`.
     #[must_use]
     pub fn with_reader_at(mut self, reader: RunEventReader, to: RunSeq) -> Self {
         match reader {
@@ -83,48 +83,50 @@ impl RunHead {
     }
 }
 
-/// Events of a journal as one append stored them.
+/// Journal events in the unit in which one append stored them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalChunk {
-    /// The sequence of the first event.
+    /// Sequence number of the first event.
     pub first: u64,
-    /// How many events.
+    /// Number of events in the chunk.
     pub count: u32,
-    /// The encoded events.
+    /// The encoded events, which the store does not interpret.
     pub records: Arc<[u8]>,
 }
 
-/// Which rows of a table are wanted, and in which order.
+/// Selects rows of a table and the order in which they are returned.
 #[derive(Debug, Clone)]
 pub struct TableScan {
-    /// The table.
+    /// The table to scan.
     pub table: &'static TableSchema,
-    /// The order; that of the key when absent.
+    /// The index that defines the order; `None` means the order of the key.
     pub index: Option<&'static IndexSchema>,
-    /// The values of the first columns of the order.
+    /// Required values of the leading columns of the order.
     pub equal: Vec<ColumnValue>,
-    /// The largest value of the column after those.
+    /// Upper bound (inclusive) for the column after `equal`.
     pub until: Option<ColumnValue>,
-    /// Only rows after the one with these values in all columns of the order.
+    /// Returns only rows after this position (exclusive), given as the values of all columns of the
+    /// order.
     pub after: Option<Vec<ColumnValue>>,
-    /// Whether the last come first.
+    /// Whether to scan in descending order.
     pub is_reversed: bool,
-    /// At most so many.
+    /// Maximum number of rows to return; default: 1000.
     pub limit: usize,
 }
 
 impl TableScan {
-    /// The first thousand rows of a table in the order of its key.
+    /// Selects the first 1000 rows of a table in the order of its key.
     pub const fn all_rows<R: TableRecord>() -> Self {
         Self::over_table(R::TABLE, None)
     }
 
-    /// The first thousand rows of a table in the order of an index.
+    /// Selects the first 1000 rows of a table in the order of an index.
     pub const fn by_index<R: TableRecord>(index: &'static IndexSchema) -> Self {
         Self::over_table(R::TABLE, Some(index))
     }
 
-    /// The first thousand rows of a table in an order.
+    /// Selects the first 1000 rows of a table in the order of `index`, or of the key if it is
+    /// `None`.
     pub(crate) const fn over_table(
         table: &'static TableSchema,
         index: Option<&'static IndexSchema>,
@@ -140,28 +142,29 @@ impl TableScan {
         }
     }
 
-    /// The other way round: the last first, and `after` means before.
+    /// Reverses the direction of the scan. In descending order, `after` selects the rows before the
+    /// given one.
     #[must_use]
     pub const fn reversed(mut self) -> Self {
         self.is_reversed = !self.is_reversed;
         self
     }
 
-    /// Only rows with this value in the next column of the order.
+    /// Selects only rows with this value in the next column of the order.
     #[must_use]
     pub fn where_equal(mut self, value: &impl crate::ColumnCodec) -> Self {
         self.equal.push(value.to_value());
         self
     }
 
-    /// Only rows with at most this value in the next column of the order.
+    /// Selects only rows with at most this value in the next column of the order.
     #[must_use]
     pub fn where_at_most(mut self, value: &impl crate::ColumnCodec) -> Self {
         self.until = Some(value.to_value());
         self
     }
 
-    /// Only rows after this one: the next page.
+    /// Selects only rows after this record, to read the next page.
     #[must_use]
     pub fn starting_after(mut self, record: &impl TableRecord) -> Self {
         let order = self.table.scan_order(self.index);
@@ -169,7 +172,7 @@ impl TableScan {
         self
     }
 
-    /// At most so many rows.
+    /// Sets the maximum number of rows to return.
     #[must_use]
     pub const fn with_limit(mut self, limit: usize) -> Self {
         self.limit = limit;

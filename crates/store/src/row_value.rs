@@ -1,47 +1,47 @@
-//! Values, rows and keys: what the columns of a table hold, without saying what they mean.
+//! Values, rows and keys: the untyped contents of table columns.
 
 use std::fmt;
 use std::sync::Arc;
 
 use onward_base::{SharedText, Timestamp, hex};
 
-/// What a column can hold.
+/// The type of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnType {
     /// A 64-bit integer.
     Int,
-    /// True or false.
+    /// A boolean, true or false.
     Bool,
     /// Text without U+0000, ordered by its bytes.
     Text,
-    /// Bytes.
+    /// A byte string of any length.
     Bytes,
-    /// An instant in microseconds.
+    /// An instant with microsecond precision.
     Time,
-    /// An integer that the store assigns, larger than any it assigned before in the table. It is given as
-    /// [`Value::Null`] and is the whole key of its table.
+    /// An integer that the store assigns, larger than any it assigned before in the table. The
+    /// caller inserts [`ColumnValue::Null`]. A serial column is the whole key of its table.
     Serial,
 }
 
-/// What one column of one row holds.
+/// The value of one column in one row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ColumnValue {
-    /// Nothing.
+    /// No value, as in SQL `NULL`.
     Null,
-    /// An integer.
+    /// A value of an [`Int`](ColumnType::Int) or an assigned [`Serial`](ColumnType::Serial) column.
     Int(i64),
-    /// True or false.
+    /// A value of a [`Bool`](ColumnType::Bool) column.
     Bool(bool),
-    /// Text.
+    /// A value of a [`Text`](ColumnType::Text) column.
     Text(SharedText),
-    /// Bytes.
+    /// A value of a [`Bytes`](ColumnType::Bytes) column.
     Bytes(Arc<[u8]>),
-    /// An instant.
+    /// A value of a [`Time`](ColumnType::Time) column.
     Time(Timestamp),
 }
 
 impl ColumnValue {
-    /// Whether a column of this type can hold the value; nothing is of every type.
+    /// Whether a column of this type can hold the value. `Null` fits every type.
     pub const fn fits_type(&self, wanted: ColumnType) -> bool {
         matches!(
             (self, wanted),
@@ -54,7 +54,7 @@ impl ColumnValue {
         )
     }
 
-    /// Roughly what it takes in storage.
+    /// Returns the approximate storage size in bytes.
     pub fn size_in_bytes(&self) -> usize {
         match self {
             Self::Null | Self::Int(_) | Self::Bool(_) | Self::Time(_) => 8,
@@ -77,7 +77,7 @@ impl fmt::Display for ColumnValue {
     }
 }
 
-/// The values of a row's key columns.
+/// The values of a row's key columns, in the order of the table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(pub Vec<ColumnValue>);
 
@@ -90,15 +90,15 @@ impl fmt::Display for RowKey {
     }
 }
 
-/// The values of a row, one a column, in the table's order.
+/// The values of a row, one per column, in the order of the table.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TableRow(pub Vec<ColumnValue>);
 
-/// A row as the store holds it.
+/// A row as the store holds it, with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredRow {
-    /// The values.
+    /// The values of the row.
     pub row: TableRow,
-    /// 1 when inserted, one more with each update.
+    /// The version for optimistic locking: 1 after the insert, incremented by each update.
     pub version: u64,
 }

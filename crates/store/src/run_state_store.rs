@@ -1,4 +1,4 @@
-//! The contract for run events, for those who need nothing else of a store.
+//! The contract for run events, for producers and readers that need no other part of a store.
 
 use async_trait::async_trait;
 use onward_runs::{RunEventRecord, RunEventWrite, RunId, RunSnapshot, project_from_snapshot};
@@ -9,13 +9,14 @@ use crate::{
     Store,
 };
 
-/// Append-only persistence of run events (contract v2.0.0). Every [`Store`] is one.
+/// Append-only persistence of run events (contract v2.0.0). Every [`Store`] implements it.
 #[async_trait]
 pub trait RunStateStore: Send + Sync {
-    /// Appends events, all or none. A duplicate idempotency key is answered with what the first one was given.
+    /// Appends events, all or none. For a duplicate idempotency key, returns the result of the
+    /// first event with that key.
     async fn append_events(&self, events: Vec<RunEventWrite>) -> Result<Vec<EventReceipt>, Error>;
 
-    /// Appends one event.
+    /// Appends one event and returns its receipt.
     async fn append_event(&self, event: RunEventWrite) -> Result<EventReceipt, Error> {
         let mut appended = self.append_events(vec![event]).await?;
         appended
@@ -23,17 +24,18 @@ pub trait RunStateStore: Send + Sync {
             .ok_or_else(|| Error::corrupt("no answer for an appended event"))
     }
 
-    /// Events of a run in the order of their sequence.
+    /// Returns events of a run in sequence order.
     async fn fetch_events(
         &self,
         run: &RunId,
         page: RunEventQuery,
     ) -> Result<Vec<RunEventRecord>, Error>;
 
-    /// The snapshot that the projector keeps; `None` until it has seen the run.
+    /// Returns the snapshot that the projector stored, or `None` if the projector has not processed
+    /// the run yet.
     async fn get_snapshot(&self, run: &RunId) -> Result<Option<RunSnapshot>, Error>;
 
-    /// The snapshot that the log gives now.
+    /// Computes the snapshot from the current log. Fails if the run has no events.
     async fn project_snapshot(&self, run: &RunId) -> Result<RunSnapshot, Error>;
 }
 

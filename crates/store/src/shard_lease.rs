@@ -1,5 +1,6 @@
-//! Who owns a shard. A lease is a row with an epoch; taking over raises the epoch, and from then on the former owner's
-//! commits are refused. Time only decides when somebody may *try*: safety is the epoch alone.
+//! Shard ownership through leases. A lease is a row with an epoch; a takeover increments the epoch,
+//! and from then on the store rejects commits of the former owner. The expiry time only decides
+//! when another node may *try* to take over: safety depends on the epoch alone.
 
 use onward_base::{SharedText, Timestamp};
 
@@ -8,30 +9,30 @@ use crate::{
     ColumnCodec, Commit, Error, RecordReader, RowKey, ShardEpoch, ShardId, Store, StoreErrorKind,
 };
 
-/// Ownership of a shard, until another takes over.
+/// Ownership of a shard until another node takes it over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLease {
-    /// The shard.
+    /// The shard that the lease covers.
     pub shard: ShardId,
-    /// What commits are fenced with.
+    /// The fencing token for commits of this owner.
     pub epoch: ShardEpoch,
-    /// When others may take over, unless renewed.
+    /// When the lease expires unless it is renewed; from then on other nodes may take over.
     pub until: Timestamp,
     holder: LeaseHolder,
     version: u64,
 }
 
-/// Who holds a lease.
+/// The node that holds a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseHolder {
-    /// What people call it.
+    /// Display name of the node.
     pub name: SharedText,
-    /// What it is called in the table of nodes.
+    /// Id of the node in the table of nodes, unique per process start.
     pub id: SharedText,
 }
 
 impl From<&str> for LeaseHolder {
-    /// One that people call by its id.
+    /// Returns a holder that uses the same text as display name and id.
     fn from(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -40,9 +41,11 @@ impl From<&str> for LeaseHolder {
     }
 }
 
-/// Takes over a shard that is free, whose lease has run out, or whose holder is known to be gone. `None` when another owns it, or was faster.
+/// Claims a shard that is free, whose lease has expired, or whose holder is known to be dead.
+/// Returns `None` if another node owns it or claimed it first.
 ///
-/// Whoever holds the lease, even a node of the same name: names do not identify, epochs do.
+/// A valid lease blocks the claim even if a node of the same name holds it: names do not identify
+/// owners, epochs do.
 pub async fn claim_shard(
     store: &(impl Store + ?Sized),
     shard: ShardId,
@@ -56,7 +59,7 @@ pub async fn claim_shard(
     let now = store.now().await?;
     let current: Option<(ShardLeaseRow, u64)> =
         store.read_record(RowKey(vec![shard.to_value()])).await?;
-    // Whoever is known to be gone need not be waited for.
+    // If the holder is known to be dead, there is no need to wait for its lease to expire.
     let is_held =
         |lease: &ShardLeaseRow| lease.lease_until > now && !store.is_process_dead(&lease.node_id);
     if current.as_ref().is_some_and(|(lease, _)| is_held(lease)) {
@@ -76,7 +79,8 @@ pub async fn claim_shard(
     write_lease(store, row, current.map(|(_, version)| version)).await
 }
 
-/// Extends a lease. `None` when another has taken over; a lease that ran out unnoticed is still extended.
+/// Extends a lease. Returns `None` if another node has taken over. An expired lease that no other
+/// node has claimed is still extended.
 pub async fn renew_lease(
     store: &(impl Store + ?Sized),
     lease: &HeldLease,
@@ -86,7 +90,8 @@ pub async fn renew_lease(
     write_lease(store, lease.to_lease_row(until), Some(lease.version)).await
 }
 
-/// Gives a shard up, so that others need not wait. Does nothing when another has taken over already.
+/// Releases a shard, so that other nodes need not wait for the lease to expire. Does nothing if
+/// another node has already taken over.
 pub async fn release_lease(store: &(impl Store + ?Sized), lease: &HeldLease) -> Result<(), Error> {
     write_lease(
         store,

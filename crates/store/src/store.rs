@@ -1,4 +1,5 @@
-//! The trait behind which the databases are: few methods, and one that writes.
+//! The [`Store`] trait that every database adapter implements: few methods, and only two that write
+//! (`apply_commit` and `purge`).
 
 use std::sync::Arc;
 
@@ -12,38 +13,40 @@ use crate::{
     RunEventReader, RunHead, StorePolicy, StoredRow, TableRecord, TableScan, TableSchema,
 };
 
-/// Something that is seen by other processes until it is dropped.
+/// A registration that stays active until this guard is dropped.
 pub type RegistrationGuard = Box<dyn std::any::Any + Send + Sync>;
 
-/// What is called with words that somebody tells. It must not take long.
+/// Callback that receives the text of each notification. It must return quickly.
 pub type NotificationHandler = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What the engine needs of a database.
+/// The database interface of the engine.
 ///
-/// Implement [`apply`](Store::apply) and the reads; callers use [`commit`](Store::commit). Every call is safe to drop
-/// half-way: a commit is then stored whole or not at all.
+/// An adapter implements [`apply_commit`](Store::apply_commit) and the reads; callers use
+/// [`commit`](Store::commit). Every call is cancel-safe: if the future is dropped half-way, the
+/// commit is stored completely or not at all.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// What this store accepts.
+    /// Returns the limits and key checks that this store enforces.
     fn policy(&self) -> &StorePolicy;
 
-    /// Makes a commit durable. When this returns `Ok`, no crash can undo it.
+    /// Makes a commit durable. After this returns `Ok`, no crash can undo it.
     async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error>;
 
-    /// The row with this key.
+    /// Returns the row with this key, or `None` if the table has no such row.
     async fn read_row(
         &self,
         table: &'static TableSchema,
         key: RowKey,
     ) -> Result<Option<StoredRow>, Error>;
 
-    /// The rows that `scan` asks for.
+    /// Returns the rows that match `scan`, in its order, at most one page.
     async fn scan_rows(&self, scan: TableScan) -> Result<Vec<StoredRow>, Error>;
 
-    /// How many rows `scan` asks for, counted up to its limit, which may be larger than a page.
+    /// Counts the rows that match `scan`, up to its limit. The limit may be larger than a page.
     async fn count_rows(&self, scan: TableScan) -> Result<u64, Error>;
 
-    /// The chunks of a journal that hold events from `from` on, at most `limit` of them.
+    /// Returns the chunks of a journal that hold events with sequence `from` or later, at most
+    /// `limit` chunks.
     async fn read_journal(
         &self,
         execution: ExecutionId,
@@ -51,18 +54,18 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error>;
 
-    /// Events of a run in the order of their sequence.
+    /// Returns events of a run in sequence order.
     async fn read_run_events(
         &self,
         run: &RunId,
         page: RunEventQuery,
     ) -> Result<Vec<RunEventRecord>, Error>;
 
-    /// The head of a run, if it has events.
+    /// Returns the head of a run, or `None` if the run has no events.
     async fn read_run_head(&self, run: &RunId) -> Result<Option<RunHead>, Error>;
 
-    /// Runs after `after` in the order of their ids; with `behind`, only those with events that this reader has not
-    /// dealt with.
+    /// Returns the heads of runs with an id greater than `after`, ordered by id. With `behind`,
+    /// only runs that have events this reader has not processed.
     async fn list_run_heads(
         &self,
         behind: Option<RunEventReader>,
@@ -70,49 +73,53 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<RunHead>, Error>;
 
-    /// Removes the whole of something, for retention. Tells whether there was anything to remove.
+    /// Deletes a complete run or execution, for retention. Returns whether there was anything to
+    /// delete.
     async fn purge(&self, purge: PurgeTarget) -> Result<bool, Error>;
 
-    /// The time on the clock that stamps what is stored.
+    /// Returns the current time of the clock that timestamps stored data.
     async fn now(&self) -> Result<Timestamp, Error>;
 
-    /// What is wrong with the database as such, in words: pages that cannot be read, rows that belong to nothing, guards that
-    /// somebody has removed. This reads everything.
+    /// Checks the database itself and describes each problem in one line: unreadable pages,
+    /// orphaned rows, missing or altered triggers and other schema objects. Reads the whole
+    /// database.
     async fn check_integrity(&self) -> Result<Vec<String>, Error> {
         Ok(Vec::new())
     }
 
-    /// Lets others know that this process is there, for as long as what is returned is kept. Nothing where they could not tell.
+    /// Announces this process to the other processes until the returned guard is dropped. Returns
+    /// `None` if the store cannot detect the death of a process.
     fn register_process(&self, _name: &str) -> Option<RegistrationGuard> {
         None
     }
 
-    /// Whether the process that appeared under this name is gone for sure. Where nobody can tell, nobody is.
+    /// Whether the process registered under this name is certainly dead. Returns `false` if the
+    /// store cannot tell.
     fn is_process_dead(&self, _name: &str) -> bool {
         false
     }
 
-    /// Tells the other processes that use the store of something they may want to look at. It does not wait, and words may be
-    /// lost: whoever must not miss a thing looks from time to time all the same.
+    /// Sends a notification to the other processes that use the store. It does not block, and
+    /// notifications may be lost: a subscriber that must not miss a change also polls.
     fn notify(&self, _words: String) {}
 
-    /// Has `heard` called with what is told, for as long as what is returned is kept; its own words may be among them. Nothing
-    /// where nobody can be heard.
+    /// Calls `_heard` for each notification until the returned guard is dropped. Notifications sent
+    /// by this process may be among them. Returns `None` if the store cannot deliver notifications.
     fn subscribe(&self, _heard: NotificationHandler) -> Option<RegistrationGuard> {
         None
     }
 
-    /// Checks a commit and makes it durable.
+    /// Checks a commit against the [`policy`](Store::policy) and makes it durable.
     async fn commit(&self, commit: Commit) -> Result<CommitReceipt, Error> {
         self.apply_commit(AdmittedCommit::new(commit, self.policy())?)
             .await
     }
 }
 
-/// Reading rows as what they stand for.
+/// Typed reads: decodes rows into records.
 #[async_trait]
 pub trait RecordReader: Store {
-    /// The record with this key, and the version to update it by.
+    /// Returns the record with this key and its version, which an update must state.
     async fn read_record<R: TableRecord>(&self, key: RowKey) -> Result<Option<(R, u64)>, Error> {
         self.read_row(R::TABLE, key)
             .await?
@@ -121,7 +128,7 @@ pub trait RecordReader: Store {
             .transpose()
     }
 
-    /// The records that `scan` asks for, and their versions.
+    /// Returns the records that match `scan`, with their versions.
     async fn list_records<R: TableRecord + Send>(
         &self,
         scan: TableScan,

@@ -1,8 +1,9 @@
-//! What every adapter measures: how many commits share a transaction of the database, and how long that takes.
+//! Metrics that every adapter records: the number of commits grouped into one database transaction,
+//! and its duration.
 
 use std::time::Duration;
 
-/// A transaction was made, with so many commits in it.
+/// Records one database transaction with the number of commits in it and its duration.
 pub fn record_transaction(commits: usize, took: Duration) {
     metrics::counter!("onward_store_transactions_total").increment(1);
     let commits = u32::try_from(commits).unwrap_or(u32::MAX);

@@ -1,65 +1,66 @@
-//! Tables as data. The rules of a commit are written once, against these descriptions; an adapter only knows how to read
-//! and write a row of any table.
+//! Table schemas as data. The commit rules are written once against these descriptions; an adapter
+//! only needs to read and write a row of any table.
 
 use crate::{ColumnType, ColumnValue, RowKey, TableRow};
 
-/// A table: its columns, what identifies a row and how rows are found.
+/// The schema of a table: its columns, key, unique sets and indexes.
 #[derive(Debug)]
 pub struct TableSchema {
-    /// The name in SQL.
+    /// Name of the table in SQL.
     pub name: &'static str,
-    /// All columns but `version`, which every table has.
+    /// All columns except `version`, which every table has.
     pub columns: &'static [ColumnSchema],
-    /// How many of the first columns are the key.
+    /// Number of leading columns that form the key.
     pub key_length: usize,
-    /// Columns that are unique together; a row with nothing in one of them is exempt.
+    /// Sets of columns that must be unique together. A row with a null in one of the columns is
+    /// exempt.
     pub unique: &'static [&'static [&'static str]],
-    /// The orders in which the table can be scanned, besides that of its key.
+    /// The orders in which the table can be scanned, in addition to the order of its key.
     pub indexes: &'static [IndexSchema],
 }
 
-/// A column of a table.
+/// The schema of one column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ColumnSchema {
-    /// The name in SQL.
+    /// Name of the column in SQL.
     pub name: &'static str,
-    /// What it holds.
+    /// The type of its values.
     pub column_type: ColumnType,
-    /// Whether it may hold nothing.
+    /// Whether the column accepts null.
     pub nullable: bool,
 }
 
-/// An order in which a table can be scanned. Its columns always hold something.
+/// An order in which a table can be scanned. Its columns are never null.
 #[derive(Debug, PartialEq, Eq)]
 pub struct IndexSchema {
-    /// The name, unique in its table.
+    /// Name of the index, unique in its table.
     pub name: &'static str,
-    /// The columns, most significant first; ties are broken by the key.
+    /// The columns, most significant first; the key breaks ties.
     pub columns: &'static [&'static str],
 }
 
 impl TableSchema {
-    /// Where a column stands.
+    /// Returns the position of a column, or `None` if the table has no such column.
     pub fn column_position(&self, column: &str) -> Option<usize> {
         self.columns.iter().position(|it| it.name == column)
     }
 
-    /// The columns of the key.
+    /// Returns the columns of the key.
     pub fn key_columns(&self) -> &'static [ColumnSchema] {
         &self.columns[..self.key_length]
     }
 
-    /// The key of `row`.
+    /// Returns the key of `row`.
     pub fn key_of(&self, row: &TableRow) -> RowKey {
         RowKey(row.0[..self.key_length].to_vec())
     }
 
-    /// Whether the store assigns the key.
+    /// Whether the store assigns the key on insert.
     pub fn has_serial_key(&self) -> bool {
         self.columns[0].column_type == ColumnType::Serial
     }
 
-    /// Whether rows are found by this column: it is part of the key, of a unique set or of an index.
+    /// Whether the column is part of the key, of a unique set or of an index.
     pub fn is_lookup_column(&self, column: &str) -> bool {
         let sets = self
             .unique
@@ -70,7 +71,8 @@ impl TableSchema {
             || sets.flatten().any(|name| *name == column)
     }
 
-    /// Whether the column in this place identifies a row, by being part of its key or unique together with others.
+    /// Whether the column at this position identifies a row: it is part of the key or of a unique
+    /// set.
     pub fn is_identifying_column(&self, place: usize) -> bool {
         let is_it = |name: &&str| {
             self.columns
@@ -80,7 +82,7 @@ impl TableSchema {
         place < self.key_length || self.unique.iter().copied().flatten().any(is_it)
     }
 
-    /// The values of `row` in `columns`.
+    /// Returns the values of `row` in `columns`.
     pub fn select_values(&self, columns: &[&str], row: &TableRow) -> Vec<ColumnValue> {
         let value = |name: &&str| {
             self.column_position(name)
@@ -89,7 +91,8 @@ impl TableSchema {
         columns.iter().map(value).collect()
     }
 
-    /// The values that must be unique together, for each such set of columns of which none holds nothing.
+    /// Returns the values of each unique set with the set's position in `unique`. Omits the sets
+    /// that contain a null.
     pub fn unique_values(&self, row: &TableRow) -> Vec<(usize, Vec<ColumnValue>)> {
         let values =
             |(place, columns): (usize, &&[&str])| (place, self.select_values(columns, row));
@@ -103,7 +106,8 @@ impl TableSchema {
             .collect()
     }
 
-    /// The columns that order a scan: the index's, then those of the key that it lacks.
+    /// Returns the columns that order a scan: those of the index, then the key columns that the
+    /// index lacks.
     pub fn scan_order(&self, index: Option<&IndexSchema>) -> Vec<&'static str> {
         let mut order: Vec<&'static str> =
             index.map_or_else(Vec::new, |index| index.columns.to_vec());
@@ -118,35 +122,35 @@ impl TableSchema {
     }
 }
 
-/// A type with a table of its own.
+/// A type whose values are the rows of one table.
 ///
-/// [`record!`](crate::record) writes the implementation.
+/// [`define_table!`](crate::define_table) generates the implementation.
 pub trait TableRecord: Sized {
-    /// Where its rows are.
+    /// The schema of the table.
     const TABLE: &'static TableSchema;
 
-    /// The row that stands for `self`.
+    /// Encodes `self` as a row.
     fn to_row(&self) -> TableRow;
 
-    /// The value a row stands for; the reason when it stands for none.
+    /// Decodes a row. Fails with a description if a value does not fit its column.
     fn from_row(row: &TableRow) -> Result<Self, String>;
 }
 
-/// What can stand in a column.
+/// A type that can be stored in a column.
 pub trait ColumnCodec: Sized {
-    /// What the column holds.
+    /// The type of the column.
     const COLUMN_TYPE: ColumnType;
-    /// Whether the column may hold nothing.
+    /// Whether the column accepts null.
     const NULLABLE: bool = false;
 
-    /// The value that stands for `self`.
+    /// Encodes `self` as a column value.
     fn to_value(&self) -> ColumnValue;
 
-    /// What the value stands for; `None` when it stands for nothing of this type.
+    /// Decodes a column value. Returns `None` if it does not represent a value of this type.
     fn from_value(value: &ColumnValue) -> Option<Self>;
 }
 
-/// Declares a struct together with its table.
+/// Declares a struct together with the schema of its table.
 #[macro_export]
 macro_rules! define_table {
     (

@@ -1,4 +1,4 @@
-//! A cluster: one server with its data, from its making to its end.
+//! A Postgres cluster for tests: one server with its data folder, from creation to removal.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -10,22 +10,25 @@ use crate::Error;
 use crate::installation::PostgresInstallation;
 use crate::reaper::ClusterReaper;
 
-/// The superuser of every cluster. It needs no password: the server listens on the loopback interface only.
+/// Superuser of every cluster. It needs no password: the server listens on the loopback interface
+/// only.
 const SUPERUSER: &str = "onward";
-/// Another process may take a port between our choice and the server's start.
+/// Attempts to start on a free port: another process may take the port between its selection and
+/// the start of the server.
 const PORT_ATTEMPTS_MAX: usize = 5;
 
-/// Whether the server writes what it commits to disk before it says so.
+/// Whether the server syncs a commit to disk before it acknowledges it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClusterDurability {
-    /// It does, as in production.
+    /// Commits are synced, as in production.
     #[default]
     Synced,
-    /// It leaves that to the operating system: faster, for tests that crash nothing and measure nothing.
+    /// Syncing is left to the operating system: faster, for tests that neither crash the server nor
+    /// measure it.
     Unsynced,
 }
 
-/// A Postgres server of our own. Dropping it stops the server and removes its data.
+/// A Postgres server for tests. Dropping it stops the server and removes its data.
 #[derive(Debug)]
 pub struct PostgresCluster {
     installation: PostgresInstallation,
@@ -37,12 +40,13 @@ pub struct PostgresCluster {
 }
 
 impl PostgresCluster {
-    /// Makes and starts a cluster that keeps what it commits.
+    /// Creates and starts a cluster with synced commits.
     pub fn start() -> Result<Self, Error> {
         Self::start_with_durability(ClusterDurability::Synced)
     }
 
-    /// Makes and starts a cluster.
+    /// Creates and starts a cluster with the given durability. Fails if no Postgres server is
+    /// installed.
     pub fn start_with_durability(durability: ClusterDurability) -> Result<Self, Error> {
         let installation = PostgresInstallation::find_newest()?;
         let made = tempfile::Builder::new()
@@ -69,7 +73,7 @@ impl PostgresCluster {
         Ok(cluster)
     }
 
-    /// The cluster that the tests of this process share while any of them holds it.
+    /// Returns the cluster that the tests of this process share; starts one if no test holds it.
     pub fn shared_cluster() -> Result<Arc<Self>, Error> {
         static SHARED: Mutex<Weak<PostgresCluster>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +85,7 @@ impl PostgresCluster {
         Ok(cluster)
     }
 
-    /// Makes a database and returns its URL.
+    /// Creates a database and returns its URL.
     pub fn create_database(&self) -> Result<String, Error> {
         let name = format!(
             "test_{}",
@@ -105,22 +109,33 @@ impl PostgresCluster {
         Ok(self.database_url(&name))
     }
 
-    /// The URL of a database by its name, whether there is one or not.
+    /// Creates a database from an SQL dump and returns its URL.
+    pub fn restore_database(&self, dump: &Path) -> Result<String, Error> {
+        let url = self.create_database()?;
+        self.installation
+            .server_command("psql")
+            .with_args(["--quiet", "-v", "ON_ERROR_STOP=1", "-d", &url, "-f"])
+            .with_args([dump])
+            .run_for_output()?;
+        Ok(url)
+    }
+
+    /// Returns the URL of a database by name; the database need not exist.
     pub fn database_url(&self, database: &str) -> String {
         format!("postgres://{SUPERUSER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// The port on 127.0.0.1.
+    /// The port of the server on 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The folder of the data, the log and the Unix socket.
+    /// The folder that contains the data, the log and the Unix socket.
     pub fn base_dir(&self) -> &Path {
         &self.base_dir
     }
 
-    /// The process id of the server.
+    /// The process id of the server. Fails if the server is not running.
     pub fn server_pid(&self) -> Result<u32, Error> {
         let file = fs::read_to_string(self.data_dir().join("postmaster.pid"))
             .map_err(|_| Error::Stopped)?;
@@ -130,12 +145,12 @@ impl PostgresCluster {
             .ok_or(Error::Stopped)
     }
 
-    /// Stops the server at once, as a crash would: nothing is written to disk that is not there already.
+    /// Stops the server immediately, like a crash: it writes nothing more to disk.
     pub fn stop_immediately(&self) -> Result<(), Error> {
         self.run_pg_ctl(["stop", "-m", "immediate"])
     }
 
-    /// Starts the server again on the same port; it recovers from its log if it was killed.
+    /// Starts the server again on the same port. After a crash, it recovers from its WAL.
     pub fn restart_server(&self) -> Result<(), Error> {
         self.start_server(self.port)
     }

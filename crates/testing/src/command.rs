@@ -1,11 +1,11 @@
-//! Commands that are run to their end, and speak English and UTF-8 wherever the tests run.
+//! Runs commands to completion, with English UTF-8 output on every machine.
 
 use std::ffi::OsStr;
 use std::process::{self, Stdio};
 
 use crate::Error;
 
-/// A command to run.
+/// A command with a clean locale and without Postgres variables of the developer.
 #[derive(Debug)]
 pub(crate) struct ServerCommand(process::Command);
 
@@ -16,7 +16,7 @@ impl ServerCommand {
             .env("LC_ALL", "C.UTF-8")
             .current_dir("/")
             .stdin(Stdio::null());
-        // What a developer has set for psql is not for these servers.
+        // Variables that the developer has set for psql must not affect these servers.
         for name in [
             "PGDATA",
             "PGHOST",
@@ -37,7 +37,7 @@ impl ServerCommand {
         self
     }
 
-    /// Runs the command and returns what it wrote.
+    /// Runs the command and returns its standard output. Fails if its exit status is not 0.
     pub(crate) fn run_for_output(mut self) -> Result<String, Error> {
         let output = self.0.output().map_err(|source| Error::Run {
             program: self.program_name(),
@@ -54,7 +54,8 @@ impl ServerCommand {
         })
     }
 
-    /// Runs the command without waiting for what its children write, for one that leaves a server behind.
+    /// Runs the command without capturing output, for a command that leaves a server running. Fails
+    /// if its exit status is not 0.
     pub(crate) fn run_detached(mut self) -> Result<(), Error> {
         let status = self.0.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let status = status.map_err(|source| Error::Run {
@@ -72,7 +73,7 @@ impl ServerCommand {
         }
     }
 
-    /// Starts the command with a pipe to it.
+    /// Spawns the command with a pipe to its standard input.
     pub(crate) fn spawn_piped(mut self) -> Result<process::Child, Error> {
         let quiet = self
             .0
@@ -85,7 +86,7 @@ impl ServerCommand {
         })
     }
 
-    /// The last word that names a program: behind `runuser` is another.
+    /// Returns the last argument that is a path, because `runuser` is followed by the real program.
     fn program_name(&self) -> String {
         let words = std::iter::once(self.0.get_program()).chain(self.0.get_args());
         let program = words

@@ -1,4 +1,4 @@
-//! A disk that fails once: a library to preload into a process whose store is called `store.db`.
+//! Injects a disk fault: a library to preload into a process whose store is called `store.db`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::sync::OnceLock;
 
 use tempfile::TempDir;
 
-/// What the disk does to the n-th call of its kind; the name of the variable that says which.
+/// The fault that the n-th call of its kind on the store's files meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskFault {
     /// A sync fails.
     Sync,
-    /// A write finds the disk full.
+    /// A write fails because the disk is full.
     Full,
     /// A read fails.
     Read,
@@ -29,7 +29,7 @@ impl DiskFault {
         }
     }
 
-    /// Makes `command` meet the fault at the `nth` call.
+    /// Injects the fault into `command` at the `nth` call, counted from 1 since the process start.
     pub fn inject_at(self, nth: usize, command: &mut Command) {
         command
             .env("LD_PRELOAD", preload_library())
@@ -37,7 +37,7 @@ impl DiskFault {
     }
 }
 
-/// The library, compiled once a process.
+/// Returns the path of the library, which is compiled once per process.
 fn preload_library() -> &'static PathBuf {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = BUILT.get_or_init(|| {

@@ -1,46 +1,46 @@
-//! Why there is no server to test with.
+//! Errors of the test servers in this crate.
 
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// Why a throw-away server cannot be had.
+/// Why a test server could not be started or used.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// No server binaries were found.
+    /// No Postgres server binaries were found.
     #[error(
         "no Postgres server is installed: install Debian's postgresql, or put initdb and pg_ctl on the PATH"
     )]
     NotInstalled,
-    /// A command could not be run at all.
+    /// A command could not be started.
     #[error("cannot run {program}: {source}")]
     Run {
-        /// The command.
+        /// The command that could not be started.
         program: String,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A command said no.
+    /// A command exited with an error.
     #[error("{program} failed: {output}")]
     Failed {
-        /// The command.
+        /// The command that failed.
         program: String,
-        /// What it said, and what the server's log says.
+        /// Output or exit status of the command, and the server's log.
         output: String,
     },
-    /// The folder for the data could not be prepared.
+    /// A data folder could not be created, prepared or read.
     #[error("cannot prepare {}: {source}", path.display())]
     Folder {
-        /// The folder or file.
+        /// The folder or file concerned.
         path: PathBuf,
-        /// Why not.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// No port could be had.
+    /// No free port on 127.0.0.1 could be found.
     #[error("no free port on 127.0.0.1: {0}")]
     Port(io::Error),
-    /// The server is not running.
+    /// The server is not running, or did not start in time.
     #[error("the server is not running")]
     Stopped,
 }

@@ -1,4 +1,5 @@
-//! Run events to test and measure with: whole, keyed, and all different.
+//! Generates run events for tests and benchmarks: complete, with valid idempotency keys, and all
+//! distinct.
 
 use std::fmt::Debug;
 use std::str::FromStr;
@@ -8,7 +9,8 @@ use onward_runs::{
     AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
 };
 
-/// Makes events of runs of a thousand steps, one after the other.
+/// Generates the events of one run after another, 1,000 events per run. The same name gives the
+/// same events.
 #[derive(Debug)]
 pub struct RunEventGenerator {
     name: String,
@@ -17,7 +19,7 @@ pub struct RunEventGenerator {
 }
 
 impl RunEventGenerator {
-    /// Events of runs whose names begin with `name`.
+    /// Creates a generator of runs whose ids start with `name`.
     pub fn new(name: &str) -> Self {
         let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
@@ -29,7 +31,7 @@ impl RunEventGenerator {
         }
     }
 
-    /// The next `count` events, a thousand a run.
+    /// Returns the next `count` events; every 1,000 of them form a run.
     pub fn next_events(&mut self, count: usize) -> Vec<RunEventWrite> {
         (0..count).map(|_| self.next_event()).collect()
     }

@@ -1,4 +1,4 @@
-//! Where the server's binaries are, and as whom to run them.
+//! Finds the binaries of an installed Postgres server and the user to run them as.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use crate::Error;
 use crate::command::ServerCommand;
 
-/// Where Debian puts the binaries, a folder a major version.
+/// Where Debian installs the binaries, one folder per major version.
 const DEBIAN_VERSIONS_DIR: &str = "/usr/lib/postgresql";
-/// The user that Debian's package makes. The server refuses to run as root.
+/// The user that Debian's package creates. The server refuses to run as root.
 const SERVER_USER: &str = "postgres";
 
-/// An installed server.
+/// An installed Postgres server. `user` is `None` unless this process runs as root.
 #[derive(Debug, Clone)]
 pub(crate) struct PostgresInstallation {
     binaries: PathBuf,
@@ -22,7 +22,7 @@ pub(crate) struct PostgresInstallation {
 }
 
 impl PostgresInstallation {
-    /// The newest one that Debian's packages installed, else the one on the `PATH`.
+    /// Finds the newest version of Debian's packages, otherwise the one on the `PATH`.
     pub(crate) fn find_newest() -> Result<Self, Error> {
         let debian = newest_version(Path::new(DEBIAN_VERSIONS_DIR));
         let on_path = || {
@@ -36,7 +36,7 @@ impl PostgresInstallation {
         })
     }
 
-    /// A command of the server, as the user that it must be run by.
+    /// Returns a command of the server, run as the server user.
     pub(crate) fn server_command(&self, name: &str) -> ServerCommand {
         let program = self.binaries.join(name);
         let Some(user) = self.user else {
@@ -51,7 +51,7 @@ impl PostgresInstallation {
         ServerCommand::new("runuser").with_args(dashes)
     }
 
-    /// Hands a folder to the user that the server runs as.
+    /// Changes the owner of a folder to the server user.
     pub(crate) fn chown_to_server_user(&self, folder: &Path) -> Result<(), Error> {
         let Some(user) = self.user else {
             return Ok(());
@@ -77,7 +77,7 @@ fn has_server_binaries(folder: &Path) -> bool {
         .all(|name| folder.join(name).is_file())
 }
 
-/// The binaries of the highest version.
+/// Returns the binaries of the newest complete installation.
 fn newest_version(versions: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(versions).ok()?.filter_map(Result::ok);
     let numbered = entries.filter_map(|entry| {

@@ -1,12 +1,12 @@
-//! What the tests of other crates share: throw-away Postgres servers, wires to them that can be cut, servers of mail, and run
-//! events by the million.
+//! Test support for the other crates: temporary Postgres servers, TCP proxies that can cut
+//! connections to them, disk faults, a mail server and generated run events.
 //!
-//! A server is a cluster of its own in a temporary folder, on a free port of the loopback interface, gone with everything
-//! in it when the test ends, however it ends.
+//! A Postgres server is a separate cluster in a temporary folder, on a free port of the loopback
+//! interface. It is removed with all of its data when the test ends, however it ends.
 //!
 //! ```no_run
-//! let cluster = onward_testing::Cluster::shared()?;
-//! let url = cluster.database()?;
+//! let cluster = onward_testing::PostgresCluster::shared_cluster()?;
+//! let url = cluster.create_database()?;
 //! assert!(url.starts_with("postgres://onward@127.0.0.1:"));
 //! # Ok::<(), onward_testing::Error>(())
 //! ```

@@ -1,4 +1,4 @@
-//! A server of mail that others wrote.
+//! Runs aiosmtpd, an independent SMTP implementation, for tests of mail delivery.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -9,11 +9,12 @@ use tempfile::TempDir;
 
 use crate::Error;
 
-/// How often, and after how long each time, it is looked for.
+/// Attempts to connect until the server listens, and the delay between them.
 const CONNECT_ATTEMPTS_MAX: u32 = 500;
 const CONNECT_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A server of mail that keeps what it takes in a folder; aiosmtpd, which `cargo xtask test --only tools` installs.
+/// An SMTP server that stores received mails in a temporary folder: aiosmtpd, which `cargo xtask
+/// test --only tools` installs. The process is killed on drop.
 pub struct TestMailServer {
     port: u16,
     folder: TempDir,
@@ -21,7 +22,7 @@ pub struct TestMailServer {
 }
 
 impl TestMailServer {
-    /// Starts one, with these options besides.
+    /// Starts a server with additional arguments `args`, and waits until it accepts connections.
     pub fn start_server(args: &[&str]) -> Result<Self, Error> {
         let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/aiosmtpd/bin/python");
         let made = tempfile::tempdir();
@@ -59,12 +60,12 @@ impl TestMailServer {
         Err(Error::Stopped)
     }
 
-    /// Where it listens, on loopback.
+    /// The port of the server on 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// What it has taken so far, in no order.
+    /// Returns the mails received so far, in no particular order.
     pub fn received_mails(&self) -> Result<Vec<String>, Error> {
         let path = self.folder.path().join("mails/new");
         let unread = |source| Error::Folder {

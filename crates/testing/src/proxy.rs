@@ -1,4 +1,4 @@
-//! A wire to a server on this machine that can be cut, again and again.
+//! TCP proxy to a local server whose connections can be cut repeatedly.
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::thread;
 
 use crate::Error;
 
-/// A port of its own; whoever connects to it is connected to the server.
+/// A proxy on its own loopback port that forwards every connection to a server.
 #[derive(Debug)]
 pub struct TcpProxy {
     port: u16,
@@ -18,7 +18,7 @@ pub struct TcpProxy {
 }
 
 impl TcpProxy {
-    /// A wire to the server on this port.
+    /// Starts a proxy to the server on this port of 127.0.0.1.
     pub fn forward_to(server: u16) -> Result<Self, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
         let port = listener.local_addr().map_err(Error::Port)?.port();
@@ -27,7 +27,7 @@ impl TcpProxy {
         let (kept, shut) = (Arc::clone(&ends), Arc::clone(&is_shut));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
-                // A server that is not there hangs up; so does this.
+                // Like a server that is down, the proxy closes the connection.
                 if !shut.load(Ordering::SeqCst) {
                     drop(forward_connection(client, server, &kept));
                 }
@@ -40,17 +40,17 @@ impl TcpProxy {
         })
     }
 
-    /// Where to connect to.
+    /// The port of the proxy on 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether nobody can connect. Connections that are there stay.
+    /// Whether new connections are refused. Existing connections stay open.
     pub fn set_refusing(&self, is_shut: bool) {
         self.is_refusing.store(is_shut, Ordering::SeqCst);
     }
 
-    /// Cuts every connection, and tells how many there were. New ones can be made.
+    /// Cuts every connection and returns how many there were. New connections are possible.
     pub fn cut_connections(&self) -> usize {
         let ends = std::mem::take(&mut *lock_ignoring_poison(&self.streams));
         let open = ends

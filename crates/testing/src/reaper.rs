@@ -1,9 +1,11 @@
-//! Who clears up when the tests cannot: a process that waits for them to end.
+//! Cleans up a cluster when the tests cannot: a process that waits for them to end.
 //!
-//! A test that is killed runs no destructors, and its server would run for ever. So every cluster has a shell that
-//! reads from a pipe which only the tests hold open. When they end, in whatever way, the pipe does; then it stops the
-//! server and removes its folder. A process counts as the server only if it works in the cluster's folder: the number
-//! in the file may have been left by a server that was killed, and belong to another process by now.
+//! A test that is killed runs no destructors, and its server would run forever. Every cluster
+//! therefore has a shell process that reads from a pipe which only the test process holds open.
+//! When the test process ends for any reason, the pipe is closed; the shell then stops the server
+//! and removes its folder. A process counts as the server only if its working directory is the
+//! cluster's data folder: the process id in the file may have been left by a server that was
+//! killed, and belong to another process by now.
 
 use std::path::Path;
 use std::process::Child;
@@ -23,12 +25,12 @@ const CLEANUP_SCRIPT: &str = r#"
     rm -rf "$1"
 "#;
 
-/// The process that waits. Dropping this lets it do its work, and waits for that.
+/// The waiting shell process. Dropping this triggers the cleanup and waits for it.
 #[derive(Debug)]
 pub(crate) struct ClusterReaper(Child);
 
 impl ClusterReaper {
-    /// Watches over the cluster in `folder`.
+    /// Spawns the process for the cluster in `folder`.
     pub(crate) fn watch_cluster(folder: &Path) -> Result<Self, Error> {
         let shell = ServerCommand::new("/bin/sh")
             .with_args(["-c", CLEANUP_SCRIPT, "clear-up"])
@@ -39,7 +41,7 @@ impl ClusterReaper {
 
 impl Drop for ClusterReaper {
     fn drop(&mut self) {
-        // Waiting closes the pipe first. Nothing more can be done about a failure here.
+        // Waiting closes the pipe first. A failure cannot be handled here.
         let _ = self.0.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! The host interface as Rust, generated from `sdk/wit/onward.wit`.
+//! Rust bindings of the host interface, generated from `sdk/wit/onward.wit`.
 
 wasmtime::component::bindgen!({
     path: "../../sdk/wit",

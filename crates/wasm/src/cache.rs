@@ -1,8 +1,11 @@
-//! Compiled components on disk. Compiling takes up to seconds, and a component is loaded again at every start.
+//! On-disk cache of compiled components. Compiling takes up to several seconds, and every component
+//! is loaded again after each start.
 //!
-//! Machine code is trusted by whoever runs it, so a file is used only if its checksum holds. wasmtime has a cache of its
-//! own, but does not notice a damaged file, and its way to load code from elsewhere is `unsafe`. So its cache is given an
-//! empty folder, the stage: a file goes there once it was checked, and a fresh one is taken from there and sealed.
+//! Cached machine code is executed without further checks, so a file is used only if its checksum
+//! matches. wasmtime has its own cache, but it does not detect damaged files, and its API to load
+//! code from elsewhere is `unsafe`. Therefore wasmtime's cache gets an empty folder, the stage: a
+//! cached file is copied there after its checksum was verified, and newly compiled code is taken
+//! from there and sealed, that is, stored with a checksum.
 
 use std::fs;
 use std::hash::{Hash, Hasher};
@@ -17,13 +20,13 @@ use tempfile::{NamedTempFile, TempDir};
 use wasmtime::component::Component;
 use wasmtime::{CacheConfig, Engine, Result};
 
-/// The first line of a sealed file; another form is another line.
+/// First line of a sealed file. A new file format must use a different line.
 const MAGIC: &str = "onward compiled component 1";
 const STAGE_PREFIX: &str = "stage-";
-/// A stage this much older than ours was left by a process that crashed.
+/// A stage older than ours by more than this was left by a process that crashed.
 const STALE_STAGE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where compiled components are kept, if anywhere.
+/// The cache folder of compiled components; `None` if the cache is disabled.
 pub(crate) struct CompiledCache(Option<CacheFolder>);
 
 struct CacheFolder {
@@ -56,12 +59,14 @@ impl CompiledCache {
         Ok(Self(Some(folder)))
     }
 
-    /// What the engine is to be configured with.
+    /// Returns the wasmtime cache with which the engine must be configured; `None` if the cache is
+    /// disabled.
     pub(crate) fn wasmtime_cache(&self) -> Option<wasmtime::Cache> {
         self.0.as_ref().map(|folder| folder.wasmtime.clone())
     }
 
-    /// Compiles a component, unless it was compiled before. Not for two threads at once: there is one stage.
+    /// Compiles a component, or loads the cached code. Must not be called by two threads at the
+    /// same time, because there is only one stage.
     pub(crate) fn compile_component(
         &self,
         engine: &Engine,
@@ -78,7 +83,8 @@ impl CompiledCache {
         let component = Component::from_binary(engine, bytes)?;
         if folder.wasmtime.cache_hits() == hits {
             tracing::info!(%digest, reason = unsealed.err().map(tracing::field::display), "compiled a component");
-            // Without a file the next start compiles again; that is no reason to fail this one.
+            // If the file cannot be written, the next start compiles again; this load still
+            // succeeds.
             if let Err(error) = folder
                 .seal_staged_code(&key)
                 .and_then(|()| folder.evict_oldest())
@@ -92,7 +98,7 @@ impl CompiledCache {
 }
 
 impl CacheFolder {
-    /// Checks a sealed file and puts its code on the stage.
+    /// Verifies a sealed file and copies its code to the stage.
     fn unseal_to_stage(&self, key: &str) -> io::Result<()> {
         let file = fs::read(self.path.join(key))?;
         let (name, code) =
@@ -104,11 +110,12 @@ impl CacheFolder {
         fs::write(staged, code)
     }
 
-    /// Takes the code from the stage into a sealed file: all of it or nothing.
+    /// Writes the code on the stage to a sealed file, atomically.
     fn seal_staged_code(&self, key: &str) -> io::Result<()> {
         let name = self.staged_file_name()?;
         let code = fs::read(self.stage.path().join(&name))?;
-        // Not on the stage: wasmtime removes there what it does not know.
+        // The temporary file must not be on the stage, because wasmtime removes unknown files
+        // there.
         let file = NamedTempFile::new_in(&self.path)?;
         fs::write(file.path(), make_seal(key, &name, &code))?;
         file.persist(self.path.join(key))
@@ -116,11 +123,12 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// The only code on the stage, as a path from there.
+    /// Path of the only code file on the stage, relative to the stage. Fails if there is not
+    /// exactly one.
     fn staged_file_name(&self) -> io::Result<String> {
         let mut found = Vec::new();
         collect_files(self.stage.path(), &mut found)?;
-        // What has an extension are notes that wasmtime makes.
+        // Files with an extension are metadata of wasmtime.
         found.retain(|path| path.extension().is_none());
         let [path] = &found[..] else {
             return Err(Error::other(format!("{} files on the stage", found.len())));
@@ -138,7 +146,8 @@ impl CacheFolder {
             return;
         };
         for entry in entries.flatten() {
-            // wasmtime may write a note at the same time; code that stays makes `staged` fail, and nothing is sealed.
+            // wasmtime may write metadata at the same time, so errors are ignored. If code stays on
+            // the stage, `staged_file_name` fails and nothing is sealed.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -164,7 +173,7 @@ impl CacheFolder {
         Ok(())
     }
 
-    /// Removes the oldest files until the rest fits.
+    /// Removes the oldest files until the folder is within its size limit.
     fn evict_oldest(&self) -> io::Result<()> {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.path)? {
@@ -189,7 +198,8 @@ impl CacheFolder {
     }
 }
 
-/// Processes come and go, and tidy up behind themselves: what is gone is no error.
+/// Treats a missing file as success: other processes use the same folder and remove files
+/// concurrently.
 fn ignore_not_found<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -210,7 +220,8 @@ fn collect_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
     Ok(())
 }
 
-/// The name of a file: which component, compiled by which compiler with which settings for which processor.
+/// File name of a compiled component: the component's digest and a hash of the compiler, its
+/// settings and the target processor.
 fn cache_key(engine: &Engine, digest: ComponentDigest) -> String {
     let mut compiler = CompilerHasher(Sha256::new());
     engine.precompile_compatibility_hash().hash(&mut compiler);
@@ -238,7 +249,7 @@ impl Hasher for CompilerHasher {
     }
 }
 
-/// The checksum covers the key too, so a file under another name is noticed.
+/// Checksum of a sealed file. It covers the key too, so a file under a wrong name is detected.
 fn seal_checksum(key: &str, name: &str, code: &[u8]) -> String {
     let mut sum = Sha256::new();
     for part in [key.as_bytes(), name.as_bytes(), code] {
@@ -254,7 +265,8 @@ fn make_seal(key: &str, name: &str, code: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The name and the code in a sealed file, if it is whole and where it belongs.
+/// Returns the name and the code in a sealed file; `None` if the file is damaged, belongs to
+/// another key, or has a name that leads outside of the stage.
 fn open_seal<'a>(key: &str, file: &'a [u8]) -> Option<(&'a str, &'a [u8])> {
     let (magic, rest) = split_line(file)?;
     let (sum, rest) = split_line(rest)?;
@@ -284,7 +296,7 @@ mod tests {
         Engine::new(&config).unwrap()
     }
 
-    /// Opens the folder anew, compiles, and says whether a file was used.
+    /// Opens the folder again, compiles, and returns whether a cached file was used.
     fn reuses(folder: &Path, text: &str) -> bool {
         let cache = CompiledCache::open(Some(folder), 1 << 20).unwrap();
         let bytes = wat::parse_str(text).unwrap();

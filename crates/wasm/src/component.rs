@@ -1,4 +1,4 @@
-//! A component that was loaded: what it is called by, what it can do, and how to call it.
+//! A loaded component: its digest, its functions, and the calls into them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::runtime::InstancePool;
 use crate::task::{self, TaskCall};
 use crate::workflow_guest::{WorkflowCall, WorkflowGuest};
 
-/// A compiled component. A clone is a counter, not a copy.
+/// A compiled component that passed all checks. Clones share the same component.
 #[derive(Clone)]
 pub struct LoadedComponent(Arc<ComponentInner>);
 
@@ -28,23 +28,23 @@ struct ComponentInner {
     instance_pool: Arc<InstancePool>,
 }
 
-/// A function that a component describes.
+/// A function that a component exports, as its `describe` reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GuestFunction {
-    /// What it is called by.
+    /// Name of the function; unique in its component.
     pub name: BoundedName,
-    /// What sort it is.
+    /// Whether the function is a workflow or a task.
     pub kind: GuestFunctionKind,
-    /// A JSON schema of its input.
+    /// JSON schema of the function's input; `None` if the component declares none.
     pub schema: Option<Payload>,
 }
 
-/// The sorts of functions.
+/// The kinds of functions that a component can export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GuestFunctionKind {
-    /// Durable; asks the engine for everything.
+    /// Durable and deterministic: it requests everything it does not compute from the engine.
     Workflow,
-    /// A leaf with effects.
+    /// A leaf of the call tree, which may have side effects.
     Task,
 }
 
@@ -83,17 +83,17 @@ impl LoadedComponent {
         }))
     }
 
-    /// The digest of its bytes.
+    /// Returns the digest of the component's bytes, which identifies it.
     pub fn digest(&self) -> ComponentDigest {
         self.0.digest
     }
 
-    /// What it can do.
+    /// Returns the functions that the component exports.
     pub fn functions(&self) -> &[GuestFunction] {
         &self.0.functions
     }
 
-    /// The function of this name.
+    /// Returns the function with this name; `None` if the component exports no such function.
     pub fn find_function(&self, name: &str) -> Option<&GuestFunction> {
         self.0
             .functions
@@ -101,7 +101,8 @@ impl LoadedComponent {
             .find(|function| &*function.name == name)
     }
 
-    /// A workflow to be run by its turns. Nothing is instantiated before the first; dropping it frees everything.
+    /// Creates a workflow guest, which runs turn by turn. It is not instantiated before its first
+    /// turn. Dropping the guest frees its instance.
     pub fn new_workflow(
         &self,
         function: &str,
@@ -119,7 +120,8 @@ impl LoadedComponent {
         Box::new(WorkflowGuest::new(call))
     }
 
-    /// Runs a task to its end. Dropping the future cancels it. Needs a tokio runtime with its timer and its network.
+    /// Runs a task to completion. Dropping the future cancels the task. Requires a tokio runtime
+    /// with timers and network I/O enabled.
     pub async fn run_task(&self, function: &str, input: &Payload, call: TaskCall) -> InvokeResult {
         task::run_task(self, function, input, call).await
     }
@@ -128,12 +130,13 @@ impl LoadedComponent {
         &self.0.instance_pool
     }
 
-    /// How many places of the pool an instance takes.
+    /// Number of pool slots that one instance occupies.
     pub(crate) fn weight(&self) -> u32 {
         self.0.weight
     }
 
-    /// Refuses what is not a function of this kind.
+    /// Fails with the permanent error `unknown_function` if the component has no function with this
+    /// name and kind.
     pub(crate) fn require_function(
         &self,
         name: &str,
@@ -152,7 +155,7 @@ impl LoadedComponent {
         }
     }
 
-    /// A store that yields after each slice of fuel.
+    /// Creates a wasmtime store that yields after each slice of fuel.
     pub(crate) fn new_store(
         &self,
         data: GuestState,

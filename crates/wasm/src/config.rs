@@ -1,32 +1,38 @@
-//! What bounds guests: all of them together, and each one.
+//! Resource limits of guests, for the whole runtime and for each guest.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How many guests there may be, how large, and where compiled code is kept.
+/// Limits on the number and size of guests, and the location of the cache of compiled components.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Where compiled components are kept between starts; nowhere when absent. The folder belongs to this crate.
+    /// Folder in which compiled components are cached between starts; `None` disables the cache;
+    /// default: `None`. This crate owns the folder: no other files may be kept there.
     pub cache_folder: Option<PathBuf>,
-    /// The oldest compiled components go when they take more than this.
+    /// Maximum size of the cache folder in bytes; above it the oldest compiled components are
+    /// removed; default: 1 GiB.
     pub cache_bytes_max: u64,
-    /// How many compiled components stay in memory.
+    /// Maximum number of compiled components kept in memory, at least 1; default: 128.
     pub loaded_max: usize,
-    /// A larger component is refused.
+    /// Maximum size of a component in bytes; a larger component is refused; default: 64 MiB.
     pub component_bytes_max: usize,
-    /// A component with more functions is refused.
+    /// Maximum number of functions of a component; a component with more functions is refused;
+    /// default: 1000.
     pub functions_max: usize,
-    /// Workflows that are instantiated at once; more of them wait.
+    /// Maximum number of workflows that are instantiated at the same time; further workflows wait;
+    /// default: 4096.
     pub workflows_max: u32,
-    /// Tasks that run at once; more of them wait.
+    /// Maximum number of tasks that run at the same time; further tasks wait; default: 256.
     pub tasks_max: u32,
-    /// How many calls of tasks an instance serves, one after the other, for one owner. With 1 every call has a new one.
+    /// Maximum number of task calls that one instance serves, one after the other and for one
+    /// owner. With 1, every call gets a new instance; default: 1000.
     pub calls_per_instance_max: u32,
-    /// No limit of a single guest is higher than this.
+    /// Upper bound of the linear memory of any guest in bytes: the limit of a single guest cannot
+    /// exceed it; default: 256 MiB.
     pub memory_bytes_max: usize,
-    /// Elements of all tables of a guest.
+    /// Maximum number of elements in all tables of a guest together; default: 100 000.
     pub table_elements_max: usize,
-    /// How much stack a guest has.
+    /// Stack size of a guest in bytes; default: 512 KiB.
     pub stack_bytes_max: usize,
 }
 
@@ -48,21 +54,24 @@ impl Default for Config {
     }
 }
 
-/// What one workflow may use.
+/// Resource limits of one workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkflowLimits {
-    /// Linear memory.
+    /// Maximum linear memory in bytes; default: 64 MiB.
     pub memory_bytes_max: usize,
-    /// Each input, result and answer.
+    /// Maximum size in bytes of each input, result and response; default: 1 MiB.
     pub payload_bytes_max: usize,
-    /// How long it runs before others have their turn, in instructions, roughly.
+    /// Fuel (roughly, instructions) that the workflow uses before it yields to other guests;
+    /// default: 1 000 000, about a millisecond.
     pub fuel_slice: u64,
-    /// How long it may run without asking for anything, counted in whole slices.
+    /// Maximum fuel that the workflow may use between two requests to the engine, counted in whole
+    /// slices; default: 10 000 000 000.
     pub fuel_max: u64,
 }
 
 impl Default for WorkflowLimits {
-    /// 64 MiB of memory, payloads of 1 MiB, slices of about a millisecond, ten billion instructions.
+    /// 64 MiB of memory, payloads of 1 MiB, slices of about a millisecond, ten billion instructions
+    /// between two requests.
     fn default() -> Self {
         Self {
             memory_bytes_max: 64 << 20,
@@ -73,19 +82,20 @@ impl Default for WorkflowLimits {
     }
 }
 
-/// What one task may use.
+/// Resource limits of one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskLimits {
-    /// Linear memory.
+    /// Maximum linear memory in bytes; default: 64 MiB.
     pub memory_bytes_max: usize,
-    /// The input and the result.
+    /// Maximum size in bytes of the input and of the result; default: 1 MiB.
     pub payload_bytes_max: usize,
-    /// How long it may take from its start, waiting for answers included.
+    /// Timeout of the call, measured from its start and including the time it waits for responses;
+    /// default: 60 s.
     pub timeout: Duration,
 }
 
 impl Default for TaskLimits {
-    /// 64 MiB of memory, payloads of 1 MiB, a minute.
+    /// 64 MiB of memory, payloads of 1 MiB, a timeout of 60 s.
     fn default() -> Self {
         Self {
             memory_bytes_max: 64 << 20,
@@ -95,5 +105,5 @@ impl Default for TaskLimits {
     }
 }
 
-/// About a millisecond.
+/// Fuel of one slice: about a millisecond of execution.
 pub(crate) const FUEL_SLICE: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-//! Why a guest stopped before it returned, in words for whoever wrote it.
+//! Errors that explain to the author of a guest why it stopped before it returned.
 
 use onward_base::SharedText;
 use onward_journal::{ErrorKind, ExecutionError};
@@ -7,17 +7,19 @@ use wasmtime::Trap;
 
 use crate::host::GuestState;
 
-/// Stops a guest with a failure of its own kind. Host functions that cannot return a failure return this.
+/// Stops a guest with a specific failure. Returned by host functions whose interface has no error
+/// result.
 #[derive(Debug, Error)]
 #[error("{0}")]
 pub(crate) struct GuestStop(pub(crate) ExecutionError);
 
-/// A failure of a kind that this crate names. It is final: the same call would fail the same way.
+/// Creates a failure of a kind that this crate defines. It is permanent, because the same call
+/// would fail in the same way.
 pub(crate) fn permanent_error(kind: &str, message: impl Into<SharedText>) -> ExecutionError {
     ExecutionError::from_kind_name(kind, message).into_permanent()
 }
 
-/// A payload is larger than the limit.
+/// Failure of a payload that exceeds its size limit.
 pub(crate) fn too_large_error(what: &str, bytes: usize, bytes_max: usize) -> ExecutionError {
     permanent_error(
         "too_large",
@@ -25,17 +27,18 @@ pub(crate) fn too_large_error(what: &str, bytes: usize, bytes_max: usize) -> Exe
     )
 }
 
-/// The guest did what it must not.
+/// Failure of a guest that trapped or violated a rule of its environment.
 pub(crate) fn trap_error(message: impl Into<SharedText>) -> ExecutionError {
     ExecutionError::new(ErrorKind::Trap, message)
 }
 
-/// The engine broke the protocol, not the guest.
+/// Failure caused by the host, not by the guest: the engine violated the protocol.
 pub(crate) fn host_defect_error(what: impl std::fmt::Display) -> ExecutionError {
     trap_error(format!("a defect of the host: {what}"))
 }
 
-/// What the error of a call amounts to.
+/// Converts the error of a call into the failure that is recorded, with the panic message and the
+/// refused growth, if any.
 pub(crate) fn explain_call_error(error: &wasmtime::Error, data: &GuestState) -> ExecutionError {
     if let Some(GuestStop(error)) = error.downcast_ref() {
         return error.clone();
@@ -56,7 +59,8 @@ pub(crate) fn explain_call_error(error: &wasmtime::Error, data: &GuestState) -> 
     trap_error(message)
 }
 
-/// Whether an instance could not be made for reasons that are not the component's: it was made once when it was loaded.
+/// Whether instantiation failed for lack of resources and not because of the component, which was
+/// instantiated successfully once when it was loaded.
 pub(crate) fn is_resource_exhaustion(error: &wasmtime::Error, data: &GuestState) -> bool {
     !error.is::<GuestStop>() && !error.is::<Trap>() && data.limiter.refused_growth().is_none()
 }

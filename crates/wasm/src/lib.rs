@@ -1,12 +1,15 @@
-//! Guests: WASM components that are compiled, limited and run, as workflows and as tasks.
+//! Compiles, limits and runs guests: WASM components that export workflows and tasks.
 //!
-//! This is the only crate that knows wasmtime. A workflow is a [`onward_execution::Guest`]: a coroutine that asks for
-//! everything it does not compute, and computes the same thing every time. A task runs to its end under tokio, with real
-//! time and randomness and requests to hosts that are allowed.
+//! This is the only crate that depends on wasmtime. A workflow is an [`onward_execution::Guest`]: a
+//! coroutine that requests everything it does not compute from the engine, and that computes the
+//! same thing on every replay. A task runs to completion under tokio, with real time and
+//! randomness, and may send requests to allowed hosts.
 //!
-//! - [`Runtime`]: compiles components, checks what they want and can do, and keeps them.
-//! - [`Component::workflow`], [`Component::task`]: calls a function of one.
-//! - [`Http`]: requests to the outside. It knows nothing of WASM.
+//! - [`WasmRuntime`]: compiles components, checks their imports and exports, and keeps them in
+//!   memory.
+//! - [`LoadedComponent::new_workflow`], [`LoadedComponent::run_task`]: call a function of a
+//!   component.
+//! - [`GuestHttpClient`]: outgoing HTTP requests. It is independent of WASM.
 
 mod bindings;
 mod cache;

@@ -1,8 +1,9 @@
-//! What an instance may allocate. A refused growth is the guest's to handle; if it stops over it, the error can say so.
+//! Limits the allocations of an instance. The guest can handle a refused growth; if the guest traps
+//! because of it, the error message includes the refusal.
 
 use wasmtime::{Result, format_err};
 
-/// Counts the memory and the table elements of one instance.
+/// Counts and limits the memory and the table elements of one instance.
 #[derive(Debug)]
 pub(crate) struct InstanceLimiter {
     memory_bytes: usize,
@@ -25,18 +26,19 @@ impl InstanceLimiter {
         }
     }
 
-    /// How much memory the instance has.
+    /// Linear memory of the instance, in bytes.
     pub(crate) const fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }
 
-    /// The same instance, for another call.
+    /// Prepares the limiter for another call of the same instance: sets the memory limit and clears
+    /// the last refusal.
     pub(crate) fn reset_for_call(&mut self, memory_bytes_max: usize) {
         self.memory_bytes_max = memory_bytes_max;
         self.refused_growth = None;
     }
 
-    /// The growth that was refused last.
+    /// Describes the growth that was refused last; `None` if none was refused in this call.
     pub(crate) fn refused_growth(&self) -> Option<&str> {
         self.refused_growth.as_deref()
     }
@@ -47,8 +49,9 @@ impl InstanceLimiter {
         Ok(false)
     }
 
-    /// The limits are checked before anything is allocated, so what fails after that is the machine's fault. A guest that
-    /// saw the difference would not be deterministic.
+    /// Turns a failed growth within the limits into an error. The limits are checked before
+    /// anything is allocated, so a later failure is caused by the machine. A guest that could
+    /// observe the difference would not be deterministic.
     fn check_grow_failure(&mut self, error: &wasmtime::Error) -> Result<()> {
         if self.growth_granted {
             Err(format_err!("the machine has no memory left: {error}"))

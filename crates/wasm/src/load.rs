@@ -1,4 +1,4 @@
-//! What a component must be like to be let in.
+//! Checks that a component must pass before it is loaded.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -18,73 +18,73 @@ use crate::limiter::InstanceLimiter;
 use crate::runtime::{InstancePool, TABLES_PER_SLOT};
 use crate::wasi;
 
-/// Memories that a component may have.
+/// Maximum weight of a component, which is also the maximum number of its memories.
 pub(crate) const COMPONENT_WEIGHT_MAX: u32 = 4;
-/// A component that needs longer to say what it can do is broken.
+/// Fuel limit of `describe`. A component that needs more is refused as broken.
 const DESCRIBE_FUEL_MAX: u64 = 10_000_000_000;
-/// Every version that is compatible with ours.
+/// Prefixes of the interfaces and versions that are compatible with this host.
 const INTERFACE_PREFIX: &str = "onward:guest/";
 const VERSION_PREFIX: &str = "0.1.";
 
-/// Why a component is refused.
+/// Reason why a component is refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LoadError {
-    /// It is larger than the configuration allows.
+    /// The component is larger than the configuration allows.
     #[error("the component has {bytes} bytes, the limit is {max}")]
     TooLarge {
-        /// Its size.
+        /// Size of the component in bytes.
         bytes: usize,
-        /// The limit.
+        /// Maximum size in bytes.
         max: usize,
     },
-    /// It is not a component.
+    /// The bytes are not a valid component.
     #[error("not a component: {0}")]
     Invalid(String),
-    /// It wants something that guests do not get.
+    /// The component imports an interface that the host does not provide.
     #[error(
         "the component imports `{0}`: there is only `onward:guest` 0.1, and a little of WASI 0.2"
     )]
     ForeignImport(String),
-    /// It wants one of our interfaces to be something else.
+    /// The component imports a provided interface with different types.
     #[error("the component's imports do not fit: {0}")]
     WrongImport(String),
-    /// It lacks a function of the world.
+    /// The component lacks a function that the world `component` requires.
     #[error("the component does not export the function `{0}`")]
     MissingExport(&'static str),
-    /// A function of the world has another type.
+    /// An exported function has a different type than the world `component` requires.
     #[error("the component's exports do not fit: {0}")]
     WrongExport(String),
-    /// It needs more memories or tables than there are for one.
+    /// The component needs more memories or tables than one component may have.
     #[error("the component needs {what}, the limit is {max}")]
     TooDemanding {
-        /// How many of what.
+        /// The resource and the number of them that the component needs.
         what: String,
-        /// The limit.
+        /// Maximum number of this resource.
         max: u32,
     },
-    /// It failed to say what it can do.
+    /// The component's `describe` failed, so its functions are unknown.
     #[error("`describe` failed: {0}")]
     Describe(String),
-    /// It has more functions than the configuration allows.
+    /// The component has more functions than the configuration allows.
     #[error("the component has {count} functions, the limit is {max}")]
     TooManyFunctions {
-        /// How many.
+        /// Number of functions of the component.
         count: usize,
-        /// The limit.
+        /// Maximum number of functions.
         max: usize,
     },
-    /// A function has a name that is none.
+    /// The name of a function is invalid.
     #[error("a function of the component: {0}")]
     FunctionName(#[from] NameError),
-    /// Two functions have one name.
+    /// Two functions have the same name.
     #[error("the component has two functions `{0}`")]
     DuplicateFunction(BoundedName),
-    /// The schema of a function is not JSON.
+    /// The input schema of a function is not valid JSON.
     #[error("the schema of `{function}` is {reason}")]
     Schema {
-        /// Whose.
+        /// The function with the invalid schema.
         function: BoundedName,
-        /// Why not.
+        /// Why the schema is invalid.
         reason: String,
     },
 }
@@ -95,7 +95,7 @@ impl LoadError {
     }
 }
 
-/// Checks a compiled component and asks it what it can do.
+/// Checks a compiled component and calls its `describe` to read its functions.
 pub(crate) fn admit_component(
     digest: ComponentDigest,
     compiled: &wasmtime::component::Component,
@@ -164,7 +164,8 @@ fn check_exports(
     Ok(())
 }
 
-/// How many places of the pool an instance takes: one for each memory or for a few tables.
+/// Number of pool slots that an instance occupies: one for each memory or for each
+/// [`TABLES_PER_SLOT`] tables, whichever is more.
 fn component_weight(compiled: &wasmtime::component::Component) -> Result<u32, LoadError> {
     let too_demanding = |what, max| Err(LoadError::TooDemanding { what, max });
     let Some(needs) = compiled.resources_required() else {
@@ -217,7 +218,8 @@ fn describe_functions(
         .map_err(|error| failed(error, store.data()))
 }
 
-/// While it describes itself a component gets every answer at once, so its future never waits.
+/// Polls a future once; `None` if it is pending. During `describe` every host function responds
+/// immediately, so the future never waits.
 fn poll_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = std::pin::pin!(future);
     match future

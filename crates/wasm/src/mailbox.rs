@@ -1,4 +1,5 @@
-//! Where a workflow leaves a request and finds its answer. The host functions see one end, `turn` the other.
+//! Passes a request from a workflow to the engine and the response back. The host functions use one
+//! end, [`Guest::resume_guest`](onward_execution::Guest::resume_guest) the other.
 
 use std::mem;
 use std::pin::Pin;
@@ -7,7 +8,7 @@ use std::task::{Context, Poll};
 
 use onward_execution::{GuestRequest, GuestResponse};
 
-/// One request at a time: a guest that waits for an answer cannot ask for anything else.
+/// Holds at most one request: a guest that waits for a response cannot make another request.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct RequestMailbox(Arc<Mutex<MailboxSlot>>);
 
@@ -16,12 +17,12 @@ enum MailboxSlot {
     #[default]
     Empty,
     Requested(GuestRequest),
-    /// The request was taken; its answer is to come.
+    /// The request was taken and has no response yet.
     Waiting,
     Answered(GuestResponse),
 }
 
-/// The answer does not belong to a request, or is missing.
+/// A response without a request, or no response where one is required.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnexpectedAnswer;
 
@@ -30,7 +31,8 @@ impl RequestMailbox {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts in what the guest waits for.
+    /// Stores the response to the pending request. Fails if there is a response without a pending
+    /// request, or a pending request without a response.
     pub(crate) fn put_answer(&self, answer: Option<GuestResponse>) -> Result<(), UnexpectedAnswer> {
         let mut slot = self.lock_slot();
         match (&*slot, answer) {
@@ -43,7 +45,7 @@ impl RequestMailbox {
         }
     }
 
-    /// Takes the request that the guest has left.
+    /// Takes the request that the guest made; `None` if it made none.
     pub(crate) fn take_request(&self) -> Option<GuestRequest> {
         let mut slot = self.lock_slot();
         match mem::replace(&mut *slot, MailboxSlot::Waiting) {
@@ -55,7 +57,7 @@ impl RequestMailbox {
         }
     }
 
-    /// Leaves a request and waits for its answer.
+    /// Returns a future that makes the request and completes with its response.
     pub(crate) fn send_request(&self, request: GuestRequest) -> AnswerFuture {
         AnswerFuture {
             mailbox: self.clone(),
@@ -64,7 +66,8 @@ impl RequestMailbox {
     }
 }
 
-/// Waits for an answer. Nothing wakes it: `turn` polls when there is something to see.
+/// Completes with the response to a request. It registers no waker: `resume_guest` polls it when
+/// there is progress to make.
 #[derive(Debug)]
 pub(crate) struct AnswerFuture {
     mailbox: RequestMailbox,

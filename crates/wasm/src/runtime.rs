@@ -1,4 +1,4 @@
-//! The WASM engine, set up so that a guest does the same thing every time, and the pool of instances.
+//! The wasmtime engine, configured for deterministic execution, and the pool of instances.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,25 +16,27 @@ use crate::host::GuestState;
 use crate::load::{self, LoadError};
 use crate::warm_pool::WarmPool;
 
-/// Tables and core instances that a place in the pool comes with. Adapters and runtimes of languages bring several.
+/// Number of tables and of core instances that each pool slot provides. Adapters and language
+/// runtimes need several.
 pub(crate) const TABLES_PER_SLOT: u32 = 4;
 const CORE_INSTANCES_PER_COMPONENT: u32 = 64;
-/// A memory that owns its whole address range needs no bounds checks; past this there is no address space for that.
+/// Maximum address space reserved for the pool. A memory that reserves its full 4 GiB range needs
+/// no bounds checks; above this total there is not enough address space for that.
 const ADDRESS_SPACE_MAX: u64 = 64 << 40;
 const FULL_MEMORY_RANGE: u64 = 4 << 30;
 
-/// Why there is no runtime.
+/// Reason why the runtime could not be created.
 #[derive(Debug, Error)]
 pub enum RuntimeError {
-    /// The configuration cannot be had on this machine.
+    /// This machine does not support the configuration of the WASM engine.
     #[error("the WASM engine cannot be set up: {0}")]
     Engine(String),
-    /// The cache cannot be used.
+    /// The cache of compiled components cannot be used.
     #[error("the cache of compiled components cannot be used: {0}")]
     Cache(String),
 }
 
-/// Compiles components and runs their functions. A clone is a counter, not a copy.
+/// Compiles components and runs their functions. Clones share the same runtime.
 #[derive(Clone)]
 pub struct WasmRuntime(Arc<RuntimeInner>);
 
@@ -43,12 +45,13 @@ struct RuntimeInner {
     linker: Linker<GuestState>,
     cache: CompiledCache,
     config: Config,
-    /// The component used last comes first.
+    /// Loaded components, most recently used first.
     loaded: Mutex<VecDeque<LoadedComponent>>,
     load_lock: Mutex<()>,
 }
 
-/// What every component needs to run.
+/// Resources that all components share: the engine, the limits on concurrent instances, and the
+/// warm instances.
 pub(crate) struct InstancePool {
     engine: Engine,
     workflows: Arc<Semaphore>,
@@ -58,7 +61,7 @@ pub(crate) struct InstancePool {
 }
 
 impl WasmRuntime {
-    /// Sets up the engine. Reserves address space, not memory.
+    /// Creates the runtime. Reserves address space, but no memory.
     pub fn new(config: Config) -> Result<Self, RuntimeError> {
         let cache = CompiledCache::open(config.cache_folder.as_deref(), config.cache_bytes_max)
             .map_err(|error| RuntimeError::Cache(format!("{error:#}")))?;
@@ -91,8 +94,8 @@ impl WasmRuntime {
         })))
     }
 
-    /// Compiles a component, or finds it compiled, and asks it what it can do. Blocks for as long as that takes: up to
-    /// seconds for a large one.
+    /// Compiles a component, or takes it from memory or from the cache, and reads the functions
+    /// that it exports. Blocks the thread, for up to several seconds if the component is large.
     pub fn load_component(&self, bytes: &[u8]) -> Result<LoadedComponent, LoadError> {
         let (inner, max) = (&*self.0, self.0.config.component_bytes_max);
         if bytes.len() > max {
@@ -105,7 +108,8 @@ impl WasmRuntime {
         if let Some(component) = self.find_loaded(digest) {
             return Ok(component);
         }
-        // One at a time: whoever waits may find it loaded.
+        // Only one thread compiles at a time; a thread that waited may find the component already
+        // loaded.
         let _loading = inner
             .load_lock
             .lock()
@@ -128,7 +132,8 @@ impl WasmRuntime {
         Ok(component)
     }
 
-    /// A component that is in memory already.
+    /// Returns the component with this digest if it is in memory, and marks it as most recently
+    /// used.
     pub fn find_loaded(&self, digest: ComponentDigest) -> Option<LoadedComponent> {
         let mut loaded = self.lock_loaded();
         let place = loaded
@@ -139,7 +144,8 @@ impl WasmRuntime {
         Some(component)
     }
 
-    /// How many more workflows can be instantiated now. The engine evicts idle ones when this gets low.
+    /// Number of pool slots that are free for workflows. The engine evicts idle workflows when this
+    /// number gets low.
     pub fn free_workflow_slots(&self) -> usize {
         self.0.instance_pool.workflows.available_permits()
     }
@@ -156,14 +162,15 @@ impl WasmRuntime {
 }
 
 impl InstancePool {
-    /// Room for a workflow, if there is some.
+    /// Reserves `weight` slots for a workflow; `None` if fewer are free.
     pub(crate) fn try_reserve_workflow(&self, weight: u32) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.workflows)
             .try_acquire_many_owned(weight)
             .ok()
     }
 
-    /// Room for a task. None only if the pool was closed, which it never is.
+    /// Reserves `weight` slots for a task and waits until they are free. `None` only if the pool is
+    /// closed, which never happens.
     pub(crate) async fn reserve_task(&self, weight: u32) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.tasks)
             .acquire_many_owned(weight)
@@ -189,7 +196,8 @@ impl InstancePool {
     }
 }
 
-/// The same instructions, numbers and limits on every machine; nothing that races.
+/// Engine settings for deterministic execution: the same instructions, floating-point results and
+/// limits on every machine, and no data races.
 fn deterministic_settings(config: &Config) -> wasmtime::Config {
     let mut settings = wasmtime::Config::new();
     settings
@@ -208,11 +216,11 @@ fn deterministic_settings(config: &Config) -> wasmtime::Config {
     settings
 }
 
-/// Host functions run on the guest's stack.
+/// Stack reserved for host functions, which run on the guest's stack.
 const HOST_STACK_BYTES: usize = 512 << 10;
 
-/// For workflows, for tasks that run, for those that wait for their next call, and for the one component that describes
-/// itself.
+/// Number of slots in the pool: for workflows, for running tasks, for warm instances of tasks, and
+/// for the one component that is executing `describe`.
 fn pool_slot_count(config: &Config) -> u32 {
     let running = at_least_one_component(config.workflows_max)
         .saturating_add(at_least_one_component(config.tasks_max));
@@ -221,16 +229,18 @@ fn pool_slot_count(config: &Config) -> u32 {
         .saturating_add(load::COMPONENT_WEIGHT_MAX)
 }
 
-/// Places for instances of tasks that wait for their next call.
+/// Slots for warm instances: instances of tasks between two calls.
 const WARM_TASK_SLOTS: u32 = 64;
 
-/// Room for at least one component of the largest sort, or it would wait for ever.
+/// Raises a limit so that at least one component of maximum weight fits. Otherwise such a component
+/// would wait forever.
 fn at_least_one_component(places: u32) -> u32 {
     places.max(load::COMPONENT_WEIGHT_MAX)
 }
 
 fn pool_settings(config: &Config, places: u32) -> PoolingAllocationConfig {
-    // Where the kernel tells which pages were touched, a few are cheaper wiped than given back; else all would be wiped.
+    // If the kernel reports which pages were touched, resetting a few pages in place is cheaper
+    // than returning them to the kernel. Without that report, all kept pages would be reset.
     let kept = if PoolingAllocationConfig::is_pagemap_scan_available() {
         KEEP_RESIDENT_BYTES
     } else {
@@ -255,7 +265,7 @@ fn pool_settings(config: &Config, places: u32) -> PoolingAllocationConfig {
     pool
 }
 
-/// Places that stay set up for the component that used them last.
+/// Maximum number of unused slots that stay prepared for the component that used them last.
 const WARM_SLOTS_MAX: u32 = 64;
-/// What such a place may keep of the memory it has used.
+/// Bytes of used memory that an unused slot may keep resident.
 const KEEP_RESIDENT_BYTES: usize = 512 << 10;

@@ -1,4 +1,5 @@
-//! A task that runs: an instance that nobody else uses meanwhile, real time and randomness, and HTTP to hosts that are allowed.
+//! Runs a task in an instance that no other call uses at the same time, with real time and
+//! randomness, and with HTTP requests to allowed hosts.
 
 use std::sync::Arc;
 
@@ -14,33 +15,33 @@ use crate::http::ComponentEgress;
 use crate::limiter::InstanceLimiter;
 use crate::warm_pool::{InstanceOwner, WarmInstance};
 
-/// What a task gets from the outside, apart from HTTP.
+/// Services of the host that a task can use, apart from HTTP.
 pub trait TaskServices: Send + Sync {
-    /// The time.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Fills `bytes` with what nobody can guess.
+    /// Fills `bytes` with cryptographically secure random bytes.
     fn fill_random(&self, bytes: &mut [u8]);
 
-    /// Takes a line that the task logs.
+    /// Records a line that the task logs.
     fn log_line(&self, context: &CallContext, level: GuestLogLevel, message: &str);
 }
 
-/// How a task is called.
+/// Context, limits and services of one task call.
 pub struct TaskCall {
-    /// On whose behalf. Calls on behalf of others get other instances.
+    /// The owner of the execution. Different owners never share an instance.
     pub owner: SharedText,
-    /// What it is told about itself.
+    /// The context that the task can read about its own call.
     pub context: CallContext,
-    /// What it may use.
+    /// Resource limits of the call.
     pub limits: TaskLimits,
-    /// Where it may send requests.
+    /// HTTP client, restricted to the hosts that the component may reach.
     pub http: ComponentEgress,
-    /// What else it gets.
+    /// Clock, randomness and log of the task.
     pub services: Arc<dyn TaskServices>,
 }
 
-/// What a running task is served by.
+/// HTTP client and services of a running task.
 pub(crate) struct TaskEnvironment {
     pub(crate) http: ComponentEgress,
     pub(crate) services: Arc<dyn TaskServices>,
@@ -57,7 +58,7 @@ pub(crate) async fn run_task(
     if bytes > max {
         return Err(too_large_error("the input", bytes, max));
     }
-    // Waiting for room is not the task's fault, and takes none of its time.
+    // The time that the call waits for a free slot does not count towards the task's timeout.
     let _permit = component
         .instance_pool()
         .reserve_task(component.weight())
@@ -75,7 +76,8 @@ pub(crate) async fn run_task(
     result
 }
 
-/// A busy task hands control back after each slice of fuel, so that it can be timed out, or dropped.
+/// Calls the task in a warm or a new instance. A busy task yields after each slice of fuel, so that
+/// it can time out or be dropped.
 async fn call_task(
     component: &LoadedComponent,
     function: &str,

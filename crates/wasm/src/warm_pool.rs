@@ -1,7 +1,9 @@
-//! Instances of tasks that wait for their next call. Making one takes longer than most calls do.
+//! Warm instances: instances of tasks that wait for their next call. Instantiation takes longer
+//! than most calls.
 //!
-//! An instance is only used again for the same component and the same owner, so that nobody's input can be found in the memory
-//! of somebody else's call. One that trapped, was dropped in the middle of a call, or has become large is not used again.
+//! An instance is reused only for the same component and the same owner, so that no owner's input
+//! can be found in the memory of another owner's call. An instance that trapped, was dropped during
+//! a call, or has grown too large is not reused.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -13,18 +15,18 @@ use wasmtime::Store;
 use crate::bindings;
 use crate::host::GuestState;
 
-/// Memory of an instance that is worth keeping.
+/// Maximum linear memory in bytes of an instance that is kept for reuse.
 const KEPT_BYTES_MAX: usize = 2 << 20;
 
-/// An instance between two calls.
+/// An instance between two calls of a task.
 pub(crate) struct WarmInstance {
     pub(crate) store: Store<GuestState>,
     pub(crate) instance: bindings::Component,
-    /// How often it was called.
+    /// Number of calls that the instance has served.
     pub(crate) calls: u32,
 }
 
-/// Whose instance it is.
+/// The component and the owner to which an instance is bound.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct InstanceOwner {
     pub(crate) component: ComponentDigest,
@@ -37,7 +39,7 @@ struct PooledInstance {
     warm: WarmInstance,
 }
 
-/// The instances that wait, the one used last at the end.
+/// The instances that wait for a call, most recently used last.
 pub(crate) struct WarmPool {
     instances: Mutex<VecDeque<PooledInstance>>,
     slots_max: u32,
@@ -45,7 +47,8 @@ pub(crate) struct WarmPool {
 }
 
 impl WarmPool {
-    /// Room for so many places of the pool, and for so many calls of each instance.
+    /// Creates a pool that occupies at most `places_max` slots and discards an instance after
+    /// `calls_max` calls.
     pub(crate) fn new(places_max: u32, calls_max: u32) -> Self {
         Self {
             instances: Mutex::default(),
@@ -63,7 +66,8 @@ impl WarmPool {
         kept.remove(place).map(|kept| kept.warm)
     }
 
-    /// Keeps an instance for another call, if it is fit for one.
+    /// Keeps an instance for another call if it is small enough and has calls left. Drops the least
+    /// recently used instances to make room.
     pub(crate) fn keep_instance(&self, owner: InstanceOwner, weight: u32, mut warm: WarmInstance) {
         warm.calls += 1;
         let is_small = warm.store.data().limiter.memory_bytes() <= KEPT_BYTES_MAX;
@@ -90,7 +94,8 @@ impl WarmPool {
                 warm,
             });
         }
-        // Whoever waits for the lock need not wait for memory to be given back.
+        // Dropped after the lock is released, so that other threads do not wait while the memory is
+        // freed.
         drop(dropped);
     }
 }

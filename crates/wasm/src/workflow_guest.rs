@@ -1,5 +1,6 @@
-//! A workflow that runs. The call into the instance is a future that only `turn` polls: between two turns the guest stands
-//! still in the middle of a host function, and costs the pages it has touched.
+//! A running workflow. The call into the instance is a future that only [`Guest::resume_guest`]
+//! polls: between two turns the guest is suspended inside a host function, and occupies only the
+//! memory pages that it has touched.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -18,7 +19,7 @@ use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};
 use crate::limiter::InstanceLimiter;
 use crate::mailbox::RequestMailbox;
 
-/// A call that has not begun.
+/// The arguments of a call that has not started.
 pub(crate) struct WorkflowCall {
     pub(crate) component: LoadedComponent,
     pub(crate) function: SharedText,
@@ -31,7 +32,7 @@ pub(crate) struct WorkflowGuest {
     stage: WorkflowStage,
     mailbox: RequestMailbox,
     limits: WorkflowLimits,
-    /// Fuel used since the guest last asked for something, in whole slices.
+    /// Fuel used since the guest's last request, in whole slices.
     fuel_used: u64,
     has_made_request: bool,
 }
@@ -42,10 +43,11 @@ enum WorkflowStage {
     Ended,
 }
 
-/// How a call came out.
+/// Outcome of a call into an instance.
 enum CallOutcome {
     Ended(InvokeResult),
-    /// The machine could not make an instance. That is no fault of the guest, so its execution must not fail by it.
+    /// The machine lacks the resources for an instance. The guest did not cause this, so its
+    /// execution must not fail; the call is kept for another try.
     NoResources(Box<WorkflowCall>),
 }
 
@@ -61,7 +63,7 @@ impl WorkflowGuest {
         }
     }
 
-    /// Starts the guest if there is room for it.
+    /// Starts the guest if the pool has room for it; returns `Poll::Pending` if it has not.
     fn try_start(&mut self) -> Result<Poll<()>, ExecutionError> {
         let WorkflowStage::New(call) = &self.stage else {
             return Ok(Poll::Ready(()));
@@ -81,7 +83,7 @@ impl WorkflowGuest {
         Ok(Poll::Ready(()))
     }
 
-    /// One turn; an error ends the guest.
+    /// Runs one turn. An error ends the guest.
     fn run_turn(&mut self, answer: Option<GuestResponse>) -> Result<GuestTurn, ExecutionError> {
         self.mailbox
             .put_answer(answer)
@@ -105,7 +107,8 @@ impl WorkflowGuest {
         }
     }
 
-    /// Tries the start again later, unless it got as far as asking for something: nobody would expect that twice.
+    /// Retries the start in a later turn. Fails if the guest already made a request, because the
+    /// engine does not expect the same request twice.
     fn retry_start(&mut self, call: Box<WorkflowCall>) -> Result<GuestTurn, ExecutionError> {
         if self.has_made_request {
             return Err(host_defect_error(
@@ -140,7 +143,7 @@ impl Guest for WorkflowGuest {
     }
 }
 
-/// What can be refused before anything is instantiated.
+/// Checks everything that can be refused before instantiation.
 fn check_call(call: &WorkflowCall) -> Result<(), ExecutionError> {
     call.component
         .require_function(&call.function, GuestFunctionKind::Workflow)?;
@@ -157,7 +160,7 @@ async fn run_call(
     mailbox: RequestMailbox,
     permit: OwnedSemaphorePermit,
 ) -> CallOutcome {
-    // Outlives the instance.
+    // Declared first, so that the permit is dropped after the instance.
     let _permit = permit;
     let (component, limits) = (&call.component, call.limits);
     let limiter = InstanceLimiter::new(

@@ -1,28 +1,29 @@
-//! How long to wait before something is tried again.
+//! Exponential backoff with jitter for requests to the server.
 
 use std::time::Duration;
 
-/// The first wait.
+/// The upper bound of the first delay.
 const INITIAL_DELAY: Duration = Duration::from_millis(100);
 
-/// The longest.
+/// The upper bound of every delay.
 const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// Waits that grow, each by a different amount: whoever failed together should not come back together.
+/// Exponential backoff with jitter, so that workers that failed at the same time do not retry at
+/// the same time.
 #[derive(Debug, Default)]
 pub(crate) struct RetryBackoff {
     failures: u32,
 }
 
 impl RetryBackoff {
-    /// The next wait: half of it for sure, the rest by chance.
+    /// The next delay: one half is fixed, the other half is random.
     pub(crate) fn next_delay(&mut self) -> Duration {
         let whole = INITIAL_DELAY
             .saturating_mul(1 << self.failures.min(10))
             .min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);
         let mut byte = [0];
-        // Without chance it is the whole wait.
+        // Without randomness, the delay is the full one.
         let share = if getrandom::fill(&mut byte).is_ok() {
             u32::from(byte[0])
         } else {
@@ -31,7 +32,7 @@ impl RetryBackoff {
         whole / 2 + whole / 2 * share / 255
     }
 
-    /// It went well.
+    /// Starts again with the shortest delay, after a success.
     pub(crate) const fn reset(&mut self) {
         self.failures = 0;
     }

@@ -1,10 +1,11 @@
-//! Why a task was not performed.
+//! The error type that task handlers return.
 
 use std::fmt;
 
 use onward_api::task::TaskError;
 
-/// Why a task was not performed. Any error becomes one that may be tried again, of a kind that is called like its type.
+/// Why a task failed. Any error converts into a retryable failure whose code is the name of the
+/// error's type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskFailure {
     code: Option<String>,
@@ -13,7 +14,7 @@ pub struct TaskFailure {
 }
 
 impl TaskFailure {
-    /// Something went wrong, and may go better next time.
+    /// Creates a retryable failure without a code.
     pub fn new(message: impl Into<String>) -> Self {
         Self {
             code: None,
@@ -22,7 +23,8 @@ impl TaskFailure {
         }
     }
 
-    /// The same, of a kind that the workflow can tell from others: a word such as `card_declined`.
+    /// Creates a retryable failure with a code that the workflow can match on, such as
+    /// `card_declined`.
     pub fn with_code(code: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: Some(code.into()),
@@ -30,7 +32,7 @@ impl TaskFailure {
         }
     }
 
-    /// The same; another attempt would not help.
+    /// Marks the failure as not retryable: another attempt would not help.
     #[must_use]
     pub fn non_retryable(self) -> Self {
         Self {
@@ -59,12 +61,12 @@ impl<E: std::error::Error> From<E> for TaskFailure {
     }
 }
 
-/// Characters of a message, and of a code, that are told.
+/// Maximum numbers of characters of a message and of a code that are sent to the server.
 const MESSAGE_MAX: usize = 10_000;
 const CODE_MAX: usize = 200;
 
 impl From<TaskFailure> for TaskError {
-    /// A longer message says no more.
+    /// Truncates the message and the code to their maximum lengths.
     fn from(failure: TaskFailure) -> Self {
         let cut = |text: String, max| {
             if text.chars().count() > max {

@@ -1,20 +1,33 @@
-//! Workers: processes that perform the tasks of workflows, in Rust. Clients in other languages do the same.
+//! Workers in Rust: processes that perform the tasks of workflows. Clients in other languages use
+//! the same protocol.
 //!
 //! ```no_run
-//! use onward_worker::{Access, Failure, Task, Worker};
+//! use onward_worker::{ClientConfig, TaskFailure, Worker, WorkerTaskContext};
 //!
 //! # async fn example() -> Result<(), onward_worker::Problem> {
-//! let access = Access { url: "http://127.0.0.1:7400".to_owned(), ..Access::default() };
-//! let worker = Worker::new(&access)?.task("greet", |name: String, _: Task| async move {
-//!     if name.is_empty() { Err(Failure::named("nobody", "whom?").permanent()) } else { Ok(format!("Hello, {name}!")) }
-//! });
+//! let access = ClientConfig {
+//!     url: "http://127.0.0.1:7400".to_owned(),
+//!     ..ClientConfig::default()
+//! };
+//! let worker = Worker::new(&access)?.register_task(
+//!     "greet",
+//!     |name: String, _: WorkerTaskContext| async move {
+//!         if name.is_empty() {
+//!             Err(TaskFailure::with_code("nobody", "whom?").non_retryable())
+//!         } else {
+//!             Ok(format!("Hello, {name}!"))
+//!         }
+//!     },
+//! );
 //! worker.run(async { std::future::pending().await }).await
 //! # }
 //! ```
 //!
-//! A worker asks the server for tasks, performs as many at a time as it has slots, and shows that it is alive meanwhile.
-//! Whatever it claims and does not end, because it dies or stalls, is performed again by another; a task that must not be
-//! repeated is in doubt then. So effects belong under [`Task::promise`], which is the same for every attempt.
+//! A worker claims tasks from the server, performs at most as many at a time as it has slots, and
+//! sends heartbeats meanwhile. If it dies or stalls before it ends a task, another worker performs
+//! the task again; a task that must not be repeated is in doubt instead. Side effects should
+//! therefore use [`WorkerTaskContext::promise_id`] as their idempotency key: it is equal for every
+//! attempt.
 
 mod backoff;
 mod failure;

@@ -1,4 +1,4 @@
-//! One task, from its claim to its end: it is performed while the server is told that somebody does.
+//! Performs one task from its claim to its end, and sends heartbeats to the server meanwhile.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::backoff::RetryBackoff;
 use crate::worker::{TaskHandler, is_final};
 use crate::{TaskFailure, WorkerTaskContext};
 
-/// How long an answer may be on its way after the task is nobody's any more.
+/// How long to wait for the response to a report after the lease is lost.
 const RESPONSE_GRACE: Duration = Duration::from_secs(1);
 
-/// What came of a task.
+/// The result or the failure of a task.
 pub(crate) type TaskOutcome = Result<RawJson, TaskFailure>;
 
-/// Performs a task and says what came of it. Returns the task that follows, if the server has one.
+/// Performs a task and reports its outcome. Returns the next task if the server returned one.
 pub(crate) async fn perform_task(
     client: &ApiClient,
     handler: &TaskHandler,
@@ -37,13 +37,14 @@ pub(crate) async fn perform_task(
         claim: Arc::clone(&claimed),
         is_lost,
     };
-    // It goes on by itself: that the server is slow to answer must not stop it, nor the other way round.
+    // The handler and the heartbeats run concurrently: a slow response of the server must not stop
+    // the handler, and the handler must not delay the heartbeats.
     let performed = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
     let mut performed = std::pin::pin!(performed);
     let beats = heartbeat_until_lost(client, &claimed, &lost);
     let outcome = tokio::select! {
         outcome = &mut performed => outcome,
-        // What comes of it is of no use. It is told so, and may come to an end.
+        // The lease is lost, so the outcome is of no use. The handler is notified and may finish.
         () = beats => {
             drop(performed.await);
             tracing::info!(task = claimed.task, "a task is not wanted any more; what came of it is dropped");
@@ -55,7 +56,7 @@ pub(crate) async fn perform_task(
     report_outcome(client, &claimed, outcome, next, &lost).await
 }
 
-/// Shows that the task is being performed, until it is not this worker's any more.
+/// Sends heartbeats until this worker no longer holds the task, then marks it as lost.
 async fn heartbeat_until_lost(client: &ApiClient, claimed: &TaskClaim, lost: &watch::Sender<bool>) {
     let lease = Duration::from_millis(claimed.lease_ms.into());
     let mut until = Instant::now() + lease;
@@ -65,7 +66,7 @@ async fn heartbeat_until_lost(client: &ApiClient, claimed: &TaskClaim, lost: &wa
     loop {
         tokio::time::sleep(pause).await;
         let asked = Instant::now();
-        // An answer that takes long must not keep it from asking again in time.
+        // A slow response must not delay the next heartbeat past the lease.
         let beaten = tokio::time::timeout(
             pause_max,
             client.heartbeat_task(&claimed.task, &claimed.token),
@@ -84,7 +85,8 @@ async fn heartbeat_until_lost(client: &ApiClient, claimed: &TaskClaim, lost: &wa
     lost.send_replace(true);
 }
 
-/// Says what came of a task, as long as anybody may want to know. Returns what to perform next.
+/// Reports the outcome of a task, with retries while the worker holds the lease. Returns the next
+/// task if the server returned one.
 async fn report_outcome(
     client: &ApiClient,
     claimed: &TaskClaim,
@@ -101,7 +103,8 @@ async fn report_outcome(
             let mut saying = std::pin::pin!(send_outcome(client, claimed, &outcome, next()));
             tokio::select! {
                 said = &mut saying => said,
-                // It may be lost because its end has just been recorded, and the answer is on its way.
+                // The lease may be lost because the end of the task has just been recorded and the
+                // response is still on its way.
                 () = &mut beats => match tokio::time::timeout(RESPONSE_GRACE, saying).await {
                     Ok(Ok(ended)) => return ended.next,
                     _ => {
@@ -113,7 +116,7 @@ async fn report_outcome(
         };
         match said {
             Ok(ended) => return ended.next,
-            // The first time, the answer may have been lost on its way.
+            // An earlier report may have been recorded although its response was lost.
             Err(problem) if problem.code == Code::LeaseLost && is_repeated => {
                 tracing::info!(
                     task = claimed.task,
@@ -121,7 +124,7 @@ async fn report_outcome(
                 );
                 return None;
             }
-            // What cannot be told as a result is told as a failure.
+            // A result that the server rejects as invalid is reported as a failure instead.
             Err(problem) if outcome.is_ok() && matches!(problem.status, 400 | 413 | 422) => {
                 outcome = Err(
                     TaskFailure::with_code(problem.code.as_str(), problem.detail).non_retryable(),

@@ -1,4 +1,4 @@
-//! One of the tasks that a worker performs at a time, and what follows each.
+//! A worker slot: performs one task at a time, and then the tasks that the server returns as next.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,21 +10,22 @@ use tokio::sync::watch;
 use crate::perform::perform_task;
 use crate::worker::TaskHandler;
 
-/// Where a task is performed, and the next one after it.
+/// Performs tasks one after another; a worker has one slot for each task in progress.
 pub(crate) struct WorkerSlot {
     pub(crate) client: ApiClient,
     pub(crate) handlers: Arc<BTreeMap<String, TaskHandler>>,
-    /// What it asks for when it is done with a task.
+    /// The claim that the slot sends together with the end of each task.
     pub(crate) next_request: NextTaskRequest,
-    /// Whether the worker stops.
+    /// Whether the worker is stopping; a stopping slot claims no next task.
     pub(crate) is_stopping: watch::Receiver<bool>,
 }
 
 impl WorkerSlot {
-    /// Performs a task, and whatever the server has for it then.
+    /// Performs a task, and then each next task that the server returns, until there is none.
     pub(crate) async fn run_tasks(self, first: TaskClaim) {
         let mut task = first;
-        // Nothing is given that was not asked for.
+        // The server returns only tasks of functions that the worker asked for, so there is a
+        // handler.
         while let Some(handler) = self.handlers.get(&task.function) {
             let wanted = || (!*self.is_stopping.borrow()).then(|| self.next_request.clone());
             let Some(next) = perform_task(&self.client, handler, task, wanted).await else {
@@ -38,7 +39,8 @@ impl WorkerSlot {
     }
 }
 
-/// Gives a task back that was not begun, so that nobody has to wait until its lease is over.
+/// Releases a task that was not started, so that other workers need not wait for its lease to
+/// expire.
 pub(crate) async fn release_task(client: &ApiClient, task: &TaskClaim) {
     if let Err(problem) = client.release_task(&task.task, &task.token).await {
         tracing::warn!(task = task.task, %problem, "a task could not be given back; its lease runs out");

@@ -1,9 +1,9 @@
-//! A task as the function that performs it sees it.
+//! The context of a task, as its handler sees it.
 
 use onward_api::task::{TaskClaim, TaskDelivery};
 use tokio::sync::watch;
 
-/// What is being performed.
+/// The task that a handler is performing: its identity, its attempt, and whether its lease is lost.
 #[derive(Debug, Clone)]
 pub struct WorkerTaskContext {
     pub(crate) claim: std::sync::Arc<TaskClaim>,
@@ -11,30 +11,32 @@ pub struct WorkerTaskContext {
 }
 
 impl WorkerTaskContext {
-    /// The execution that wants it.
+    /// The id of the execution that the task belongs to.
     pub fn execution_id(&self) -> &str {
         &self.claim.execution
     }
 
-    /// The operation: the same for every attempt, and for nothing else. A key for effects that must not happen twice.
+    /// The promise id of the operation: equal for every attempt, different for every other
+    /// operation. Use it as the idempotency key of side effects that must not happen twice.
     pub fn promise_id(&self) -> &str {
         &self.claim.promise
     }
 
-    /// Which attempt; 1 is the first.
+    /// The number of this attempt; 1 is the first.
     pub fn attempt(&self) -> u32 {
         self.claim.attempt
     }
 
-    /// Whether it may be repeated.
+    /// Whether the task may be repeated if its outcome is unknown.
     pub fn delivery(&self) -> TaskDelivery {
         self.claim.delivery
     }
 
-    /// Waits until what comes of it is of no use: it was cancelled, took too long, or was given to another.
+    /// Waits until the outcome of the task is no longer needed: it was cancelled, exceeded its
+    /// timeout, or was given to another worker.
     pub async fn wait_until_lost(&self) {
         let mut is_lost = self.is_lost.clone();
-        // Who could say so being gone means that it is over.
+        // An error means that the sender is dropped: the task is over.
         drop(is_lost.wait_for(|is_lost| *is_lost).await);
     }
 }

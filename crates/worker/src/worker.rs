@@ -1,4 +1,4 @@
-//! A worker: what it performs, and how it asks for work.
+//! The worker: its registered task handlers, its settings, and the loop that claims tasks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::perform::TaskOutcome;
 use crate::slot::{WorkerSlot, release_task};
 use crate::{TaskFailure, WorkerTaskContext};
 
-/// How long a worker waits for a task before it asks again. When it stops, it may have to wait so long.
+/// How long one claim request waits for a task. Stopping the worker may take this long.
 const DEFAULT_POLL_WAIT: Duration = Duration::from_secs(5);
 
-/// How many tasks are performed at a time, unless told.
+/// Number of tasks that a worker performs at a time by default.
 const DEFAULT_SLOTS: usize = 8;
 
 pub(crate) type TaskHandler =
     Arc<dyn Fn(Arc<TaskClaim>, WorkerTaskContext) -> BoxFuture<'static, TaskOutcome> + Send + Sync>;
 
-/// A worker.
+/// A worker that claims tasks from a server and performs them with registered handlers.
 pub struct Worker {
     client: ApiClient,
     name: String,
@@ -40,7 +40,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker for a server that performs nothing yet.
+    /// Creates a worker for a server, without any task handler. Fails if `access` is invalid; sends
+    /// no request.
     pub fn new(access: &ClientConfig) -> Result<Self, Problem> {
         Ok(Self {
             client: ApiClient::new(access)?,
@@ -53,7 +54,8 @@ impl Worker {
         })
     }
 
-    /// What people call it.
+    /// Sets the name of the worker, which is shown to people; default: `process` and the process
+    /// id.
     #[must_use]
     pub fn with_name(self, name: impl Into<String>) -> Self {
         Self {
@@ -62,7 +64,7 @@ impl Worker {
         }
     }
 
-    /// How many tasks it performs at a time; at least one.
+    /// Sets how many tasks the worker performs at a time; default: 8, at least 1.
     #[must_use]
     pub fn with_slots(self, slots: usize) -> Self {
         Self {
@@ -71,29 +73,33 @@ impl Worker {
         }
     }
 
-    /// How long it may stall before a task is taken from it.
+    /// Sets the lease duration: how long the worker may stall before the server gives its task to
+    /// another; default: 30 s.
     #[must_use]
     pub const fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
     }
 
-    /// How long it waits for a task before it asks again, which is also how long stopping may take.
+    /// Sets how long one claim request waits for a task, which is also how long stopping may take;
+    /// default: 5 s.
     #[must_use]
     pub const fn with_poll_wait(mut self, wait: Duration) -> Self {
         self.poll_wait = wait;
         self
     }
 
-    /// How long it finishes what it has begun when it stops; as long as it takes unless told. What is not finished by then is
-    /// left to others, whose turn it is when its lease has run out.
+    /// Sets how long a stopping worker may take to finish the tasks it has started; default: no
+    /// limit. Other workers can claim unfinished tasks when their leases have expired.
     #[must_use]
     pub const fn with_grace_period(mut self, grace: Duration) -> Self {
         self.grace_period = Some(grace);
         self
     }
 
-    /// Performs the tasks of this name.
+    /// Registers the handler for the tasks of the function `name`. An input that cannot be
+    /// deserialized, or a result that cannot be serialized, fails the task as `invalid_payload`,
+    /// without retry.
     #[must_use]
     pub fn register_task<I, O, E, F>(
         mut self,
@@ -127,10 +133,10 @@ impl Worker {
         self
     }
 
-    /// Works until `stop`, and then to the end of what it has begun.
+    /// Claims and performs tasks until `stop` completes, then finishes the tasks it has started.
     ///
-    /// Fails when the server says that this worker will never be given anything: who it is, or what it asks for, is refused.
-    /// That the server cannot be reached, or is busy, is waited out.
+    /// Fails if the server permanently refuses the worker, because of its token or because of what
+    /// it claims. If the server cannot be reached or is busy, the worker retries with backoff.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Problem> {
         let (over, is_over) = watch::channel(false);
         let mut stop = std::pin::pin!(stop.map(|()| over.send_replace(true)).map(drop));
@@ -149,7 +155,8 @@ impl Worker {
             let mut asked = std::pin::pin!(self.client.claim_tasks(&claim));
             let answer = tokio::select! {
                 answer = &mut asked => answer,
-                // What it is given after that is given back, so nobody has to wait until its lease is over.
+                // Tasks that this last request claims are released, so that other workers need not
+                // wait for their leases to expire.
                 () = &mut stop => {
                     is_last = true;
                     asked.await
@@ -182,7 +189,7 @@ impl Worker {
                 break Ok(());
             }
         };
-        // Whoever is refused asks for nothing more, either.
+        // A worker that the server refuses must not claim further tasks from its slots either.
         over.send_replace(true);
         let rest = async { while running.join_next().await.is_some() {} };
         match self.grace_period {
@@ -222,7 +229,7 @@ impl Worker {
     }
 }
 
-/// What came of it, as JSON.
+/// Serializes the result of a handler as JSON.
 fn encode_result(result: Result<impl Serialize, TaskFailure>) -> TaskOutcome {
     let json = serde_json::value::to_raw_value(&result?);
     json.map(onward_api::RawJson).map_err(|error| {
@@ -230,7 +237,7 @@ fn encode_result(result: Result<impl Serialize, TaskFailure>) -> TaskOutcome {
     })
 }
 
-/// Whether asking again would get the same answer for ever.
+/// Whether the problem is permanent, so that a retry of the same request would fail again.
 pub(crate) const fn is_final(problem: &Problem) -> bool {
     !matches!(
         problem.code,

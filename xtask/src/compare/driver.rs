@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 
 use crate::clock::Stopwatch;
-use crate::compare::http::{Connection, Request};
+use crate::compare::http::{BenchHttpRequest, Connection};
 use crate::compare::workload::Workload;
 
 /// When a connection has done enough.
@@ -44,7 +44,11 @@ impl Until {
 }
 
 /// Invokes `request` over and over. An answer that is wrong, or none, is an error: there is no rate of failures.
-pub(crate) fn put_load_on(workload: &Workload, request: &Request, until: Until) -> Result<Load> {
+pub(crate) fn put_load_on(
+    workload: &Workload,
+    request: &BenchHttpRequest,
+    until: Until,
+) -> Result<Load> {
     let opened: Result<Vec<Connection>> = (0..workload.concurrency)
         .map(|_| Connection::open(request))
         .collect();
@@ -85,7 +89,7 @@ pub(crate) fn put_load_on(workload: &Workload, request: &Request, until: Until) 
 fn invoke(
     mut connection: Connection,
     workload: &Workload,
-    request: &Request,
+    request: &BenchHttpRequest,
     until: Until,
     ready: &Barrier,
 ) -> Result<Share> {
@@ -109,7 +113,7 @@ mod tests {
     use std::thread;
 
     use super::{Until, put_load_on};
-    use crate::compare::http::Request;
+    use crate::compare::http::BenchHttpRequest;
     use crate::compare::workload::{Work, Workload};
 
     /// Answers every request of `connections` connections with `body`, then is gone.
@@ -143,7 +147,7 @@ mod tests {
             work: Work::Chain,
             concurrency: 4,
         };
-        let request = Request::post(server(4, "10"), "/chain", &workload.work.input());
+        let request = BenchHttpRequest::post(server(4, "10"), "/chain", &workload.work.input());
         let load = put_load_on(&workload, &request, Until::Answered(3)).unwrap();
         assert_eq!(load.latencies.len(), 12);
         assert!(load.latencies.is_sorted());
@@ -156,7 +160,7 @@ mod tests {
             work: Work::Chain,
             concurrency: 1,
         };
-        let request = Request::post(server(1, "7"), "/chain", &workload.work.input());
+        let request = BenchHttpRequest::post(server(1, "7"), "/chain", &workload.work.input());
         assert_eq!(
             put_load_on(&workload, &request, Until::Answered(1))
                 .err()

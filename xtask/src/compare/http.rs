@@ -12,7 +12,7 @@ use serde_json::Value;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A request that is written down once, and sent as often as wanted.
-pub(crate) struct Request {
+pub(crate) struct BenchHttpRequest {
     address: SocketAddr,
     path: String,
     bytes: Vec<u8>,
@@ -20,7 +20,7 @@ pub(crate) struct Request {
     result: Option<&'static str>,
 }
 
-impl Request {
+impl BenchHttpRequest {
     pub(crate) fn post(address: SocketAddr, path: &str, body: &Value) -> Self {
         let body = body.to_string();
         let length = body.len();
@@ -78,7 +78,7 @@ pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
     /// Connects to where `request` is to be sent.
-    pub(crate) fn open(request: &Request) -> Result<Self> {
+    pub(crate) fn open(request: &BenchHttpRequest) -> Result<Self> {
         let failed = || format!("cannot connect to {}", request.address);
         let stream = TcpStream::connect(request.address).with_context(failed)?;
         stream.set_nodelay(true).with_context(failed)?;
@@ -89,7 +89,7 @@ impl Connection {
     }
 
     /// Sends `request` and returns the body of the answer, if the answer is that all went well.
-    pub(crate) fn send(&mut self, request: &Request) -> Result<String> {
+    pub(crate) fn send(&mut self, request: &BenchHttpRequest) -> Result<String> {
         let failed = || format!("no answer from {} to {}", request.address, request.path);
         self.0
             .get_mut()
@@ -152,12 +152,13 @@ mod tests {
 
     use serde_json::json;
 
-    use super::{Request, read_answer};
+    use super::{BenchHttpRequest, read_answer};
 
     #[test]
     fn a_token_stands_among_the_headers() {
-        let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1))
-            .with_token("secret");
+        let request =
+            BenchHttpRequest::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1))
+                .with_token("secret");
         let text = String::from_utf8(request.bytes).unwrap();
         assert!(
             text.starts_with("POST /a HTTP/1.1\r\nauthorization: Bearer secret\r\nhost: "),
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_result_is_the_answer_or_a_member_of_it() {
-        let request = Request::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1));
+        let request =
+            BenchHttpRequest::post(SocketAddr::from(([127, 0, 0, 1], 80)), "/a", &json!(1));
         assert_eq!(request.result_in("10".to_owned()).unwrap(), "10");
         let request = request.answered_in("result");
         assert_eq!(

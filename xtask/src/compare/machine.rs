@@ -4,10 +4,10 @@ use std::fs;
 use std::thread;
 
 use crate::command::probe;
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 /// When, on how many cores of which kind, under which kernel and on which file system.
-pub(crate) fn describe(run: &Run) -> String {
+pub(crate) fn describe(run: &XtaskRun) -> String {
     let asked = |program: &str, args: &[&str]| {
         probe(&run.root, program, args).unwrap_or_else(|| "unknown".to_owned())
     };

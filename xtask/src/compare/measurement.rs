@@ -14,7 +14,7 @@ const TAIL_SAMPLES_MIN: usize = 100;
 
 /// How long the load is on.
 #[derive(Clone, Copy)]
-pub(crate) struct Pace {
+pub(crate) struct MeasurementPace {
     pub(crate) warm_up: Duration,
     pub(crate) measured: Duration,
 }
@@ -43,7 +43,11 @@ pub(crate) struct Used {
 }
 
 /// Puts the load on, first without looking.
-pub(crate) fn measure(side: &dyn Running, workload: &Workload, pace: Pace) -> Result<Measurement> {
+pub(crate) fn measure(
+    side: &dyn Running,
+    workload: &Workload,
+    pace: MeasurementPace,
+) -> Result<Measurement> {
     let request = side.request(workload.work);
     // Long work is one invocation, and what came before has warmed its side up.
     let until = match workload.work {

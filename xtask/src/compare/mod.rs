@@ -25,11 +25,11 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::compare::dispatch::DispatchArgs;
-use crate::compare::measurement::{Pace, measure};
-use crate::compare::report::Figures;
-use crate::compare::side::{Choices, Side};
+use crate::compare::measurement::{MeasurementPace, measure};
+use crate::compare::report::ComparisonFigures;
+use crate::compare::side::{Choices, ComparedEngine};
 use crate::compare::workload::WORKLOADS;
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 const ROUNDS: usize = 3;
 
@@ -40,7 +40,7 @@ pub(crate) struct CompareArgs {
     other: Option<Other>,
     /// Measure only this side; docs/benchmarks.md stays as it is.
     #[arg(long, value_name = "SIDE")]
-    only: Option<Side>,
+    only: Option<ComparedEngine>,
     /// Measure for a shorter time, for rough figures; docs/benchmarks.md stays as it is.
     #[arg(long)]
     quick: bool,
@@ -60,31 +60,31 @@ enum Other {
 }
 
 impl CompareArgs {
-    fn pace(&self) -> Pace {
+    fn pace(&self) -> MeasurementPace {
         let [warm_up, measured] =
             if self.quick { [1, 2] } else { [3, 10] }.map(Duration::from_secs);
-        Pace { warm_up, measured }
+        MeasurementPace { warm_up, measured }
     }
 }
 
 /// Returns what is to be printed.
-pub(crate) fn compare(run: &Run, args: &CompareArgs) -> Result<String> {
+pub(crate) fn compare(run: &XtaskRun, args: &CompareArgs) -> Result<String> {
     match &args.other {
         None => engines(run, args),
         Some(Other::Dispatch(args)) => dispatch::compare(run, args),
     }
 }
 
-fn engines(run: &Run, args: &CompareArgs) -> Result<String> {
+fn engines(run: &XtaskRun, args: &CompareArgs) -> Result<String> {
     let choices = Choices {
         partitions: args.partitions,
     };
     let mut sides = Vec::new();
-    for side in Side::value_variants()
+    for side in ComparedEngine::value_variants()
         .iter()
         .filter(|side| args.only.is_none_or(|only| only == **side))
     {
-        sides.push(Figures::new(*side, side.install(run, choices)?));
+        sides.push(ComparisonFigures::new(*side, side.install(run, choices)?));
     }
     for round in 1..=ROUNDS {
         for figures in &mut sides {
@@ -107,7 +107,12 @@ fn engines(run: &Run, args: &CompareArgs) -> Result<String> {
 }
 
 /// Every workload once, on a side that has just been started.
-fn repeat(run: &Run, choices: Choices, pace: Pace, figures: &mut Figures) -> Result<()> {
+fn repeat(
+    run: &XtaskRun,
+    choices: Choices,
+    pace: MeasurementPace,
+    figures: &mut ComparisonFigures,
+) -> Result<()> {
     let running = figures.side.start(run, choices)?;
     for (workload, repetitions) in WORKLOADS.iter().zip(&mut figures.repetitions) {
         let measured = measure(running.as_ref(), workload, pace);

@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::run::Run;
+use crate::run::XtaskRun;
 use crate::tools::{self, NODE, NPM};
 
 /// What says what to install, and from whom.
@@ -23,7 +23,12 @@ pub(crate) struct Packages {
 impl Packages {
     /// Installs what `sources` names into `folder`, both of this repository, and copies `files` to it: Node looks for modules
     /// beside the file that wants them.
-    pub(crate) fn install(run: &Run, sources: &str, folder: &str, files: &[&str]) -> Result<Self> {
+    pub(crate) fn install(
+        run: &XtaskRun,
+        sources: &str,
+        folder: &str,
+        files: &[&str],
+    ) -> Result<Self> {
         tools::ensure(run, &[&NODE, &NPM])?;
         let packages = Self::at(run, folder)?;
         fs::create_dir_all(&packages.folder)
@@ -39,7 +44,7 @@ impl Packages {
     }
 
     /// Those that are installed in `folder` already.
-    pub(crate) fn at(run: &Run, folder: &str) -> Result<Self> {
+    pub(crate) fn at(run: &XtaskRun, folder: &str) -> Result<Self> {
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "x64",
             "aarch64" => "arm64",

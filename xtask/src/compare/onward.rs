@@ -8,12 +8,12 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use crate::command::Call;
-use crate::compare::http::Request;
+use crate::command::ToolCommand;
+use crate::compare::http::BenchHttpRequest;
 use crate::compare::process::{Process, bound_to_this, clean, printed};
 use crate::compare::side::{DataFolder, Facts, Running, free_addresses};
 use crate::compare::workload::Work;
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 const FOLDER: &str = "target/compare/onward";
 const WORKFLOWS: &str = "examples/workflows/built/bench.wasm";
@@ -73,9 +73,9 @@ pub(crate) struct Onward {
 }
 
 /// Builds it, and returns its version.
-pub(crate) fn build(run: &Run) -> Result<String> {
+pub(crate) fn build(run: &XtaskRun) -> Result<String> {
     eprintln!("  building onward for release");
-    Call::new(
+    ToolCommand::new(
         run,
         "cargo",
         ["build", "--release", "--locked", "-p", "onward"],
@@ -84,7 +84,7 @@ pub(crate) fn build(run: &Run) -> Result<String> {
     printed(clean(&program(run)).arg("--version"))
 }
 
-pub(crate) fn install(run: &Run, tasks: Tasks) -> Result<Facts> {
+pub(crate) fn install(run: &XtaskRun, tasks: Tasks) -> Result<Facts> {
     Ok(Facts {
         versions: build(run)?,
         settings: tasks.settings().to_owned(),
@@ -92,7 +92,7 @@ pub(crate) fn install(run: &Run, tasks: Tasks) -> Result<Facts> {
     })
 }
 
-pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
+pub(crate) fn start(run: &XtaskRun, tasks: Tasks) -> Result<Onward> {
     let (program, folder) = (program(run), run.root.join(FOLDER));
     let data = DataFolder::make(folder.join("data"))?;
     let store = format!("sqlite:{}", data.path().join("onward.db").display());
@@ -106,8 +106,8 @@ pub(crate) fn start(run: &Run, tasks: Tasks) -> Result<Onward> {
         .args(["--requests-per-second", REQUESTS_PER_SECOND])
         .env("ONWARD_CACHE", folder.join("cache"));
     let mut server = Process::start("server", &mut command, &folder)?;
-    let known =
-        Request::post(address, "/v1/executions", &json!({ "function": "none" })).with_token(&token);
+    let known = BenchHttpRequest::post(address, "/v1/executions", &json!({ "function": "none" }))
+        .with_token(&token);
     server.wait_until_it_is_there(&known)?;
     let url = format!("http://{address}");
     let mut deploy = on(&program, &folder);
@@ -149,7 +149,7 @@ fn on(program: &Path, folder: &Path) -> Command {
 }
 
 /// Where cargo puts what it builds.
-pub(crate) fn program(run: &Run) -> PathBuf {
+pub(crate) fn program(run: &XtaskRun) -> PathBuf {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     run.root.join(target).join("release/onward")
@@ -167,7 +167,7 @@ impl Onward {
 }
 
 impl Running for Onward {
-    fn request(&self, work: Work) -> Request {
+    fn request(&self, work: Work) -> BenchHttpRequest {
         let (function, input) = match work {
             Work::Start => ("bench_empty", Value::Null),
             Work::Chain => ("bench_chain", self.input(work)),
@@ -175,7 +175,7 @@ impl Running for Onward {
             Work::Fanout => ("bench_fanout", self.input(work)),
         };
         let body = json!({ "function": function, "input": input, "waitMs": WAIT_MS });
-        Request::post(self.address, "/v1/executions", &body)
+        BenchHttpRequest::post(self.address, "/v1/executions", &body)
             .with_token(&self.token)
             .answered_in(RESULT)
     }

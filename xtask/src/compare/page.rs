@@ -7,9 +7,9 @@ use std::fs;
 use anyhow::{Context, Result};
 
 use crate::compare::measurement::Measurement;
-use crate::compare::report::{Figures, grouped};
+use crate::compare::report::{ComparisonFigures, grouped};
 use crate::compare::workload::{PART_STEPS, WORKLOADS};
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 const PAGE: &str = "docs/benchmarks.md";
 
@@ -25,18 +25,18 @@ const ENGINES: Place = Place {
 };
 
 /// One figure of a workload on all sides.
-struct Row {
+struct ComparisonPageRow {
     name: String,
     figures: Vec<f64>,
 }
 
 /// The last side is the one that the others are compared with.
-pub(crate) fn write(run: &Run, machine: &str, sides: &[Figures]) -> Result<()> {
+pub(crate) fn write(run: &XtaskRun, machine: &str, sides: &[ComparisonFigures]) -> Result<()> {
     put(run, &ENGINES, &section(machine, sides))
 }
 
 /// Puts a comparison where the last one was.
-pub(crate) fn put(run: &Run, place: &Place, section: &str) -> Result<()> {
+pub(crate) fn put(run: &XtaskRun, place: &Place, section: &str) -> Result<()> {
     let path = run.root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
     let page =
@@ -53,8 +53,8 @@ fn replaced(page: &str, Place { begin, end }: &Place, section: &str) -> Option<S
     Some(format!("{before}{begin}\n\n{section}\n{end}{after}"))
 }
 
-fn section(machine: &str, sides: &[Figures]) -> String {
-    let rounds = sides.first().map_or(0, Figures::rounds);
+fn section(machine: &str, sides: &[ComparisonFigures]) -> String {
+    let rounds = sides.first().map_or(0, ComparisonFigures::rounds);
     let mut text = format!("{machine}. Medians of {rounds} rounds; sides take turns.\n\n");
     for figures in sides {
         let facts = &figures.facts;
@@ -104,7 +104,7 @@ fn push_table(
     text: &mut String,
     title: &str,
     names: &[&str],
-    rows: &[Row],
+    rows: &[ComparisonPageRow],
     cells: impl Fn(&[f64]) -> Vec<String>,
 ) {
     let _ = writeln!(
@@ -124,11 +124,11 @@ fn push_table(
 }
 
 /// One figure of every workload.
-fn rows(sides: &[Figures], figure: Figure) -> Vec<Row> {
+fn rows(sides: &[ComparisonFigures], figure: Figure) -> Vec<ComparisonPageRow> {
     let row = |index: usize| {
-        let median = |side: &Figures| Measurement::median(&side.repetitions[index]);
+        let median = |side: &ComparisonFigures| Measurement::median(&side.repetitions[index]);
         let figures = sides.iter().map(|side| figure(&median(side))).collect();
-        Row {
+        ComparisonPageRow {
             name: WORKLOADS[index].name(),
             figures,
         }
@@ -137,7 +137,7 @@ fn rows(sides: &[Figures], figure: Figure) -> Vec<Row> {
 }
 
 /// The rate of every workload, and of the ends of long ones.
-fn rates(sides: &[Figures]) -> Vec<Row> {
+fn rates(sides: &[ComparisonFigures]) -> Vec<ComparisonPageRow> {
     let first = rows(sides, |one| one.ends.map_or(f64::NAN, |ends| ends.first));
     let last = rows(sides, |one| one.ends.map_or(f64::NAN, |ends| ends.last));
     let mut all = Vec::new();
@@ -145,7 +145,7 @@ fn rates(sides: &[Figures]) -> Vec<Row> {
         all.push(row);
         for (which, ends) in [("first", first), ("last", last)] {
             if ends.figures.iter().all(|figure| figure.is_finite()) {
-                all.push(Row {
+                all.push(ComparisonPageRow {
                     name: format!("its {which} {PART_STEPS}"),
                     ..ends
                 });
@@ -177,9 +177,9 @@ fn shown(figure: f64) -> String {
 }
 
 /// Where a side is slower than the last one, in words.
-fn slower(names: &[&str], rows: &[Row]) -> String {
+fn slower(names: &[&str], rows: &[ComparisonPageRow]) -> String {
     let mut slower = Vec::new();
-    for Row { name, figures } in rows {
+    for ComparisonPageRow { name, figures } in rows {
         let Some((last, others)) = figures.split_last() else {
             continue;
         };
@@ -200,7 +200,7 @@ fn slower(names: &[&str], rows: &[Row]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, Row, replaced, shown, slower, times};
+    use super::{ComparisonPageRow, Place, replaced, shown, slower, times};
 
     #[test]
     fn only_what_is_between_the_marks_changes() {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_is_slower_is_said() {
-        let row = |name: &str, figures: [f64; 2]| Row {
+        let row = |name: &str, figures: [f64; 2]| ComparisonPageRow {
             name: name.to_owned(),
             figures: figures.to_vec(),
         };

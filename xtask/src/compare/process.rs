@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::clock::{Stopwatch, pause};
-use crate::compare::http::{Connection, Request};
+use crate::compare::http::{BenchHttpRequest, Connection};
 use crate::compare::usage::Usage;
 
 /// How long a server may take until it answers.
@@ -78,7 +78,7 @@ impl Process {
     }
 
     /// Asks until the answer is that all is well.
-    pub(crate) fn wait_until_it_answers(&mut self, request: &Request) -> Result<String> {
+    pub(crate) fn wait_until_it_answers(&mut self, request: &BenchHttpRequest) -> Result<String> {
         let watch = Stopwatch::start();
         loop {
             let failed = match request.send() {
@@ -103,7 +103,7 @@ impl Process {
     }
 
     /// Asks until there is an answer, whatever it says.
-    pub(crate) fn wait_until_it_is_there(&mut self, request: &Request) -> Result<()> {
+    pub(crate) fn wait_until_it_is_there(&mut self, request: &BenchHttpRequest) -> Result<()> {
         self.wait_until(|| Connection::open(request).is_ok())
     }
 
@@ -150,7 +150,7 @@ mod tests {
     use serde_json::Value;
 
     use super::{Process, bound_to_this};
-    use crate::compare::http::Request;
+    use crate::compare::http::BenchHttpRequest;
 
     fn folder() -> PathBuf {
         std::env::temp_dir()
@@ -171,7 +171,8 @@ mod tests {
         let mut command = bound_to_this(Path::new("false"));
         let mut process = Process::start("xtask-failure", &mut command, &folder()).unwrap();
         // Nobody listens there.
-        let nowhere = Request::post(SocketAddr::from(([127, 0, 0, 1], 1)), "/", &Value::Null);
+        let nowhere =
+            BenchHttpRequest::post(SocketAddr::from(([127, 0, 0, 1], 1)), "/", &Value::Null);
         let error = process
             .wait_until_it_answers(&nowhere)
             .unwrap_err()

@@ -5,18 +5,18 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use crate::compare::measurement::Measurement;
-use crate::compare::side::{Facts, Side};
+use crate::compare::side::{ComparedEngine, Facts};
 use crate::compare::workload::{Ends, PART_STEPS, WORKLOADS, Workload};
 
 /// The figures of a side: for each workload, its repetitions.
-pub(crate) struct Figures {
-    pub(crate) side: Side,
+pub(crate) struct ComparisonFigures {
+    pub(crate) side: ComparedEngine,
     pub(crate) facts: Facts,
     pub(crate) repetitions: [Vec<Measurement>; WORKLOADS.len()],
 }
 
-impl Figures {
-    pub(crate) fn new(side: Side, facts: Facts) -> Self {
+impl ComparisonFigures {
+    pub(crate) fn new(side: ComparedEngine, facts: Facts) -> Self {
         Self {
             side,
             facts,
@@ -37,7 +37,7 @@ impl Figures {
 }
 
 /// The medians, a table for each side.
-pub(crate) fn table(sides: &[Figures]) -> String {
+pub(crate) fn table(sides: &[ComparisonFigures]) -> String {
     let mut text = String::new();
     for figures in sides {
         push_line(
@@ -132,8 +132,8 @@ pub(crate) fn grouped(value: f64) -> String {
 }
 
 /// Everything: medians and repetitions, and for each process by itself what it used.
-pub(crate) fn json(machine: &str, sides: &[Figures]) -> String {
-    let side = |figures: &Figures| {
+pub(crate) fn json(machine: &str, sides: &[ComparisonFigures]) -> String {
+    let side = |figures: &ComparisonFigures| {
         let workloads: Vec<Value> = figures
             .rows()
             .map(|(workload, all)| workload_json(workload, all))
@@ -183,18 +183,18 @@ fn measurement_json(one: &Measurement) -> Value {
 mod tests {
     use serde_json::Value;
 
-    use super::{Figures, json, table};
+    use super::{ComparisonFigures, json, table};
     use crate::compare::measurement::{Measurement, Used};
-    use crate::compare::side::{Facts, Side};
+    use crate::compare::side::{ComparedEngine, Facts};
     use crate::compare::workload::{Ends, WORKLOADS, Work};
 
-    fn figures() -> Figures {
+    fn figures() -> ComparisonFigures {
         let facts = Facts {
             versions: "server 1.2.3".to_owned(),
             settings: "its own".to_owned(),
             durability: "synced".to_owned(),
         };
-        let mut figures = Figures::new(Side::Restate, facts);
+        let mut figures = ComparisonFigures::new(ComparedEngine::Restate, facts);
         for (workload, repetitions) in WORKLOADS.iter().zip(&mut figures.repetitions) {
             let is_long = workload.work == Work::Long;
             let used = |name| Used {

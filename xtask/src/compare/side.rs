@@ -8,15 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use crate::compare::http::Request;
+use crate::compare::http::BenchHttpRequest;
 use crate::compare::process::Process;
 use crate::compare::workload::Work;
 use crate::compare::{onward, restate};
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 /// An engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Side {
+pub(crate) enum ComparedEngine {
     /// With tasks that reach nobody.
     Onward,
     /// With tasks that may send requests.
@@ -46,13 +46,13 @@ pub(crate) struct Facts {
 /// A side that answers invocations. Dropping it ends its processes and removes its data.
 pub(crate) trait Running {
     /// An invocation of this work that is answered with its result.
-    fn request(&self, work: Work) -> Request;
+    fn request(&self, work: Work) -> BenchHttpRequest;
 
     /// The processes that do the work; the one that puts the load on is not among them.
     fn processes(&self) -> &[Process];
 }
 
-impl Side {
+impl ComparedEngine {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Onward => "Onward",
@@ -63,7 +63,7 @@ impl Side {
     }
 
     /// Gets what is needed to start it, which may take a while.
-    pub(crate) fn install(self, run: &Run, choices: Choices) -> Result<Facts> {
+    pub(crate) fn install(self, run: &XtaskRun, choices: Choices) -> Result<Facts> {
         match self {
             Self::Onward => onward::install(run, onward::Tasks::Contained),
             Self::OnwardOutgoing => onward::install(run, onward::Tasks::Outgoing),
@@ -73,7 +73,7 @@ impl Side {
     }
 
     /// Starts it without any data.
-    pub(crate) fn start(self, run: &Run, choices: Choices) -> Result<Box<dyn Running>> {
+    pub(crate) fn start(self, run: &XtaskRun, choices: Choices) -> Result<Box<dyn Running>> {
         match self {
             Self::Onward => Ok(Box::new(onward::start(run, onward::Tasks::Contained)?)),
             Self::OnwardOutgoing => Ok(Box::new(onward::start(run, onward::Tasks::Outgoing)?)),

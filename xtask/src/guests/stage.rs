@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::command::probe;
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 /// Where the copy is.
 pub(crate) const FOLDER: &str = "target/guests/stage";
@@ -27,7 +27,7 @@ const WORKSPACE_PARTS: [&str; 6] = [
     "remote",
 ];
 
-pub(crate) fn copy_sources(run: &Run) -> Result<()> {
+pub(crate) fn copy_sources(run: &XtaskRun) -> Result<()> {
     let stage = run.root.join(FOLDER);
     if stage.exists() {
         fs::remove_dir_all(&stage).with_context(|| format!("cannot remove {FOLDER}"))?;
@@ -78,7 +78,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
 }
 
 /// Flags that keep the folders of this machine out of the components, as cargo wants them in its environment.
-pub(crate) fn flags(run: &Run) -> Result<String> {
+pub(crate) fn flags(run: &XtaskRun) -> Result<String> {
     let mut remaps = vec![remap(&run.root.join(FOLDER), "/onward")];
     // The folder of a registry is named after its address, which is the machine's business.
     let registries = cargo_home()
@@ -100,7 +100,7 @@ fn cargo_home() -> Option<PathBuf> {
 }
 
 /// Where the sources of the standard library are installed, their paths are used instead of those it was built with.
-fn standard_library(run: &Run) -> Option<String> {
+fn standard_library(run: &XtaskRun) -> Option<String> {
     let sysroot = probe(&run.root, "rustc", &["--print", "sysroot"])?;
     let version = probe(&run.root, "rustc", &["-vV"])?;
     let commit = version

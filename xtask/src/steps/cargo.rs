@@ -2,15 +2,15 @@
 
 use anyhow::Result;
 
-use crate::command::Call;
-use crate::run::{Length, Run};
+use crate::command::ToolCommand;
+use crate::run::{Length, XtaskRun};
 use crate::tools;
 
-pub(crate) fn fmt(run: &Run) -> Result<()> {
-    Call::new(run, "cargo", ["fmt", "--all", "--check"]).shown()
+pub(crate) fn fmt(run: &XtaskRun) -> Result<()> {
+    ToolCommand::new(run, "cargo", ["fmt", "--all", "--check"]).shown()
 }
 
-pub(crate) fn clippy(run: &Run) -> Result<()> {
+pub(crate) fn clippy(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 7] = [
         "clippy",
         "--workspace",
@@ -20,15 +20,15 @@ pub(crate) fn clippy(run: &Run) -> Result<()> {
         "-D",
         "warnings",
     ];
-    Call::new(run, "cargo", ARGS).shown()
+    ToolCommand::new(run, "cargo", ARGS).shown()
 }
 
 /// A long run also enumerates longer journals, kills processes ten times as often, those that send campaigns two hundred times, and
 /// lets nodes come and go for two minutes.
-pub(crate) fn test(run: &Run) -> Result<()> {
+pub(crate) fn test(run: &XtaskRun) -> Result<()> {
     tools::ensure_schemathesis(run)?;
     tools::ensure_aiosmtpd(run)?;
-    let call = Call::new(run, "cargo", ["test", "--workspace", "--locked"]);
+    let call = ToolCommand::new(run, "cargo", ["test", "--workspace", "--locked"]);
     match run.length {
         Length::Short => call.shown(),
         Length::Long => call
@@ -40,7 +40,7 @@ pub(crate) fn test(run: &Run) -> Result<()> {
     }
 }
 
-pub(crate) fn docs(run: &Run) -> Result<()> {
+pub(crate) fn docs(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 5] = [
         "doc",
         "--workspace",
@@ -48,21 +48,21 @@ pub(crate) fn docs(run: &Run) -> Result<()> {
         "--document-private-items",
         "--locked",
     ];
-    Call::new(run, "cargo", ARGS)
+    ToolCommand::new(run, "cargo", ARGS)
         .with_environment("RUSTDOCFLAGS", "-D warnings")
         .quiet()?;
     Ok(())
 }
 
 /// Advisories are left out: their database is a download, and a check must not depend on today's network.
-pub(crate) fn deny(run: &Run) -> Result<()> {
+pub(crate) fn deny(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 6] = ["deny", "--locked", "check", "bans", "licenses", "sources"];
-    Call::new(run, "cargo", ARGS).quiet()?;
+    ToolCommand::new(run, "cargo", ARGS).quiet()?;
     Ok(())
 }
 
 /// The gate is far below the targets: a shared machine is noisy, and a real regression is not small.
-pub(crate) fn bench(run: &Run) -> Result<()> {
+pub(crate) fn bench(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 8] = [
         "bench",
         "-p",
@@ -73,5 +73,5 @@ pub(crate) fn bench(run: &Run) -> Result<()> {
         "--gate",
         "0.3",
     ];
-    Call::new(run, "cargo", ARGS).shown()
+    ToolCommand::new(run, "cargo", ARGS).shown()
 }

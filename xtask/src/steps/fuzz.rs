@@ -6,8 +6,8 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::command::{Call, probe};
-use crate::run::{Length, Run};
+use crate::command::{ToolCommand, probe};
+use crate::run::{Length, XtaskRun};
 use crate::tools::{CARGO_FUZZ, CXX, Tool};
 
 pub(crate) static TOOLS: &[&Tool] = &[&CXX, &CARGO_FUZZ];
@@ -15,18 +15,18 @@ pub(crate) static TOOLS: &[&Tool] = &[&CXX, &CARGO_FUZZ];
 const RSS_LIMIT_MB: u32 = 2_048;
 const INPUT_BYTES_MAX: u32 = 65_536;
 
-pub(crate) fn seconds_for(run: &Run) -> u32 {
+pub(crate) fn seconds_for(run: &XtaskRun) -> u32 {
     match run.length {
         Length::Short => 15,
         Length::Long => 300,
     }
 }
 
-pub(crate) fn all_targets(run: &Run, seconds: u32) -> Result<()> {
+pub(crate) fn all_targets(run: &XtaskRun, seconds: u32) -> Result<()> {
     // cargo-fuzz takes no `--locked`, and would change a stale lock file without a word.
     const FETCH: [&str; 4] = ["fetch", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
-    Call::new(run, "cargo", FETCH).quiet()?;
-    Call::new(run, "cargo", ["fuzz", "build", "--sanitizer", "none"]).quiet()?;
+    ToolCommand::new(run, "cargo", FETCH).quiet()?;
+    ToolCommand::new(run, "cargo", ["fuzz", "build", "--sanitizer", "none"]).quiet()?;
     let targets = probe(&run.root, "cargo", &["fuzz", "list"]).unwrap_or_default();
     ensure!(
         !targets.is_empty(),
@@ -38,7 +38,7 @@ pub(crate) fn all_targets(run: &Run, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-fn one_target(run: &Run, target: &str, seconds: u32) -> Result<()> {
+fn one_target(run: &XtaskRun, target: &str, seconds: u32) -> Result<()> {
     let corpus = format!("fuzz/corpus/{target}");
     fs::create_dir_all(run.root.join(&corpus))
         .with_context(|| format!("cannot make the folder {corpus}"))?;
@@ -48,7 +48,8 @@ fn one_target(run: &Run, target: &str, seconds: u32) -> Result<()> {
     if run.root.join(&seeds).is_dir() {
         folders.push(seeds);
     }
-    let printed = Call::new(run, "cargo", command_line(target, &folders, seconds)).quiet()?;
+    let printed =
+        ToolCommand::new(run, "cargo", command_line(target, &folders, seconds)).quiet()?;
     let inputs = inputs_tried(&printed).with_context(|| {
         format!("{target} ended without saying how many inputs it tried: run it with --verbose")
     })?;

@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow, bail};
 
 use crate::clock::Stopwatch;
 use crate::guests;
-use crate::run::{Length, Run};
+use crate::run::{Length, XtaskRun};
 use crate::steps::report::{Timing, seconds};
 use crate::tidy;
 use crate::tools::{
@@ -22,7 +22,7 @@ struct Step {
     name: &'static str,
     purpose: &'static str,
     tools: &'static [&'static Tool],
-    run: fn(&Run) -> Result<()>,
+    run: fn(&XtaskRun) -> Result<()>,
 }
 
 static STEPS: &[Step] = &[
@@ -42,7 +42,7 @@ static STEPS: &[Step] = &[
         name: "tidy",
         purpose: "the rules of ARCHITECTURE.md hold",
         tools: &[&GIT],
-        run: tidy::check,
+        run: tidy::check_rules,
     },
     Step {
         name: "clippy",
@@ -94,7 +94,7 @@ static STEPS: &[Step] = &[
     },
 ];
 
-fn install_everything(run: &Run) -> Result<()> {
+fn install_everything(run: &XtaskRun) -> Result<()> {
     let all: Vec<&Tool> = STEPS.iter().flat_map(|step| step.tools).copied().collect();
     tools::ensure(run, &all)?;
     tools::ensure_schemathesis(run)?;
@@ -109,7 +109,7 @@ pub(crate) fn list() -> String {
 }
 
 /// Runs the steps named in `only`, or all of them, in the table's order.
-pub(crate) fn test(run: &Run, only: &[String]) -> Result<()> {
+pub(crate) fn test(run: &XtaskRun, only: &[String]) -> Result<()> {
     let total = Stopwatch::start();
     let mut timings = Vec::new();
     for step in selected(only)? {
@@ -130,7 +130,7 @@ fn selected(only: &[String]) -> Result<Vec<&'static Step>> {
     Ok(STEPS.iter().filter(wanted).collect())
 }
 
-fn perform(run: &Run, step: &Step) -> Result<Timing> {
+fn perform(run: &XtaskRun, step: &Step) -> Result<Timing> {
     eprintln!("\n== {}: {}", step.name, step.purpose);
     let watch = Stopwatch::start();
     tools::ensure(run, step.tools)
@@ -151,7 +151,7 @@ fn perform(run: &Run, step: &Step) -> Result<Timing> {
     })
 }
 
-fn repeat_line(run: &Run, step: &Step) -> String {
+fn repeat_line(run: &XtaskRun, step: &Step) -> String {
     let long = match run.length {
         Length::Short => "",
         Length::Long => " --long",
@@ -167,10 +167,10 @@ mod tests {
     use anyhow::bail;
 
     use super::{STEPS, Step, perform, selected};
-    use crate::run::{Length, Output, Run};
+    use crate::run::{Length, Output, XtaskRun};
 
-    fn here(length: Length) -> Run {
-        Run {
+    fn here(length: Length) -> XtaskRun {
+        XtaskRun {
             root: PathBuf::from(env!("CARGO_MANIFEST_DIR")),
             length,
             output: Output::OnFailure,

@@ -6,8 +6,8 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result};
 
-use crate::command::Call;
-use crate::run::{Length, Run};
+use crate::command::ToolCommand;
+use crate::run::{Length, XtaskRun};
 use crate::tools::{self, NODE, NPM, Tool};
 
 pub(crate) static TOOLS: &[&Tool] = &[&NODE, &NPM];
@@ -73,7 +73,7 @@ const SCRIPTS: Quint = Quint {
     walks: None,
 };
 
-pub(crate) fn check(run: &Run) -> Result<()> {
+pub(crate) fn check(run: &XtaskRun) -> Result<()> {
     tools::ensure_node_modules(run, FOLDER)?;
     let search = Search::new(run.length);
     for quint in QUINT {
@@ -124,8 +124,8 @@ impl Quint {
         line
     }
 
-    fn perform(&self, run: &Run, search: &Search, more: &[String]) -> Result<()> {
-        let call = Call::new(run, "npx", self.command_line(search, more)).in_folder(FOLDER);
+    fn perform(&self, run: &XtaskRun, search: &Search, more: &[String]) -> Result<()> {
+        let call = ToolCommand::new(run, "npx", self.command_line(search, more)).in_folder(FOLDER);
         eprintln!("  {call}");
         call.quiet()?;
         Ok(())
@@ -133,7 +133,7 @@ impl Quint {
 }
 
 /// The traffic between model and code, both ways, through a scratch folder.
-fn traffic(run: &Run, search: &Search) -> Result<()> {
+fn traffic(run: &XtaskRun, search: &Search) -> Result<()> {
     let folder = run.root.join("target/traffic");
     if folder.exists() {
         fs::remove_dir_all(&folder)
@@ -153,7 +153,7 @@ fn traffic(run: &Run, search: &Search) -> Result<()> {
     )?;
     const REPLAY: &str =
         "test --package onward-journal --locked --test journal model:: -- --nocapture";
-    Call::new(run, "cargo", REPLAY.split(' '))
+    ToolCommand::new(run, "cargo", REPLAY.split(' '))
         .with_environment("ONWARD_TRAFFIC_DIR", &folder)
         .with_environment("ONWARD_SEED", &search.seed.to_string())
         .shown()?;

@@ -4,14 +4,14 @@
 
 use anyhow::Result;
 
-use crate::command::Call;
-use crate::run::Run;
+use crate::command::ToolCommand;
+use crate::run::XtaskRun;
 use crate::tools::{CARGO_MUTANTS, Tool};
 
 pub(crate) static TOOLS: &[&Tool] = &[&CARGO_MUTANTS];
 
-pub(crate) fn mutate(run: &Run, extra: &[String]) -> Result<()> {
+pub(crate) fn mutate(run: &XtaskRun, extra: &[String]) -> Result<()> {
     const ARGS: [&str; 3] = ["mutants", "--package", "onward-journal"];
     let args = ARGS.into_iter().chain(extra.iter().map(String::as_str));
-    Call::new(run, "cargo", args).shown()
+    ToolCommand::new(run, "cargo", args).shown()
 }

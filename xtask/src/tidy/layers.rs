@@ -1,260 +1,217 @@
-//! A1: dependencies between our crates point downwards only. The table below is the whole drawing.
+//! A1 and A3: the dependencies between our crates are exactly those drawn here, and pure crates use few
+//! external ones.
 
-use crate::tidy::manifest::{Dependency, Manifest, Purpose};
-use crate::tidy::tree::{Finding, Tree};
+use toml::Table;
 
-struct Layer {
-    folder: &'static str,
-    package: &'static str,
-    uses: Uses,
-}
+use crate::tidy::repository::{Repository, RuleFinding};
 
-/// Which of our crates a crate may use in what it ships; tests may use any.
-enum Uses {
-    Only(&'static [&'static str]),
-    Any,
-}
-
-const JOURNAL: &str = "onward-journal";
-const RUNS: &str = "onward-runs";
-const DISPATCH: &str = "onward-campaign-core";
-const CAMPAIGN: &str = "onward-campaign-file";
-const DISPATCHER: &str = "onward-campaign-dispatch";
-const OUTLETS: &str = "onward-outlets";
-const PROVIDERS: &str = "onward-campaign-delivery";
-const TEMPLATES: &str = "onward-templates";
-const STORE: &str = "onward-store";
-const EXECUTION: &str = "onward-execution";
-const WASM: &str = "onward-wasm";
-const ENGINE: &str = "onward-engine";
-const API: &str = "onward-api";
-
-/// What the library for other people's processes puts together.
-const LIBRARY: &[&str] = &[
-    ENGINE,
-    WASM,
-    EXECUTION,
-    STORE,
-    "onward-store-sqlite",
-    "onward-store-postgres",
-    JOURNAL,
-    RUNS,
-    DISPATCH,
+/// The drawing, from the bottom up: a library and the libraries it uses. Tests may use any.
+///
+/// Programs (`onward`, benchmarks, fuzz targets, examples, xtask) stand on top and are not listed.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("base", &[]),
+    ("journal", &["base"]),
+    ("execution", &["base", "journal"]),
+    ("runs", &["base"]),
+    ("campaign-core", &["base"]),
+    ("campaign-file", &["base", "campaign-core"]),
+    ("api", &["base", "journal"]),
+    ("worker", &["api"]),
+    ("store", &["base", "journal", "runs"]),
+    ("store-sqlite", &["base", "journal", "runs", "store"]),
+    ("store-postgres", &["base", "journal", "runs", "store"]),
+    ("wasm", &["base", "execution", "journal"]),
+    (
+        "engine",
+        &["api", "base", "execution", "journal", "runs", "store"],
+    ),
+    ("campaign-dispatch", &["base", "campaign-core", "store"]),
+    (
+        "campaign-delivery",
+        &[
+            "base",
+            "campaign-core",
+            "campaign-dispatch",
+            "campaign-file",
+            "store",
+        ],
+    ),
+    (
+        "service",
+        &[
+            "api",
+            "base",
+            "campaign-core",
+            "campaign-delivery",
+            "campaign-dispatch",
+            "campaign-file",
+            "engine",
+            "journal",
+            "runs",
+            "store",
+        ],
+    ),
+    (
+        "server",
+        &["api", "base", "campaign-file", "service", "store"],
+    ),
+    (
+        "embed",
+        &[
+            "base",
+            "engine",
+            "execution",
+            "journal",
+            "store",
+            "store-postgres",
+            "store-sqlite",
+            "wasm",
+        ],
+    ),
+    (
+        "sim",
+        &[
+            "base",
+            "campaign-core",
+            "campaign-dispatch",
+            "engine",
+            "execution",
+            "journal",
+            "runs",
+            "store",
+        ],
+    ),
+    ("testing", &["base", "runs"]),
 ];
 
-const fn layer(folder: &'static str, package: &'static str, uses: Uses) -> Layer {
-    Layer {
-        folder,
-        package,
-        uses,
+/// Crates that decide and perform nothing. `clippy-pure.toml` keeps I/O, clocks and hash maps out.
+const PURE: [&str; 5] = ["base", "journal", "execution", "runs", "campaign-core"];
+
+/// External crates that a pure crate may use: none performs I/O or reads a clock.
+const PURE_EXTERNAL: [&str; 8] = [
+    "crc32fast",
+    "minicbor",
+    "serde",
+    "serde_json",
+    "sha2",
+    "smallvec",
+    "thiserror",
+    "time",
+];
+
+/// A library of the product: its folder name under `crates/`, and its dependencies by package name.
+struct Library<'a> {
+    path: &'a str,
+    name: &'a str,
+    dependencies: Vec<String>,
+}
+
+impl Library<'_> {
+    fn internal(&self) -> Vec<&str> {
+        let names = self.dependencies.iter().map(String::as_str);
+        let mut names: Vec<&str> = names.filter_map(|it| it.strip_prefix("onward-")).collect();
+        names.sort_unstable();
+        names
     }
 }
 
-/// From the bottom up.
-const LAYERS: &[Layer] = &[
-    layer("crates/journal", JOURNAL, Uses::Only(&[])),
-    layer("crates/execution", EXECUTION, Uses::Only(&[JOURNAL])),
-    layer("crates/runs", RUNS, Uses::Only(&[JOURNAL])),
-    layer("crates/campaign-core", DISPATCH, Uses::Only(&[JOURNAL])),
-    layer("crates/templates", TEMPLATES, Uses::Only(&[])),
-    layer("crates/api", API, Uses::Only(&[JOURNAL])),
-    layer("crates/worker", "onward-worker", Uses::Only(&[API])),
-    layer(
-        "crates/store",
-        STORE,
-        Uses::Only(&[JOURNAL, RUNS, DISPATCH]),
-    ),
-    layer(
-        "crates/store-sqlite",
-        "onward-store-sqlite",
-        Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
-    ),
-    layer(
-        "crates/store-postgres",
-        "onward-store-postgres",
-        Uses::Only(&[STORE, JOURNAL, RUNS, DISPATCH]),
-    ),
-    layer(
-        "crates/campaign-dispatch",
-        DISPATCHER,
-        Uses::Only(&[STORE, JOURNAL, DISPATCH]),
-    ),
-    layer(
-        "crates/campaign-file",
-        CAMPAIGN,
-        Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL]),
-    ),
-    layer(
-        "crates/campaign-delivery",
-        PROVIDERS,
-        Uses::Only(&[TEMPLATES, DISPATCHER, DISPATCH, JOURNAL]),
-    ),
-    layer(
-        "crates/outlets",
-        OUTLETS,
-        Uses::Only(&[CAMPAIGN, PROVIDERS, DISPATCHER, STORE, JOURNAL]),
-    ),
-    layer("crates/wasm", WASM, Uses::Only(&[JOURNAL, EXECUTION])),
-    layer(
-        "crates/engine",
-        ENGINE,
-        Uses::Only(&[API, JOURNAL, EXECUTION, RUNS, DISPATCH, STORE]),
-    ),
-    layer(
-        "crates/server",
-        "onward-server",
-        Uses::Only(&[
-            ENGINE, API, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER, CAMPAIGN, OUTLETS,
-        ]),
-    ),
-    layer(
-        "crates/sim",
-        "onward-sim",
-        Uses::Only(&[
-            ENGINE, EXECUTION, STORE, JOURNAL, RUNS, DISPATCH, DISPATCHER,
-        ]),
-    ),
-    layer(
-        "crates/testing",
-        "onward-testing",
-        Uses::Only(&[JOURNAL, RUNS]),
-    ),
-    layer("crates/embed", "onward-embed", Uses::Only(LIBRARY)),
-    layer("crates/cli", "onward", Uses::Any),
-    layer("sdk/rust/macros", "onward-sdk-macros", Uses::Only(&[])),
-    layer("sdk/rust", "onward-sdk", Uses::Only(&["onward-sdk-macros"])),
-    layer(
-        "examples/workflows/orders",
-        "orders",
-        Uses::Only(&["onward-sdk"]),
-    ),
-    layer(
-        "examples/workflows/remote",
-        "remote",
-        Uses::Only(&["onward-sdk"]),
-    ),
-    layer(
-        "examples/workflows/journals",
-        "journals",
-        Uses::Only(&["onward-sdk"]),
-    ),
-    layer(
-        "examples/workflows/bench",
-        "bench",
-        Uses::Only(&["onward-sdk"]),
-    ),
-    layer("benches", "onward-benches", Uses::Any),
-    layer("fuzz", "onward-fuzz", Uses::Any),
-    layer("xtask", "xtask", Uses::Only(&[])),
-];
-
-pub(crate) fn dependencies_point_downwards(tree: &Tree) -> Vec<Finding> {
-    tree.manifests().iter().flat_map(check_manifest).collect()
-}
-
-fn check_manifest(manifest: &Manifest) -> Vec<Finding> {
-    let Some(package) = manifest.package.as_deref() else {
-        return Vec::new();
-    };
-    let Some(layer) = LAYERS
-        .iter()
-        .find(|layer| layer.package == package && layer.folder == manifest.folder)
-    else {
-        let what = format!(
-            "package {package} in {} has no row in the table of layers: add it to xtask/src/tidy/layers.rs \
-             and to ARCHITECTURE.md, or put it where its row says",
-            manifest.folder
-        );
-        return vec![Finding::new(&manifest.path, 1, what)];
-    };
-    let upward = |dependency: &&Dependency| {
-        dependency.purpose == Purpose::Product
-            && is_ours(&dependency.package)
-            && !layer.uses.allows(&dependency.package)
-    };
-    manifest
-        .dependencies
-        .iter()
-        .filter(upward)
-        .map(|dependency| {
-            let what = format!(
-                "{package} may not depend on {}: move what it needs to a crate below both, or pass it in",
-                dependency.package
-            );
-            Finding::new(&manifest.path, dependency.line, what)
+fn libraries(repository: &Repository) -> impl Iterator<Item = Library<'_>> {
+    repository.texts("/Cargo.toml").filter_map(|(path, text)| {
+        let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+        let manifest: Table = text.parse().ok()?;
+        let sections = ["dependencies", "build-dependencies"];
+        let tables = sections
+            .iter()
+            .filter_map(|section| manifest.get(*section)?.as_table());
+        let dependencies = tables.flat_map(|table| table.keys().cloned()).collect();
+        (name != "cli").then_some(Library {
+            path,
+            name,
+            dependencies,
         })
-        .collect()
+    })
 }
 
-impl Uses {
-    fn allows(&self, package: &str) -> bool {
-        match self {
-            Self::Only(allowed) => allowed.contains(&package),
-            Self::Any => true,
+pub(crate) fn dependencies_are_as_drawn(repository: &Repository) -> Vec<RuleFinding> {
+    let mut findings = Vec::new();
+    for library in libraries(repository) {
+        let found = library.internal();
+        let advice = match LAYERS.iter().find(|(name, _)| *name == library.name) {
+            Some((_, drawn)) if *drawn == found => continue,
+            Some((_, drawn)) => format!(
+                "uses {found:?}, and the drawing in xtask/src/tidy/layers.rs says {drawn:?}: move what \
+                 it needs to a crate below, or change the drawing and ARCHITECTURE.md"
+            ),
+            None => "is not in the drawing: add it to xtask/src/tidy/layers.rs and ARCHITECTURE.md"
+                .to_owned(),
+        };
+        findings.push(RuleFinding::new(library.path, 1, advice));
+    }
+    findings
+}
+
+pub(crate) fn pure_crates_use_few_others(repository: &Repository) -> Vec<RuleFinding> {
+    let mut findings = Vec::new();
+    for library in libraries(repository).filter(|library| PURE.contains(&library.name)) {
+        let is_refused =
+            |it: &&String| !it.starts_with("onward-") && !PURE_EXTERNAL.contains(&it.as_str());
+        for package in library.dependencies.iter().filter(is_refused) {
+            let advice = format!("a pure crate may not depend on {package}: see PURE_EXTERNAL");
+            findings.push(RuleFinding::new(library.path, 1, advice));
+        }
+        let config = format!("crates/{}/clippy.toml", library.name);
+        if !repository.contains(&config) {
+            let advice = "link clippy.toml to ../../clippy-pure.toml: the crate is pure";
+            findings.push(RuleFinding::new(library.path, 1, advice));
         }
     }
-}
-
-pub(crate) fn is_ours(package: &str) -> bool {
-    package.starts_with("onward-") || LAYERS.iter().any(|layer| layer.package == package)
+    findings
 }
 
 #[cfg(test)]
 mod tests {
-    use super::dependencies_point_downwards;
-    use crate::tidy::tree::{Finding, Tree};
+    use super::*;
 
-    fn check(folder: &str, package: &str, rest: &str) -> Vec<Finding> {
-        let path = format!("{folder}/Cargo.toml");
-        let text = format!("[package]\nname = \"{package}\"\n{rest}");
-        dependencies_point_downwards(&Tree::of(&[(&path, &text)]))
+    fn manifest(dependencies: &str) -> String {
+        format!(
+            "[package]\nname = \"x\"\n[dependencies]\n{dependencies}[dev-dependencies]\nonward-sim.workspace = true\n"
+        )
+    }
+
+    fn findings(path: &str, dependencies: &str) -> usize {
+        let text = manifest(dependencies);
+        dependencies_are_as_drawn(&Repository::from_texts(&[(path, &text)])).len()
     }
 
     #[test]
-    fn a_store_may_use_the_journal() {
-        let rest = "[dependencies]\nonward-journal.workspace = true\nserde = \"1\"\n";
-        assert!(check("crates/store", "onward-store", rest).is_empty());
+    fn only_the_edges_of_the_drawing_are_allowed_and_all_of_them_exist() {
+        let drawn = "onward-base.workspace = true\nserde = \"1\"\n";
+        assert_eq!(findings("crates/journal/Cargo.toml", drawn), 0);
+        assert_eq!(findings("crates/journal/Cargo.toml", "serde = \"1\"\n"), 1);
+        let upward = "onward-base.workspace = true\nonward-store.workspace = true\n";
+        assert_eq!(findings("crates/journal/Cargo.toml", upward), 1);
+        assert_eq!(findings("crates/extra/Cargo.toml", ""), 1);
+        assert_eq!(findings("crates/cli/Cargo.toml", upward), 0);
     }
 
     #[test]
-    fn the_journal_may_not_use_the_store() {
-        let rest = "[dependencies]\nonward-store.workspace = true\n";
-        let findings = check("crates/journal", "onward-journal", rest);
-        assert_eq!(findings.len(), 1);
-        assert_eq!(findings[0].line, 4);
+    fn the_drawing_points_downwards() {
+        for (index, (name, uses)) in LAYERS.iter().enumerate() {
+            let is_below = |used: &str| LAYERS[..index].iter().any(|(below, _)| *below == used);
+            assert!(uses.iter().all(|used| is_below(used)), "{name}");
+            assert!(uses.is_sorted(), "{name}");
+        }
     }
 
     #[test]
-    fn a_renamed_dependency_is_still_an_edge() {
-        let rest = "[dependencies]\nbelow = { package = \"onward-cli\", path = \"../cli\" }\n";
-        assert_eq!(check("crates/journal", "onward-journal", rest).len(), 1);
-    }
-
-    #[test]
-    fn tests_may_use_any_crate() {
-        let rest = "[dev-dependencies]\nonward-sim.workspace = true\n";
-        assert!(check("crates/engine", "onward-engine", rest).is_empty());
-    }
-
-    #[test]
-    fn the_command_line_may_use_everything() {
-        let rest = "[dependencies]\nonward-server.workspace = true\n";
-        assert!(check("crates/cli", "onward", rest).is_empty());
-    }
-
-    #[test]
-    fn a_crate_without_a_row_is_found() {
-        assert_eq!(check("crates/extra", "onward-extra", "").len(), 1);
-    }
-
-    #[test]
-    fn a_crate_in_the_wrong_folder_is_found() {
-        assert_eq!(check("crates/log", "onward-journal", "").len(), 1);
-    }
-
-    #[test]
-    fn a_manifest_of_a_workspace_alone_is_no_crate() {
-        let tree = Tree::of(&[("Cargo.toml", "[workspace]\nmembers = []\n")]);
-        assert!(dependencies_point_downwards(&tree).is_empty());
+    fn a_pure_crate_depends_on_listed_crates_and_has_the_strict_lints() {
+        let text = manifest("serde = \"1\"\nregex = \"1\"\n");
+        let config = ("crates/runs/clippy.toml", "");
+        let check = |files: &[(&str, &str)]| {
+            pure_crates_use_few_others(&Repository::from_texts(files)).len()
+        };
+        assert_eq!(check(&[("crates/runs/Cargo.toml", &text), config]), 1);
+        assert_eq!(check(&[("crates/runs/Cargo.toml", &text)]), 2);
+        assert_eq!(check(&[("crates/cli/Cargo.toml", &text)]), 0);
     }
 }

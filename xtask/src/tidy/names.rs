@@ -1,118 +1,246 @@
-//! A10: names say what a thing does. The words below say only that someone needed a place to put code.
+//! Names of types and functions: unique, descriptive, and measured.
+//!
+//! Declarations are read from the tokens of a file, so that what a macro contains counts and what a
+//! comment mentions does not. Code under `#[cfg(test)]` and test targets are left out.
 
-use crate::tidy::outline::Kind;
-use crate::tidy::tree::{Finding, Tree};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr as _;
 
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+
+use crate::tidy::repository::{Repository, RuleFinding};
+
+/// Names that every crate may have, because the crate's name qualifies them.
+const REPEATABLE: [&str; 4] = ["Args", "Config", "Error", "Options"];
+/// Words that say only that code needed a place.
 const EMPTY_WORDS: [&str; 6] = ["Manager", "Helper", "Helpers", "Util", "Utils", "Common"];
-const EMPTY_SUFFIX: &str = "Impl";
-const EMPTY_MODULES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
 
-pub(crate) fn say_something(tree: &Tree) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in tree.files().iter().filter(|it| has_empty_part(&it.path)) {
-        findings.push(Finding::new(&file.path, 1, advice("this path")));
+struct Declaration<'a> {
+    path: &'a str,
+    line: usize,
+    name: String,
+}
+
+#[derive(Default)]
+struct Declarations<'a> {
+    types: Vec<Declaration<'a>>,
+    functions: Vec<Declaration<'a>>,
+}
+
+/// How the names of a repository compare with those of others.
+pub(crate) struct NameFigures {
+    functions: usize,
+    one_word_functions: usize,
+    types: usize,
+    one_word_types: usize,
+    repeated_types: usize,
+}
+
+impl fmt::Display for NameFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |part: usize, whole: usize| 100 * part / whole.max(1);
+        writeln!(f, "functions                       {:>5}", self.functions)?;
+        let share = percent(self.one_word_functions, self.functions);
+        writeln!(
+            f,
+            "  with a one-word name          {:>5}  {share} %",
+            self.one_word_functions
+        )?;
+        writeln!(f, "types                           {:>5}", self.types)?;
+        let share = percent(self.one_word_types, self.types);
+        writeln!(
+            f,
+            "  with a one-word name          {:>5}  {share} %",
+            self.one_word_types
+        )?;
+        let share = percent(self.repeated_types, self.types);
+        writeln!(
+            f,
+            "  whose name is defined twice   {:>5}  {share} %",
+            self.repeated_types
+        )
     }
-    for (file, _, outline) in tree.rust() {
-        for declaration in &outline.declarations {
-            let name = declaration.name.as_str();
-            let empty = match declaration.kind {
-                Kind::Type => is_empty_type(name),
-                Kind::Module => EMPTY_MODULES.contains(&name),
-            };
-            if empty {
-                findings.push(Finding::new(&file.path, declaration.line, advice(name)));
-            }
+}
+
+pub(crate) fn measure(repository: &Repository) -> NameFigures {
+    let declared = declarations(repository);
+    let mut counts = BTreeMap::new();
+    for it in &declared.types {
+        *counts.entry(it.name.as_str()).or_insert(0_usize) += 1;
+    }
+    NameFigures {
+        functions: declared.functions.len(),
+        one_word_functions: declared
+            .functions
+            .iter()
+            .filter(|it| !it.name.contains('_'))
+            .count(),
+        types: declared.types.len(),
+        one_word_types: declared
+            .types
+            .iter()
+            .filter(|it| words(&it.name).len() == 1)
+            .count(),
+        repeated_types: counts.values().filter(|count| **count > 1).sum(),
+    }
+}
+
+pub(crate) fn type_names_are_unique(repository: &Repository) -> Vec<RuleFinding> {
+    let mut first: BTreeMap<String, (&str, usize)> = BTreeMap::new();
+    let mut findings = Vec::new();
+    for it in declarations(repository).types {
+        if REPEATABLE.contains(&it.name.as_str()) {
+            continue;
+        }
+        if let Some((path, line)) = first.get(&it.name) {
+            let advice = format!(
+                "{} is defined at {path}:{line} too: rename one of them",
+                it.name
+            );
+            findings.push(RuleFinding::new(it.path, it.line, advice));
+        } else {
+            first.insert(it.name, (it.path, it.line));
         }
     }
     findings
 }
 
-fn advice(name: &str) -> String {
-    format!("{name} does not say what it does: name it after that")
+pub(crate) fn type_names_say_something(repository: &Repository) -> Vec<RuleFinding> {
+    let is_empty = |name: &str| {
+        let words = words(name);
+        words.iter().any(|word| EMPTY_WORDS.contains(word)) || words.last() == Some(&"Impl")
+    };
+    let declared = declarations(repository).types.into_iter();
+    declared
+        .filter(|it| is_empty(&it.name))
+        .map(|it| {
+            let advice = format!("{} does not say what it does: name it after that", it.name);
+            RuleFinding::new(it.path, it.line, advice)
+        })
+        .collect()
 }
 
-/// Whether a folder is, or the file without its extension is, called by an empty word.
-fn has_empty_part(path: &str) -> bool {
-    path.split('/').any(|part| {
-        let stem = part.split('.').next().unwrap_or_default();
-        EMPTY_MODULES.contains(&stem)
-    })
+/// Production code: tests, benchmarks, examples, fuzz targets and the SDK, a workspace of its own with
+/// the short names of a prelude, are left out.
+fn is_production(path: &str) -> bool {
+    const OTHER: [&str; 5] = ["tests", "benches", "examples", "fuzz", "sdk"];
+    let is_test_file = path.ends_with("tests.rs") || path.ends_with("/test.rs");
+    !is_test_file && !path.split('/').any(|part| OTHER.contains(&part))
 }
 
-fn is_empty_type(name: &str) -> bool {
-    let words = words(name);
-    words.iter().any(|word| EMPTY_WORDS.contains(word)) || words.last() == Some(&EMPTY_SUFFIX)
-}
-
-/// The words of a CamelCase name.
-fn words(name: &str) -> Vec<&str> {
-    let mut words = Vec::new();
-    let mut start = 0;
-    for (at, c) in name.char_indices().skip(1) {
-        if c.is_uppercase() {
-            words.push(&name[start..at]);
-            start = at;
+fn declarations(repository: &Repository) -> Declarations<'_> {
+    let mut declared = Declarations::default();
+    for (path, text) in repository
+        .texts(".rs")
+        .filter(|(path, _)| is_production(path))
+    {
+        if let Ok(tokens) = TokenStream::from_str(text) {
+            collect(path, tokens, &mut declared);
         }
     }
-    words.push(&name[start..]);
-    words
+    declared
+}
+
+fn collect<'a>(path: &'a str, tokens: TokenStream, declared: &mut Declarations<'a>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut skip_block = false;
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {
+                let written: String = group.to_string().split_whitespace().collect();
+                skip_block |= written == "[cfg(test)]" || written.starts_with("[cfg(all(test");
+                collect(path, group.stream(), declared);
+            }
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace && skip_block => {
+                skip_block = false;
+            }
+            TokenTree::Group(group) => collect(path, group.stream(), declared),
+            TokenTree::Punct(punct) if punct.as_char() == ';' => skip_block = false,
+            TokenTree::Ident(keyword) if !skip_block => {
+                let Some(TokenTree::Ident(name)) = tokens.get(at + 1) else {
+                    continue;
+                };
+                let declaration = Declaration {
+                    path,
+                    line: keyword.span().start().line,
+                    name: name.to_string(),
+                };
+                match keyword.to_string().as_str() {
+                    "struct" | "enum" | "trait" | "union" => declared.types.push(declaration),
+                    "fn" => declared.functions.push(declaration),
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The words of a CamelCase name; a run of capitals is one word.
+fn words(name: &str) -> Vec<&str> {
+    let bytes = name.as_bytes();
+    let is_start = |at: usize| {
+        let follows_small = !bytes[at - 1].is_ascii_uppercase();
+        let precedes_small = bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase);
+        bytes[at].is_ascii_uppercase() && (follows_small || precedes_small)
+    };
+    let starts: Vec<usize> = (1..bytes.len()).filter(|at| is_start(*at)).collect();
+    let bounds = [0]
+        .into_iter()
+        .chain(starts.iter().copied())
+        .zip(starts.iter().copied().chain([bytes.len()]));
+    bounds.filter_map(|(from, to)| name.get(from..to)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::say_something;
-    use crate::tidy::tree::Tree;
+    use super::*;
 
-    fn count(path: &str, text: &str) -> usize {
-        say_something(&Tree::of(&[(path, text)])).len()
+    fn repository(text: &str) -> Repository {
+        Repository::from_texts(&[("crates/a/src/lib.rs", text)])
     }
 
     #[test]
-    fn a_type_with_an_empty_name_is_found() {
-        for name in [
-            "RunManager",
-            "Helper",
-            "StringUtils",
-            "CommonArgs",
-            "StoreImpl",
-        ] {
-            assert_eq!(
-                count("a.rs", &format!("pub(crate) struct {name};")),
-                1,
-                "{name}"
-            );
-        }
+    fn names_are_counted_by_words_and_repetitions() {
+        let text = "struct Item; mod m { struct Item; enum JobStatus {} } trait T {}\n\
+                    fn run() {} fn run_job() { fn inner() {} } macro! { struct JobRow; }\n\
+                    #[cfg(test)] mod tests { struct Item; fn helper() {} }\n\
+                    #[cfg(test)] use a::b; fn last_one() {}";
+        let figures = measure(&repository(text));
         assert_eq!(
-            count(
-                "a.rs",
-                "trait QueueHelper {}\nenum Util {}\ntype Common = u8;"
+            (
+                figures.types,
+                figures.one_word_types,
+                figures.repeated_types
             ),
-            3
+            (5, 3, 2)
+        );
+        assert_eq!((figures.functions, figures.one_word_functions), (4, 2));
+    }
+
+    #[test]
+    fn a_type_name_is_defined_once_except_those_that_a_crate_qualifies() {
+        let found = type_names_are_unique(&repository(
+            "struct Job;\nenum Job {}\nstruct Error; enum Error {}",
+        ));
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].advice.contains("crates/a/src/lib.rs:1"),
+            "{}",
+            found[0].advice
         );
     }
 
     #[test]
-    fn a_finding_names_the_name() {
-        let findings = say_something(&Tree::of(&[("a.rs", "struct RunManager;")]));
-        assert!(findings[0].what.starts_with("RunManager does not say"));
+    fn an_empty_word_is_found() {
+        let text = "struct JobManager; struct Commonplace; struct StoreImpl; struct Implied;";
+        assert_eq!(type_names_say_something(&repository(text)).len(), 2);
     }
 
     #[test]
-    fn a_type_that_says_what_it_does_is_clean() {
-        let source = "struct Lease; struct Utility; enum Implied {} trait Commoner {}";
-        assert_eq!(count("a.rs", source), 0);
-    }
-
-    #[test]
-    fn a_module_or_file_with_an_empty_name_is_found() {
-        assert_eq!(count("a.rs", "mod helpers { }"), 1);
-        assert_eq!(count("crates/cli/src/util.rs", ""), 1);
-        assert_eq!(count("crates/cli/tests/common/mod.rs", ""), 1);
-        assert_eq!(count("docs/misc.md", ""), 1);
-    }
-
-    #[test]
-    fn a_module_that_says_what_it_does_is_clean() {
-        assert_eq!(count("crates/cli/src/utilisation.rs", "mod codec;"), 0);
+    fn capitals_are_one_word() {
+        assert_eq!(words("HTTPServer"), ["HTTP", "Server"]);
+        assert_eq!(words("OtlpSpan2"), ["Otlp", "Span2"]);
     }
 }

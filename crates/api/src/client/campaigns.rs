@@ -1,4 +1,4 @@
-//! What a client asks about campaigns.
+//! Implements the campaign operations of the API over HTTP.
 
 use async_trait::async_trait;
 use reqwest::Method;
@@ -58,7 +58,8 @@ impl CampaignApi for ApiClient {
         &self,
         deploy: DeployCampaignRequest,
     ) -> Result<DeployCampaignResponse, Problem> {
-        // A campaign of a million has ten thousand jobs, which are stored together.
+        // A campaign with a million recipients has ten thousand jobs, which the server stores
+        // together: allow more time.
         let request = self
             .build_request(Method::POST, &[CAMPAIGN_RUNS_PATH])?
             .timeout(super::RESPONSE_TIMEOUT * 4);

@@ -1,4 +1,4 @@
-//! A client over HTTP: the same questions as to a store, asked of a server.
+//! HTTP client of a server. It implements the same trait as a direct reader of a store.
 
 mod campaigns;
 
@@ -32,65 +32,66 @@ use crate::task::{
 use crate::token::{CreateTokenRequest, CreateTokenResponse, TokenList, TokenSummary};
 use crate::{OnwardApi, parse_json};
 
-/// How long it may take to reach a server.
+/// Timeout for connecting to the server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take besides what was asked to wait for.
+/// Timeout of a response, in addition to the wait that the request asks for.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long to wait for a result at a time, in milliseconds.
+/// How long one request of [`ApiClient::call_workflow`] waits for the result, in milliseconds.
 const CALL_WAIT_MS: u64 = 30_000;
 
-/// How long to wait altogether where too much is asked.
+/// Maximum total time that one request waits because of rate limiting.
 const RATE_LIMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// How long findings may come.
+/// Timeout of a response that streams findings.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Makes sure that this process can speak TLS, whoever does so first.
+/// Installs a TLS crypto provider for this process unless one is already installed.
 pub fn install_crypto_provider() {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // Another may have been quicker, which is as good.
+        // Installing fails if another thread was faster; its provider serves as well.
         drop(rustls::crypto::ring::default_provider().install_default());
     }
 }
 
-/// Access to a server.
+/// A client of one Onward server.
 #[derive(Debug, Clone)]
 pub struct ApiClient {
     http: reqwest::Client,
     base_url: Url,
 }
 
-/// How to reach a server.
+/// How to connect to a server.
 #[derive(Debug, Clone, Default)]
 pub struct ClientConfig {
-    /// Where it is: `http://127.0.0.1:7400`.
+    /// The base URL of the server, such as `http://127.0.0.1:7400`; required.
     pub url: String,
-    /// Who asks.
+    /// The bearer token; `None` sends requests without authentication.
     pub token: Option<String>,
-    /// Tenant, project and environment, where they are not what the token says anyway.
+    /// Tenant, project and environment; default: the scope of the token.
     pub scope: Option<[String; 3]>,
 }
 
-/// Why a call returned nothing.
+/// Why [`ApiClient::call_workflow`] returned no result.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// The workflow failed, or was cancelled.
+    /// The workflow failed or was cancelled.
     #[error("{kind}: {message}")]
     Failed {
         /// The kind of failure.
         kind: String,
-        /// What happened, for people.
+        /// The error message, for people.
         message: String,
     },
-    /// It could not be started, or its end was not heard of.
+    /// The workflow could not be started, or its result could not be read.
     #[error(transparent)]
     Problem(#[from] Problem),
 }
 
 impl ClientConfig {
-    /// What `ONWARD_SERVER` and `ONWARD_TOKEN` say; `onward dev` on this machine unless they do.
+    /// Reads `ONWARD_SERVER` (default: `http://127.0.0.1:7400`, the address of `onward dev`) and
+    /// `ONWARD_TOKEN` (default: no token).
     pub fn from_env() -> Self {
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let url = variable("ONWARD_SERVER").unwrap_or_else(|| "http://127.0.0.1:7400".to_owned());
@@ -103,7 +104,8 @@ impl ClientConfig {
 }
 
 impl ApiClient {
-    /// A client of a server. Nothing is sent yet.
+    /// Creates a client without sending a request. Fails if the URL is not `http` or `https`, or if
+    /// the token or the scope cannot be sent in a header.
     pub fn new(access: &ClientConfig) -> Result<Self, Problem> {
         let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
         let not_a_url = || {
@@ -145,7 +147,7 @@ impl ApiClient {
         })
     }
 
-    /// Starts a workflow and waits for what it returns, for as long as that takes.
+    /// Starts a workflow and waits for its result, without a time limit.
     pub async fn call_workflow<R: DeserializeOwned>(
         &self,
         function: &str,
@@ -177,7 +179,7 @@ impl ApiClient {
         Ok(serde_json::from_str(result.as_str()).map_err(|error| invalid_json_problem(&error))?)
     }
 
-    /// Makes a token.
+    /// Creates a token. The response is the only place where its secret appears.
     pub async fn create_token(
         &self,
         new: &CreateTokenRequest,
@@ -186,7 +188,7 @@ impl ApiClient {
             .await
     }
 
-    /// The tokens of the scope.
+    /// Lists the tokens of the scope, without their secrets.
     pub async fn list_tokens(&self) -> Result<Vec<TokenSummary>, Problem> {
         let list: TokenList = self
             .send_for_json(self.build_request(Method::GET, &["tokens"])?)
@@ -194,14 +196,14 @@ impl ApiClient {
         Ok(list.tokens)
     }
 
-    /// Takes a token back.
+    /// Revokes the token with this name.
     pub async fn revoke_token(&self, name: &str) -> Result<(), Problem> {
         self.send_with_retry(self.build_request(Method::DELETE, &["tokens", name])?)
             .await
             .map(drop)
     }
 
-    /// Claims tasks for a worker; waits for one where there is none.
+    /// Claims tasks for a worker. If none is queued, waits up to the `wait_ms` of the request.
     pub async fn claim_tasks(&self, claim: &ClaimTasksRequest) -> Result<Vec<TaskClaim>, Problem> {
         let timeout = RESPONSE_TIMEOUT + Duration::from_millis(claim.wait_ms);
         let claimed: ClaimTasksResponse = self
@@ -214,7 +216,8 @@ impl ApiClient {
         Ok(claimed.tasks)
     }
 
-    /// Shows that the worker of a task is alive.
+    /// Sends a heartbeat for a task, which renews its lease. Fails with `lease_lost` if the worker
+    /// no longer holds the task.
     pub async fn heartbeat_task(
         &self,
         task: &str,
@@ -230,7 +233,7 @@ impl ApiClient {
         .await
     }
 
-    /// Gives a task back that was not begun.
+    /// Releases a task that the worker has not started, so that another worker can claim it.
     pub async fn release_task(&self, task: &str, token: &str) -> Result<TaskEndResponse, Problem> {
         let body = ReleaseTaskRequest {
             token: token.to_owned(),
@@ -242,7 +245,7 @@ impl ApiClient {
         .await
     }
 
-    /// A task was performed.
+    /// Completes a task with a result.
     pub async fn complete_task(
         &self,
         task: &str,
@@ -255,7 +258,7 @@ impl ApiClient {
         .await
     }
 
-    /// A task could not be performed.
+    /// Fails a task with an error.
     pub async fn fail_task(
         &self,
         task: &str,
@@ -268,7 +271,7 @@ impl ApiClient {
         .await
     }
 
-    /// What the server measures, in the form of Prometheus.
+    /// Returns the metrics of the server in the Prometheus text format.
     pub async fn fetch_metrics(&self) -> Result<String, Problem> {
         self.send_for_text(
             self.http
@@ -278,7 +281,7 @@ impl ApiClient {
         .await
     }
 
-    /// A request to what is below `/v1`, with names as they are.
+    /// Builds a request to a path below `/v1`; the path segments are percent-encoded.
     fn build_request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder, Problem> {
         let url = self.endpoint_url(&[&["v1"], path].concat())?;
         Ok(self.http.request(method, url).timeout(RESPONSE_TIMEOUT))
@@ -329,7 +332,8 @@ impl ApiClient {
             .map_err(|error| unreachable_problem(&error))
     }
 
-    /// Findings, one a line, and a verdict on the last. All there is may be read: nobody knows how long that takes.
+    /// Reads one finding per line and the report on the last line. The server may read the whole
+    /// store, so the duration is unknown and the timeout is long.
     async fn stream_findings<F: DeserializeOwned, V: DeserializeOwned>(
         &self,
         request: RequestBuilder,
@@ -365,7 +369,8 @@ impl ApiClient {
                 .send()
                 .await
                 .map_err(|error| unreachable_problem(&error))?;
-            // Whoever asks too much is told when to ask again, and nothing has happened.
+            // A rate-limited request was not carried out, so repeating it after the `Retry-After`
+            // time is safe.
             match (again, retry_after(&response)) {
                 (Some(again), Some(wait)) if wait <= left => {
                     tokio::time::sleep(wait).await;
@@ -382,13 +387,14 @@ impl ApiClient {
             .text()
             .await
             .map_err(|error| unreachable_problem(&error))?;
-        // Something between may have answered.
+        // A proxy may have sent the response, so its body need not be a problem document.
         Err(serde_json::from_str(&text)
             .unwrap_or_else(|_| unexpected_response_problem(&format!("status {status}"))))
     }
 }
 
-/// How long whoever has asked too much should wait.
+/// The time from the `Retry-After` header of a response with status 429; `None` for other
+/// responses.
 fn retry_after(response: &Response) -> Option<Duration> {
     let seconds = response
         .headers()

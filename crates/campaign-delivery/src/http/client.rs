@@ -1,4 +1,4 @@
-//! Calls a service, and hears as much of the answer as is needed.
+//! HTTP client of a provider: sends requests and reads bounded responses.
 
 use std::time::Duration;
 
@@ -12,38 +12,38 @@ use crate::http::request::{ProviderHttpRequest, parse_header_name};
 use crate::http::response_mapping;
 use crate::secret::{SecretRedactor, SecretSource, SecretValue, encode_base64};
 
-/// So much of an answer is heard.
+/// Maximum number of bytes of a response that are read.
 const REPLY_BYTES_MAX: usize = 64 * 1_024;
 
-/// How long connecting may take, at most.
+/// Maximum connect timeout.
 const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-/// A connection that nobody uses is kept so long: shorter than services do, so that it is rarely they who close it, just when
-/// somebody uses it.
+/// Time after which an idle connection is closed: shorter than the usual timeout of services, so
+/// that the service rarely closes a connection just when a request uses it.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// What a service answered.
+/// The response of a service.
 #[derive(Debug)]
 pub(crate) struct HttpReply {
     pub(crate) status: u16,
-    /// For how long it wants not to be called.
+    /// The wait that the service asked for (`Retry-After`), in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
-    /// What it said, if it is JSON, not too long, and was heard to the end.
+    /// The body, if it is JSON, not too long, and was read completely.
     pub(crate) body: Option<Value>,
 }
 
-/// Calls a service.
+/// Sends requests to one service, with its credentials.
 #[derive(Debug)]
 pub(crate) struct HttpProviderClient {
     client: reqwest::Client,
-    /// What nobody is to read in what the service says.
+    /// Removes the credentials from texts of the service.
     pub(crate) redactor: SecretRedactor,
 }
 
 impl HttpProviderClient {
     pub(crate) fn new(spec: &HttpSpec, secrets: &dyn SecretSource) -> Result<Self, String> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
-            // Another may have been quicker, which is as good.
+            // Another thread may have installed a provider first, which is equally good.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
         let (mut headers, mut veil) = (HeaderMap::new(), SecretRedactor::default());
@@ -56,7 +56,7 @@ impl HttpProviderClient {
         let client = reqwest::Client::builder()
             .default_headers(headers)
             .redirect(Policy::none())
-            // Whom it leads to was checked; an intermediary of the environment was not.
+            // The target host was checked; a proxy from the environment was not.
             .no_proxy()
             .pool_idle_timeout(IDLE_TIMEOUT)
             .connect_timeout(CONNECT_TIMEOUT_MAX.min(timeout / 2))
@@ -71,7 +71,8 @@ impl HttpProviderClient {
         })
     }
 
-    /// Calls once. If there is no reply, what is known of the items all the same.
+    /// Sends one request. Without a response, returns the outcome of its items as far as it is
+    /// known.
     pub(crate) async fn send_request(
         &self,
         request: ProviderHttpRequest,
@@ -115,7 +116,7 @@ impl HttpProviderClient {
         })
     }
 
-    /// What is known of an item whose call came to nothing.
+    /// Returns the outcome of an item whose request failed without a response.
     fn classify_error(&self, cause: &reqwest::Error) -> SendOutcome {
         let (told, words) = (error_chain(cause), |text: &str| {
             self.redactor.redact_text(text)
@@ -172,7 +173,7 @@ fn add_auth_header(
     Ok(())
 }
 
-/// What went wrong and why, without the URL, which may name somebody.
+/// Describes an error with its causes, without the URL, which may contain personal data.
 fn error_chain(cause: &reqwest::Error) -> String {
     let mut why: Option<&dyn std::error::Error> = std::error::Error::source(cause);
     let mut told = if cause.is_timeout() {

@@ -1,4 +1,5 @@
-//! Templates of requests. What they print cannot leave the place where it is printed.
+//! Templates of requests. Escaping guarantees that output cannot leave the context in which it is
+//! printed.
 
 use std::collections::BTreeMap;
 
@@ -6,35 +7,36 @@ use minijinja::{AutoEscape, Error, ErrorKind, Output, State, Value};
 use onward_campaign_file::templates::{TemplateLimits, TemplateSet};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// Bytes of what a template prints, at most: a hundred items can be in one request.
+/// Maximum output of a template in bytes: one request can have a hundred items.
 const OUTPUT_BYTES_MAX: usize = 32 << 20;
-/// Bytes of what it computes on the way, at most.
+/// Maximum memory of intermediate values in bytes.
 const MEMORY_BYTES_MAX: u64 = 512 << 20;
-/// Steps of one template, at most.
+/// Maximum number of steps of one rendering.
 const STEPS_MAX: u64 = 1_000_000;
 
-/// What stays as it is in a URL or a form.
+/// Characters that are percent-encoded in a URL or a form: all except letters, digits, `-`, `.`,
+/// `_` and `~`.
 const PERCENT_ENCODE_SET: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// The name under which an environment has its one template.
+/// Name of the only template in its template set.
 const TEMPLATE_NAME: &str = "template";
 
-/// How what is printed is encoded.
+/// Escaping of template output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TemplateEscaping {
-    /// As it is.
+    /// No escaping.
     Plain,
-    /// As a value of JSON.
+    /// Output is a JSON value.
     Json,
-    /// For a place in a URL or a form.
+    /// Output is percent-encoded, for a URL or a form.
     Percent,
 }
 
-/// A template that could be read.
+/// A compiled template with its escaping.
 #[derive(Debug)]
 pub(crate) struct EscapedTemplate {
     templates: TemplateSet,
@@ -42,7 +44,7 @@ pub(crate) struct EscapedTemplate {
 }
 
 impl EscapedTemplate {
-    /// Reads a template of `what`.
+    /// Compiles a template; `what` is its name in error messages.
     pub(crate) fn new(what: &str, source: &str, escape: TemplateEscaping) -> Result<Self, String> {
         let limits = TemplateLimits {
             output_bytes: OUTPUT_BYTES_MAX,
@@ -65,7 +67,7 @@ impl EscapedTemplate {
         })
     }
 
-    /// What it says about these.
+    /// Renders the template with these variables.
     pub(crate) fn render(&self, about: &TemplateVariables) -> Result<String, String> {
         let rendered = self
             .templates
@@ -79,18 +81,18 @@ impl EscapedTemplate {
     }
 }
 
-/// What templates know.
+/// The variables of a template and their estimated size in bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct TemplateVariables {
     variables: Value,
     bytes: u64,
 }
 
-/// Bytes that a value takes whatever it is.
+/// Bytes that every value uses, whatever its type.
 const VALUE_BYTES: usize = 64;
 
 impl TemplateVariables {
-    /// These, by their names.
+    /// Creates variables from names and texts.
     pub(crate) fn from_named(named: BTreeMap<&str, &str>) -> Self {
         let bytes: usize = named
             .iter()
@@ -102,7 +104,7 @@ impl TemplateVariables {
         }
     }
 
-    /// Many, under one name.
+    /// Creates one variable that is a list of objects.
     pub(crate) fn from_list(name: &str, all: impl Iterator<Item = Self>) -> Self {
         let (variables, bytes): (Vec<Value>, Vec<u64>) = all
             .map(|it| (it.variables, it.bytes + VALUE_BYTES as u64))
@@ -114,7 +116,7 @@ impl TemplateVariables {
     }
 }
 
-/// Prints so that nothing is taken for a part of a URL or a form.
+/// Prints a value percent-encoded, so that it cannot be parsed as syntax of a URL or a form.
 fn print_percent_encoded(
     out: &mut Output<'_>,
     state: &mut State<'_, '_>,

@@ -1,4 +1,4 @@
-//! How to reach a service over HTTP, as a document.
+//! The configuration document of a provider with an HTTP API.
 
 use std::collections::BTreeMap;
 
@@ -9,81 +9,85 @@ use crate::provider_spec::DispatchPolicySpec;
 use crate::rate_limits::RateLimits;
 use crate::secret::SecretRef;
 
-/// A service with an interface over HTTP.
+/// Configuration of a service with an HTTP API.
 ///
-/// Templates know `key`, `item`, `to`, `recipient` and the message's parts by their names; in a batch they know `items`, a list
-/// of such. What they print is encoded for where it stands: as JSON in a body of JSON, percent-encoded in a URL or a form.
-/// A name that stands for nothing is an error.
+/// Templates can use `key`, `item`, `to`, `recipient` and the parts of the message by name; in a
+/// batch they can use `items`, a list of such objects. Output is escaped for its context: as JSON
+/// in a JSON body, percent-encoded in a URL or a form. An undefined variable is an error.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpSpec {
-    /// `POST` unless it is said.
+    /// HTTP method: `POST`, `PUT`, `PATCH`, `DELETE` or `GET`. default: `POST`.
     #[serde(default = "default_method")]
     pub method: String,
-    /// Where to, as a template. Scheme, host and port are what they are.
+    /// URL template, required. Scheme, host and port cannot contain template expressions.
     pub url: String,
-    /// What else is sent in headers, as templates.
+    /// Additional headers, as templates. Headers with credentials belong in `auth`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Who we are.
+    /// Authentication of the requests. default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<HttpAuthSpec>,
-    /// What is sent, as a template. JSON, unless the header `content-type` says otherwise.
+    /// Body template. It is JSON, unless the header `content-type` sets another type. default: no
+    /// body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
-    /// Many items in one request.
+    /// Settings for several items in one request. default: one item per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<HttpBatchSpec>,
-    /// The header that carries the key.
+    /// Name of the header that contains the idempotency key. Not allowed with `batch`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotency_header: Option<String>,
-    /// Whether the service takes each key once, whatever is sent with it. Only whoever runs it can know.
+    /// Whether the service deduplicates by idempotency key, whatever else the request contains.
+    /// Only the operator of the service can know this. Requires that the key is sent. default:
+    /// false.
     #[serde(default)]
     pub takes_keys_once: bool,
-    /// What its answers mean.
+    /// Mapping of responses to outcomes.
     #[serde(default)]
     pub answers: HttpResponseSpec,
-    /// How to ask what became of a key.
+    /// Request that looks up the status of an idempotency key. default: the service has no status
+    /// lookup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub look: Option<StatusLookupSpec>,
-    /// Whether `http://` may be used with another machine.
+    /// Whether `http://` is allowed for a host that is not loopback. default: false.
     #[serde(default)]
     pub allow_plaintext: bool,
-    /// How long a call may take.
+    /// Timeout of one request, in milliseconds. default: 30000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
-    /// How many may be reached in which time.
+    /// Rate limits of this provider. default: unlimited.
     #[serde(default)]
     pub limits: RateLimits,
-    /// How it is gone about.
+    /// Dispatch policy of jobs that use this provider.
     #[serde(default)]
     pub terms: DispatchPolicySpec,
 }
 
-/// Who we are, for a service.
+/// Authentication of requests to a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum HttpAuthSpec {
-    /// `Authorization: Bearer` with this secret.
+    /// The header `Authorization: Bearer` with this secret.
     Bearer(SecretRef),
-    /// A name and a password.
+    /// HTTP basic authentication.
     Basic {
-        /// The name.
+        /// The user name, without a colon.
         user: String,
-        /// The password.
+        /// The password, as a reference to a secret.
         password: SecretRef,
     },
-    /// A header of its own.
+    /// A custom header, such as an API key.
     Header {
-        /// Its name.
+        /// The name of the header.
         name: String,
-        /// What is in it.
+        /// The value of the header, as a reference to a secret.
         value: SecretRef,
     },
 }
 
 impl HttpAuthSpec {
-    /// Whom a password belongs to.
+    /// The user name that belongs to the secret, for basic authentication.
     pub(crate) fn user_name(&self) -> Option<&str> {
         match self {
             Self::Basic { user, .. } => Some(user),
@@ -100,91 +104,101 @@ impl HttpAuthSpec {
     }
 }
 
-/// What the answers of a service mean. What is not said is as HTTP has it.
+/// Mapping of HTTP responses to outcomes. Statuses that are not listed have their usual meaning,
+/// given as the default of each field.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpResponseSpec {
-    /// The item is taken: 200–299.
+    /// The service accepted the item. default: 200–299.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<HttpStatusMatch>,
-    /// The key was taken before, which is as good. Only for a service that takes each key once.
+    /// The service had accepted the idempotency key before, which counts as accepted. Requires
+    /// `takes_keys_once`. default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub duplicate: Vec<HttpStatusMatch>,
-    /// Nothing is taken now, for as long as `Retry-After` says: 425, 429, and 503 if it says how long; and 401, 403 and 407,
-    /// which are about who we are and not about the item.
+    /// The service accepts nothing now, for the duration of `Retry-After`. default: 425, 429, and
+    /// 503 with a `Retry-After`; also 401, 403 and 407, which are about the credentials and not
+    /// about the item.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub busy: Vec<HttpStatusMatch>,
-    /// The item was surely not taken, and may be another time.
+    /// The service certainly did not accept the item, and may accept it later. default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<HttpStatusMatch>,
-    /// The item is not taken, ever: 300–499 that nothing else is said of.
+    /// The service refused the item permanently. default: all other statuses from 300 to 499.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<HttpStatusMatch>,
-    /// The item may have been taken: 408, and 500–599 that nothing else is said of.
+    /// The service may have accepted the item. default: 408, and all other statuses from 500 to
+    /// 599.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<HttpStatusMatch>,
-    /// Where in the answer the service's name for the message is (a JSON pointer).
+    /// JSON pointer to the service's message id in the response. Not allowed with `batch`, which
+    /// has its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Where in the answer it says what is wrong (a JSON pointer).
+    /// JSON pointer to the error message in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Many items in one request, and what is said of each of them. Places are JSON pointers.
+/// Settings for several items in one request, and the outcome of each in the response. Positions
+/// are JSON pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpBatchSpec {
-    /// Items of one request, at most 100.
+    /// Maximum number of items per request, required: between 1 and 100.
     pub max: usize,
-    /// Where in the answer the list of items is.
+    /// Pointer to the list of entries in the response, required.
     pub items: String,
-    /// Where in an entry it says which item it is about: by its id or its key.
+    /// Pointer in an entry to the item id or idempotency key of its item, required.
     pub id: String,
-    /// Where in an entry it says what became of it; a number is read as a status of HTTP unless it is listed below.
+    /// Pointer in an entry to its status, required. A number is an HTTP status, unless it is listed
+    /// below.
     pub status: String,
-    /// What it says there of an item that is taken.
+    /// Status values of an accepted item.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
-    /// Of one that is refused.
+    /// Status values of an item that was refused permanently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
-    /// Of one that was not taken, and may be another time.
+    /// Status values of an item that was not accepted, and may be accepted later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<String>,
-    /// Where in an entry the service's name for the message is.
+    /// Pointer in an entry to the service's message id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
-    /// Where in an entry it says what is wrong.
+    /// Pointer in an entry to the error message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// How to ask what became of a key. Places are JSON pointers.
+/// Request that looks up the status of an idempotency key. Positions are JSON pointers. `nothing`
+/// or `found` is required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StatusLookupSpec {
-    /// `GET` unless it is said.
+    /// HTTP method of the lookup. default: `GET`.
     #[serde(default = "default_lookup_method")]
     pub method: String,
-    /// Where, as a template that knows `key`; on the same host.
+    /// URL template of the lookup, required. It can use `key`, and must have the same scheme, host
+    /// and port as the URL for sending.
     pub url: String,
-    /// The statuses that say that it was taken: 200–299 unless they are said.
+    /// HTTP statuses for an item that the service accepted. default: 200–299.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<HttpStatusMatch>,
-    /// Where in such an answer there is something if it was: neither null nor an empty list.
+    /// Pointer in such a response to a value that is neither null nor an empty list if the service
+    /// has the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
-    /// Where in such an answer it says what became of it.
+    /// Pointer in such a response to the status of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What it says there if it was refused.
+    /// Values of `status` for an item that the service refused.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<String>,
-    /// The statuses that say that nothing is known of it, such as 404. None unless they are said.
+    /// HTTP statuses for an unknown idempotency key, such as 404. default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nothing: Vec<HttpStatusMatch>,
-    /// Where in such an answer the service's name for the message is.
+    /// Pointer in such a response to the service's message id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
 }

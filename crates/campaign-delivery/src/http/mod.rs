@@ -1,4 +1,4 @@
-//! Services with an interface over HTTP: for mail, voice, social networks and whatever else there is.
+//! Provider for services with an HTTP API: for email, voice, social networks and other channels.
 
 mod client;
 mod escaped_template;
@@ -23,13 +23,14 @@ use crate::secret::SecretSource;
 pub use http_spec::{HttpAuthSpec, HttpBatchSpec, HttpResponseSpec, HttpSpec, StatusLookupSpec};
 pub use status::HttpStatusMatch;
 
-/// Items of one request, at most.
+/// Maximum number of items per request.
 const BATCH_MAX: usize = 100;
 
-/// Requests that are under way together, unless it is said.
+/// Default number of concurrent requests.
 const CONCURRENT_REQUESTS: usize = 8;
 
-/// Headers that say who we are. In a document they would be there for everybody to read.
+/// Headers that contain credentials. They are rejected in `headers`, where every reader of the
+/// document could see them.
 const SECRET_HEADERS: [&str; 4] = [
     "authorization",
     "proxy-authorization",
@@ -37,7 +38,8 @@ const SECRET_HEADERS: [&str; 4] = [
     "cookie",
 ];
 
-/// A service is asked about a key after so long: what it has just taken it may not find yet.
+/// Default delay of a status lookup: the service may not find an item yet that it has just
+/// accepted.
 const LOOKUP_AFTER_MS: u64 = 60_000;
 
 impl HttpSpec {
@@ -84,7 +86,7 @@ impl HttpSpec {
         })
     }
 
-    /// Makes the request, for nobody.
+    /// Renders the request without sending it.
     pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
         let draft = HttpRequestTemplate::from_spec(self)?;
         let written = if self.batch.is_some() {
@@ -168,7 +170,7 @@ impl HttpSpec {
     }
 }
 
-/// Sends through a service.
+/// Sends items through an HTTP service.
 #[derive(Debug)]
 pub(crate) struct HttpProvider {
     name: String,
@@ -215,7 +217,7 @@ impl Provider for HttpProvider {
 }
 
 impl HttpProvider {
-    /// What became of each of these, in their order.
+    /// Sends the items and returns their outcomes in the same order.
     async fn send_items(&self, parcels: &[OutgoingItem<'_>]) -> Vec<SendOutcome> {
         let mut answers: Vec<Option<SendOutcome>> = vec![None; parcels.len()];
         let Some(batch) = &self.spec.batch else {
@@ -224,7 +226,8 @@ impl HttpProvider {
             }
             return answers.into_iter().flatten().collect();
         };
-        // One that cannot be made does not spoil the others.
+        // Render each item alone first, so that an item that cannot be rendered does not fail the
+        // whole batch.
         for (answer, parcel) in answers.iter_mut().zip(parcels) {
             *answer = self
                 .send_template

@@ -1,4 +1,5 @@
-//! Requests, written from templates. They can go to the host that the document names, and to no other.
+//! HTTP requests rendered from templates. They can go only to the host that the document
+//! configures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use crate::outgoing_item::OutgoingItem;
 
 const JSON_CONTENT_TYPE: &str = "application/json";
 
-/// What is to be sent where.
+/// A rendered request.
 #[derive(Debug)]
 pub(crate) struct ProviderHttpRequest {
     pub(crate) method: Method,
@@ -22,7 +23,7 @@ pub(crate) struct ProviderHttpRequest {
     pub(crate) body: Option<String>,
 }
 
-/// Whom a URL leads to.
+/// The scheme, host and port of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ProviderOrigin {
     scheme: String,
@@ -55,7 +56,8 @@ impl fmt::Display for ProviderOrigin {
     }
 }
 
-/// Whom the template of a URL leads to, whatever is filled in.
+/// Returns the origin of a URL template, which does not depend on any variable. Fails if a template
+/// expression could change it.
 pub(crate) fn parse_origin(template: &str) -> Result<ProviderOrigin, String> {
     let expected =
         || format!("{template} is not a URL that begins with https://host/ or http://host/");
@@ -76,7 +78,7 @@ pub(crate) fn parse_origin(template: &str) -> Result<ProviderOrigin, String> {
     ProviderOrigin::from_url(&url).ok_or_else(expected)
 }
 
-/// A request whose gaps are to be filled in.
+/// The compiled templates of a request.
 #[derive(Debug)]
 pub(crate) struct HttpRequestTemplate {
     method: Method,
@@ -135,7 +137,8 @@ impl HttpRequestTemplate {
         })
     }
 
-    /// The request that asks what became of a key.
+    /// Compiles the request of a status lookup. Fails if it leads to another origin than the URL
+    /// for sending.
     pub(crate) fn for_lookup(spec: &HttpSpec, look: &StatusLookupSpec) -> Result<Self, String> {
         let target = parse_origin(&look.url)?;
         if target != self::parse_origin(&spec.url)? {
@@ -152,7 +155,7 @@ impl HttpRequestTemplate {
         })
     }
 
-    /// The request for one item.
+    /// Renders the request for one item.
     pub(crate) fn render_request(
         &self,
         parcel: &OutgoingItem<'_>,
@@ -166,7 +169,7 @@ impl HttpRequestTemplate {
         Ok(request)
     }
 
-    /// The request for many.
+    /// Renders the request for a batch of items.
     pub(crate) fn render_batch_request(
         &self,
         parcels: &[OutgoingItem<'_>],
@@ -177,7 +180,7 @@ impl HttpRequestTemplate {
         ))
     }
 
-    /// The request about a key.
+    /// Renders the status lookup of an idempotency key.
     pub(crate) fn render_lookup_request(&self, key: &str) -> Result<ProviderHttpRequest, String> {
         self.fill_template(&TemplateVariables::from_named(BTreeMap::from([(
             "key", key,
@@ -220,7 +223,7 @@ impl HttpRequestTemplate {
     }
 }
 
-/// How what is printed in a body is encoded.
+/// Returns the escaping of a body with this content type.
 fn body_escape(content_type: &str) -> TemplateEscaping {
     let kind = content_type
         .split(';')
@@ -235,7 +238,8 @@ fn body_escape(content_type: &str) -> TemplateEscaping {
     }
 }
 
-/// What templates know of an item. Its own names go before those of parts.
+/// The template variables of an item. The built-in names take precedence over the parts of the
+/// message.
 fn item_variables(parcel: &OutgoingItem<'_>) -> TemplateVariables {
     let parts = parcel
         .message
@@ -267,7 +271,7 @@ pub(crate) fn parse_header_name(name: &str) -> Result<HeaderName, String> {
         .map_err(|_| format!("`{name}` is not the name of a header"))
 }
 
-/// Control characters would begin another header.
+/// Fails if the text has control characters, which could start another header.
 pub(crate) fn parse_header_value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_str(text)
         .map_err(|_| "a header would have a line break or a control character in it".to_owned())

@@ -1,4 +1,4 @@
-//! What a service said, and what it means for each item.
+//! Mapping of HTTP responses to the outcome of each item.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::http::status::{HttpStatusOutcome, contains_status};
 use crate::outgoing_item::OutgoingItem;
 use crate::secret::SecretRedactor;
 
-/// A service is left alone for so long at most: a day.
+/// Maximum `Retry-After` that is honored: a day.
 const RETRY_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 
-/// What became of the one item of a request.
+/// Returns the outcome of a request with one item.
 pub(crate) fn map_reply(
     answers: &HttpResponseSpec,
     reply: &HttpReply,
@@ -46,7 +46,8 @@ fn describe_reply(
     }
 }
 
-/// What became of each item of a batch, in their order. What it does not speak of, or cannot be understood, it may have taken.
+/// Returns the outcomes of a batch in the order of its items. If the response does not mention an
+/// item, or is invalid, the service may have accepted the item, so its outcome is unknown.
 pub(crate) fn map_batch_reply(
     answers: &HttpResponseSpec,
     batch: &HttpBatchSpec,
@@ -113,7 +114,7 @@ fn map_batch_entry(
     meaning.into_send_outcome(message_id, told, None)
 }
 
-/// What a service knows of a key.
+/// Returns the outcome of a status lookup.
 pub(crate) fn map_lookup_reply(
     look: &StatusLookupSpec,
     reply: &HttpReply,
@@ -134,7 +135,7 @@ pub(crate) fn map_lookup_reply(
             return LookupOutcome::Unknown;
         };
         match body.pointer(pointer) {
-            // What has no such place may be about something else.
+            // A response without this position may be about something else.
             None => return LookupOutcome::Unknown,
             Some(Value::Null) => return LookupOutcome::NotFound,
             Some(Value::Array(list)) if list.is_empty() => return LookupOutcome::NotFound,
@@ -158,7 +159,7 @@ pub(crate) fn map_lookup_reply(
     )
 }
 
-/// A text, a number or a truth at a place.
+/// Returns the string, number or boolean at a JSON pointer, as text.
 fn scalar_at_pointer(value: Option<&Value>, pointer: Option<&str>) -> Option<String> {
     match value?.pointer(pointer?)? {
         Value::String(text) => Some(text.trim().to_owned()),
@@ -167,7 +168,8 @@ fn scalar_at_pointer(value: Option<&Value>, pointer: Option<&str>) -> Option<Str
     }
 }
 
-/// For how long a service wants to be left alone: a number of seconds, or a date, which is compared with the service's own.
+/// Parses `Retry-After`: a number of seconds, or a date, which is compared with the `Date` header
+/// of the same response.
 pub(crate) fn parse_retry_after_ms(headers: &HeaderMap) -> Option<u64> {
     let text = |name| headers.get(name)?.to_str().ok().map(str::trim);
     let after = text(RETRY_AFTER)?;

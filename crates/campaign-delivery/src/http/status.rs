@@ -1,4 +1,4 @@
-//! What a status of HTTP means for an item.
+//! Mapping of HTTP statuses to the outcome of an item.
 
 use onward_base::SharedText;
 use onward_campaign_core::SendOutcome;
@@ -6,13 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::http_spec::HttpResponseSpec;
 
-/// Statuses of HTTP: one, such as `409`, or a range, such as `"500-599"`.
+/// One HTTP status, such as `409`, or a range, such as `"500-599"`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum HttpStatusMatch {
-    /// This one.
+    /// A single status from 100 to 599.
     One(u16),
-    /// From the first to the last of these.
+    /// A range `first-last`, both inclusive.
     Range(String),
 }
 
@@ -34,12 +34,12 @@ impl HttpStatusMatch {
     }
 }
 
-/// Whether a status is among these.
+/// Returns whether one of the matches covers the status.
 pub(crate) fn contains_status(matches: &[HttpStatusMatch], status: u16) -> bool {
     matches.iter().any(|it| it.matches_status(status))
 }
 
-/// What is wrong with these, if anything is.
+/// Fails if a match is not a status or a range from 100 to 599.
 pub(crate) fn check_statuses(matches: &[HttpStatusMatch]) -> Result<(), String> {
     match matches.iter().find(|it| it.status_range().is_none()) {
         Some(wrong) => Err(format!(
@@ -49,7 +49,7 @@ pub(crate) fn check_statuses(matches: &[HttpStatusMatch]) -> Result<(), String> 
     }
 }
 
-/// What a status means.
+/// The outcome that a status stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HttpStatusOutcome {
     Accepted,
@@ -60,7 +60,8 @@ pub(crate) enum HttpStatusOutcome {
 }
 
 impl HttpResponseSpec {
-    /// What is wrong with it, if anything is.
+    /// Fails if a status is invalid, or if `duplicate` is set for a service that does not
+    /// deduplicate.
     pub(crate) fn check_mapping(&self, takes_keys_once: bool) -> Result<(), String> {
         let Self {
             accepted,
@@ -80,8 +81,9 @@ impl HttpResponseSpec {
         Ok(())
     }
 
-    /// What a status means: what is said here, or else what HTTP says. Gateways answer 503 and 408 also when they have handed
-    /// the request on and then lost sight of it; a 503 that says when to come back is the service's own.
+    /// Returns the outcome of a status: the configured one, else the usual meaning in HTTP.
+    /// Gateways respond with 503 and 408 also after they have forwarded the request and lost track
+    /// of it; a 503 with `Retry-After` comes from the service itself.
     pub(crate) fn status_outcome(&self, status: u16, says_when: bool) -> HttpStatusOutcome {
         let said = [
             (&self.duplicate, HttpStatusOutcome::Accepted),
@@ -99,7 +101,7 @@ impl HttpResponseSpec {
         }
         match status {
             200..=299 => HttpStatusOutcome::Accepted,
-            // Who sends is not let in: that says nothing of whom it is for.
+            // The credentials were rejected, which is not about the recipient.
             401 | 403 | 407 => HttpStatusOutcome::Throttled,
             425 | 429 => HttpStatusOutcome::Throttled,
             503 if says_when => HttpStatusOutcome::Throttled,
@@ -111,7 +113,7 @@ impl HttpResponseSpec {
 }
 
 impl HttpStatusOutcome {
-    /// The answer that says so.
+    /// Converts to the outcome of an item with its details.
     pub(crate) fn into_send_outcome(
         self,
         message_id: Option<SharedText>,

@@ -1,4 +1,4 @@
-//! What is answered for items, against a service that says what a test wants.
+//! Tests of the HTTP provider's outcomes, against a service with scripted responses.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ impl SecretSource for Known {
     }
 }
 
-/// A request as the service has heard it.
+/// A request as the service received it.
 #[derive(Debug, Clone)]
 struct Heard {
     line: String,
@@ -40,7 +40,7 @@ struct Service {
 }
 
 impl Service {
-    /// Starts a service that answers so, and tells where it is.
+    /// Starts a service with scripted responses, and returns it with its URL.
     async fn start(
         script: impl Fn(&Heard) -> Response<Body> + Send + Sync + 'static,
     ) -> (Arc<Self>, String) {
@@ -326,7 +326,7 @@ async fn an_answer_that_is_too_long_or_is_no_json_counts_by_its_status() {
     }
 }
 
-/// A service that hears a request and then does this with the connection.
+/// Starts a service that reads a request and then hangs or closes the connection; returns its URL.
 async fn rude(hangs: bool) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

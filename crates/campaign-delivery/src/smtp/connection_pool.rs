@@ -1,4 +1,5 @@
-//! Connections to a server: making them, and keeping a few for the next message.
+//! Pool of connections to an SMTP server: opens connections, and keeps idle ones for the next
+//! message.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,20 +20,20 @@ use crate::secret::SecretValue;
 pub(crate) use crate::smtp::implicit_tls::{ImplicitTlsConnector, build_implicit_tls};
 use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 
-/// Connections that nobody uses are looked at no more often than this.
+/// Minimum interval between two checks for expired idle connections.
 const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Who logs in, and with what.
+/// User name and password for authentication.
 #[derive(Debug)]
 pub(crate) struct SmtpCredentials {
     pub(crate) user: String,
     pub(crate) password: SecretValue,
 }
 
-/// Makes connections.
+/// Opens connections to one server.
 pub(crate) struct SmtpConnector {
     pub(crate) server: (String, u16),
-    /// Encrypted from the first byte.
+    /// Whether the connection is encrypted from the first byte.
     pub(crate) is_implicit_tls: bool,
     pub(crate) uses_starttls: bool,
     pub(crate) starttls_parameters: TlsParameters,
@@ -42,7 +43,8 @@ pub(crate) struct SmtpConnector {
 }
 
 impl SmtpConnector {
-    /// Nothing is said in the clear to another machine, unless somebody wants it so.
+    /// Fails if the connection would be unencrypted to a host that is not loopback, and plaintext
+    /// is not allowed.
     pub(crate) fn check_plaintext(
         &self,
         host: &Host<&str>,
@@ -66,7 +68,8 @@ impl SmtpConnector {
             ))
         };
         let stream = TcpStream::connect(server).await.map_err(unreached)?;
-        // The end of a message is a write of its own, which would wait until the server has confirmed the one before.
+        // The end of a message is a write of its own; with Nagle's algorithm it would wait until
+        // the server has acknowledged the write before it.
         stream.set_nodelay(true).map_err(lost)?;
         let stream: Box<dyn AsyncTokioStream> = if self.is_implicit_tls {
             Box::new(self.implicit_tls.wrap_stream(stream).await.map_err(lost)?)
@@ -112,7 +115,8 @@ fn is_loopback(host: &Host<&str>) -> bool {
     }
 }
 
-/// How a connection is encrypted by STARTTLS. The certificate authorities of this machine are trusted, and those in a file.
+/// Returns the TLS settings for STARTTLS. They trust the certificate authorities of the machine,
+/// and those in the file.
 pub(crate) fn starttls_parameters(
     host: &str,
     ca_file: Option<&Path>,
@@ -134,14 +138,14 @@ pub(crate) fn starttls_parameters(
         .map_err(|cause| format!("TLS cannot be used: {cause}"))
 }
 
-/// How a server is greeted.
+/// Returns the client name for the greeting (EHLO): the domain, or the library's default.
 pub(crate) fn client_id(domain: Option<&str>) -> ClientId {
     domain.map_or_else(ClientId::default, |domain| {
         ClientId::Domain(domain.to_owned())
     })
 }
 
-/// Connections that nobody uses just now, and how to make others.
+/// Idle connections, and the connector that opens new ones.
 pub(crate) struct SmtpConnectionPool {
     connector: SmtpConnector,
     idle_timeout: Duration,
@@ -149,11 +153,11 @@ pub(crate) struct SmtpConnectionPool {
     idle: Arc<Mutex<IdleConnections>>,
 }
 
-/// Connections and since when nobody uses them, the last used last.
+/// Idle connections with the time since they are idle, the most recently used last.
 #[derive(Default)]
 struct IdleConnections {
     connections: Vec<(Instant, AsyncSmtpConnection)>,
-    /// Whether somebody is there to close them when it is time.
+    /// Whether a task that closes expired connections is running.
     has_reaper: bool,
 }
 
@@ -167,14 +171,14 @@ impl SmtpConnectionPool {
         }
     }
 
-    /// A connection that is there. It may be stale.
+    /// Takes an idle connection, if there is one. The server may have closed it already.
     pub(crate) fn take_idle(&self, now: Instant) -> Option<AsyncSmtpConnection> {
         let mut idle = lock_idle(&self.idle);
         idle.close_expired(now, self.idle_timeout);
         idle.connections.pop().map(|(_, connection)| connection)
     }
 
-    /// Keeps a connection that is good, for a while.
+    /// Returns a usable connection to the pool, which keeps it until the idle timeout.
     pub(crate) fn return_connection(&self, connection: AsyncSmtpConnection, now: Instant) {
         let mut idle = lock_idle(&self.idle);
         idle.close_expired(now, self.idle_timeout);
@@ -191,7 +195,7 @@ impl SmtpConnectionPool {
         }
     }
 
-    /// A new connection.
+    /// Opens a new connection. Fails with a timeout at the deadline.
     pub(crate) async fn open_connection(
         &self,
         deadline: Instant,
@@ -204,7 +208,7 @@ impl SmtpConnectionPool {
 }
 
 impl IdleConnections {
-    /// Closes what nobody has used for so long.
+    /// Closes connections that were idle for at least `keep`.
     fn close_expired(&mut self, now: Instant, keep: Duration) {
         self.connections
             .retain(|(since, _)| now.duration_since(*since) < keep);
@@ -215,7 +219,7 @@ fn lock_idle(idle: &Mutex<IdleConnections>) -> MutexGuard<'_, IdleConnections> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes connections in time, until there are none.
+/// Closes expired connections periodically, until no idle connection is left.
 async fn reap_idle_connections(idle: Weak<Mutex<IdleConnections>>, keep: Duration) {
     loop {
         sleep(keep.max(REAP_INTERVAL_MIN)).await;

@@ -1,6 +1,6 @@
-//! Connections that are encrypted from the first byte.
+//! Connections with implicit TLS, encrypted from the first byte.
 //!
-//! The library can make them as well, but not so that what is written goes out at once.
+//! The SMTP library supports them as well, but not with immediate writes (`TCP_NODELAY`).
 
 use std::io;
 use std::net::SocketAddr;
@@ -19,13 +19,14 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Encrypts connections to a server.
+/// Establishes TLS on connections to one server.
 pub(crate) struct ImplicitTlsConnector {
     connector: TlsConnector,
     host: ServerName<'static>,
 }
 
-/// Trusts the certificate authorities of this machine, and those in a file.
+/// Builds a connector that trusts the certificate authorities of the machine, and those in the
+/// file.
 pub(crate) fn build_implicit_tls(
     host: &str,
     ca_file: Option<&Path>,
@@ -69,7 +70,7 @@ impl ImplicitTlsConnector {
     }
 }
 
-/// An encrypted connection.
+/// A TLS stream in the form that the SMTP library accepts.
 #[derive(Debug)]
 pub(crate) struct ImplicitTlsStream(TlsStream<TcpStream>);
 

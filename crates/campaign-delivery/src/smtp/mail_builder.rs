@@ -1,4 +1,4 @@
-//! Makes mail of a message's parts. Nothing of a message can become a line of its own among the headers.
+//! Builds a mail from the parts of a message. No part of a message can add a line to the headers.
 
 use lettre::Address;
 use lettre::Message as Mail;
@@ -8,20 +8,20 @@ use url::Url;
 
 use crate::outgoing_item::{OutgoingItem, has_control_chars};
 
-/// A line of a header is at most so long.
+/// Maximum length of a header line in bytes.
 const HEADER_BYTES_MAX: usize = 900;
 
-/// Mail, ready to be sent.
+/// A formatted mail with its envelope addresses.
 #[derive(Debug)]
 pub(crate) struct OutgoingMail {
     pub(crate) from: Address,
     pub(crate) to: Address,
-    /// The id of the message, without brackets.
+    /// The message id, without angle brackets.
     pub(crate) message_id: String,
     pub(crate) content: Vec<u8>,
 }
 
-/// What all mail of a provider has.
+/// Settings that all mails of a provider share.
 #[derive(Debug)]
 pub(crate) struct MailBuilder {
     from: Option<Mailbox>,
@@ -42,14 +42,14 @@ impl MailBuilder {
         })
     }
 
-    /// The domain that all mail has, if it is known beforehand.
+    /// The sender domain, if it does not depend on the message.
     pub(crate) fn sender_domain(&self) -> Option<&str> {
         self.domain
             .as_deref()
             .or_else(|| self.from.as_ref().map(|from| from.email.domain()))
     }
 
-    /// Makes mail of what is to be delivered.
+    /// Builds the mail of an item. Fails if a required part is missing or a part is invalid.
     pub(crate) fn build_mail(&self, parcel: &OutgoingItem<'_>) -> Result<OutgoingMail, String> {
         let part = |name: &str| {
             parcel
@@ -105,7 +105,7 @@ impl MailBuilder {
     }
 }
 
-/// A text that stays on its line.
+/// Fails if the text has a line break or another control character.
 fn require_single_line<'a>(name: &str, text: &'a str) -> Result<&'a str, String> {
     match has_control_chars(text) {
         true => Err(format!(
@@ -115,14 +115,14 @@ fn require_single_line<'a>(name: &str, text: &'a str) -> Result<&'a str, String>
     }
 }
 
-/// A text whose lines end as lines of mail do, whoever wrote it.
+/// Converts all line endings to CRLF, as SMTP requires.
 fn normalize_line_endings(text: &str) -> String {
     text.replace("\r\n", "\n")
         .replace('\r', "\n")
         .replace('\n', "\r\n")
 }
 
-/// A key that can be the first half of an id.
+/// Fails if the key cannot be the first part of a message id.
 fn check_message_id_key(key: &str) -> Result<&str, String> {
     let is_word = !key.is_empty()
         && key
@@ -153,7 +153,7 @@ fn parse_mailbox(name: &str, text: &str) -> Result<Mailbox, String> {
         .map_err(refuse)
 }
 
-/// How to want nothing more, for the program that shows the mail (RFC 2369, RFC 8058).
+/// Adds the unsubscribe headers for mail clients (RFC 2369, RFC 8058).
 fn add_list_unsubscribe(builder: MessageBuilder, text: &str) -> Result<MessageBuilder, String> {
     let expected = "`unsubscribe` is to be an address that begins with https:// or mailto:";
     let url: Url = require_single_line("unsubscribe", text)?
@@ -184,7 +184,8 @@ fn add_list_unsubscribe(builder: MessageBuilder, text: &str) -> Result<MessageBu
     }
 }
 
-/// A header whose value is printable and short: it needs no encoding, and must not be folded.
+/// Builds a header whose value is printable and short: it needs no encoding, and must not be
+/// folded.
 fn unencoded_header(name: &'static str, value: String) -> HeaderValue {
     HeaderValue::dangerous_new_pre_encoded(
         HeaderName::new_from_ascii_str(name),
@@ -336,7 +337,8 @@ mod tests {
 
     #[test]
     fn lines_of_a_text_end_as_lines_of_mail_do() {
-        // Whoever takes a lone line break for the end of a line could be made to see the end of the message in it.
+        // A server that accepts a lone CR or LF as a line ending could be made to see the end of
+        // the message there (SMTP smuggling).
         for name in ["text", "html"] {
             for text in [
                 "a\n.\nb",

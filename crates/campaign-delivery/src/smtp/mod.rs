@@ -1,7 +1,8 @@
-//! Mail by SMTP.
+//! Email by SMTP.
 //!
-//! The conversation is led step by step, because it decides what is known when it ends early: until the dot that ends a
-//! message is written, nothing was sent; from then on only the server's answer tells.
+//! The provider runs each SMTP transaction command by command, because the phase at which it ends
+//! early decides what is known: until the dot that ends a message is written, the message was not
+//! sent; after that only the server's reply decides.
 
 mod connection_pool;
 mod implicit_tls;
@@ -31,63 +32,64 @@ use crate::smtp::mail_builder::{MailBuilder, OutgoingMail};
 use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 use crate::smtp::transaction::SmtpTransaction;
 
-/// Connections of one provider, at most.
+/// Maximum number of connections of one provider.
 const CONNECTIONS_MAX: usize = 100;
 
-/// Who found no connection free asks again after so long.
+/// Wait before the next try if no connection became free in time.
 const NO_CONNECTION_RETRY_MS: u64 = 1_000;
 
-/// A server of mail.
+/// Configuration of an SMTP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SmtpSpec {
-    /// `smtps://host[:465]`, encrypted from the first byte, or `smtp://host[:587]`.
+    /// URL of the server, required: `smtps://host[:465]` for implicit TLS, or `smtp://host[:587]`.
     pub url: String,
-    /// How a connection of `smtp://` is encrypted: `starttls` unless it is said.
+    /// Encryption of an `smtp://` connection; not allowed with `smtps://`. default: `starttls`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<SmtpTlsMode>,
-    /// Whether `tls: none` may be used with another machine.
+    /// Whether `tls: none` is allowed for a host that is not loopback. default: false.
     #[serde(default)]
     pub allow_plaintext: bool,
-    /// A file of certificates (PEM) to trust besides those of this machine.
+    /// Path of a PEM file with certificates to trust in addition to those of the machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
-    /// Who logs in.
+    /// User name for authentication; requires `password`. default: no authentication.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// With which password.
+    /// Password for authentication, as a reference to a secret; requires `user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<SecretRef>,
-    /// Who sends, where a message does not say so.
+    /// Sender address of messages without a `from` part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// The domain in the ids of messages and in the greeting: that of `from` unless it is said.
+    /// Domain of message ids and of the greeting (EHLO). default: the domain of the sender address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Connections at a time.
+    /// Maximum number of concurrent connections, between 1 and 100. default: 4.
     #[serde(default = "default_connections")]
     pub connections: usize,
-    /// How long a connection is kept that nobody uses.
+    /// Time after which an idle connection is closed, in milliseconds. default: 15000.
     #[serde(default = "default_idle_ms")]
     pub idle_ms: u64,
-    /// How long one delivery may take, and how long may be waited for a connection before.
+    /// Timeout of one delivery, and of the wait for a free connection before it, in milliseconds.
+    /// default: 60000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
-    /// How many may be reached in which time.
+    /// Rate limits of this provider. default: unlimited.
     #[serde(default)]
     pub limits: RateLimits,
-    /// How it is gone about.
+    /// Dispatch policy of jobs that use this provider.
     #[serde(default)]
     pub terms: DispatchPolicySpec,
 }
 
-/// How a connection that begins in the clear is encrypted.
+/// Encryption of an `smtp://` connection, which begins unencrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SmtpTlsMode {
-    /// Not at all. Only to this machine, unless `allow_plaintext` says otherwise.
+    /// No encryption. Allowed for loopback hosts only, unless `allow_plaintext` is set.
     None,
-    /// By STARTTLS, before anything is said. A server that does not offer it is not used.
+    /// STARTTLS before any credentials or messages are sent. Fails if the server does not offer it.
     Starttls,
 }
 
@@ -105,7 +107,7 @@ fn default_timeout_ms() -> u64 {
 
 impl SmtpSpec {
     pub(crate) fn provider_defaults(&self) -> ProviderDefaults {
-        // As long may be waited for a connection.
+        // Twice, because the wait for a free connection has the same timeout.
         let patience = Duration::from_millis(self.timeout_ms) * 2;
         ProviderDefaults {
             window: self.connections,
@@ -120,7 +122,7 @@ impl SmtpSpec {
         Some(format!("{}:{}", url.host()?, server_port(&url)))
     }
 
-    /// Makes the mail, for nobody.
+    /// Builds the mail without sending it.
     pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
         self.mail_builder()?.build_mail(parcel).map(drop)
     }
@@ -225,7 +227,8 @@ fn server_port(url: &Url) -> u16 {
         .unwrap_or(if url.scheme() == "smtps" { 465 } else { 587 })
 }
 
-/// A host as it is connected to. In a URL of a scheme that nobody knows, an IPv4 address is but a name.
+/// Returns the host in the form that is used to connect. The URL parser does not know the `smtp`
+/// schemes, so it returns an IPv4 address as a domain.
 fn host_to_string(host: &Host<&str>) -> String {
     match host {
         Host::Domain(name) => (*name).to_owned(),
@@ -234,17 +237,18 @@ fn host_to_string(host: &Host<&str>) -> String {
     }
 }
 
-/// Sends mail.
+/// Sends mail through a pool of SMTP connections.
 #[derive(Debug)]
 pub(crate) struct SmtpProvider {
     name: String,
     mail_builder: MailBuilder,
     pool: SmtpConnectionPool,
-    /// What nobody is to read in what the server says.
+    /// Removes the password from replies of the server.
     redactor: SecretRedactor,
-    /// Taken by whoever reserves.
+    /// Permits that a worker acquires before it reserves items.
     send_permits: Arc<Semaphore>,
-    /// Taken here, so that there are never more connections, whoever calls.
+    /// Permits that this provider acquires itself, so that the number of connections is limited for
+    /// every caller.
     connection_permits: Semaphore,
     timeout: Duration,
 }
@@ -283,13 +287,14 @@ impl SmtpProvider {
             Err(words) => return invalid_message(&words),
         };
         let Ok(Ok(_permit)) = timeout(self.timeout, self.connection_permits.acquire()).await else {
-            // It is not the server that is at fault: waiting is not to count as a try.
+            // Throttled, because the server is not at fault: the wait must not count as a send.
             return SendOutcome::Throttled(
                 "no connection became free in time".into(),
                 Some(NO_CONNECTION_RETRY_MS),
             );
         };
-        // Counted from here: whoever has waited for long must not leave a message in doubt for want of time.
+        // The deadline starts here: a long wait for a connection must not shorten the transaction
+        // and leave the message in doubt.
         match self
             .run_transaction(&envelope, Instant::now() + self.timeout)
             .await
@@ -299,7 +304,7 @@ impl SmtpProvider {
         }
     }
 
-    /// Leads one conversation, on a connection that is there or a new one.
+    /// Runs one transaction, on an idle connection or a new one.
     async fn run_transaction(
         &self,
         envelope: &OutgoingMail,
@@ -309,7 +314,7 @@ impl SmtpProvider {
             let mut talk = SmtpTransaction::new(connection, deadline);
             match talk.send_mail_from(envelope).await {
                 Ok(()) => return self.complete_transaction(talk, envelope).await,
-                // The server has had enough of this connection. Nothing was sent on it.
+                // The server has closed this idle connection. No message was sent on it.
                 Err((_, SmtpFailure::ConnectionLost(_) | SmtpFailure::Temporary(421, _))) => {}
                 Err(trouble) => return self.abort_transaction(talk, trouble).await,
             }
@@ -337,7 +342,8 @@ impl SmtpProvider {
         }
     }
 
-    /// Keeps the connection for others if the server still listens.
+    /// Ends a failed transaction. Returns the connection to the pool if the server still accepts
+    /// commands.
     async fn abort_transaction(
         &self,
         mut talk: SmtpTransaction,

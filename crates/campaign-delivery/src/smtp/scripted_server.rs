@@ -1,11 +1,11 @@
-//! A server of mail that does what a test says, at the moment that it says.
+//! An SMTP server for tests that injects a scripted fault at a given point of the protocol.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// When it misbehaves.
+/// The point of the protocol at which the server injects a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SmtpFaultPoint {
     Greeting,
@@ -20,34 +20,34 @@ pub(crate) enum SmtpFaultPoint {
     Reset,
 }
 
-/// How.
+/// The fault that the server injects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SmtpFault {
-    /// It says this.
+    /// It sends this reply in place of the regular one.
     Reply(&'static str),
     /// It closes the connection.
     Disconnect,
-    /// It says nothing more, and listens to nothing.
+    /// It neither replies nor reads any more.
     Hang,
 }
 
-/// What it does on which connection, and when.
+/// A fault with its connection and its point of the protocol.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScriptedFault {
-    /// Which connection, from 0; on any if none is named.
+    /// Number of the connection, counted from 0; `None` for all connections.
     pub(crate) connection: Option<usize>,
     pub(crate) point: SmtpFaultPoint,
     pub(crate) fault: SmtpFault,
 }
 
-/// What it has seen.
+/// What the server has recorded.
 #[derive(Debug, Default)]
 pub(crate) struct SmtpServerLog {
     pub(crate) connections: usize,
-    /// Messages that it has heard to their end.
+    /// Messages received completely.
     pub(crate) messages: Vec<String>,
     pub(crate) commands: Vec<String>,
-    /// Connections that are over.
+    /// Number of connections that have ended.
     pub(crate) closed: usize,
 }
 
@@ -111,7 +111,7 @@ struct ScriptedSmtpSession {
 
 impl ScriptedSmtpSession {
     async fn serve_session(mut self) {
-        // A client that goes away ends the session.
+        // A client that disconnects ends the session.
         let _ = self.answer_commands().await;
         self.log.lock().unwrap().closed += 1;
     }
@@ -151,7 +151,7 @@ impl ScriptedSmtpSession {
         }
     }
 
-    /// What it says in place of what is right, if that is what a test wants.
+    /// Returns the fault scripted for this point, if any.
     fn fault_at(&self, at: SmtpFaultPoint) -> Option<SmtpFault> {
         self.faults
             .iter()

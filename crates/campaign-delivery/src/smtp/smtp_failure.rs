@@ -1,4 +1,4 @@
-//! What an early end of a conversation means, as one table.
+//! The outcome of a failed SMTP transaction by phase and failure, as one table.
 
 use lettre::transport::smtp::Error;
 use lettre::transport::smtp::response::Code;
@@ -6,16 +6,16 @@ use onward_campaign_core::SendOutcome;
 
 use crate::secret::SecretRedactor;
 
-/// How far a conversation had come.
+/// The phase that a transaction had reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SmtpPhase {
-    /// Connecting, the greeting, encryption, logging in: nothing was said of any message.
+    /// Connection, greeting, encryption and authentication: the server knows of no message yet.
     Connect,
-    /// Who sends.
+    /// The `MAIL FROM` command with the sender.
     Mail,
-    /// To whom.
+    /// The `RCPT TO` command with the recipient.
     Recipient,
-    /// That there is a message.
+    /// The `DATA` command, which announces the message.
     Data,
     /// The message, without its end.
     Content,
@@ -23,26 +23,27 @@ pub(crate) enum SmtpPhase {
     EndOfData,
 }
 
-/// Why a conversation ended.
+/// The reason why a transaction failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SmtpFailure {
-    /// The server said no, with a code from 400 to 499.
+    /// The server replied with a code from 400 to 499.
     Temporary(u16, String),
-    /// The server said no, with a code from 500 to 599.
+    /// The server replied with a code from 500 to 599.
     Permanent(u16, String),
-    /// The connection was lost, or what came was not understood.
+    /// The connection was lost, or the reply was invalid.
     ConnectionLost(String),
-    /// There was no connection.
+    /// The connection could not be established.
     ConnectFailed(String),
-    /// There was no answer in time.
+    /// The server did not reply before the deadline.
     TimedOut,
-    /// The server does not offer what is needed.
+    /// The server does not support a required extension.
     Unsupported(String),
 }
 
 impl SmtpFailure {
-    /// Whether the server has answered, so that the connection is as good as before. Of what it says to a message, nobody can
-    /// tell whether it said so before it had heard all of it, and says more.
+    /// Returns whether the connection can be reused, because the server has replied. After a reply
+    /// during or after the message it cannot: the server may have replied before it read the whole
+    /// message, and may reply again.
     pub(crate) fn keeps_connection(&self, phase: SmtpPhase) -> bool {
         match self {
             _ if matches!(phase, SmtpPhase::Content | SmtpPhase::EndOfData) => false,
@@ -73,7 +74,7 @@ fn code_number(code: Code) -> u16 {
     code.into()
 }
 
-/// What is answered for an item whose conversation ended so.
+/// Returns the outcome of an item whose transaction failed in this phase.
 pub(crate) fn map_failure(
     phase: SmtpPhase,
     trouble: &SmtpFailure,
@@ -87,10 +88,10 @@ pub(crate) fn map_failure(
             SendOutcome::Unknown(told)
         }
         (EndOfData, Temporary(..)) => SendOutcome::Deferred(told),
-        // The server talks of itself, not of the message.
+        // Code 421 is about the server, not about the message.
         (_, Temporary(421, _)) => SendOutcome::Throttled(told, None),
         (Connect | Mail, Temporary(..)) => SendOutcome::Throttled(told, None),
-        // Whoever refuses us, or our password, has refused no message.
+        // A server that rejects the client or its password has rejected no message.
         (Connect, Permanent(..) | Unsupported(_)) => SendOutcome::Throttled(told, None),
         (Recipient | Data | Content, Temporary(..)) => SendOutcome::Deferred(told),
         (_, ConnectionLost(_) | ConnectFailed(_) | TimedOut) => SendOutcome::Deferred(told),

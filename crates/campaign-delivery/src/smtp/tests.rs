@@ -1,4 +1,5 @@
-//! What is answered for an item, against a server that misbehaves at every moment at which it can.
+//! Tests of the SMTP provider's outcomes, against a server with a fault at every possible point of
+//! the protocol.
 
 use std::time::Duration;
 
@@ -150,7 +151,8 @@ async fn a_long_message_that_could_not_be_written_whole_was_not_sent() {
     let long = "A line of text that is repeated very often.\r\n".repeat(300_000);
     let answer = send_to(&provider(server.port, &json!({})), "ada@example.org", &long).await;
     assert_eq!(kind(&answer), "later", "{answer:?}");
-    // Of a short one nobody can tell: all of it was written before the connection was seen to be lost.
+    // The outcome of a short message is unknown: all of it was written before the client noticed
+    // the lost connection.
     let answer = send(&provider(server.port, &json!({}))).await;
     assert_eq!(kind(&answer), "unknown", "{answer:?}");
 }
@@ -228,7 +230,7 @@ async fn a_connection_that_the_server_has_closed_meanwhile_is_replaced() {
         };
         let server = ScriptedSmtpServer::start(vec![whim]).await;
         let smtp = provider(server.port, &json!({}));
-        // A connection on which the next sender is not heard.
+        // A connection on which the server injects the fault at the next `MAIL FROM`.
         let stale = smtp
             .pool
             .open_connection(Instant::now() + Duration::from_secs(5))
@@ -308,7 +310,7 @@ async fn a_password_is_sent_and_never_printed_and_a_wrong_one_refuses_nobody() {
         "{printed}"
     );
     let commands = server.log.lock().unwrap().commands.clone();
-    // NUL shop NUL hunter2
+    // The decoded credentials: NUL shop NUL hunter2.
     assert!(
         commands.contains(&"AUTH PLAIN AHNob3AAaHVudGVyMg==".to_owned()),
         "{commands:?}"

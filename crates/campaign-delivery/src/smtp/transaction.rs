@@ -1,4 +1,4 @@
-//! One message, one conversation: who sends, to whom, the message, its end.
+//! One SMTP transaction for one message: sender, recipient, message, end of message.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use tokio::time::{Instant, timeout_at};
 use crate::smtp::mail_builder::OutgoingMail;
 use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 
-/// A message is written in pieces of this size.
+/// Size of the chunks in which a message is written.
 const CHUNK_BYTES: usize = 16 * 1_024;
 
-/// A conversation on a connection, until a time.
+/// A transaction on a connection, with a deadline.
 pub(crate) struct SmtpTransaction {
     connection: AsyncSmtpConnection,
     deadline: Instant,
@@ -33,7 +33,8 @@ impl SmtpTransaction {
         self.connection
     }
 
-    /// Begins: says who sends.
+    /// Starts the transaction with the sender. Fails if the server lacks an extension that the
+    /// message requires.
     pub(crate) async fn send_mail_from(
         &mut self,
         envelope: &OutgoingMail,
@@ -75,7 +76,7 @@ impl SmtpTransaction {
         }
     }
 
-    /// Goes on to the end: to whom, the message, and that it is over.
+    /// Completes the transaction: recipient, message and end of message.
     pub(crate) async fn send_message(
         &mut self,
         envelope: &OutgoingMail,
@@ -93,7 +94,8 @@ impl SmtpTransaction {
             );
             return Err((SmtpPhase::Data, SmtpFailure::ConnectionLost(words)));
         }
-        // The end of the message is written as soon as there are no more pieces to ask for.
+        // The SMTP library writes the end of the message as soon as the iterator returns no further
+        // chunk.
         let is_whole = AtomicBool::new(false);
         let mut pieces = envelope.content.chunks(CHUNK_BYTES);
         let pieces = std::iter::from_fn(|| {
@@ -118,7 +120,7 @@ impl SmtpTransaction {
         }
     }
 
-    /// Makes the server forget what was said so far.
+    /// Resets the transaction on the server (`RSET`). Returns whether the server confirmed it.
     pub(crate) async fn reset(&mut self) -> bool {
         self.send_command(SmtpPhase::Connect, Rset).await.is_ok()
     }

@@ -1,5 +1,6 @@
-//! Who may be reached now: by the limits of the provider and quiet hours, and as far as there is room for calls. Nothing is
-//! reserved before, so that a crash leaves nothing in doubt that only waits for its turn.
+//! Admission: which items may be sent now, by the provider's rate limits, quiet hours and available
+//! permits. Items are reserved only after admission, so that a crash leaves no item in doubt that
+//! was only waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +13,15 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{JobRunner, LEASE_RENEW_DIVISOR};
 use crate::delivery::SendAdmission;
 
-/// Nobody waits longer than this for somebody to reach.
+/// Maximum time that a worker waits for admission before it postpones the job.
 const ADMISSION_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// When to look for room again that was not there.
+/// Delay before permits are requested again when none was available.
 const PERMIT_RETRY_DELAY: Duration = Duration::from_millis(250);
 
 impl JobRunner<'_> {
-    /// Who of these may be reached now. A short wait is waited out; a long one frees the worker for others.
+    /// Returns which of these items may be sent now. The worker waits out a short delay; a long
+    /// delay is returned, so that the worker is free for other jobs.
     pub(super) async fn admit_items(
         &mut self,
         positions: &[usize],
@@ -43,9 +45,9 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Asks for room, and then who may be reached in it.
+    /// Acquires permits at the provider, and then asks the gate which items may use them.
     async fn try_admit(&mut self, positions: &[usize], at_most: usize) -> SendAdmission {
-        // Nobody may have been called in what there was.
+        // Permits of an earlier try may be unused: release them first.
         self.send_permits = None;
         let at_most = match self.delivery.provider.send_permits() {
             None => at_most,
@@ -71,7 +73,7 @@ impl JobRunner<'_> {
         {
             SendAdmission::Admitted(places) => {
                 if let Some(taken) = &mut self.send_permits {
-                    // What is not used is for others.
+                    // Return the unused permits.
                     drop(taken.split(taken.num_permits().saturating_sub(places.len())));
                 }
                 SendAdmission::Admitted(
@@ -86,7 +88,8 @@ impl JobRunner<'_> {
     }
 }
 
-/// Takes room for somebody, waiting for so long, and for up to so many if there is.
+/// Acquires at least one permit, waiting for up to `patience`, and up to `at_most` if they are
+/// available at once. Returns `None` on timeout.
 async fn acquire_permits(
     room: Arc<Semaphore>,
     at_most: usize,

@@ -1,4 +1,4 @@
-//! Work on a job: what an [`Attempt`] says, done step by step, by whoever holds the lease of the job.
+//! Performs the steps of a [`JobAttempt`] on one job, while the worker holds the job's lease.
 
 mod admission;
 mod sending;
@@ -32,25 +32,25 @@ use crate::item_metrics;
 use crate::reservation::{self, DurableCommit};
 use crate::row_mapping::{self, ItemTemplate};
 
-/// How long to wait before the store is asked again.
+/// Delay before a failed store operation is retried.
 const STORE_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A lease is renewed when this part of it has gone by.
+/// A lease is renewed when 1/`LEASE_RENEW_DIVISOR` of it has passed.
 const LEASE_RENEW_DIVISOR: u32 = 3;
 
-/// The audit trail tells of jobs that wait for at least so long until somebody may be reached.
+/// Minimum postponement in milliseconds that is recorded in the audit trail.
 const AUDIT_POSTPONED_MIN_MS: u64 = 60_000;
 
-/// How work on a job ended.
+/// How the processing of a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobRunEnd {
-    /// As it should.
+    /// The attempt ended with this outcome, which is durable.
     Concluded(AttemptOutcome),
-    /// Somebody else has the job by now, or may have it.
+    /// The lease was lost: another worker holds the job now, or may hold it.
     LeaseLost,
 }
 
-/// What a worker needs.
+/// The resources that a worker needs to process a job.
 pub(crate) struct JobContext {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: EstimatedClock,
@@ -59,7 +59,7 @@ pub(crate) struct JobContext {
     pub(crate) entropy: EntropySource,
 }
 
-/// Work on one job.
+/// Processes one job: its rows, its lease and the delivery of its items.
 pub(crate) struct JobRunner<'a> {
     context: &'a JobContext,
     run: CampaignRunRow,
@@ -68,35 +68,36 @@ pub(crate) struct JobRunner<'a> {
     job: JobRow,
     version: u64,
     lock_token: SharedText,
-    /// Commits that were tried; each leaves a mark of its own, so that none is taken for another.
+    /// Number of commits attempted. Each commit writes its own mark into the job's row, so that
+    /// none is mistaken for another.
     commit_count: u32,
-    /// Whether the job is this worker's, as far as it knows.
+    /// Whether this worker holds the job's lease, as far as it knows.
     is_held: bool,
     lease_until: Instant,
     recipients: Vec<AudienceRecipient>,
-    /// Positions of those who want nothing more.
+    /// Positions of the recipients on the suppression list.
     suppressed: Vec<usize>,
     rows: Vec<Option<(OutboxItemRow, u64)>>,
     provider: SharedText,
     scheduled_for: String,
     durable_commit: Option<DurableCommit>,
-    /// Room at the provider for what is about to be reserved.
+    /// Permits at the provider for the items that are about to be reserved.
     send_permits: Option<OwnedSemaphorePermit>,
-    /// What the provider has said of items in doubt, for the audit trail.
+    /// Results of status lookups of items in doubt, for the audit trail.
     lookup_results: Map<String, Value>,
 }
 
-/// What a step makes of the job and its items.
+/// The commit of a step, with the rows as they are after it.
 struct PreparedCommit {
     job: JobRow,
     rows: BTreeMap<usize, OutboxItemRow>,
     commit: Commit,
-    /// Where in the commit rows are inserted, and of which items.
+    /// For each inserted item: the index of its insert in the commit, and its position in the job.
     inserted: Vec<(usize, usize)>,
 }
 
 impl<'a> JobRunner<'a> {
-    /// Reads what there is to know of a job.
+    /// Loads the recipients, items and suppressions of a job.
     pub(crate) async fn load_job(
         desk: &'a JobContext,
         (run, run_version): (CampaignRunRow, u64),
@@ -106,7 +107,7 @@ impl<'a> JobRunner<'a> {
         let recipients =
             audience::read_audience_part(&*desk.store, &run.audience_id, job.number).await?;
         let mut rows: Vec<Option<(OutboxItemRow, u64)>> = vec![None; recipients.len()];
-        // Nobody has reserved anything for a job that nobody has locked.
+        // A job that was never locked has no reserved items.
         if job.lock_epoch > 0 {
             for (row, version) in row_mapping::read_job_items(&*desk.store, &job.id).await? {
                 let Some(place) =
@@ -142,7 +143,7 @@ impl<'a> JobRunner<'a> {
         })
     }
 
-    /// Makes the job this worker's, and does nothing more. Tells whether it is.
+    /// Claims the job and does nothing more. Returns whether the claim succeeded.
     pub(crate) async fn lock_job(mut self) -> Result<bool, Error> {
         let (tally, attempts) = (row_mapping::job_counts(&self.job), self.job.attempts + 1);
         Ok(self
@@ -151,7 +152,8 @@ impl<'a> JobRunner<'a> {
             .is_some())
     }
 
-    /// Does all there is to do for now.
+    /// Runs one attempt at the job. `order` returns the current directive and is read before each
+    /// step.
     pub(crate) async fn run_attempt(
         mut self,
         order: impl Fn() -> AttemptDirective,
@@ -212,7 +214,7 @@ impl<'a> JobRunner<'a> {
         }
     }
 
-    /// Positions of those who come twice in the job: the first stands for the others.
+    /// Positions of recipients that occur earlier in the job: only the first occurrence is sent to.
     fn duplicate_positions(&self) -> Vec<usize> {
         let mut seen = BTreeSet::new();
         (0..self.recipients.len())
@@ -220,8 +222,8 @@ impl<'a> JobRunner<'a> {
             .collect()
     }
 
-    /// Makes a step durable. Returns which of the items that it reserves another row stands for; nothing if the job is not this
-    /// worker's any more.
+    /// Makes a step durable. Returns the positions of the items whose idempotency key another row
+    /// already has, or `None` if this worker no longer holds the job.
     async fn persist_step(
         &mut self,
         changes: BTreeMap<usize, ItemChange>,
@@ -230,7 +232,7 @@ impl<'a> JobRunner<'a> {
         conclusion: Option<AttemptOutcome>,
     ) -> Result<Option<Vec<usize>>, Error> {
         self.commit_count += 1;
-        // The lease is counted from the first time that it may have been stored.
+        // The lease is counted from the first moment at which it may have been stored.
         let (asked, mut is_unheard, mut are_new) = (Instant::now(), false, true);
         loop {
             let written = self.prepare_commit(&changes, &tally, attempts, conclusion, are_new);
@@ -261,7 +263,7 @@ impl<'a> JobRunner<'a> {
                 {
                     self.reload_run().await?
                 }
-                // Other items stand for some of these.
+                // Some of the items are duplicates of other rows: keep those rows.
                 StoreErrorKind::Conflict if are_new && is_item_conflict(&error) => are_new = false,
                 StoreErrorKind::Conflict if is_unheard => {
                     return self.confirm_unknown_commit(written, asked).await;
@@ -282,7 +284,8 @@ impl<'a> JobRunner<'a> {
         }
     }
 
-    /// What a step makes of the job and its items. Most items are new; where some were not, those are kept.
+    /// Prepares the commit of a step. With `are_new`, an existing item row makes the commit
+    /// conflict, which is the fast path; otherwise existing rows are kept.
     fn prepare_commit(
         &self,
         changes: &BTreeMap<usize, ItemChange>,
@@ -306,7 +309,7 @@ impl<'a> JobRunner<'a> {
         {
             job.error = Some(error);
         }
-        // What went wrong on the way is over; what went wrong with items stands there.
+        // A completed job has no error of its own; the errors of items are in their rows.
         if conclusion == Some(AttemptOutcome::Completed) {
             job.error = None;
         }
@@ -377,7 +380,8 @@ impl<'a> JobRunner<'a> {
         }
     }
 
-    /// Where the job stands after a step: with this worker, or where the end of the attempt leads.
+    /// Sets the job's status and lease after a step: it stays with this worker, or the outcome of
+    /// the attempt decides.
     fn apply_outcome(&self, job: &mut JobRow, conclusion: Option<AttemptOutcome>, now: Timestamp) {
         let (act, run_after) = match conclusion {
             None => {
@@ -397,7 +401,7 @@ impl<'a> JobRunner<'a> {
             Some(AttemptOutcome::Released) => (Some(JobTransition::Release), now),
         };
         let mut status = row_mapping::job_status(job);
-        // Whoever takes over from another releases it for them first.
+        // A takeover first releases the job on behalf of the previous worker.
         if !self.is_held {
             let free = status.next_status(JobTransition::Release).unwrap_or(status);
             status = row_mapping::next_job_status(free, JobTransition::Lock);
@@ -410,12 +414,12 @@ impl<'a> JobRunner<'a> {
         job.run_after = run_after;
     }
 
-    /// What the commit that is being made leaves in the row of the job.
+    /// The mark that the current commit writes into the job's row.
     fn commit_mark(&self) -> SharedText {
         format!("{}.{}", self.lock_token, self.commit_count).into()
     }
 
-    /// What the audit trail says of a step.
+    /// The audit events of a step.
     fn audit_events(
         &self,
         job: &JobRow,
@@ -457,7 +461,7 @@ impl<'a> JobRunner<'a> {
         }
         let event = match conclusion {
             None => return events,
-            // Whoever asked, and heard nothing new, need not be told of.
+            // A lookup without a new result is not recorded.
             Some(AttemptOutcome::LookUpAfter(_) | AttemptOutcome::AwaitResolution)
                 if !self.is_held && events.is_empty() =>
             {
@@ -493,7 +497,7 @@ impl<'a> JobRunner<'a> {
         events
     }
 
-    /// A step is durable: what it made is what there is.
+    /// Applies a durable step to the state in memory.
     fn apply_commit(&mut self, written: PreparedCommit, taken: &[usize], asked: Instant) {
         for (position, row) in written.rows {
             if !taken.contains(&position) {
@@ -511,11 +515,12 @@ impl<'a> JobRunner<'a> {
             self.run.status = running.as_str().into();
             self.run_version += 1;
         }
-        // The store counts from later.
+        // Safe, because the store counts the lease from a later moment.
         self.lease_until = asked + self.context.lease;
     }
 
-    /// A step was refused after one like it was not heard of: that one may be the reason.
+    /// Checks whether a step conflicted because an earlier attempt to commit it, whose outcome was
+    /// unknown, succeeded.
     async fn confirm_unknown_commit(
         &mut self,
         written: PreparedCommit,
@@ -553,7 +558,7 @@ impl<'a> JobRunner<'a> {
     }
 }
 
-/// What a provider has said of items of a job; nothing of those of which it could not tell.
+/// The lookup results of a job's items by item id, without the inconclusive ones.
 fn lookup_details(job: &str, found: &[(usize, LookupOutcome)]) -> Map<String, Value> {
     let word = |found: &LookupOutcome| match found {
         LookupOutcome::Accepted(_) => Some("taken"),
@@ -568,7 +573,7 @@ fn lookup_details(job: &str, found: &[(usize, LookupOutcome)]) -> Map<String, Va
         .collect()
 }
 
-/// The positions of those who want nothing more by this channel.
+/// The positions of the recipients that are on the suppression list of the run's channel.
 async fn find_suppressed(
     store: &dyn Store,
     run: &CampaignRunRow,
@@ -600,7 +605,7 @@ async fn find_suppressed(
     found.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Whether an item cannot stand beside another.
+/// Whether a commit conflicted because an item row with the same id or idempotency key exists.
 fn is_item_conflict(error: &Error) -> bool {
     let Error::Conflict(
         CommitConflict::RowExists { table, .. } | CommitConflict::NotUnique { table, .. },
@@ -611,7 +616,7 @@ fn is_item_conflict(error: &Error) -> bool {
     *table == OutboxItemRow::TABLE.name
 }
 
-/// Whether a row of this table is what a commit did not find as it should be.
+/// Whether a commit conflicted because a row of this table has another version.
 fn is_version_conflict(error: &Error, name: &str) -> bool {
     matches!(error, Error::Conflict(CommitConflict::RowVersion { table, .. }) if *table == name)
 }

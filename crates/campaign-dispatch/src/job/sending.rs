@@ -1,4 +1,5 @@
-//! Calling the provider for what is reserved, and asking it about what is in doubt, while the lease of the job is kept.
+//! Sends reserved items to the provider and looks up items in doubt, while the lease of the job is
+//! renewed.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,11 +17,13 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::{JobRunner, LEASE_RENEW_DIVISOR, STORE_RETRY_DELAY};
 use crate::row_mapping;
 
-/// Nobody is called when less than this part of the lease is left: the call would not be over in time.
+/// No call starts when less than 1/`LEASE_MARGIN_DIVISOR` of the lease is left: it would not finish
+/// in time.
 const LEASE_MARGIN_DIVISOR: u32 = 10;
 
 impl JobRunner<'_> {
-    /// Calls the provider, and keeps the lease meanwhile. Nothing if the lease may not last.
+    /// Calls the provider and renews the lease meanwhile. Returns `None` without calling if the
+    /// lease may expire too soon.
     pub(super) async fn send_items(
         &mut self,
         positions: &[usize],
@@ -42,8 +45,8 @@ impl JobRunner<'_> {
                 Err(words) => answers.push((position, SendOutcome::InvalidMessage(words.into()))),
             }
         }
-        // A worker that stood still does not call for what others have in doubt by now. If nobody has taken the job meanwhile,
-        // it is still its own.
+        // A worker that was suspended must not send items that another worker has marked in doubt
+        // meanwhile. If the lease can still be renewed, no other worker has claimed the job.
         let is_late = |work: &Self| {
             Instant::now() + work.context.lease / LEASE_MARGIN_DIVISOR >= work.lease_until
         };
@@ -84,7 +87,8 @@ impl JobRunner<'_> {
                 answered = &mut calling => break answered,
                 () = sleep_until(renew) => {
                     if !self.renew_lease().await? {
-                        // What was called for is heard out, though it will be refused.
+                        // Wait for the calls in flight, although their outcomes can no longer be
+                        // committed.
                         break calling.await;
                     }
                 }
@@ -122,7 +126,7 @@ impl JobRunner<'_> {
         composed.unwrap_or_else(|_| Err("the template panicked".to_owned()))
     }
 
-    /// Keeps the job for another lease. Tells whether it is this worker's.
+    /// Renews the lease. Returns whether this worker still holds the job.
     async fn renew_lease(&mut self) -> Result<bool, Error> {
         self.commit_count += 1;
         let asked = Instant::now();
@@ -141,7 +145,8 @@ impl JobRunner<'_> {
             }
             Err(error) => match error.kind() {
                 StoreErrorKind::Conflict => Ok(false),
-                // If it was stored and that cannot be read either, the next step is refused, and the job is left to others.
+                // If the renewal was stored and the row cannot be read either, the next step
+                // conflicts and the job is left to another worker.
                 StoreErrorKind::Retry | StoreErrorKind::Unknown => {
                     self.reload_job().await;
                     sleep(STORE_RETRY_DELAY).await;
@@ -154,7 +159,7 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Takes the version of a renewal that was not heard of.
+    /// Takes over the row version of a renewal whose outcome was unknown, if it was stored.
     async fn reload_job(&mut self) {
         let stored: Result<Option<(JobRow, u64)>, Error> = self
             .context
@@ -171,7 +176,8 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Asks the provider about these, and keeps the lease meanwhile.
+    /// Looks up the status of these items at the provider, and renews the lease afterwards if it is
+    /// due.
     pub(super) async fn look_up_items(
         &mut self,
         positions: &[usize],
@@ -198,8 +204,8 @@ impl JobRunner<'_> {
         Ok(found)
     }
 
-    /// Keeps the job if it is this worker's and a part of the lease has gone by. Whoever lost it finds that out with the next
-    /// step.
+    /// Renews the lease if this worker holds it and the renewal is due. A worker that lost the
+    /// lease finds out with the next step.
     pub(super) async fn renew_lease_if_due(&mut self) -> Result<(), Error> {
         if self.is_held
             && Instant::now() + (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR)
@@ -211,7 +217,8 @@ impl JobRunner<'_> {
     }
 }
 
-/// Computes something that may take long. Where there are other threads, they go on with what waits for this one.
+/// Runs a computation that may take long. On a multi-threaded runtime the other tasks of this
+/// thread move to other threads.
 fn run_blocking<T>(compute: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(compute),

@@ -1,20 +1,21 @@
-//! Lines one by one, none of them longer than there is memory for.
+//! Line reader with a maximum line length, so that one long line cannot exhaust the memory.
 
 use std::io::{self, BufRead, BufReader, Read};
 
-/// The lines of a file.
+/// The lines of a file. It holds at most `bytes_max` bytes of one line.
 pub(super) struct BoundedLines<R> {
     reader: BufReader<R>,
     bytes_max: usize,
     line: Vec<u8>,
 }
 
-/// What became of a line.
+/// Whether a line was read completely.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineStatus {
-    /// It can be looked at.
+    /// The whole line is available.
     Complete,
-    /// It is longer than allowed. How it begins can be looked at; the rest was passed over.
+    /// The line exceeds the maximum length. Its beginning is available; the reader skipped the
+    /// rest.
     TooLong,
 }
 
@@ -27,12 +28,12 @@ impl<R: Read> BoundedLines<R> {
         }
     }
 
-    /// The line that was read last, without its end.
+    /// The line that was read last, without its line terminator.
     pub(super) fn line_bytes(&self) -> &[u8] {
         self.line.strip_suffix(b"\r").unwrap_or(&self.line)
     }
 
-    /// Reads the next line, if there is one.
+    /// Reads the next line. Returns `None` at the end of the file.
     pub(super) fn read_line(&mut self) -> io::Result<Option<LineStatus>> {
         self.line.clear();
         let mut is_any = false;

@@ -1,4 +1,4 @@
-//! An audience of rows and columns, after a line that names the columns.
+//! Reader for audiences in CSV and TSV: rows of values after a header line with the column names.
 
 use std::io::{self, Read};
 
@@ -10,7 +10,7 @@ use super::{
     AudienceFields, AudienceOpenError, AudienceRowError, BadRow, ROW_BYTES_MAX, recipient_row,
 };
 
-/// The rows of a file.
+/// The recipients of a CSV or TSV file.
 pub(super) struct DelimitedAudience<R> {
     reader: csv::Reader<BoundedRowReader<R>>,
     record: ByteRecord,
@@ -34,7 +34,8 @@ impl<R: Read> DelimitedAudience<R> {
             row_line: 1,
             quotes: QuoteTracker::new(delimiter),
         };
-        // Rows of another length are for us to refuse: to the reader they would be errors like any other.
+        // `flexible`, because this module rejects rows of a different length itself, as bad rows;
+        // the CSV reader would report them like any other error.
         let mut builder = csv::ReaderBuilder::new();
         let mut reader = builder
             .delimiter(delimiter)
@@ -101,7 +102,7 @@ impl<R: Read> DelimitedAudience<R> {
         }
     }
 
-    /// What is in the row that was read.
+    /// Parses the row that was read last.
     fn parse_row(&self) -> Result<AudienceRecipient, BadRow> {
         self.parse_recipient().map_err(|reason| {
             let line = self.record.position().map_or(0, csv::Position::line);
@@ -124,7 +125,7 @@ impl<R: Read> DelimitedAudience<R> {
         let mut data = Map::new();
         for (place, (name, value)) in self.columns.iter().zip(&self.record).enumerate() {
             let value = std::str::from_utf8(value).map_err(|_| format!("`{name}` is not UTF-8"))?;
-            // Programs that write tables leave columns without a name at the end.
+            // Spreadsheet programs leave unnamed columns at the end.
             if place != self.id_column && place != self.address_column && !name.is_empty() {
                 data.insert(name.clone(), value.into());
             }
@@ -154,7 +155,7 @@ fn parse_header(header: &ByteRecord) -> Result<Vec<String>, AudienceOpenError> {
     Ok(columns)
 }
 
-/// The first of many names.
+/// Lists the first 20 column names, for an error message.
 fn list_columns(columns: &[String]) -> String {
     let names: Vec<String> = columns
         .iter()
@@ -164,7 +165,7 @@ fn list_columns(columns: &[String]) -> String {
     names.join(", ").chars().take(400).collect()
 }
 
-/// What is perhaps between the values, where all names are one.
+/// Suggests a delimiter if the header was parsed as a single column.
 fn delimiter_hint(columns: &[String]) -> String {
     let [only] = columns else {
         return String::new();
@@ -185,12 +186,12 @@ fn csv_to_io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// Reads so much for a row and no more, and nothing with quotes that do not fit: one that is never closed would make one row of
-/// all the rest, and everybody in it would be lost.
+/// Limits the bytes read per row and rejects unbalanced quotes: a quote that is never closed would
+/// merge all later rows into one, and their recipients would be lost.
 struct BoundedRowReader<R> {
     inner: R,
     bytes_left: usize,
-    /// The line where the row begins.
+    /// The line at which the current row begins, for errors.
     row_line: u64,
     quotes: QuoteTracker,
 }
@@ -216,14 +217,14 @@ impl<R: Read> Read for BoundedRowReader<R> {
     }
 }
 
-/// Where in a table the bytes are that were read last, as far as quotes go.
+/// Tracks the quoting state of the table up to the last byte read.
 struct QuoteTracker {
     delimiter: u8,
     state: QuoteState,
     line: u64,
     /// The line of the last quote that opened a field.
     opened_line: u64,
-    /// Bytes of a byte order mark that may still come.
+    /// Remaining bytes of a byte order mark at the start of the file, which is skipped.
     remaining_bom: &'static [u8],
 }
 
@@ -233,7 +234,8 @@ enum QuoteState {
     FieldStart,
     Unquoted,
     Quoted,
-    /// After a quote in a field that began with one: it ends the field, or stands for itself if another follows.
+    /// After a quote inside a quoted field: it closes the field, or it is an escaped quote if
+    /// another quote follows.
     AfterQuote,
 }
 

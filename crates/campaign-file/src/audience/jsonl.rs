@@ -1,4 +1,4 @@
-//! An audience of JSON objects, one on each line.
+//! Reader for audiences in JSON Lines: one JSON object per line.
 
 use std::fmt;
 use std::io::Read;
@@ -12,7 +12,7 @@ use super::{AudienceFields, AudienceRowError, ROW_BYTES_MAX, recipient_row};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The objects of a file.
+/// The recipients of a JSON Lines file.
 pub(super) struct JsonlAudience<R> {
     lines: BoundedLines<R>,
     line_number: u64,
@@ -51,7 +51,7 @@ impl<R: Read> JsonlAudience<R> {
         None
     }
 
-    /// What is in the line that was read, unless it is empty.
+    /// Parses the line that was read last. Returns `None` if it is empty.
     fn parse_line(&self, line: &LineStatus) -> Option<Result<AudienceRecipient, AudienceRowError>> {
         let text = self.lines.line_bytes();
         let text = if self.line_number == 1 {
@@ -82,7 +82,7 @@ fn parse_recipient(
         .ok_or_else(|| format!("there is no `{}`", fields.address))?;
     let address = text_or_integer(&fields.address, address)?;
     let id = match &fields.id {
-        // One field can say both.
+        // The id and the address can be the same field.
         Some(id) if *id == fields.address => None,
         Some(id) => Some(
             data.remove(id)
@@ -96,7 +96,8 @@ fn parse_recipient(
     recipient_row::build_recipient(id.as_deref(), &address, channel, data)
 }
 
-/// Why a line is no object. It is always the first line of itself, so only the column is worth saying.
+/// Describes why a line is not a JSON object. Each line is parsed on its own, so the parser always
+/// reports line 1, and only the column is useful.
 fn describe_json_error(error: &serde_json::Error) -> String {
     let (said, column) = (error.to_string(), error.column());
     match said.strip_suffix(&format!(" at line {} column {column}", error.line())) {
@@ -105,7 +106,7 @@ fn describe_json_error(error: &serde_json::Error) -> String {
     }
 }
 
-/// A text, or a number that is meant as one.
+/// Returns a string, or an integer as a string. Fails for any other value.
 fn text_or_integer(field: &str, value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
@@ -114,7 +115,7 @@ fn text_or_integer(field: &str, value: Value) -> Result<String, String> {
     }
 }
 
-/// An object that says everything once: of two addresses nobody knows which is meant.
+/// A JSON object without duplicate keys: with two addresses the intended one would be unknown.
 struct UniqueKeyObject(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for UniqueKeyObject {

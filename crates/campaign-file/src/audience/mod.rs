@@ -1,4 +1,5 @@
-//! Those whom a campaign is to reach, read one by one: a file may be of any length, and memory is not.
+//! Streaming readers for audiences: a file may have any length, and only one row is in memory at a
+//! time.
 
 mod bounded_lines;
 mod delimited;
@@ -16,58 +17,58 @@ use crate::duplicates::DuplicateCounts;
 use delimited::DelimitedAudience;
 use jsonl::JsonlAudience;
 
-/// Bytes of one row, at most.
+/// Maximum length of one row in bytes.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// Bad rows that a report shows, at most.
+/// Maximum number of bad rows that a report contains.
 pub const BAD_ROW_SAMPLES_MAX: usize = 100;
 
-/// Which fields say who it is, and where.
+/// The fields that have the id and the address of a recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AudienceFields {
-    /// Who; `id` if there is one, else the address.
+    /// The field with the id. `None`: the field `id` if there is one, else the address.
     pub id: Option<String>,
-    /// Where.
+    /// The field with the address, required in every row.
     pub address: String,
-    /// What is between the values of a table; a comma or a tab unless told.
+    /// Delimiter between the values of a table. default: a comma for CSV, a tab for TSV.
     pub delimiter: Option<u8>,
 }
 
-/// A row that cannot be used.
+/// A row of an audience that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("line {line}: {reason}")]
 pub struct BadRow {
-    /// Where it begins, from 1.
+    /// Line of the file at which the row begins, counted from 1.
     pub line: u64,
-    /// Why not.
+    /// The reason why the row cannot be used.
     pub reason: String,
-    /// How it begins.
+    /// The beginning of the row, with control characters replaced by spaces.
     pub sample: String,
 }
 
-/// Why there is no recipient.
+/// The reason why the reader returns no recipient for a row.
 #[derive(Debug, Error)]
 pub enum AudienceRowError {
-    /// This row cannot be used. The next may be.
+    /// This row cannot be used. Later rows may be usable.
     #[error(transparent)]
     BadRow(#[from] BadRow),
-    /// Nothing more can be read, so nobody knows who else there is.
+    /// The file cannot be read any further, so the rest of the audience is unknown.
     #[error("the audience cannot be read on: {0}")]
     ReadFailed(io::Error),
 }
 
-/// Why an audience cannot be read at all.
+/// The reason why an audience cannot be opened.
 #[derive(Debug, Error)]
 pub enum AudienceOpenError {
-    /// Its first line is not one of names, or not of those that are needed.
+    /// The header line is invalid, or lacks a required column.
     #[error("the audience cannot be used: {0}")]
     InvalidHeader(String),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("the audience cannot be read: {0}")]
     ReadFailed(io::Error),
 }
 
-/// Recipients one by one.
+/// Iterator over the recipients of an audience. It ends after [`AudienceRowError::ReadFailed`].
 pub struct AudienceReader<R>(AudienceReaderKind<R>);
 
 enum AudienceReaderKind<R> {
@@ -75,7 +76,8 @@ enum AudienceReaderKind<R> {
     Jsonl(JsonlAudience<R>),
 }
 
-/// Reads an audience. It holds one row at a time.
+/// Opens an audience and reads its header, if its format has one. The reader holds one row at a
+/// time.
 pub fn read_audience<R: Read>(
     reader: R,
     format: AudienceFormat,
@@ -106,27 +108,27 @@ impl<R: Read> Iterator for AudienceReader<R> {
     }
 }
 
-/// What reading an audience came to.
+/// The result of reading an audience: counts, bad rows and duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AudienceReport {
-    /// Rows that can be used. Somebody who is named twice is counted twice.
+    /// Number of usable rows. Duplicate recipients count once per row.
     pub good: u64,
-    /// Rows that cannot.
+    /// Number of rows that cannot be used.
     pub bad: u64,
-    /// The first of those.
+    /// The first bad rows, at most [`BAD_ROW_SAMPLES_MAX`].
     pub samples: Vec<BadRow>,
-    /// Who is named more than once, if that was looked into.
+    /// Number of duplicate recipients; `None` if duplicates were not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<DuplicateCounts>,
 }
 
 impl AudienceReport {
-    /// Counts a row that can be used.
+    /// Counts one usable row.
     pub fn count_good(&mut self) {
         self.good += 1;
     }
 
-    /// Counts a row that cannot be used, and keeps it if it is one of the first.
+    /// Counts one bad row, and keeps it if it is one of the first [`BAD_ROW_SAMPLES_MAX`].
     pub fn count_bad(&mut self, row: BadRow) {
         self.bad += 1;
         if self.samples.len() < BAD_ROW_SAMPLES_MAX {

@@ -1,4 +1,4 @@
-//! What makes a row a recipient, whatever kind of file it is in.
+//! Conversion of a row to a recipient, independent of the file format.
 
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde_json::{Map, Value};
@@ -9,7 +9,8 @@ use crate::address;
 const ID_BYTES_MAX: usize = 255;
 const SAMPLE_CHARS_MAX: usize = 120;
 
-/// A recipient of these, or why it is none.
+/// Builds a recipient, or returns the reason why the row cannot be used. Without an id, the
+/// lowercase address is the id.
 pub(super) fn build_recipient(
     id: Option<&str>,
     address: &str,
@@ -17,7 +18,8 @@ pub(super) fn build_recipient(
     data: Map<String, Value>,
 ) -> Result<AudienceRecipient, String> {
     let address = address::parse_address(channel, address)?;
-    // However it is written, it is the same mailbox: nobody is to have two mails because of a capital.
+    // Uppercase and lowercase forms are the same mailbox: a recipient must not get two mails
+    // because of a capital letter.
     let id = id.map_or_else(|| address.to_lowercase(), |id| id.trim().to_owned());
     if id.is_empty() {
         return Err("there is no id".to_owned());
@@ -31,9 +33,9 @@ pub(super) fn build_recipient(
     Ok(AudienceRecipient { id, address, data })
 }
 
-/// A row that cannot be used, with the beginning of it.
+/// Builds a bad row with the beginning of its content.
 pub(super) fn bad_row(line: u64, reason: impl Into<String>, row: &[u8]) -> BadRow {
-    // No character has more than four bytes.
+    // A UTF-8 character has at most four bytes.
     let start = &row[..row.len().min(4 * SAMPLE_CHARS_MAX)];
     let text = String::from_utf8_lossy(start);
     let sample = text

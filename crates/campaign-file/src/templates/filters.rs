@@ -1,20 +1,22 @@
-//! Filters that could make much of little, with a limit; and those that nobody needs in a letter, without.
+//! Size limits for template filters that can expand a small input without bound, and the removal of
+//! filters that messages do not need.
 
 use minijinja::filters;
 use minijinja::value::{Kwargs, Rest, StringInput, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-/// Bytes of a text that these filters make, at most.
+/// Maximum length in bytes of the text that one of these filters returns.
 pub(crate) const TEXT_BYTES_MAX: usize = 1 << 20;
 
-/// Filters that take a number and make as much of it, or write what only programmers read.
+/// Removed filters: they produce output as large as a numeric argument, or output for programmers
+/// only.
 const REMOVED_FILTERS: [&str; 6] = ["batch", "slice", "indent", "pprint", "chain", "zip"];
 
-/// Characters of a format, and digits of a number in it.
+/// Limits of a format string: its length in bytes, and the digits of each number in it.
 const FORMAT_BYTES_MAX: usize = 1_000;
 const FORMAT_DIGITS_MAX: usize = 3;
 
-/// Gives templates these filters.
+/// Installs the bounded filters in an environment and removes the others.
 pub(crate) fn install_bounded_filters(templates: &mut Environment<'_>) {
     for name in REMOVED_FILTERS {
         templates.remove_filter(name);

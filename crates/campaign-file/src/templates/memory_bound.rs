@@ -1,8 +1,9 @@
-//! How much memory a template can take, as far as its text tells.
+//! Upper bound of the memory that a template can use, computed from its source.
 //!
-//! Steps are counted while a template is filled in, but a step can make one text of two, and the next one of two of those:
-//! thirty of them make a gigabyte of a letter. What each expression can come to at most is worked out from the text of the
-//! template, before anything of it is computed: so many bytes, and so many times what is known of a recipient.
+//! The engine counts steps while it renders a template, but one step can concatenate two texts and
+//! the next one two of those: thirty steps turn a letter into a gigabyte. This analysis computes an
+//! upper bound for the value of each expression from the source of the template, before any of it
+//! is evaluated: a fixed number of bytes, plus a multiple of the size of the recipient's data.
 
 use std::collections::BTreeMap;
 use std::ops::Add;
@@ -11,26 +12,28 @@ use minijinja::machinery::ast::{BinOpKind, CallArg, CallType, Expr, Stmt};
 use minijinja::machinery::{Span, ast, parse};
 use minijinja::syntax::SyntaxConfig;
 
-/// Bytes that a value takes whatever it is.
+/// Bytes that every value uses, whatever its type.
 const VALUE_BYTES: u64 = 64;
-/// Times that a text grows when it is written as it would be in a program; control characters are the worst.
+/// Growth factor of a text that is escaped or written as a program literal; control characters are
+/// the worst case.
 const LITERAL_GROWTH: u64 = 8;
-/// Times that a text grows when each of its characters is a value of its own.
+/// Growth factor of a text when each of its characters becomes a value of its own.
 const SPLIT_GROWTH: u64 = 64;
-/// Elements of a range, at most: the engine has this limit.
+/// Maximum number of elements of a range; the template engine enforces this limit.
 const RANGE_ITEMS_MAX: u64 = 100_000;
-/// What is said of a product that may be a text, repeated as often as a recipient's data says.
+/// Error for a product that may be a text repeated a number of times that comes from the
+/// recipient's data.
 const AMBIGUOUS_PRODUCT: &str =
     "may repeat a text: say that these are numbers, as in `price|float * count`";
-/// Loops within loops.
+/// Maximum nesting depth of loops.
 const NESTED_LOOPS_MAX: usize = 5;
 
-/// Bytes that a value can come to at most.
+/// Upper bound of the size of a value, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ByteBound {
-    /// Whoever it is for.
+    /// Bytes that do not depend on the recipient.
     pub(crate) fixed: u64,
-    /// And so many times those that are known of a recipient.
+    /// Factor of the size of the recipient's data, which is added to `fixed`.
     pub(crate) row_factor: u64,
 }
 
@@ -56,7 +59,7 @@ impl ByteBound {
         }
     }
 
-    /// For a recipient of whom so many are known.
+    /// Returns the bound in bytes for a recipient whose data has `row` bytes.
     pub(crate) fn for_row_bytes(self, row: u64) -> u64 {
         self.fixed
             .saturating_add(self.row_factor.saturating_mul(row))
@@ -74,17 +77,17 @@ impl Add for ByteBound {
     }
 }
 
-/// What a value can be.
+/// The possible types of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TemplateValueKind {
-    /// A number that nothing can be repeated by.
+    /// A number that cannot repeat a text or a list.
     Float,
     Number,
     Text,
     Any,
 }
 
-/// What an expression can come to.
+/// The possible type and the maximum size of an expression's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ValueBound {
     kind: TemplateValueKind,
@@ -100,7 +103,7 @@ impl ValueBound {
         kind: TemplateValueKind::Float,
         bytes: ByteBound::fixed_bytes(VALUE_BYTES),
     };
-    /// Something that is known of a recipient.
+    /// A value from the recipient's data.
     const RECIPIENT_VALUE: Self = Self {
         kind: TemplateValueKind::Any,
         bytes: ByteBound {
@@ -123,7 +126,7 @@ impl ValueBound {
         }
     }
 
-    /// As a text: what is none is written as it would be in a program.
+    /// The bound of the value as text: a value that is not a text is written as a program literal.
     fn printed_bytes(self) -> ByteBound {
         if self.kind == TemplateValueKind::Any {
             self.bytes.times(LITERAL_GROWTH)
@@ -139,7 +142,7 @@ impl ValueBound {
         )
     }
 
-    /// One or the other.
+    /// The bound of a value that is one of the two.
     fn or(self, other: Self) -> Self {
         let kind = if self.kind == other.kind {
             self.kind
@@ -153,11 +156,12 @@ impl ValueBound {
     }
 }
 
-/// Where a template cannot be bounded, and why.
+/// The line at which a template cannot be bounded, and the reason.
 type UnboundedTemplate = (usize, String);
 
-/// What a template can take in memory: all that it computes and keeps at one time. Nothing is said of one that cannot be parsed,
-/// which is for the parser to say.
+/// Returns the bound of all memory that a template uses at one time for computed and assigned
+/// values. Fails if an expression has no bound below `limit`. A template with a syntax error gets
+/// an empty bound: the parser reports the error.
 pub(crate) fn bound_template_memory(
     template: &str,
     limit: u64,
@@ -178,11 +182,11 @@ pub(crate) fn bound_template_memory(
 
 struct BoundAnalyzer<'a> {
     limit: u64,
-    /// What was set, in each block that is open.
+    /// Assigned variables, per open block.
     scopes: Vec<BTreeMap<&'a str, ValueBound>>,
-    /// What is kept under a name, altogether.
+    /// Bound of all assigned variables together.
     assigned: ByteBound,
-    /// The most that one expression comes to.
+    /// The largest bound of a single expression.
     largest: ByteBound,
     loop_depth: usize,
 }
@@ -224,7 +228,7 @@ impl<'a> BoundAnalyzer<'a> {
                 Ok(())
             }
             Stmt::ForLoop(it) => self.visit_for_loop(it, it.span()),
-            // What is printed into these is not counted as what is printed otherwise is.
+            // Output captured by these blocks is not counted by the output limit.
             Stmt::SetBlock(it) => Err(refuse_at(
                 it.span(),
                 "`set` needs a value: `{% set name = … %}`",
@@ -238,7 +242,7 @@ impl<'a> BoundAnalyzer<'a> {
         it: &ast::ForLoop<'a>,
         span: Span,
     ) -> Result<(), UnboundedTemplate> {
-        // Numbers that are counted one by one are never there together.
+        // A loop produces the numbers of a range one by one, so they are never in memory together.
         let elements = match &it.iter {
             Expr::Call(call) if matches!(call.identify_call(), CallType::Function("range")) => {
                 self.bound_arguments(&call.args)?;
@@ -262,7 +266,8 @@ impl<'a> BoundAnalyzer<'a> {
             self.bound_expression(filter)?;
         }
         self.visit_statements(&it.body)?;
-        // What one round makes of what the one before has made must not be more.
+        // A second iteration, which uses the values that the first one assigned, must not increase
+        // any bound.
         let first = self.scopes.clone();
         let kept = self.assigned;
         self.visit_statements(&it.body)?;
@@ -275,7 +280,8 @@ impl<'a> BoundAnalyzer<'a> {
         self.visit_statements(&it.else_body)
     }
 
-    /// A value gets a name. It may have had another before, and may have it still.
+    /// Assigns a bound to a variable. The variable may keep its previous value (in another branch),
+    /// so the new bound covers both.
     fn assign_target(
         &mut self,
         target: &Expr<'a>,
@@ -438,7 +444,7 @@ impl<'a> BoundAnalyzer<'a> {
                 let (other, times) = match (count(&it.left), count(&it.right)) {
                     (Some(times), _) => (right, times),
                     (_, Some(times)) => (left, times),
-                    // A text, as often as somebody says.
+                    // A text repeated a number of times that the template does not fix.
                     (None, None) => return Err(refuse_at(it.left.span(), AMBIGUOUS_PRODUCT)),
                 };
                 ValueBound {
@@ -493,7 +499,7 @@ fn refuse_at(span: Span, reason: &str) -> UnboundedTemplate {
     (usize::from(span.start_line), reason.to_owned())
 }
 
-/// What a filter makes of something; nothing if there is no such filter.
+/// Returns the bound of a filter's output, or `None` if the filter does not exist.
 fn bound_filter_output(name: &str, bound: ValueBound, arguments: ByteBound) -> Option<ValueBound> {
     Some(match name {
         "safe" => bound,
@@ -506,7 +512,7 @@ fn bound_filter_output(name: &str, bound: ValueBound, arguments: ByteBound) -> O
             ValueBound::text_bound(bound.printed_bytes().times(LITERAL_GROWTH))
         }
         "tojson" => ValueBound::text_bound(bound.bytes.times(LITERAL_GROWTH)),
-        // Ours, which have this limit themselves.
+        // Our own implementations, which enforce this limit.
         "replace" | "join" | "format" => ValueBound::text_bound(ByteBound::fixed_bytes(
             crate::templates::filters::TEXT_BYTES_MAX as u64,
         )),
@@ -525,7 +531,7 @@ fn bound_filter_output(name: &str, bound: ValueBound, arguments: ByteBound) -> O
     })
 }
 
-/// A filter on each of many things: one that needs nothing besides them.
+/// Returns the bound of `map`. It accepts an attribute, or a filter that needs no arguments.
 fn bound_map_filter(
     it: &ast::Filter<'_>,
     bound: ValueBound,

@@ -1,10 +1,10 @@
-//! Templates with bounded execution: rendering always terminates and its memory is limited, whatever
-//! the template says.
+//! Templates with bounded execution: rendering always terminates and its memory is limited,
+//! whatever the template contains.
 //!
 //! - [`TemplateSet`]: named templates of one message, rendered for one recipient at a time.
-//! - `nesting_depth`: rejects templates nested too deeply to parse. `memory_bound`: an upper bound on
-//!   the memory a template can use, computed from its source. `filters`: replacements for filters
-//!   that could expand a small input without limit.
+//! - `nesting_depth`: rejects templates nested too deeply to parse. `memory_bound`: an upper bound
+//!   on the memory a template can use, computed from its source. `filters`: replacements for
+//!   filters that could expand a small input without limit.
 
 mod filters;
 mod memory_bound;

@@ -1,19 +1,20 @@
-//! Templates that are too deep. Expressions are parsed, and values are dropped, by functions that call themselves, and a stack
-//! that is used up ends the process: what could come to that is not even parsed.
+//! Rejects templates that are nested too deeply, before they are parsed. The template engine parses
+//! expressions and drops values recursively, and a stack overflow would abort the process.
 
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-/// Words of one tag, at most: each can be an operator, which is within the next.
+/// Maximum number of tokens per tag: each can be an operator, which nests one level deeper.
 const TAG_TOKENS_MAX: usize = 300;
-/// How often a template can say these. A branch is within the one before, and a list can be put into a list.
+/// Maximum number of occurrences of a keyword per template. Each `elif` nests in the branch before
+/// it, and repeated `set` can nest lists in lists.
 const KEYWORD_LIMITS: [(&str, usize); 2] = [("elif", 100), ("set", 100)];
 
-/// The line where a template is too deep, and why.
+/// Returns the line at which a template exceeds the limits, and the reason; `None` if it does not.
 pub(crate) fn find_excess_depth(template: &str) -> Option<(usize, String)> {
     let mut words = 0;
     let mut said = [0; KEYWORD_LIMITS.len()];
-    // What is no word at all is for the parser to say: it gets no further than that either.
+    // An invalid token ends the loop: the parser reports it, and does not get past it either.
     for (token, span) in tokenize(template, false, SyntaxConfig::default()).map_while(Result::ok) {
         if matches!(
             token,

@@ -1,4 +1,4 @@
-//! Templates under their names.
+//! Named templates with limits on output, memory and steps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,28 +13,29 @@ use crate::templates::filters;
 use crate::templates::memory_bound::{self, ByteBound};
 use crate::templates::nesting_depth::find_excess_depth;
 
-/// Bytes that all steps of a template together can touch: some seconds.
+/// Maximum number of bytes that all steps of one rendering touch together: some seconds.
 const TOUCHED_BYTES_MAX: u64 = 16 << 30;
-/// Templates within templates; what is deeper is hardly written by hand.
+/// Maximum recursion depth of a template; templates written by hand are hardly deeper.
 const RECURSION_MAX: usize = 100;
 
-/// What a template may take.
+/// Resource limits of each rendering.
 #[derive(Debug, Clone)]
 pub struct TemplateLimits {
-    /// Bytes of what it prints.
+    /// Maximum length of the output in bytes.
     pub output_bytes: usize,
-    /// Bytes of what it computes on the way.
+    /// Maximum memory of intermediate values in bytes.
     pub memory_bytes: u64,
-    /// Steps: the fewest where each can touch much, and the most.
+    /// Limits of the number of steps. The end applies by default; the more memory a step can touch,
+    /// the fewer steps are allowed, but never fewer than the start.
     pub steps: RangeInclusive<u64>,
 }
 
-/// What is wrong with a template, or with what it is to be filled in with.
+/// An error in a template, or in the variables it is rendered with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TemplateError {
-    /// In which line, from 1.
+    /// Line of the template, counted from 1; `None` if the error has no position.
     pub line: Option<usize>,
-    /// What.
+    /// What is wrong, as a phrase that follows the name of the template.
     pub reason: String,
 }
 
@@ -46,20 +47,21 @@ impl fmt::Display for TemplateError {
     }
 }
 
-/// How values are printed.
+/// Writes a value to the output of a template.
 type ValueFormatter = fn(&mut Output<'_>, &mut State<'_, '_>, &Value) -> Result<(), Error>;
 
-/// Templates under their names.
+/// Named templates that share their limits, escaping and filters.
 #[derive(Debug)]
 pub struct TemplateSet {
     environment: Environment<'static>,
     limits: TemplateLimits,
-    /// What each can take in memory.
+    /// Upper bound of the memory that each template can use.
     memory_bounds: BTreeMap<String, ByteBound>,
 }
 
 impl TemplateSet {
-    /// None yet. What is printed is escaped as `escape` says of a template's name.
+    /// Creates an empty set. `escape` selects the escaping of the output by the name of the
+    /// template.
     pub fn new(
         limits: TemplateLimits,
         escape: impl Fn(&str) -> AutoEscape + Send + Sync + 'static,
@@ -70,7 +72,7 @@ impl TemplateSet {
         environment.set_fuel(Some(*limits.steps.end()));
         environment.set_recursion_limit(RECURSION_MAX);
         environment.set_debug(true);
-        // With it a loop could put a list into a list, without end.
+        // With `namespace`, a loop could nest lists in lists without limit.
         environment.remove_global("namespace");
         environment.remove_global("debug");
         filters::install_bounded_filters(&mut environment);
@@ -81,21 +83,22 @@ impl TemplateSet {
         }
     }
 
-    /// The same, with values printed in another way.
+    /// Returns the set with another function that writes values to the output.
     #[must_use]
     pub fn with_formatter(mut self, print: ValueFormatter) -> Self {
         self.environment.set_formatter(print);
         self
     }
 
-    /// Reads a template.
+    /// Compiles a template and adds it. Fails if it is invalid, nested too deeply, or could exceed
+    /// the memory limit.
     pub fn add_template(&mut self, name: &str, text: &str) -> Result<(), TemplateError> {
         let at = |(line, reason)| TemplateError {
             line: Some(line),
             reason,
         };
         find_excess_depth(text).map_or(Ok(()), |deep| Err(at(deep)))?;
-        // Before it is compiled, which computes what is known by then.
+        // Must come before compilation, which evaluates constant expressions.
         let bytes =
             memory_bound::bound_template_memory(text, self.limits.memory_bytes).map_err(at)?;
         self.environment
@@ -105,7 +108,8 @@ impl TemplateSet {
         Ok(())
     }
 
-    /// What a template says of these, which take so many bytes.
+    /// Renders a template with these variables, which take `known` bytes of memory. Fails if the
+    /// template exceeds a limit or uses an undefined variable.
     pub fn render(
         &self,
         name: &str,
@@ -130,7 +134,7 @@ impl TemplateSet {
                 memory >> 20
             )));
         }
-        // Where each step can touch much, there are fewer of them.
+        // The more bytes a step can touch, the fewer steps are allowed.
         let fewer = (TOUCHED_BYTES_MAX / bytes.max(1)).max(*steps.start());
         let mut slower = None;
         if fewer < *steps.end() {
@@ -177,17 +181,17 @@ fn template_error(error: &Error) -> TemplateError {
     }
 }
 
-/// The piece of the template that is not defined.
+/// Returns the expression of the template that is not defined.
 fn undefined_expression(error: &minijinja::Error) -> Option<&str> {
     let (source, range) = (error.template_source()?, error.range()?);
-    // Of `a.b.c` it may be told the end alone.
+    // For `a.b.c` the engine may report the range of the last segment only.
     let is_before = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
     let start = source.get(..range.start)?.trim_end_matches(is_before).len();
     let piece = source.get(start..range.end)?.trim();
     (!piece.is_empty() && piece.len() <= 200).then_some(piece)
 }
 
-/// A text that does not grow for ever.
+/// A buffer that fails when it would exceed its maximum length.
 struct BoundedOutput {
     bytes: Vec<u8>,
     bytes_max: usize,

@@ -1,4 +1,4 @@
-//! `chain`: ten tasks, one after the other, in each execution.
+//! `chain`: throughput of executions that each run ten tasks in sequence.
 
 use anyhow::ensure;
 use serde_json::json;

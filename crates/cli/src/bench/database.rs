@@ -1,5 +1,6 @@
-//! Where stores are made to be measured: SQLite files or schemas of a Postgres database, new for each workload and gone after
-//! it. And the yardstick beside them: what the same database does with plain one-row commits.
+//! Databases to measure: SQLite files, or schemas of a Postgres database, created for each workload
+//! and removed after it. Also measures the baseline: the rate of plain one-row commits on the same
+//! database.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -13,20 +14,21 @@ use tokio::time::Instant;
 
 use super::machine::MachineInfo;
 
-/// Commits of the yardstick before it is measured, at most: a log that still grows takes longer to sync.
+/// Maximum number of baseline commits before the measurement: while the log file still grows, a
+/// sync takes longer.
 const WARM_UP_COMMITS: usize = 2_000;
 
-/// The same as time.
+/// Maximum duration of the baseline warm-up.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Where stores are made.
+/// A database in which the benchmark creates its stores.
 pub(super) enum BenchDatabase {
     Sqlite(PathBuf),
-    /// The database, and the schemas in it that were made and not removed yet.
+    /// The URL of the database, and the schemas that were created in it and not dropped yet.
     Postgres(String, Mutex<Vec<ScratchSchema>>),
 }
 
-/// What stands beside all figures of a place.
+/// Facts about a database and its machine that are printed with the figures.
 pub(super) struct BenchEnvironment {
     pub(super) store: &'static str,
     pub(super) durability: String,
@@ -34,7 +36,7 @@ pub(super) struct BenchEnvironment {
 }
 
 impl BenchDatabase {
-    /// What the URLs say; a file in the current folder unless told.
+    /// Parses the `--store` URLs. Default: one SQLite file in the current folder.
     pub(super) fn parse_urls(urls: &[String]) -> anyhow::Result<Vec<Self>> {
         if urls.is_empty() {
             return Ok(vec![Self::Sqlite(
@@ -58,7 +60,7 @@ impl BenchDatabase {
         }
     }
 
-    /// What the database says of itself.
+    /// Reads the durability settings of the database and the properties of this machine.
     pub(super) async fn read_environment(&self) -> anyhow::Result<BenchEnvironment> {
         let store = self.create_store().await?;
         let (name, folder) = match self {
@@ -81,7 +83,7 @@ impl BenchDatabase {
         })
     }
 
-    /// A new store, with its yardstick.
+    /// Creates an empty store and its baseline. Fails if the SQLite file exists.
     pub(super) async fn create_store(&self) -> anyhow::Result<BenchStore> {
         match self {
             Self::Sqlite(path) => {
@@ -122,7 +124,8 @@ impl BenchDatabase {
         }
     }
 
-    /// Removes what was made and is not in use any more. Files are gone with their stores.
+    /// Drops the Postgres schemas that were created so far. SQLite files are removed when their
+    /// [`BenchStore`] is dropped.
     pub(super) async fn drop_schemas(&self) -> anyhow::Result<()> {
         let Self::Postgres(_, made) = self else {
             return Ok(());
@@ -138,13 +141,13 @@ impl BenchDatabase {
     }
 }
 
-/// A number that this process has not used.
+/// Returns a number that is unique in this process.
 fn next_serial() -> u64 {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
-/// A path without a folder is in the current one.
+/// Returns the folder of a path; `.` for a path without a folder.
 fn parent_folder(path: &Path) -> &Path {
     path.parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -157,7 +160,7 @@ fn path_with_suffix(path: &Path, end: &str) -> PathBuf {
     name.into()
 }
 
-/// Databases that are removed when this is dropped.
+/// Database files that are deleted on drop.
 struct TemporaryDatabaseFiles(Vec<PathBuf>);
 
 impl Drop for TemporaryDatabaseFiles {
@@ -167,28 +170,28 @@ impl Drop for TemporaryDatabaseFiles {
             .iter()
             .flat_map(|path| onward_store_sqlite::store_files(path))
         {
-            // Not every one is there, and nothing can be done about one that stays.
+            // Not all of these files exist, and a failed deletion cannot be handled here.
             drop(std::fs::remove_file(path));
         }
     }
 }
 
 enum BenchYardstick {
-    /// Away while it measures on a thread of its own.
+    /// `None` while the measurement runs on a blocking thread.
     Sqlite(Option<SqliteYardstick>),
     Postgres(PostgresYardstick),
 }
 
-/// A store that was made to be measured.
+/// A store that was created for a measurement. Its SQLite files are deleted on drop.
 pub(super) struct BenchStore {
     pub(super) url: String,
-    /// Closed before its files are removed.
+    /// Declared before `files`, so that it is closed before they are deleted.
     yardstick: BenchYardstick,
     files: Option<TemporaryDatabaseFiles>,
 }
 
 impl BenchStore {
-    /// One-row commits a second, one after the other.
+    /// Measures plain one-row commits per second, in sequence: the baseline.
     pub(super) async fn measure_commit_rate(&mut self, time: Duration) -> anyhow::Result<f64> {
         match &mut self.yardstick {
             BenchYardstick::Sqlite(away) => {
@@ -213,7 +216,8 @@ impl BenchStore {
         }
     }
 
-    /// Bytes that the database itself has written, where it is a process of its own.
+    /// Bytes of WAL that the database server has written. `None` for SQLite, which writes in the
+    /// process of its user.
     pub(super) async fn log_bytes(&self) -> anyhow::Result<Option<u64>> {
         match &self.yardstick {
             BenchYardstick::Sqlite(_) => Ok(None),
@@ -221,9 +225,9 @@ impl BenchStore {
         }
     }
 
-    /// Bytes on disk, while nobody works on it.
+    /// Size of the store on disk in bytes. No other process may have the store open.
     pub(super) async fn disk_bytes(&self) -> anyhow::Result<u64> {
-        // Whoever closes it last leaves everything in one file.
+        // The last connection that closes merges the SQLite WAL into the database file.
         drop(
             onward_embed::store::open_store(&self.url, onward_store::StorePolicy::default())
                 .await?,
@@ -239,7 +243,8 @@ impl BenchStore {
     }
 }
 
-/// Commits one row after the other for so long, or so many; and how many that is a second.
+/// Commits one row at a time until `time` has passed or `most` rows are committed. Returns commits
+/// per second.
 fn commit_rows(yardstick: &SqliteYardstick, time: Duration, most: usize) -> anyhow::Result<f64> {
     let (begun, mut count) = (Instant::now(), 0);
     while begun.elapsed() < time && count < most {

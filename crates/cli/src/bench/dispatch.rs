@@ -1,7 +1,9 @@
-//! `dispatch`: items of a campaign, reserved, called for and settled in jobs of a hundred, with a provider that takes
-//! everything at once. And how long it takes to find and lock a job while few items wait, and while many do.
+//! `dispatch`: throughput of campaign items that the dispatcher reserves, sends and settles in jobs
+//! of 100, with a provider that accepts everything at once. Also measures how long it takes to
+//! claim a job while few and while many items wait.
 //!
-//! The dispatcher runs in this process: what it takes counts for both of them.
+//! The dispatcher runs in this process, so the CPU time of this process covers both the dispatcher
+//! and the driver.
 
 use std::time::Duration;
 
@@ -16,13 +18,13 @@ use super::figures::{BenchFigures, BenchLatencies, BenchUsage};
 use super::{BenchSettings, console, process_usage};
 use crate::serve::prometheus;
 
-/// Items that wait while jobs are claimed, when they are few.
+/// Number of waiting items in the small claim measurement.
 const FEW_ITEMS: u32 = 1_000;
 
-/// Jobs that are claimed: all that there are of few.
+/// Number of jobs that are claimed: all jobs of the small measurement.
 const CLAIM_COUNT: usize = 10;
 
-/// A part of what is measured comes before, and does not count.
+/// The warm-up dispatches this fraction of the measured items.
 const WARM_UP_DIVISOR: u32 = 10;
 
 pub(super) async fn measure_dispatch(
@@ -92,7 +94,7 @@ async fn measure_item_rate(
     })
 }
 
-/// The median of finding a job and locking it durably, while so many items wait.
+/// Returns the median time to find a job and lock it durably while `waiting` items wait.
 async fn measure_claim(place: &BenchDatabase, waiting: u32) -> anyhow::Result<Duration> {
     console::print_message(format_args!(
         "dispatch, jobs among {waiting} items that wait"
@@ -117,7 +119,8 @@ async fn measure_claim(place: &BenchDatabase, waiting: u32) -> anyhow::Result<Du
     Ok(times[CLAIM_COUNT / 2])
 }
 
-/// What counts the transactions of this process. There is one, however often it is asked for.
+/// Returns the metrics recorder that counts the store transactions of this process. It is installed
+/// once per process.
 async fn transaction_counter() -> anyhow::Result<&'static PrometheusHandle> {
     static COUNTER: OnceCell<PrometheusHandle> = OnceCell::const_new();
     COUNTER
@@ -125,7 +128,7 @@ async fn transaction_counter() -> anyhow::Result<&'static PrometheusHandle> {
         .await
 }
 
-/// What this process has used so far.
+/// Reads the resources that this process has used so far.
 async fn read_own_usage(
     store: &BenchStore,
     commits: &PrometheusHandle,

@@ -1,4 +1,5 @@
-//! Somebody outside, whom executions send requests: holds them back until told otherwise, and counts them by their keys.
+//! HTTP server that receives the effects of the `recovery` workload: it holds requests back until
+//! it is switched to answering, and counts them by idempotency key.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,29 +12,29 @@ use tokio::task::JoinHandle;
 
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
-/// Bytes of a request at most; those of a benchmark have a few hundred.
+/// Maximum size of a request in bytes; those of the benchmark have a few hundred.
 const REQUEST_BYTES_MAX: usize = 16 << 10;
 
-/// Somebody outside. Gone when this is dropped.
+/// The running server. It stops accepting connections when this is dropped.
 pub(super) struct EffectServer {
-    /// Host and port.
+    /// Address of the server as `HOST:PORT`.
     pub(super) host: String,
     log: Arc<EffectLog>,
     accepting: JoinHandle<()>,
 }
 
-/// What is known of the requests.
+/// State that all connections share.
 struct EffectLog {
-    /// How often each came, by its key.
+    /// Number of requests per idempotency key.
     counts_by_key: Mutex<BTreeMap<String, u32>>,
-    /// How many came in all.
+    /// Total number of requests.
     total: watch::Sender<usize>,
-    /// Whether they are answered.
+    /// Whether requests are answered. Initially `false`: connections wait.
     is_answering: watch::Sender<bool>,
 }
 
 impl EffectServer {
-    /// Somebody who listens on loopback, and holds requests back.
+    /// Listens on a free loopback port and holds all requests back.
     pub(super) async fn listen_on_loopback() -> anyhow::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -53,12 +54,12 @@ impl EffectServer {
         })
     }
 
-    /// Where requests are to be sent.
+    /// Returns the URL that the workflows send their requests to.
     pub(super) fn effects_url(&self) -> String {
         format!("http://{}/effects", self.host)
     }
 
-    /// Until so many requests have come.
+    /// Waits until at least `count` requests have arrived.
     pub(super) async fn wait_for_requests(&self, count: usize) -> anyhow::Result<()> {
         self.log
             .total
@@ -69,12 +70,12 @@ impl EffectServer {
             .context("nobody counts")
     }
 
-    /// Answers from now on.
+    /// Answers the requests that wait and all later ones.
     pub(super) fn start_answering(&self) {
         self.log.is_answering.send_replace(true);
     }
 
-    /// How often each request came.
+    /// Returns the number of requests per idempotency key.
     pub(super) fn counts_by_key(&self) -> BTreeMap<String, u32> {
         self.log
             .counts_by_key
@@ -94,7 +95,7 @@ async fn accept_connections(listener: TcpListener, book: Arc<EffectLog>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => drop(tokio::spawn(answer_requests(stream, Arc::clone(&book)))),
-            // There are too many just now, or whoever came has gone.
+            // The process is out of file descriptors, or the client has closed the connection.
             Err(error) => {
                 tracing::debug!(%error, "a request could not be taken");
                 tokio::task::yield_now().await;
@@ -103,7 +104,7 @@ async fn accept_connections(listener: TcpListener, book: Arc<EffectLog>) {
     }
 }
 
-/// One request after the other, until there are no more.
+/// Answers the requests of one connection in sequence until it is closed.
 async fn answer_requests(mut stream: TcpStream, book: Arc<EffectLog>) {
     let mut bytes = Vec::new();
     while let Some(key) = read_request_key(&mut stream, &mut bytes).await {
@@ -127,7 +128,8 @@ async fn answer_requests(mut stream: TcpStream, book: Arc<EffectLog>) {
     }
 }
 
-/// The key of the next request, which has no body.
+/// Reads the next request, which has no body, and returns its idempotency key; empty if it has
+/// none. `None` if the connection is closed or the request is too large.
 async fn read_request_key(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> Option<String> {
     loop {
         if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {

@@ -1,4 +1,4 @@
-//! `fanout`: many tasks at once, joined.
+//! `fanout`: throughput of one execution that starts many tasks at once and joins them.
 
 use anyhow::ensure;
 use serde_json::json;

@@ -1,11 +1,12 @@
-//! The figures of one workload.
+//! The figures of one workload: rates, latencies and used resources.
 
 use std::time::Duration;
 
-/// Fewer executions than this have no 99th percentile to speak of.
+/// Minimum number of samples for a meaningful 99th percentile.
 const TAIL_SAMPLES_MIN: usize = 100;
 
-/// What a server and the driver have used until a moment.
+/// Resources that a server and the driver have used up to a point in time. `None` where the system
+/// does not report them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct BenchUsage {
     pub(super) cpu: Option<Duration>,
@@ -15,7 +16,7 @@ pub(super) struct BenchUsage {
 }
 
 impl BenchUsage {
-    /// What was used since `before`.
+    /// Returns the usage since `before`. A value that is unknown at either point is `None`.
     pub(super) fn usage_since(self, before: Self) -> Self {
         let time = |now: Option<Duration>, then: Option<Duration>| Some(now?.saturating_sub(then?));
         let count = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
@@ -28,12 +29,12 @@ impl BenchUsage {
     }
 }
 
-/// How long executions took, as whoever asked for them saw it.
+/// Latencies of executions as the client observed them, sorted.
 #[derive(Default)]
 pub(super) struct BenchLatencies(Vec<Duration>);
 
 impl BenchLatencies {
-    /// In any order.
+    /// Takes latencies in any order.
     pub(super) fn new(mut all: Vec<Duration>) -> Self {
         all.sort_unstable();
         Self(all)
@@ -43,7 +44,7 @@ impl BenchLatencies {
         self.0.len()
     }
 
-    /// The value that so many percent do not exceed.
+    /// Returns a percentile in milliseconds by the nearest-rank method. `None` without samples.
     fn percentile_ms(&self, percent: usize) -> Option<f64> {
         let rank = (self.0.len() * percent).div_ceil(100).max(1);
         self.0
@@ -62,28 +63,28 @@ impl BenchLatencies {
     }
 }
 
-/// The figures of one workload.
+/// The figures of one workload at one concurrency.
 pub(super) struct BenchFigures {
     pub(super) workload: &'static str,
     pub(super) concurrency: usize,
-    /// What is counted: `step`, `start`.
+    /// Name of the counted unit: `step`, `start` or `item`.
     pub(super) unit: &'static str,
     pub(super) executions: usize,
     pub(super) units: u64,
     pub(super) took: Duration,
     pub(super) latencies: BenchLatencies,
     pub(super) used: BenchUsage,
-    /// Plain one-row commits a second, measured before and after.
+    /// Baseline: plain one-row commits per second, measured before and after the workload.
     pub(super) commit_rates: [f64; 2],
-    /// What only this workload has.
+    /// Figures that only this workload reports.
     pub(super) extra_figures: Vec<ExtraFigure>,
 }
 
-/// A figure that only one workload has.
+/// A figure that only one workload reports.
 pub(super) struct ExtraFigure {
-    /// For programs.
+    /// Field name in the JSON report.
     pub(super) key: &'static str,
-    /// For people.
+    /// Label in the table.
     pub(super) label: String,
     pub(super) value: f64,
     pub(super) unit: &'static str,
@@ -94,12 +95,12 @@ impl BenchFigures {
         self.units as f64 / self.took.as_secs_f64()
     }
 
-    /// The mean of before and after.
+    /// Returns the mean of the baseline before and after the workload, in commits per second.
     pub(super) fn mean_commit_rate(&self) -> f64 {
         self.commit_rates.iter().sum::<f64>() / 2.0
     }
 
-    /// So much for each step or start.
+    /// Divides a total by the number of units.
     pub(super) fn per_unit(&self, total: f64) -> f64 {
         total / self.units as f64
     }

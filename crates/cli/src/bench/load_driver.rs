@@ -1,5 +1,5 @@
-//! Who puts the load on: so many lanes, each with the next execution as soon as the last one is over, over connections that
-//! stay open.
+//! Closed-loop load driver: a fixed number of lanes, each of which starts the next execution as
+//! soon as its last one has ended, over connections that stay open.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use tokio::time::Instant;
 
 use super::figures::BenchLatencies;
 
-/// How long a server is asked to wait at a time, in milliseconds.
+/// Long-poll timeout of one request in milliseconds.
 const WAIT_MS: u64 = 60_000;
 
-/// What is executed over and over.
+/// The function and input that are executed repeatedly.
 #[derive(Clone)]
 pub(super) struct BenchInvocation {
     pub(super) function: &'static str,
     pub(super) input: RawJson,
 }
 
-/// When a lane has done enough.
+/// When a lane stops starting executions.
 #[derive(Clone, Copy)]
 pub(super) enum BenchStopCondition {
     Elapsed(Duration),
     Answered(usize),
 }
 
-/// What came of it.
+/// Result of [`drive_load`].
 #[derive(Default)]
 pub(super) struct BenchLoadResult {
     pub(super) took: Duration,
     pub(super) latencies: BenchLatencies,
-    /// What the last execution of a lane returned.
+    /// What the last execution of one lane returned.
     pub(super) result: Option<RawJson>,
 }
 
@@ -48,7 +48,7 @@ impl BenchStopCondition {
 }
 
 impl BenchInvocation {
-    /// A start of it, with the wait for its result if that is wanted.
+    /// Builds a start request. With `wait_ms`, the server waits that long for the result.
     fn start_request(&self, wait_ms: Option<u64>) -> StartExecutionRequest {
         StartExecutionRequest {
             function: self.function.to_owned(),
@@ -59,7 +59,8 @@ impl BenchInvocation {
     }
 }
 
-/// Executes it over and over. One that fails is an error: there is no rate of failures.
+/// Executes `work` repeatedly on `lanes` lanes. Fails if one execution fails: a rate of failures is
+/// not measured.
 pub(super) async fn drive_load(
     client: &ApiClient,
     work: &BenchInvocation,
@@ -115,7 +116,7 @@ async fn drive_lane(
     Ok((latencies, result))
 }
 
-/// Starts so many, and waits for none.
+/// Starts `count` executions and returns their ids without waiting for results.
 pub(super) async fn start_executions(
     client: &ApiClient,
     work: &BenchInvocation,
@@ -146,7 +147,7 @@ pub(super) async fn start_executions(
         .concat())
 }
 
-/// Waits for all of them.
+/// Waits until all executions have completed. Fails if one failed.
 pub(super) async fn wait_for_executions(
     client: &ApiClient,
     executions: &[String],
@@ -165,7 +166,7 @@ pub(super) async fn wait_for_executions(
     all.join_all().await.into_iter().collect()
 }
 
-/// What an execution returns in the end.
+/// Waits until the execution has ended and returns its result.
 async fn wait_for_result(client: &ApiClient, execution: &str) -> anyhow::Result<RawJson> {
     loop {
         let outcome = client.get_execution_result(execution, WAIT_MS).await?;

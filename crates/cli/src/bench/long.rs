@@ -1,4 +1,5 @@
-//! `long`: one execution with thousands of tasks, and whether the last of them are as fast as the first.
+//! `long`: one execution with thousands of tasks in sequence, to compare the rate of the last ones
+//! with the rate of the first.
 
 use anyhow::{Context as _, ensure};
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use super::figures::BenchFigures;
 use super::load_driver::BenchStopCondition;
 use super::throughput::{self, ThroughputWorkload};
 
-/// Its beginning and its end are each a tenth of it.
+/// The first and the last tenth of the steps are timed.
 const PART_COUNT: u32 = 10;
 
 pub(super) async fn measure_long(

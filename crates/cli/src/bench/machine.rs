@@ -1,17 +1,18 @@
-//! What kind of machine was measured, without its name.
+//! Properties of the measured machine, without its host name.
 
 use std::path::Path;
 
-/// What stands beside every figure.
+/// Machine properties that are printed with every figure. `None` where the system does not report
+/// them.
 pub(super) struct MachineInfo {
     pub(super) cores: usize,
     pub(super) kernel: Option<String>,
-    /// Where files are that were measured.
+    /// Type of the file system that holds the measured files.
     pub(super) file_system: Option<String>,
 }
 
 impl MachineInfo {
-    /// This machine, with the file system of a folder.
+    /// Detects the properties of this machine and the file system type of `folder`.
     pub(super) fn detect_machine(folder: Option<&Path>) -> Self {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let mounts = std::fs::read_to_string("/proc/self/mounts").ok();
@@ -26,13 +27,14 @@ impl MachineInfo {
     }
 }
 
-/// The type of the file system that a folder is on: that of the longest mount point it is below.
+/// Returns the type of the file system that holds `folder`: that of the longest mount point above
+/// it.
 fn file_system_type(mounts: &str, folder: &Path) -> Option<String> {
     let fields = mounts.lines().filter_map(|line| {
         let mut fields = line.split(' ').skip(1);
         Some((fields.next()?, fields.next()?))
     });
-    // A later one hides an earlier one of the same name.
+    // A later mount hides an earlier one at the same mount point.
     let above = fields
         .filter(|(point, _)| folder.starts_with(point))
         .max_by_key(|(point, _)| point.len());

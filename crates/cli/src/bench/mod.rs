@@ -1,7 +1,9 @@
-//! `onward bench`: how fast Onward is on this machine, this disk, this database.
+//! `onward bench`: measures the throughput of Onward on this machine, disk and database.
 //!
-//! Each workload has a new store and a server of its own, which is this binary again: what is measured is what users have,
-//! over HTTP, from another process. Campaigns have no server: their dispatcher runs in this process. Beside each figure stands what the same database does with plain one-row commits.
+//! Each workload gets a new store and a server in its own process, which is this binary again: the
+//! benchmark measures what users run, over HTTP, from another process. The `dispatch` workload has
+//! no server: its dispatcher runs in this process. Every figure is printed next to a baseline,
+//! which the report calls the yardstick: the rate of plain one-row commits on the same database.
 
 mod chain;
 mod database;
@@ -33,74 +35,82 @@ use crate::retry::block_on;
 use crate::shutdown::{EXIT_INTERRUPTED, ShutdownSignals};
 use crate::{console, fd_limit};
 
-/// Measure this machine: its disk or database, with a server of its own
+/// Measure the throughput of Onward on this machine and its disk or database
 ///
-/// Without --store, stores are SQLite files in the current folder, and are gone in the end. A Postgres database gets a schema
-/// that is removed in the end; nothing else in it is touched.
+/// Each workload runs against its own server process and a new store. Without --store, the stores
+/// are SQLite files in the current folder; they are deleted afterwards. In a Postgres database, the
+/// benchmark creates schemas of its own and drops them afterwards; it touches nothing else.
 ///
-/// Exit codes: 0 it was measured, 2 it could not be, 130 it was stopped.
+/// Exit codes: 0 the measurement completed, 2 it failed, 130 it was interrupted.
 #[derive(clap::Args)]
 pub(crate) struct BenchArgs {
-    /// What to measure; everything unless told
+    /// Workloads to measure [default: all]
     workloads: Vec<BenchWorkload>,
-    /// Where: sqlite:PATH, which must not be there yet, or postgres://USER@HOST/DATABASE. May be repeated: each workload is
-    /// measured on one after the other then, so that what slows the machine down for a while slows down all
+    /// Database to measure: sqlite:PATH, which must not exist, or postgres://USER@HOST/DATABASE.
+    /// Can be repeated: each workload then runs on all databases in turn, so that a temporary
+    /// slowdown of the machine affects all of them [default: a SQLite file in the current folder]
     #[arg(long = "store", value_name = "URL")]
     stores: Vec<String>,
-    /// Executions at a time, for chain and start, and jobs for dispatch; chain is measured with 1 and with 64 unless told
+    /// Concurrent executions for chain and start, concurrent jobs for dispatch [default: chain 1
+    /// and 64, start 64, dispatch 8]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     concurrency: Option<u16>,
-    /// How long chain, fanout and start are measured; 10 unless told
+    /// Duration of chain, fanout and start in seconds [default: 10, with --quick 1]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(1..))]
     seconds: Option<u16>,
-    /// Executions of parked and of recovery, and items of dispatch; 50000, 1000 and 100000 unless told
+    /// Executions for parked and recovery, items for dispatch [default: 50000, 1000 and 100000;
+    /// with --quick 2000, 200 and 20000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
-    /// Who performs the tasks
+    /// Where the tasks run
     #[arg(long, value_enum, default_value_t = BenchTaskRunner::Wasm)]
     tasks: BenchTaskRunner,
-    /// For recovery: how long a server waits before it takes over from one that is gone, in milliseconds; as `onward serve` does
-    /// unless told
+    /// Lease in milliseconds for recovery: how long a server waits before it takes over from a dead
+    /// one [default: that of `onward serve`]
     #[arg(long, value_name = "MS")]
     lease_ms: Option<u64>,
-    /// Performs the tasks of another process that measures
+    /// Run as the task worker of a benchmark server at this URL
     #[arg(long, value_name = "URL", hide = true)]
     as_worker_of: Option<String>,
-    /// Rough figures, soon
+    /// Measure for a shorter time: rough figures
     #[arg(long)]
     quick: bool,
-    /// Print one JSON object a line, one for each store
+    /// Print one JSON object per line, one for each database
     #[arg(long)]
     json: bool,
 }
 
-/// What can be measured.
+/// The workloads that can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchWorkload {
-    /// 10 tasks, one after the other
+    /// 10 tasks in sequence
     Chain,
     /// 1,000 tasks at once, joined
     Fanout,
-    /// 5,000 tasks, one after the other: whether the last are as fast as the first
+    /// 5,000 tasks in sequence: compares the rate of the last tasks with that of the first
     Long,
-    /// Workflows that return at once
+    /// Workflows that return immediately
     Start,
-    /// Executions that wait for a signal: what each takes in memory and on disk
+    /// Executions that wait for a signal: memory and disk space per execution
     Parked,
-    /// A server that is killed with 1,000 executions in flight: when all are finished, and how often their effects happened
+    /// A server is killed with 1,000 executions in flight: time until all have completed, and how
+    /// often each effect happened
     Recovery,
-    /// 100,000 items of a campaign, in jobs of 100; and whether jobs are found as quickly when a million items wait
+    /// 100,000 items of a campaign in jobs of 100; also the time to claim a job while 1,000 and
+    /// while 1,000,000 items wait
     Dispatch,
 }
 
-/// Who performs tasks.
+/// Where the tasks of a workload run.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum BenchTaskRunner {
-    /// The server, as components that reach nobody: a workflow goes on with them while its last steps are being stored
+    /// In the server, as components without network access: a workflow continues while its last
+    /// steps are being stored
     Wasm,
-    /// The server, as components that may send requests: each task waits until what led to it is durable
+    /// In the server, as components that may send requests: each task waits until the steps before
+    /// it are durable
     Outgoing,
-    /// A worker, in a process of its own: each task is claimed and completed over HTTP
+    /// In a worker process: each task is claimed and completed over HTTP
     Worker,
 }
 
@@ -113,7 +123,8 @@ impl BenchTaskRunner {
         }
     }
 
-    /// The task that each step is, if it is not the component's own.
+    /// Returns the name of the worker task that each step invokes; `None` for the task of the
+    /// component itself.
     const fn task_name(self) -> Option<&'static str> {
         match self {
             Self::Wasm | Self::Outgoing => None,
@@ -121,7 +132,8 @@ impl BenchTaskRunner {
         }
     }
 
-    /// Where tasks may send requests. None is sent, and nobody has this name.
+    /// Returns the hosts that tasks may send requests to. They send none, and the name does not
+    /// resolve.
     fn allowed_hosts(self) -> Vec<String> {
         match self {
             Self::Wasm | Self::Worker => Vec::new(),
@@ -130,26 +142,26 @@ impl BenchTaskRunner {
     }
 }
 
-/// How much is measured.
+/// Sizes and durations of the measurement.
 struct BenchSettings {
     tasks: BenchTaskRunner,
-    /// How long there is load before anything counts.
+    /// Duration of the load before the measurement starts.
     warm_up: Duration,
     measure_time: Duration,
-    /// How long the yardstick is measured, before and after.
+    /// Duration of each baseline measurement, before and after the workload.
     yardstick_time: Duration,
     long_steps: u32,
     fanout_steps: u32,
     parked_executions: usize,
     in_flight_executions: usize,
     dispatched_items: u32,
-    /// Items that wait, when many do.
+    /// Waiting items in the large claim measurement of `dispatch`.
     waiting_items: u32,
     lease_ms: Option<u64>,
 }
 
 impl BenchSettings {
-    /// The worker that performs the tasks, if one does.
+    /// Spawns the worker process. Returns `None` unless the tasks run in a worker.
     fn spawn_worker(
         &self,
         server: &server::BenchServer,
@@ -161,7 +173,7 @@ impl BenchSettings {
 }
 
 impl BenchArgs {
-    /// Nothing that was asked for goes by unnoticed.
+    /// Fails if an option was given that none of the chosen workloads uses.
     fn reject_unused_options(&self) -> anyhow::Result<()> {
         use BenchWorkload::{Chain, Dispatch, Fanout, Parked, Recovery, Start};
         let options: [(&str, bool, &[BenchWorkload]); 4] = [
@@ -263,7 +275,7 @@ async fn measure_stores(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// All that is measured, in each of the places.
+/// Measures all chosen workloads on each database.
 async fn measure_workloads(
     args: &BenchArgs,
     settings: &BenchSettings,
@@ -300,7 +312,7 @@ async fn measure_workloads(
 }
 
 impl BenchWorkload {
-    /// How many executions at a time, one measurement each.
+    /// Returns the concurrencies to measure, one measurement each.
     fn lane_counts(self, told: Option<u16>) -> Vec<usize> {
         match (self, told) {
             (Self::Chain | Self::Start | Self::Dispatch, Some(lanes)) => vec![lanes.into()],

@@ -1,4 +1,4 @@
-//! `parked`: executions that wait for a signal, and what each takes in memory and on disk.
+//! `parked`: memory and disk space of executions that wait for a signal.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use super::{BenchSettings, console};
 
 const LANES: usize = 64;
 
-/// So many are there before any counts: a server keeps the last that came in memory, and has its caches filled.
+/// Executions that are started before the measurement: a server keeps the newest executions in
+/// memory, and its caches must be filled.
 const WARM_UP_EXECUTIONS: usize = 10_000;
 
-/// How often to look whether they have left memory.
+/// How often to check whether the executions have left memory.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long they may take.
+/// How long the eviction may take.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(super) async fn measure_parked(
@@ -92,7 +93,8 @@ pub(super) async fn measure_parked(
     ))
 }
 
-/// Until no more of them leave memory than come: a server keeps some that came last, and those are the same before and after.
+/// Waits until the number of executions in memory no longer changes. A server keeps some of the
+/// newest in memory; their number is the same before and after.
 async fn wait_for_eviction(server: &BenchServer) -> anyhow::Result<()> {
     let (begun, mut last) = (Instant::now(), f64::MAX);
     while begun.elapsed() < EVICTION_TIMEOUT {

@@ -1,16 +1,16 @@
-//! What a process has used so far, as Linux counts it. Elsewhere nothing is known of it.
+//! Resource usage of a process from `/proc`. On systems other than Linux every value is `None`.
 
 use std::time::Duration;
 
-/// The unit of CPU time in /proc is the same on every machine that Linux runs on today.
+/// Unit of CPU time in `/proc`: the same on all current Linux systems.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU time of all threads of a process.
+/// Returns the CPU time of all threads of a process.
 pub(super) fn cpu_time(process: u32) -> Option<Duration> {
     parse_cpu_time(&std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// Bytes that a process has sent to the disk.
+/// Returns the bytes that a process has written to disk.
 pub(super) fn written_bytes(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/io")).ok()?;
     text.lines()
@@ -19,7 +19,7 @@ pub(super) fn written_bytes(process: u32) -> Option<u64> {
         .ok()
 }
 
-/// Bytes of a process that are in memory.
+/// Returns the resident set size of a process in bytes.
 pub(super) fn resident_bytes(process: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -27,8 +27,8 @@ pub(super) fn resident_bytes(process: u32) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Time in the process and in the kernel for it: the 14th and the 15th field. The second one, the name, is in parentheses and
-/// may have any character in it.
+/// Adds user and system time: the 14th and the 15th field. The second field, the name, is in
+/// parentheses and may contain any character.
 fn parse_cpu_time(stat: &str) -> Option<Duration> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let mut fields = behind_name.split(' ').skip(11);

@@ -1,8 +1,10 @@
-//! `recovery`: a server is killed while many executions wait for an answer from outside, and another is started on its
-//! store. When are all finished, and how often did each effect happen?
+//! `recovery`: kills a server while many executions wait for an HTTP response, starts another on
+//! the same store, and measures when all executions have completed and how often each effect
+//! happened.
 //!
-//! Results are recorded once; effects happen at least once. Both are counted: results in the journals, effects by whoever
-//! was sent the requests. That one can tell a repeated request by its key.
+//! Results are recorded once; effects happen at least once. Both are counted: results in the
+//! journals, effects by the [`EffectServer`] that receives the requests. It detects a repeated
+//! request by its idempotency key.
 
 use std::time::Duration;
 
@@ -27,26 +29,26 @@ const LANES: usize = 64;
 
 const STEPS: u32 = 10;
 
-/// How long it may take until all are in flight.
+/// Timeout until all executions are in flight.
 const IN_FLIGHT_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// When things were done, from the start of the second server on.
+/// Times measured from the start of the second server.
 struct RecoveryTimes {
     killed_at: Timestamp,
     answered: Duration,
     finished: Duration,
 }
 
-/// What all journals say together.
+/// Counts over all journals.
 #[derive(Default)]
 struct RecoveryTally {
-    /// Operations with a result.
+    /// Operations that have a result.
     recorded: u64,
-    /// Operations with more than one.
+    /// Results beyond the first of an operation.
     recorded_twice: u64,
     /// Results that were recorded after the server was killed.
     recorded_after: u64,
-    /// When the first of those was.
+    /// Time of the first result that was recorded after the kill.
     first_after: Option<Timestamp>,
 }
 
@@ -95,7 +97,7 @@ pub(super) async fn measure_recovery(
     Ok(with_recovery_figures(figures, &account, &outside, &times))
 }
 
-/// Starts executions until so many wait for somebody outside.
+/// Starts `count` executions and waits until all of them wait for the effect server.
 async fn start_all_in_flight(
     server: &BenchServer,
     tasks: BenchTaskRunner,
@@ -114,7 +116,7 @@ async fn start_all_in_flight(
     Ok(executions)
 }
 
-/// Another server, once it has finished them all.
+/// Starts the second server and waits until it has completed all executions.
 async fn restart_and_finish(
     start: &BenchServerLauncher,
     settings: &BenchSettings,
@@ -124,7 +126,7 @@ async fn restart_and_finish(
     let server = start.spawn_server()?;
     server.client.list_functions().await?;
     let answered = begun.elapsed();
-    // The old one knows where the old server was.
+    // The first worker is connected to the address of the killed server.
     let _worker = settings.spawn_worker(&server)?;
     wait_for_executions(&server.client, executions, LANES).await?;
     Ok((
@@ -137,7 +139,7 @@ async fn restart_and_finish(
     ))
 }
 
-/// What only this workload has.
+/// Adds the figures that only this workload reports.
 fn with_recovery_figures(
     figures: BenchFigures,
     account: &RecoveryTally,
@@ -201,7 +203,7 @@ fn with_recovery_figures(
         )
 }
 
-/// Reads all journals.
+/// Reads and counts the journals of all executions.
 async fn tally_journals(
     client: &ApiClient,
     executions: &[String],

@@ -1,4 +1,4 @@
-//! What a benchmark prints: a table for people, or one JSON object.
+//! Output of a benchmark: a table, or one JSON object per database.
 
 use std::io::{self, Write as _};
 
@@ -29,7 +29,7 @@ pub(super) fn print_report(
     Ok(())
 }
 
-/// The heads of the columns.
+/// Column headings of the table.
 const COLUMN_HEADS: [&str; 9] = [
     "a second",
     "p50 ms",
@@ -117,7 +117,8 @@ fn format_row(name: &str, cells: &[String; 9]) -> String {
         .to_owned()
 }
 
-/// A whole number with commas; a small one with what it has behind the point.
+/// Formats a number with thousands separators; with two decimal places if it is below 10 and not
+/// whole.
 fn group_digits(value: f64) -> String {
     if value.abs() < 10.0 && value.fract() != 0.0 {
         return format!("{value:.2}");

@@ -1,4 +1,4 @@
-//! A server to measure: this binary again, as a process of its own, on a port that is free.
+//! A server to measure: this binary again, as a child process on a free port.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -18,17 +18,17 @@ use super::database::BenchStore;
 use super::figures::BenchUsage;
 use super::process_usage;
 
-/// The workflows of examples/workflows/bench.
+/// The compiled workflows of `examples/workflows/bench`.
 pub(super) const WORKFLOWS: &[u8] =
     include_bytes!("../../../../examples/workflows/built/bench.wasm");
 
-/// How long a server may take until it says where it is.
+/// Timeout until the server has printed its address.
 const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// More requests than anybody can send: the driver is one token.
+/// Rate limit that the driver, which uses a single token, cannot reach.
 const REQUESTS_PER_SECOND: &str = "4294967295";
 
-/// How a server is started.
+/// Settings to start a server with.
 #[derive(Clone)]
 pub(super) struct BenchServerLauncher {
     url: String,
@@ -38,7 +38,7 @@ pub(super) struct BenchServerLauncher {
     pub(super) host: Option<String>,
 }
 
-/// A server that is killed in the end.
+/// A running server and a client for it. The process is killed on drop.
 pub(super) struct BenchServer {
     process: ChildProcess,
     pub(super) client: ApiClient,
@@ -47,7 +47,7 @@ pub(super) struct BenchServer {
 }
 
 impl BenchServerLauncher {
-    /// On a store that is new: makes it, and a token for the driver.
+    /// Initializes a new store and creates an admin token for the driver.
     pub(super) async fn for_store(store: &BenchStore) -> anyhow::Result<Self> {
         let opened = onward_embed::store::open_store(&store.url, StorePolicy::default()).await?;
         let scope = Scope {
@@ -64,7 +64,7 @@ impl BenchServerLauncher {
         })
     }
 
-    /// A server that answers.
+    /// Starts a server and waits until it has printed its address.
     pub(super) fn spawn_server(&self) -> anyhow::Result<BenchServer> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
@@ -76,7 +76,7 @@ impl BenchServerLauncher {
         if let Some(host) = &self.host {
             command.args(["--allow-private-host", host]);
         }
-        // What the user has set for other servers is not meant here.
+        // Settings in the user's environment are meant for other servers.
         for name in [
             "ONWARD_CONFIG",
             "ONWARD_STORE",
@@ -112,7 +112,7 @@ impl BenchServerLauncher {
         })
     }
 
-    /// The same, with the workflows deployed.
+    /// Starts a server and deploys the benchmark workflows.
     pub(super) async fn spawn_with_workflows(
         &self,
         tasks: BenchTaskRunner,
@@ -133,7 +133,7 @@ impl BenchServerLauncher {
     }
 }
 
-/// A process that is killed in the end: whatever goes wrong, none stays behind.
+/// A child process that is killed on drop, so that none is left running after an error.
 pub(super) struct ChildProcess(pub(super) Child);
 
 impl ChildProcess {
@@ -145,23 +145,24 @@ impl ChildProcess {
 
 impl Drop for ChildProcess {
     fn drop(&mut self) {
-        // Nothing more can be done about a failure here.
+        // A failure cannot be handled here.
         drop(self.kill_and_wait());
     }
 }
 
-/// Reads what a server says until it is gone: first where it is. All else is handed on.
+/// Reads the server's standard error until the server exits: sends its address to the channel and
+/// prints all other lines.
 fn read_server_output(stderr: ChildStderr, told: &mpsc::Sender<String>) {
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         match line.split_once(" on http://") {
-            // Whoever waited for it may have given up.
+            // The receiver may have timed out.
             Some((_, address)) => drop(told.send(format!("http://{}", address.trim()))),
             None => crate::console::print_message(crate::console::escape_control_chars(&line)),
         }
     }
 }
 
-/// What is used before a server is started.
+/// Returns the usage to subtract for a server that is not started yet.
 pub(super) async fn usage_before_start(store: &BenchStore) -> anyhow::Result<BenchUsage> {
     Ok(BenchUsage {
         cpu: Some(Duration::ZERO),
@@ -171,7 +172,7 @@ pub(super) async fn usage_before_start(store: &BenchStore) -> anyhow::Result<Ben
     })
 }
 
-/// A figure without labels, in the text of `/metrics`.
+/// Returns the value of a metric without labels from the text of `/metrics`.
 pub(super) fn parse_metric(text: &str, name: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         line.strip_prefix(name)?
@@ -183,7 +184,7 @@ pub(super) fn parse_metric(text: &str, name: &str) -> Option<f64> {
 }
 
 impl BenchServer {
-    /// What it has used so far.
+    /// Reads the resources that the server and the driver have used so far.
     pub(super) async fn read_usage(&self, store: &BenchStore) -> anyhow::Result<BenchUsage> {
         let process = self.process.0.id();
         let written_bytes = match store.log_bytes().await? {
@@ -201,17 +202,17 @@ impl BenchServer {
         })
     }
 
-    /// Bytes that it has in memory.
+    /// Returns the resident set size of the server in bytes.
     pub(super) fn resident_bytes(&self) -> Option<u64> {
         process_usage::resident_bytes(self.process.0.id())
     }
 
-    /// A figure of `/metrics` that has no labels.
+    /// Fetches the value of a metric without labels from `/metrics`.
     pub(super) async fn read_metric(&self, name: &str) -> anyhow::Result<Option<f64>> {
         Ok(parse_metric(&self.client.fetch_metrics().await?, name))
     }
 
-    /// SIGKILL, at once.
+    /// Kills the server with SIGKILL and waits until it has exited.
     pub(super) fn kill_server(mut self) -> anyhow::Result<()> {
         self.process
             .kill_and_wait()

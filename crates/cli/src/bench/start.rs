@@ -1,4 +1,4 @@
-//! `start`: workflows that return at once.
+//! `start`: throughput of workflows that return immediately.
 
 use anyhow::ensure;
 use serde_json::Value;

@@ -1,4 +1,5 @@
-//! Workloads whose rate is measured: load on a new server, first without looking, then beside the yardstick.
+//! Workloads whose rate is measured: a new server under load, first a warm-up, then the measurement
+//! between two runs of the baseline.
 
 use anyhow::Context as _;
 use onward_api::RawJson;
@@ -10,19 +11,19 @@ use super::load_driver::{BenchInvocation, BenchLoadResult, BenchStopCondition, d
 use super::server::BenchServerLauncher;
 use super::{BenchSettings, console, worker};
 
-/// What is measured.
+/// A workload to measure with [`measure_throughput`].
 pub(super) struct ThroughputWorkload {
     pub(super) workload: &'static str,
     pub(super) function: &'static str,
     pub(super) input: Value,
-    /// What is counted, and how many of them one execution makes.
+    /// Name of the counted unit; `units` is how many of them one execution performs.
     pub(super) unit: &'static str,
     pub(super) units: u32,
     pub(super) lanes: usize,
     pub(super) until: BenchStopCondition,
 }
 
-/// Measures it. What the last execution returned comes with the figures.
+/// Measures a workload. Returns the figures and the result of the last execution.
 pub(super) async fn measure_throughput(
     place: &BenchDatabase,
     settings: &BenchSettings,

@@ -1,4 +1,4 @@
-//! A worker that performs the tasks of what is measured, as a process of its own: this binary again.
+//! Worker that performs the tasks of a benchmark: this binary again, as a child process.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use super::figures::BenchFigures;
 use super::process_usage;
 use super::server::{BenchServer, ChildProcess};
 
-/// The task that no component has.
+/// Name of the task that no component has, so that only a worker can perform it.
 pub(super) const TASK_NAME: &str = "bench_far";
 
-/// As many as there are lanes, and some more.
+/// Concurrent tasks of the worker: more than the 64 lanes of the largest default.
 const SLOTS: usize = 128;
 
-/// A worker process that is killed in the end.
+/// A worker process that is killed on drop.
 pub(super) struct BenchWorker(ChildProcess);
 
 impl BenchWorker {
-    /// One for this server.
+    /// Spawns a worker for this server.
     pub(super) fn spawn_for(server: &BenchServer) -> anyhow::Result<Self> {
         let mut command =
             Command::new(std::env::current_exe().context("cannot find this program")?);
@@ -33,12 +33,12 @@ impl BenchWorker {
         )))
     }
 
-    /// CPU time that it has used so far.
+    /// Returns the CPU time that the worker has used so far.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         process_usage::cpu_time(self.0.0.id())
     }
 
-    /// What it has used since.
+    /// Adds the CPU time that the worker has used since `before`.
     pub(super) fn with_worker_figure(
         &self,
         figures: BenchFigures,
@@ -54,7 +54,7 @@ impl BenchWorker {
     }
 }
 
-/// Performs tasks until it is killed.
+/// Performs tasks until the process is killed.
 pub(super) async fn run_bench_worker(url: &str) -> anyhow::Result<ExitCode> {
     let access = ClientConfig {
         url: url.to_owned(),

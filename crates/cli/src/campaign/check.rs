@@ -1,4 +1,4 @@
-//! `onward campaign check`: whether a campaign can be deployed.
+//! `onward campaign check`: checks whether a campaign can be deployed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -15,19 +15,22 @@ use super::local_campaign::{LocalCampaign, LocalCheckResult};
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 
-/// Check a campaign: its file, its templates, and every row of its audience
+/// Check a campaign: its file, its templates and every row of its audience
 ///
-/// With --server, also whether that server has the provider and its secrets. Nothing is stored or sent.
+/// With --server, also checks that the server has the provider and its secrets. Stores and sends
+/// nothing.
 ///
-/// Exit codes: 0 it can be deployed, 1 it cannot, 2 it could not be checked, because the file is not one of a campaign or the audience cannot be read.
+/// Exit codes: 0 the campaign can be deployed, 1 it cannot be deployed, 2 the check failed because
+/// the file is not a campaign file or the audience cannot be read.
 #[derive(clap::Args)]
 pub(crate) struct CampaignCheckArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// The campaign file
+    /// Campaign file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Write every row that cannot be used to a file, one JSON object a line: its line, the reason, and how it begins
+    /// Write all invalid audience rows to this file as JSON Lines: line number, reason and the
+    /// beginning of the row
     #[arg(long, value_name = "FILE")]
     bad_rows: Option<PathBuf>,
     /// Print one JSON object
@@ -92,7 +95,7 @@ pub(crate) async fn check_campaign(args: &CampaignCheckArgs) -> anyhow::Result<E
     Ok(ExitCode::from(u8::from(!pass)))
 }
 
-/// Looks at a campaign, and writes the rows that cannot be used to a file as they are found.
+/// Checks a campaign and writes invalid audience rows to the file `to` as they are found.
 fn check_writing_bad_rows(file: &LocalCampaign, to: &Path) -> anyhow::Result<LocalCheckResult> {
     let cannot = || format!("cannot write {}", to.display());
     let mut out = BufWriter::new(File::create(to).with_context(cannot)?);
@@ -104,12 +107,12 @@ fn check_writing_bad_rows(file: &LocalCampaign, to: &Path) -> anyhow::Result<Loc
     Ok(looked)
 }
 
-/// Bad rows that are counted, and not shown.
+/// Number of invalid rows that the report counts but does not list.
 fn unshown_bad_rows(report: &AudienceReport) -> u64 {
     report.bad.saturating_sub(report.samples.len() as u64)
 }
 
-/// Adds what somebody else has looked at and we have not.
+/// Adds the checks of the server that were not made locally; a local check of the same id wins.
 pub(super) fn merge_prerequisites(
     prerequisites: &mut Vec<PrerequisiteCheck>,
     others: Vec<PrerequisiteCheck>,
@@ -121,7 +124,7 @@ pub(super) fn merge_prerequisites(
     }
 }
 
-/// What was looked at, one a line, and the first rows that cannot be used.
+/// Prints one line per check, then the first invalid rows.
 pub(super) fn print_check_report(
     prerequisites: &[PrerequisiteCheck],
     report: &AudienceReport,

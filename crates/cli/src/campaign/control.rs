@@ -1,4 +1,4 @@
-//! `onward campaign pause`, `resume` and `cancel`.
+//! `onward campaign pause`, `resume` and `cancel`: change the control state of a campaign run.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `onward campaign deploy`: a campaign, from its file to a run.
+//! `onward campaign deploy`: checks a campaign file, uploads its audience and creates a run.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -20,31 +20,37 @@ use crate::console;
 use crate::progress::ProgressLine;
 use crate::retry::retry_transient;
 
-/// Parts of the audience that are on their way at a time.
+/// Maximum number of audience parts that are uploaded at a time.
 const CONCURRENT_UPLOADS: usize = 8;
 
-/// Deploy a campaign: check it, store its audience, then make its run and jobs, all of it or nothing
+/// Deploy a campaign: check it, store its audience, then create its run and jobs atomically
 ///
-/// Deploying the same campaign for the same people again does nothing but say so; --key says what is the same. Where something has changed, nothing is deployed if earlier runs of the campaign, by its name, have reached any of them, or are to: --new-only reaches the others, --again reaches everybody again. A server (onward dev, onward serve) sends it.
+/// Deploying the same campaign with the same audience again creates nothing and prints the existing
+/// run; --key sets another idempotency key. If the campaign or its audience has changed, the
+/// deployment is refused when an earlier run of a campaign with this name has reached any of the
+/// recipients or is going to: --new-only sends to the other recipients, --again sends to all of
+/// them again. A server (onward dev, onward serve) does the sending.
 ///
-/// Exit codes: 0 it is deployed, 1 it cannot be, or earlier runs have reached people (or, with --watch, not everybody was reached), 2 something went wrong.
+/// Exit codes: 0 the campaign is deployed, 1 it cannot be deployed or earlier runs have reached
+/// recipients (with --watch also: not all recipients were reached), 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct CampaignDeployArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// The campaign file
+    /// Campaign file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Deploying again with the same key does nothing; unless told, the campaign and its audience are the key
+    /// Idempotency key: deploying again with the same key creates nothing [default: digest of the
+    /// campaign and its audience]
     #[arg(long)]
     key: Option<String>,
-    /// Reach only those whom no earlier run of the campaign has reached
+    /// Send only to recipients that no earlier run of the campaign has reached
     #[arg(long, conflicts_with = "again")]
     new_only: bool,
-    /// Reach everybody, also those whom earlier runs of the campaign have reached
+    /// Send to all recipients, including those that earlier runs of the campaign have reached
     #[arg(long, conflicts_with = "key")]
     again: bool,
-    /// Watch it until it is over
+    /// Watch the run until it has ended
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -75,7 +81,7 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
     let audience = EntropySource::default().random_id().to_string();
     upload_audience(&file, &onward, &audience, report.good).await?;
     let key = match &args.key {
-        // A key all the same: whoever hears no answer asks again.
+        // A random key makes the request safe to retry when the response is lost.
         _ if args.again => Some(EntropySource::default().random_id().to_string()),
         Some(key) => Some(key.clone()),
         None => Some(digest),
@@ -116,7 +122,7 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
     }
 }
 
-/// It cannot be deployed: says what was looked at.
+/// Reports the failed checks of a campaign that cannot be deployed.
 fn report_unmet_prerequisites(
     args: &CampaignDeployArgs,
     prerequisites: &[PrerequisiteCheck],
@@ -134,7 +140,7 @@ fn report_unmet_prerequisites(
     Ok(ExitCode::from(1))
 }
 
-/// Earlier runs have reached people: says how to go on.
+/// Reports that earlier runs have reached recipients, and the options that resolve it.
 fn report_reached_before(args: &CampaignDeployArgs, problem: &Problem) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(problem)?)?;
@@ -152,7 +158,8 @@ fn report_reached_before(args: &CampaignDeployArgs, problem: &Problem) -> anyhow
     Ok(ExitCode::from(1))
 }
 
-/// Stores the audience part by part, several at a time. Each can be stored again if its answer is lost.
+/// Uploads the audience in parts, several at a time. Storing a part is idempotent, so a part is
+/// sent again when its response is lost.
 async fn upload_audience(
     file: &LocalCampaign,
     onward: &TargetConnection,

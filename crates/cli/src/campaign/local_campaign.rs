@@ -1,4 +1,4 @@
-//! A campaign file and its audience, on this machine.
+//! A campaign file and its audience on the local disk.
 
 use std::fs::File;
 use std::io::BufReader;
@@ -19,17 +19,18 @@ use crate::console;
 use crate::line_reader::BUFFER_BYTES;
 use crate::progress::ProgressLine;
 
-/// A campaign, and where its audience is.
+/// A parsed campaign file and the path of its audience file.
 pub(crate) struct LocalCampaign {
     pub(crate) campaign: Campaign,
     audience_path: PathBuf,
 }
 
-/// What was found by looking at all of it.
+/// Result of checking the campaign and its whole audience.
 pub(crate) struct LocalCheckResult {
     pub(crate) prerequisites: Vec<PrerequisiteCheck>,
     pub(crate) report: AudienceReport,
-    /// The same for the same campaign and the same people.
+    /// SHA-256 of the campaign and its valid recipients, in hexadecimal: the default idempotency
+    /// key of a deployment.
     pub(crate) digest: String,
 }
 
@@ -49,7 +50,7 @@ impl LocalCampaign {
             .context("the campaign cannot be written as JSON")
     }
 
-    /// Those whom it is to reach, from the first on.
+    /// Opens the audience file at its first recipient.
     pub(crate) fn open_audience(&self) -> anyhow::Result<AudienceReader<BufReader<File>>> {
         let file = File::open(&self.audience_path)
             .with_context(|| format!("cannot open {}", self.audience_path.display()))?;
@@ -68,7 +69,8 @@ impl LocalCampaign {
         rows.with_context(|| self.audience_path.display().to_string())
     }
 
-    /// The next of them that can be used. Rows that cannot are left out, where the campaign says so.
+    /// Returns the next valid recipient. Invalid rows are skipped if the campaign allows it, and an
+    /// error otherwise.
     pub(crate) fn next_recipient(
         &self,
         rows: &mut AudienceReader<BufReader<File>>,
@@ -90,12 +92,13 @@ impl LocalCampaign {
         }
     }
 
-    /// Looks at all of it: the audience is read to its end, in flat memory.
+    /// Checks the campaign and reads the whole audience in constant memory.
     pub(crate) fn run_checks(&self) -> anyhow::Result<LocalCheckResult> {
         self.run_checks_reporting(|_| Ok(()))
     }
 
-    /// The same. Rows that cannot be used are told as they are found: a report has the first of them alone.
+    /// Like [`run_checks`](Self::run_checks), and calls `tell` for every invalid row as it is
+    /// found; the report lists only the first ones.
     pub(crate) fn run_checks_reporting(
         &self,
         mut tell: impl FnMut(&BadRow) -> anyhow::Result<()>,

@@ -1,4 +1,4 @@
-//! `onward campaign ls`: campaign runs.
+//! `onward campaign ls`: lists campaign runs.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,9 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 use crate::paging::{ListOutputArgs, ListPage, PAGE_SIZE};
 
-/// List campaign runs, the last that was deployed first
+/// List campaign runs, newest first
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the runs were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct CampaignListArgs {
     #[command(flatten)]
@@ -20,7 +20,8 @@ pub(crate) struct CampaignListArgs {
     /// Only runs of this campaign
     #[arg(long)]
     campaign: Option<String>,
-    /// Only runs in this status; paused and cancelled are what people want of a run, whatever it has come to
+    /// Only runs with this status; paused and cancelled select by what an operator requested,
+    /// whatever the run's progress
     #[arg(long, value_parser = ["queued", "running", "completed", "partial", "failed", "paused", "cancelled"])]
     status: Option<String>,
     #[command(flatten)]
@@ -48,7 +49,7 @@ pub(crate) async fn list_campaign_runs(args: &CampaignListArgs) -> anyhow::Resul
         "run", "campaign", "channel", "status", "items"
     );
     let page = async |limit, after| {
-        // Of those that are wanted there may be few.
+        // The filter below may leave few runs of a page, so full pages are requested.
         let limit = if control.is_some() { PAGE_SIZE } else { limit };
         let mut page = onward
             .list_campaign_runs(ListCampaignRunsQuery {
@@ -70,7 +71,8 @@ pub(crate) async fn list_campaign_runs(args: &CampaignListArgs) -> anyhow::Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether people want this of a run. One that is over is paused no longer.
+/// Whether an operator has put the run into this control state. A run that has ended does not count
+/// as paused.
 fn matches_control(summary: &CampaignRunSummary, control: CampaignControl) -> bool {
     summary.control == control
         && !(control == CampaignControl::Paused && summary.status.is_terminal())
@@ -92,7 +94,8 @@ fn format_run_row(summary: &CampaignRunSummary) -> String {
     )
 }
 
-/// What a run has come to, or what people want of it while it is not over.
+/// Status of a run that has ended; before that, `paused` or `cancelling` where an operator
+/// requested it.
 pub(super) fn status_label(summary: &CampaignRunSummary) -> String {
     let status = summary.status.as_str();
     match (summary.status.is_terminal(), summary.control) {

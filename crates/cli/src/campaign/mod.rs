@@ -1,4 +1,5 @@
-//! Campaigns: check, preview, deploy, watch, pause, resume, cancel and try again.
+//! `onward campaign`: check, preview, deploy, watch, pause, resume, cancel and retry campaigns, and
+//! manage the suppression list.
 
 mod check;
 mod control;
@@ -29,22 +30,25 @@ pub(crate) enum CampaignSubcommand {
     Ls(ls::CampaignListArgs),
     Show(show::CampaignShowArgs),
     Watch(watch::CampaignWatchArgs),
-    /// Begin nothing more until the campaign run is resumed; what is under way is settled
+    /// Pause a campaign run: start no new sends until it is resumed; sends in progress are settled
     ///
-    /// Exit codes: 0 it is paused, 2 it could not be: it is over, say.
+    /// Exit codes: 0 the run is paused, 2 the command failed, for example because the run has
+    /// ended.
     Pause(control::CampaignControlArgs),
-    /// Go on with a campaign run that was paused
+    /// Resume a paused campaign run
     ///
-    /// Exit codes: 0 it goes on, 2 it could not: it is over, say.
+    /// Exit codes: 0 the run is resumed, 2 the command failed, for example because the run has
+    /// ended.
     Resume(control::CampaignControlArgs),
-    /// Begin nothing more, ever: whoever was not reached by then is skipped
+    /// Cancel a campaign run: start no new sends and mark the remaining recipients as skipped
     ///
-    /// Exit codes: 0 it is cancelled, 2 it could not be: it is over, say.
+    /// Exit codes: 0 the run is cancelled, 2 the command failed, for example because the run has
+    /// ended.
     Cancel(control::CampaignControlArgs),
     Retry(retry::CampaignRetryArgs),
-    /// Leave people alone who want nothing more
+    /// Manage the suppression list: addresses that no campaign sends to
     ///
-    /// Exit codes: 0 it is done, 2 it could not be, or not for all.
+    /// Exit codes: 0 all addresses were processed, 2 the command failed for all or some of them.
     #[command(subcommand)]
     Suppress(suppress::SuppressSubcommand),
 }
@@ -73,18 +77,18 @@ pub(crate) fn run_campaign_command(command: &CampaignSubcommand) -> anyhow::Resu
     }
 }
 
-/// Which campaign run.
+/// The campaign run that a command applies to.
 #[derive(clap::Args)]
 pub(crate) struct CampaignRunArg {
-    /// The campaign run: its id, or the beginning of it
+    /// Campaign run: its id or an unambiguous prefix
     #[arg(value_name = "RUN", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) run: String,
 }
 
-/// Who wants something.
+/// The person who requests an operator action.
 #[derive(clap::Args)]
 pub(crate) struct ActorArg {
-    /// Who wants it, for the audit trail
+    /// Name of the requester for the audit trail [default: $USER]
     #[arg(long, env = "USER", hide_env = true, value_name = "NAME")]
     by: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `onward campaign preview`: what people would be sent.
+//! `onward campaign preview`: renders the messages of a campaign without sending them.
 
 use std::collections::HashSet;
 use std::io::{self, Write as _};
@@ -14,21 +14,22 @@ use onward_service::preview_message;
 use super::local_campaign::LocalCampaign;
 use crate::console;
 
-/// Show what recipients would be sent. Nothing is stored or sent
+/// Show the messages that recipients would receive; store and send nothing
 ///
-/// Exit codes: 0 it was shown, 1 something cannot be filled in, 2 it could not be shown.
+/// Exit codes: 0 all messages were rendered, 1 a template could not be filled in, 2 the command
+/// failed.
 #[derive(clap::Args)]
 pub(crate) struct CampaignPreviewArgs {
-    /// The campaign file
+    /// Campaign file
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// For so many of the first recipients
+    /// Number of recipients to show, from the first row on
     #[arg(long, default_value_t = NonZeroUsize::MIN, value_name = "N")]
     limit: NonZeroUsize,
-    /// For this recipient alone
+    /// Show only the recipient with this id
     #[arg(long, value_name = "ID", conflicts_with = "limit")]
     id: Option<String>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +38,7 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
     let file = LocalCampaign::load(&args.file)?;
     let composer = TemplateComposer::new(&file.campaign)?;
     let (mut rows, mut left, mut is_whole) = (file.open_audience()?, args.limit.get(), true);
-    // Somebody who is named again is not reached again.
+    // A recipient id that occurs again is a duplicate and is not sent to twice.
     let mut seen = HashSet::new();
     while left > 0 {
         let Some(recipient) = file.next_recipient(&mut rows)? else {

@@ -1,30 +1,31 @@
-//! The line that shows how far a campaign run is, for a terminal of any width: what matters least is left out first.
+//! Progress line of a campaign run for a terminal of any width: the least important parts are left
+//! out first.
 
 use onward_api::campaign::{CampaignControl, CampaignRunView, CampaignTally};
 
 use super::ls;
 
-/// Cells of the bar, at most.
+/// Maximum width of the bar in cells.
 const CELLS_MAX: usize = 30;
 
-/// A way to write the line.
+/// The parts of the line that are shown at a given width.
 #[derive(Clone, Copy)]
 struct BarLayout {
-    /// Cells of the bar, at least.
+    /// Minimum width of the bar in cells.
     min_cells: usize,
-    /// Until when it waits.
+    /// Show the time until which the run waits.
     shows_wait_end: bool,
-    /// That it is queued, or runs.
+    /// Show the status of a run that is queued or running.
     shows_status: bool,
-    /// How many there are.
+    /// Show the total number of items.
     shows_total: bool,
-    /// Counts of failed and skipped that are zero.
+    /// Show the failed and skipped counts even when they are zero.
     shows_zero_counts: bool,
-    /// Words as they are, and not shortened.
+    /// Write labels in full instead of abbreviated.
     has_full_words: bool,
 }
 
-/// From the best on.
+/// All layouts, widest first.
 const BAR_LAYOUTS: [BarLayout; 8] = [
     BarLayout {
         min_cells: 10,
@@ -92,7 +93,8 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
     },
 ];
 
-/// How far a run is, for a terminal of so many columns. The last of them stays free: some terminals begin a new line there.
+/// Formats the progress of a run for a terminal with `columns` columns. The last column stays free:
+/// some terminals start a new line when it is written.
 pub(super) fn format_progress(run: &CampaignRunView, rate: f64, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let mut text = String::new();
@@ -115,7 +117,7 @@ pub(super) fn format_progress(run: &CampaignRunView, rate: f64, columns: usize) 
         .collect()
 }
 
-/// How many are settled.
+/// Number of settled items: served, failed or skipped.
 pub(super) const fn settled_count(tally: &CampaignTally) -> u64 {
     tally.served + tally.failed + tally.skipped
 }
@@ -159,7 +161,7 @@ fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String 
         }
         Some(_) if style.shows_status => parts.push(format!("{status}, waits")),
         Some(_) => parts.push("waits".to_owned()),
-        // That it runs is seen.
+        // A moving bar already shows that the run is running.
         None if style.shows_status || run.summary.control != CampaignControl::Active => {
             parts.push(status)
         }
@@ -168,7 +170,8 @@ fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String 
     parts.join("  ")
 }
 
-/// How many stand where. That some are in doubt, or none, is always said.
+/// Formats the counts per state. The number of items in doubt is always shown, even when it is
+/// zero.
 fn format_counts(tally: &CampaignTally, style: BarLayout) -> String {
     let CampaignTally {
         served,
@@ -188,7 +191,7 @@ fn format_counts(tally: &CampaignTally, style: BarLayout) -> String {
             counts.push(format!("{count} {word}"));
         }
     }
-    // Where something has to be cut off, it is not this.
+    // The narrowest layout may be truncated, so the items in doubt come early in it.
     let place = if style.min_cells == 0 {
         1
     } else {
@@ -198,7 +201,8 @@ fn format_counts(tally: &CampaignTally, style: BarLayout) -> String {
     counts.join(if style.has_full_words { ", " } else { " " })
 }
 
-/// How long it will take at this rate.
+/// Formats the estimated remaining time at this rate. `None` unless the run is active and
+/// progressing.
 fn format_remaining_time(run: &CampaignRunView, rate: f64, style: BarLayout) -> Option<String> {
     let waiting = run.tally.waiting;
     if run.summary.control != CampaignControl::Active || rate <= 0.0 || waiting == 0 {
@@ -247,7 +251,7 @@ pub(super) mod tests {
         }
     }
 
-    /// 37 of 320, and nothing that is out of the ordinary.
+    /// An ordinary run: 37 of 320 items sent, none failed, skipped or in doubt.
     fn usual() -> CampaignRunView {
         run(
             320,
@@ -259,7 +263,7 @@ pub(super) mod tests {
         )
     }
 
-    /// As much to say as there can be.
+    /// A run with large numbers in every count.
     fn large() -> CampaignRunView {
         let (served, failed, skipped, in_doubt) = (4_321_000, 12_345, 67_890, 1_234);
         run(

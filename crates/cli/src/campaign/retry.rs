@@ -1,4 +1,4 @@
-//! `onward campaign retry`: another run, for those who were not reached.
+//! `onward campaign retry`: creates a run for the recipients that an ended run did not reach.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -7,18 +7,20 @@ use super::{ActorArg, CampaignRunArg, watch};
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 
-/// Try a campaign run again that is over: a new run, linked to it, reaches those whom it did not
+/// Retry an ended campaign run: a new, linked run sends to the recipients it did not reach
 ///
-/// There is one such run of each: asked again, it is the same. Whoever was reached is not reached again.
+/// A run has at most one retry run: repeating the command prints the same one. Recipients that were
+/// reached are not sent to again.
 ///
-/// Exit codes: 0 it is deployed (with --watch: and everybody was reached), 1 with --watch: not everybody, 2 it could not be done.
+/// Exit codes: 0 the retry run is deployed (with --watch: and all recipients were reached), 1 with
+/// --watch: not all recipients were reached, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct CampaignRetryArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     run: CampaignRunArg,
-    /// Watch it until it is over
+    /// Watch the run until it has ended
     #[arg(long)]
     watch: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `onward campaign show`: a campaign run, how many were reached, and what happened to it.
+//! `onward campaign show`: prints a campaign run, its counts and its audit trail.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -13,19 +13,19 @@ use super::{CampaignRunArg, ls};
 use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;
 
-/// Show a campaign run: what it is, how many were reached, and its audit trail
+/// Show a campaign run: its settings, counts and audit trail
 ///
-/// Exit codes: 0 it was shown, 2 it could not be.
+/// Exit codes: 0 the run was shown, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct CampaignShowArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     run: CampaignRunArg,
-    /// Entries of the audit trail that are shown: the last ones
+    /// Number of audit trail entries to show: the newest ones
     #[arg(long, default_value_t = 20, value_name = "N")]
     entries: usize,
-    /// Print one JSON object, with the whole audit trail
+    /// Print one JSON object with the whole audit trail
     #[arg(long)]
     json: bool,
 }
@@ -37,7 +37,7 @@ struct CampaignShowOutput<'a> {
     audit: &'a [CampaignAuditEntry],
 }
 
-/// Entries that are asked for at a time.
+/// Number of audit trail entries per request.
 const AUDIT_PAGE_SIZE: u32 = 1_000;
 
 pub(crate) async fn show_campaign_run(args: &CampaignShowArgs) -> anyhow::Result<ExitCode> {

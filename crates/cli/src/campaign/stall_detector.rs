@@ -1,4 +1,5 @@
-//! Why a campaign run that is watched does not go on, told once: it waits for a time, for people, or for a server that can send it.
+//! Explains, once per cause, why a watched campaign run makes no progress: it waits for a time, for
+//! an operator to settle items in doubt, or for a server that can send it.
 
 use onward_api::RawJson;
 use onward_api::campaign::{CampaignControl, CampaignRunView, ListAuditEntriesQuery};
@@ -8,44 +9,44 @@ use serde::Deserialize;
 use crate::connection::TargetConnection;
 use crate::console;
 
-/// So many looks in a row, and it is no passing moment between two jobs.
+/// Consecutive polls after which a state counts as a stall and not as a short gap between two jobs.
 const STALL_POLLS: u32 = 3;
 
-/// So many looks in a row, and somebody should have begun.
+/// Consecutive polls after which a dispatcher should have started on a run that is due.
 const IDLE_POLLS: u32 = 10;
 
-/// Entries of the audit trail that are asked for at a time.
+/// Number of audit trail entries per request.
 const AUDIT_PAGE_SIZE: u32 = 1_000;
 
-/// What an entry of the audit trail is called that says why a run cannot reach anybody.
+/// Name of the audit event that records why a dispatcher cannot send a run.
 const UNREACHABLE_EVENT: &str = "run.unreachable";
 
-/// Why nothing is done.
+/// Why a run makes no progress.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StallReason {
-    /// Nothing is left but what is in doubt.
+    /// Only items in doubt are left; an operator has to settle them.
     NeedsResolution,
-    /// It waits, in these words.
+    /// The run waits for a time; holds the message to print.
     Waiting(String),
-    /// It is due, and nobody works on it.
+    /// The run is due, and no dispatcher works on it.
     Idle,
 }
 
-/// What was seen of a run so far.
+/// What the polls of a run have shown so far.
 #[derive(Default)]
 pub(super) struct StallDetector {
-    /// Looks in a row that found it so.
+    /// Consecutive polls that found only items in doubt; the other counters work the same way.
     in_doubt_polls: u32,
     waiting_polls: u32,
     idle_polls: u32,
-    /// Why it waits, as it was said last.
+    /// The reason for waiting that was reported last. `None` if none was reported yet.
     reported_wait: Option<Option<String>>,
     has_reported_idle: bool,
-    /// The last entry of the audit trail that was read.
+    /// Id of the last audit entry that was read.
     last_audit_entry: Option<i64>,
 }
 
-/// What such an entry says.
+/// Detail of a [`UNREACHABLE_EVENT`] entry.
 #[derive(Deserialize)]
 struct UnreachableDetail {
     worker: String,
@@ -53,7 +54,7 @@ struct UnreachableDetail {
 }
 
 impl StallDetector {
-    /// What there is to tell after another look.
+    /// Takes the result of another poll. Returns a stall that is to be reported now.
     pub(super) fn observe_run(&mut self, run: &CampaignRunView) -> Option<StallReason> {
         let CampaignRunView {
             under_way,
@@ -81,7 +82,7 @@ impl StallDetector {
         let waits = waits
             .as_ref()
             .filter(|_| self.waiting_polls >= STALL_POLLS)?;
-        // A limit is waited for again and again.
+        // A run at its rate limit waits again and again for the same reason.
         if self.reported_wait.as_ref() == Some(&waits.why) {
             return None;
         }
@@ -97,7 +98,7 @@ impl StallDetector {
         )))
     }
 
-    /// Why nobody works on a run that is due, if that was not told yet.
+    /// Returns why no dispatcher works on a run that is due. `None` if that was reported before.
     pub(super) async fn explain_idle(
         &mut self,
         onward: &TargetConnection,
@@ -164,7 +165,7 @@ mod tests {
     use super::*;
     use crate::campaign::progress_bar::tests::run;
 
-    /// What so many looks at a run tell.
+    /// The stalls that the given number of polls of an unchanged run report.
     fn told(run: &CampaignRunView, looks: u32) -> Vec<StallReason> {
         let mut stalled = StallDetector::default();
         (0..looks)

@@ -1,4 +1,4 @@
-//! `onward campaign suppress`: those who want nothing more.
+//! `onward campaign suppress`: adds, removes and lists addresses on the suppression list.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -17,29 +17,31 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::paging::{ListOutputArgs, ListPage};
 use crate::{console, names_file};
 
-/// Addresses that are told to a server or a store at a time.
+/// Maximum number of concurrent requests to a server or store.
 const CONCURRENT_REQUESTS: usize = 16;
 
 #[derive(Subcommand)]
 pub(crate) enum SuppressSubcommand {
-    /// Reach somebody no more
+    /// Add addresses to the suppression list: campaigns no longer send to them
     ///
-    /// Exit codes: 0 they are left alone, 2 some are not: what was said is no address, say.
+    /// Exit codes: 0 all addresses are suppressed, 2 some are not, for example because they are not
+    /// valid addresses.
     Add(SuppressAddArgs),
-    /// Reach somebody again
+    /// Remove addresses from the suppression list
     ///
-    /// Exit codes: 0 they can be reached, 2 some cannot: what was said is no address, say.
+    /// Exit codes: 0 none of the addresses is suppressed any more, 2 some could not be removed, for
+    /// example because they are not valid addresses.
     Rm(SuppressRemoveArgs),
-    /// List those who want nothing more
+    /// List the addresses on the suppression list
     ///
-    /// Exit codes: 0 they were listed, 2 they could not be.
+    /// Exit codes: 0 the addresses were listed, 2 the command failed.
     Ls(SuppressListArgs),
 }
 
-/// By which way.
+/// The channel that a suppression applies to.
 #[derive(clap::Args)]
 struct SuppressChannelArg {
-    /// The channel: email, voice or social
+    /// Channel of the addresses
     #[arg(long, default_value = "email", value_parser = ["email", "voice", "social"])]
     channel: String,
 }
@@ -50,23 +52,23 @@ impl SuppressChannelArg {
     }
 }
 
-/// Whom.
+/// The addresses that a command applies to.
 #[derive(clap::Args)]
 struct SuppressAddressArgs {
-    /// Where they are reached
+    /// Addresses to process
     #[arg(value_name = "ADDRESS", required_unless_present = "from")]
     addresses: Vec<String>,
-    /// Addresses from a file, one a line; - is standard input
+    /// Read addresses from a file, one per line; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "addresses")]
     from: Option<PathBuf>,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
 impl SuppressAddressArgs {
-    /// Does something for each of them, several at a time, and tells of each what came of it, in their order. One that is no
-    /// address does not keep back the next.
+    /// Calls `act` for each address, several at a time, and prints the results in the order of the
+    /// addresses. An invalid address is reported and does not stop the others.
     async fn apply_to_each<T: Serialize>(
         &self,
         act: impl AsyncFn(String) -> Result<T, Problem>,
@@ -111,7 +113,7 @@ pub(crate) struct SuppressAddArgs {
     channel: SuppressChannelArg,
     #[command(flatten)]
     addresses: SuppressAddressArgs,
-    /// Why
+    /// Reason to record with the suppression
     #[arg(long, default_value = "asked for")]
     reason: String,
 }

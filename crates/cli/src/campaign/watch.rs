@@ -1,4 +1,5 @@
-//! `onward campaign watch`: how far a campaign run has come, until it is over or nothing is left that can be done without people.
+//! `onward campaign watch`: shows the progress of a campaign run until it has ended, or until only
+//! items in doubt are left, which an operator has to settle.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -15,35 +16,38 @@ use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::retry::retry_transient_with;
 use crate::{console, terminal};
 
-/// Watch a campaign run until it is over: a bar with sent, failed, skipped, in doubt, the rate, and how long it will take
+/// Watch a campaign run until it has ended: sent, failed, skipped, in doubt, rate and remaining
+/// time
 ///
-/// Sends nothing: a server does. Ctrl-C stops watching, not the campaign. It also ends when nothing is left but what is in doubt and waits for a verdict (onward outbox settle).
+/// Sends nothing: a server does. Ctrl-C stops watching, not the campaign. The command also ends
+/// when only items in doubt are left that wait to be settled (onward outbox settle).
 ///
-/// Exit codes: 0 everybody was reached who was to be, 1 not everybody, or some are in doubt and wait for a verdict, 2 it could not be watched, 130 Ctrl-C.
+/// Exit codes: 0 all recipients were reached, 1 not all were reached, or items in doubt wait to be
+/// settled, 2 the command failed, 130 interrupted with Ctrl-C.
 #[derive(clap::Args)]
 pub(crate) struct CampaignWatchArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     run: CampaignRunArg,
-    /// Print JSON Lines: the run, each time that something has changed
+    /// Print JSON Lines: the run, each time it has changed
     #[arg(long)]
     json: bool,
 }
 
-/// How often to look.
+/// How often to poll the run.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The rate is that of so many looks.
+/// The rate is computed over this many polls.
 const RATE_SAMPLES: usize = 20;
 
-/// What a shell reports for a program that Ctrl-C ended.
+/// Exit code that a shell reports for a program ended by Ctrl-C (128 + SIGINT).
 const EXIT_INTERRUPTED: u8 = 128 + 2;
 
-/// Why it is watched no longer.
+/// Why watching ended.
 enum CampaignWatchEnd {
     Over(CampaignStatus),
-    /// So many are in doubt, and nothing is done before people say what became of them.
+    /// This many items are in doubt, and nothing happens until an operator settles them.
     NeedsResolution(u64),
 }
 
@@ -52,7 +56,7 @@ pub(crate) async fn watch_campaign(args: &CampaignWatchArgs) -> anyhow::Result<E
     watch_run_until_over(&onward, &args.run.run, args.json).await
 }
 
-/// Watches a campaign run until it is over, or waits for people.
+/// Watches a campaign run until it has ended or only items in doubt are left.
 pub(crate) async fn watch_run_until_over(
     onward: &TargetConnection,
     run: &str,
@@ -70,7 +74,7 @@ pub(crate) async fn watch_run_until_over(
             None
         }
     };
-    // Whatever went wrong is not written into the bar.
+    // Ends the line first, so that an error message is not written into it.
     bar.end_line()?;
     Ok(match ended.transpose()? {
         Some(CampaignWatchEnd::Over(CampaignStatus::Completed)) => ExitCode::SUCCESS,
@@ -128,15 +132,16 @@ async fn poll_until_end(
     }
 }
 
-/// A line that is written over in a terminal, and else written whenever something has changed.
+/// The progress line: redrawn in place on a terminal, otherwise printed again when the run has
+/// changed.
 #[derive(Default)]
 struct CampaignProgressBar {
     json: bool,
     has_terminal: bool,
-    /// Whether a line stands in the terminal that is not ended.
+    /// Whether the terminal shows a line that has no line break yet.
     is_open: bool,
     last_run: Option<CampaignRunView>,
-    /// How many were settled when.
+    /// Number of settled items at each of the last polls.
     settled_samples: VecDeque<(Instant, u64)>,
 }
 
@@ -147,7 +152,7 @@ impl CampaignProgressBar {
         if self.settled_samples.len() > RATE_SAMPLES {
             self.settled_samples.pop_front();
         }
-        // That workers are heard of again and again is no news.
+        // Changes of the jobs in progress, such as renewed leases, do not count.
         let news = CampaignRunView {
             under_way: None,
             ..run.clone()
@@ -168,8 +173,8 @@ impl CampaignProgressBar {
         Ok(())
     }
 
-    /// Writes the line over the one before. The cursor is left at its beginning: a terminal that becomes narrower wraps the
-    /// line, and all of it is below the cursor then.
+    /// Redraws the line. The cursor stays at its beginning: when the terminal becomes narrower and
+    /// wraps the line, all of it is below the cursor.
     fn draw_line(&mut self) -> io::Result<()> {
         let Some(run) = &self.last_run else {
             return Ok(());
@@ -185,14 +190,15 @@ impl CampaignProgressBar {
         out.flush()
     }
 
-    /// Says something below the line, which goes on after it.
+    /// Prints a message below the line; the next redraw starts a new line.
     fn print_below(&mut self, words: &str) {
-        // If nobody can see it, that is no reason to fail.
+        // A failed write to the terminal is no reason to stop.
         let _ = self.end_line();
         console::print_message(words);
     }
 
-    /// Items a second. There are fewer than before when some are tried again.
+    /// Settled items per second; 0 when the count has decreased, which happens when items are
+    /// retried.
     fn items_per_second(&self) -> f64 {
         let (Some((since, first)), Some((until, last))) =
             (self.settled_samples.front(), self.settled_samples.back())
@@ -207,7 +213,8 @@ impl CampaignProgressBar {
         }
     }
 
-    /// Ends the line, if there is one. Ctrl-C may have been written into it.
+    /// Ends the line, if one is open. Redraws it first, because Ctrl-C may have been echoed into
+    /// it.
     fn end_line(&mut self) -> io::Result<()> {
         if self.is_open {
             self.draw_line()?;

@@ -1,4 +1,4 @@
-//! `onward cancel`: ask an execution to stop.
+//! `onward cancel`: requests the cancellation of an execution.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,16 +10,16 @@ use super::ExecutionArg;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 
-/// Ask an execution to stop: what it waits for is interrupted, and it cleans up
+/// Cancel an execution: interrupt what it waits for and let it clean up
 ///
-/// Exit codes: 0 it was asked, 2 it could not be.
+/// Exit codes: 0 the cancellation was requested, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionCancelArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
-    /// Why, for whoever reads its journal
+    /// Reason to record in the journal
     #[arg(long, default_value = "cancelled from the command line")]
     reason: String,
     /// Print one JSON object

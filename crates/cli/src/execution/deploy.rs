@@ -1,4 +1,4 @@
-//! `onward deploy`: a component into the store.
+//! `onward deploy`: stores a component.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use anyhow::Context as _;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 
-/// Deploy a component: its functions can be started and invoked from now on
+/// Deploy a component: its functions can then be started and invoked
 ///
-/// Executions that have started keep the code they started with.
+/// Executions that have already started keep the code they started with.
 ///
-/// Exit codes: 0 it is deployed, 2 it could not be.
+/// Exit codes: 0 the component is deployed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct ComponentDeployArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// The component, a .wasm file
+    /// Component: a .wasm file
     component: PathBuf,
-    /// Let its functions send requests to this host, where the process that runs them does too: api.example.com,
-    /// *.example.com, host:8443
+    /// Allow the component's functions to send requests to this host: api.example.com,
+    /// *.example.com, host:8443. The process that runs them has to allow the host too
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<String>,
     /// Print one JSON object

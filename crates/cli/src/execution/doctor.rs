@@ -1,4 +1,4 @@
-//! `onward doctor`: is any work stuck.
+//! `onward doctor`: checks a store for stuck work.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -9,19 +9,23 @@ use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console::{self, format_count};
 use crate::progress::ProgressLine;
 
-/// Check that no work is stuck: what every execution and campaign run of the store waits for exists, and something wakes it
+/// Check that no work is stuck: everything that executions and campaign runs wait for exists and
+/// will wake them
 ///
-/// Reads every execution and every campaign run of every tenant, and changes nothing. Processes may work on the store meanwhile.
+/// Reads every execution and every campaign run of every tenant and changes nothing. Other
+/// processes may use the store at the same time.
 ///
-/// Findings are wrong (an invariant does not hold) or need attention (somebody was alerted, and nothing has happened since; or only somebody can say what became of items in doubt).
-/// Warnings (work that is late because nobody works on it) do not count.
+/// A finding is wrong (an invariant does not hold) or needs attention (an alert was raised and
+/// nothing has happened since, or an operator has to settle items in doubt). Warnings (work is late
+/// because no process runs it) are listed but do not change the exit code.
 ///
-/// Exit codes: 0 no work is stuck, 1 there are findings, and they were printed, 2 the command could not be carried out.
+/// Exit codes: 0 no work is stuck, 1 there are findings, and they were printed, 2 the command
+/// failed.
 #[derive(clap::Args)]
 pub(crate) struct DoctorArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Print one JSON object a finding and one at the end
+    /// Print one JSON object per finding and a report at the end
     #[arg(long)]
     json: bool,
 }
@@ -92,7 +96,7 @@ fn print_finding(args: &DoctorArgs, found: &DoctorFinding) -> io::Result<()> {
     writeln!(io::stdout(), "{mark}{found}")
 }
 
-/// How far it is.
+/// Formats the number of executions and events examined so far.
 fn format_progress(executions: u64, events: u64) -> String {
     format!("{executions} executions, {events} events")
 }

@@ -1,4 +1,4 @@
-//! `onward functions`: what can be started and invoked.
+//! `onward functions`: lists the functions that can be started and invoked.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -7,16 +7,16 @@ use onward_api::component::DeployedFunction;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 
-/// List the functions that are deployed, and the component of each
+/// List the deployed functions and their components
 ///
-/// Functions that only workers perform are not listed: nothing has to be deployed for them.
+/// Functions that only workers perform are not listed, because they are not deployed.
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the functions were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct FunctionListArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `onward ls`: the executions of a store.
+//! `onward ls`: lists the executions of a store.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,9 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 use crate::paging::{ListOutputArgs, ListPage};
 
-/// List executions, the last that was started first
+/// List executions, newest first
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the executions were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionListArgs {
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(crate) struct ExecutionListArgs {
     /// Only executions of this workflow
     #[arg(long)]
     function: Option<String>,
-    /// The first that was started first
+    /// List the oldest executions first
     #[arg(long)]
     oldest: bool,
     #[command(flatten)]

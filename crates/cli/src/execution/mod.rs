@@ -1,4 +1,5 @@
-//! Components and executions in a store: deploy, start, look, explain, signal, cancel. And a demonstration.
+//! Commands for components and executions: deploy, start, inspect, explain, signal, cancel and run
+//! them. Also the demo.
 
 mod cancel;
 mod demo;
@@ -60,15 +61,15 @@ pub(crate) fn run_execution_command(command: &ExecutionSubcommand) -> anyhow::Re
     }
 }
 
-/// Which execution.
+/// The execution that a command applies to.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionArg {
-    /// The execution: its id, or the beginning of it
+    /// Execution: its id or an unambiguous prefix
     #[arg(value_name = "ID")]
     pub(crate) id: String,
 }
 
-/// JSON, or - for standard input.
+/// Parses a JSON argument; `-` reads it from standard input, and a missing one is `null`.
 fn parse_payload(text: Option<&str>) -> anyhow::Result<RawJson> {
     let read;
     let text = match text {
@@ -84,10 +85,11 @@ fn parse_payload(text: Option<&str>) -> anyhow::Result<RawJson> {
         .with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
 }
 
-/// Where the functions that run in this process may send requests.
+/// The hosts that functions in this process may send requests to.
 #[derive(clap::Args)]
 pub(crate) struct EngineArgs {
-    /// Let tasks send requests to this host, where their component may too: api.example.com, *.example.com, host:8443
+    /// Allow tasks to send requests to this host: api.example.com, *.example.com, host:8443. Their
+    /// component has to allow the host too
     #[arg(
         long = "allow-host",
         value_name = "HOST",
@@ -95,7 +97,7 @@ pub(crate) struct EngineArgs {
         value_delimiter = ','
     )]
     hosts: Vec<HostPattern>,
-    /// The same for a host inside a network: 10.0.0.7, localhost:8080
+    /// Like --allow-host, for a host in a private network: 10.0.0.7, localhost:8080
     #[arg(
         long = "allow-private-host",
         value_name = "HOST",
@@ -106,7 +108,7 @@ pub(crate) struct EngineArgs {
 }
 
 impl EngineArgs {
-    /// An engine in this process, for whoever owns what `client` shows.
+    /// Builds an engine in this process for the store and scope of `client`.
     pub(crate) fn engine_builder(&self, client: &EngineClient) -> EngineBuilder {
         let rule = |private_networks| {
             move |pattern: &HostPattern| HostRule {

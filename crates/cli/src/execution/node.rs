@@ -1,4 +1,5 @@
-//! `onward node`: runs the executions of a store until it is stopped. `onward demo` starts it to kill it.
+//! `onward node`: runs the executions of a store until it is stopped. `onward demo` spawns and
+//! kills it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,20 +11,23 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 use crate::shutdown::ShutdownSignals;
 
-/// Run the executions of a store until Ctrl-C, without answering over HTTP
+/// Run the executions of a store until Ctrl-C, without an HTTP server
 ///
-/// Any number of processes can work on one Postgres store, and one on a SQLite store; another takes over when one is gone.
+/// Any number of processes can work on one Postgres store, and one on a SQLite store; when one
+/// dies, another takes over.
 ///
-/// The first SIGTERM or Ctrl-C lets tasks under way end for ten seconds, and gives its shards up; the second ends at once.
+/// The first SIGTERM or Ctrl-C drains: running tasks get ten seconds to complete, then the node
+/// releases its shards. The second exits immediately.
 ///
-/// Exit codes: 0 it was stopped, 2 it could not work, or its store failed, 130 it was stopped twice.
+/// Exit codes: 0 the node was stopped, 2 it could not start or its store failed, 130 it was stopped
+/// twice.
 #[derive(clap::Args)]
 pub(crate) struct NodeArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     engine: EngineArgs,
-    /// How long others wait before they take over, in milliseconds
+    /// Lease in milliseconds: how long other nodes wait before they take over from this one
     #[arg(long, default_value_t = 5_000)]
     lease_ms: u64,
 }

@@ -1,4 +1,4 @@
-//! `onward show`: what happened to an execution.
+//! `onward show`: prints an execution and its journal.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -11,9 +11,9 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::journal::table::JournalTable;
 use crate::{console, journal_reader};
 
-/// Show an execution: what it is, and its journal as a timeline
+/// Show an execution and its journal as a timeline
 ///
-/// Exit codes: 0 it was shown, 2 it could not be.
+/// Exit codes: 0 the execution was shown, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionShowArgs {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct ExecutionShowArgs {
     json: bool,
 }
 
-/// Children that are shown to people; the timeline and the JSON have all.
+/// Maximum number of children in the summary; the timeline and the JSON output contain all.
 const CHILDREN_SHOWN: usize = 8;
 
 pub(crate) async fn show_execution(args: &ExecutionShowArgs) -> anyhow::Result<ExitCode> {

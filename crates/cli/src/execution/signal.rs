@@ -1,4 +1,4 @@
-//! `onward signal`: tell an execution something.
+//! `onward signal`: sends a signal to an execution.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -14,18 +14,18 @@ use crate::console;
 
 /// Send a signal to an execution; it is kept until the execution waits for it
 ///
-/// Exit codes: 0 it is on its way, 2 it could not be sent.
+/// Exit codes: 0 the signal is stored for delivery, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionSignalArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
-    /// The name of the signal
+    /// Name of the signal
     name: BoundedName,
-    /// What it says, as JSON; - for standard input
+    /// Payload as JSON; - for standard input [default: null]
     payload: Option<String>,
-    /// Sending it again with the same key does nothing
+    /// Idempotency key: sending again with the same key does nothing
     #[arg(long)]
     key: Option<String>,
     /// Print one JSON object

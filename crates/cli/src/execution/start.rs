@@ -1,4 +1,4 @@
-//! `onward start`: a workflow begins.
+//! `onward start`: starts an execution of a workflow.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -12,26 +12,28 @@ use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::console;
 use crate::retry::retry_transient;
 
-/// How long a server is asked to wait at a time, in milliseconds.
+/// Long-poll timeout of one request in milliseconds.
 const WAIT_MS: u64 = 30_000;
 
 /// Start a workflow
 ///
-/// With --wait its result is printed. On a store the execution is run here, if no other process runs it.
+/// With --wait, prints its result. With --store and --wait, this process runs the execution if no
+/// other process does.
 ///
-/// Exit codes: 0 it was started (with --wait: it completed), 1 it failed or was cancelled, 2 it could not be started.
+/// Exit codes: 0 the execution was started (with --wait: it completed), 1 it failed or was
+/// cancelled, 2 it could not be started.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionStartArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     engine: EngineArgs,
-    /// The workflow
+    /// Name of the workflow
     function: String,
-    /// Its input as JSON; - for standard input
+    /// Input as JSON; - for standard input [default: null]
     #[arg(default_value = "null", hide_default_value = true)]
     input: String,
-    /// Starting again with the same key and input returns the same execution
+    /// Idempotency key: starting again with the same key and input returns the same execution
     #[arg(long)]
     key: Option<String>,
     /// Wait for the result
@@ -68,7 +70,8 @@ pub(crate) async fn start_execution(args: &ExecutionStartArgs) -> anyhow::Result
     Ok(ExitCode::from(u8::from(started.error.is_some())))
 }
 
-/// Until the execution is over. Without a server, what there is to run is run here.
+/// Waits until the execution has ended. Without a server, runs it in this process as long as no
+/// other node works on the store.
 async fn wait_for_outcome(
     args: &ExecutionStartArgs,
     onward: &TargetConnection,

@@ -1,4 +1,4 @@
-//! `onward tasks`: what workers perform, or will.
+//! `onward tasks`: lists the tasks of workers.
 
 use std::process::ExitCode;
 
@@ -8,11 +8,11 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 use crate::paging::{ListOutputArgs, ListPage};
 
-/// List tasks that workers perform, and those that wait for a worker
+/// List tasks that workers are performing and tasks that wait for a worker
 ///
-/// Tasks of a component that is deployed are performed by the engine itself and are not listed: onward why tells of them.
+/// Tasks of a deployed component run in the engine and are not listed; onward why shows them.
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the tasks were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct TaskListArgs {
     #[command(flatten)]

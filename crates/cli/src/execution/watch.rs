@@ -1,4 +1,4 @@
-//! `onward watch`: an execution as it goes on, wherever it runs.
+//! `onward watch`: follows the journal of an execution, in whatever process it runs.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -18,29 +18,31 @@ use crate::journal::table::JournalTable;
 use crate::retry::retry_transient;
 use crate::{console, journal_reader};
 
-/// Watch an execution: its journal so far, and every event as it is recorded, until it is over
+/// Watch an execution: print its journal and every new event until it has ended
 ///
-/// Runs nothing: other processes do. An execution that continues as new is followed. Ctrl-C stops watching, not the execution.
+/// Runs nothing: other processes do. Follows an execution that continues as new. Ctrl-C stops
+/// watching, not the execution.
 ///
-/// Exit codes: 0 it completed, 1 it failed or was cancelled, 2 it could not be watched, 130 Ctrl-C.
+/// Exit codes: 0 the execution completed, 1 it failed or was cancelled, 2 the command failed, 130
+/// interrupted with Ctrl-C.
 #[derive(clap::Args)]
 pub(crate) struct ExecutionWatchArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
-    /// Print JSON Lines, one event a line, as `onward journal show` does
+    /// Print JSON Lines, one event per line, as `onward journal show` does
     #[arg(long)]
     json: bool,
 }
 
-/// How long to wait for news at a time, in milliseconds.
+/// How long each poll waits for new events, in milliseconds.
 const POLL_MS: u64 = 200;
 
-/// So many looks, and one at who works on it.
+/// The owner of the execution is checked once per this many polls.
 const POLLS_PER_OWNER_CHECK: u32 = 10;
 
-/// What a shell reports for a program that Ctrl-C ended.
+/// Exit code that a shell reports for a program ended by Ctrl-C (128 + SIGINT).
 const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 pub(crate) async fn watch_execution(args: &ExecutionWatchArgs) -> anyhow::Result<ExitCode> {
@@ -60,13 +62,13 @@ pub(crate) async fn watch_execution(args: &ExecutionWatchArgs) -> anyhow::Result
 
 struct ExecutionWatcher {
     onward: TargetConnection,
-    /// Absent when JSON is wanted.
+    /// `None` with `--json`.
     table: Option<JournalTable>,
     has_terminal: bool,
-    /// Whether a line stands at the bottom that is to be written over.
+    /// Whether the terminal shows a status line that has to be overwritten.
     has_status: bool,
     has_warned_unowned: bool,
-    /// What time it was there, and when that was heard.
+    /// The clock of the server or store, and the local time at which it was read.
     server_clock: Option<(Timestamp, Instant)>,
 }
 
@@ -84,7 +86,7 @@ impl ExecutionWatcher {
         }
     }
 
-    /// Until the execution, or whoever takes its place, is over.
+    /// Follows the execution, and the ones it continues as, to the end.
     async fn follow_execution(&mut self, execution: ExecutionId) -> anyhow::Result<ExitCode> {
         let mut id = execution;
         loop {
@@ -103,7 +105,7 @@ impl ExecutionWatcher {
         }
     }
 
-    /// Shows what is recorded, until something final is.
+    /// Prints events as they are recorded, and returns the terminal one.
     async fn watch_until_over(&mut self, id: ExecutionId) -> anyhow::Result<Event> {
         let mut journal = Journal::new(id);
         let mut waits = ExecutionWaits::default();
@@ -165,7 +167,7 @@ impl ExecutionWatcher {
         Ok(())
     }
 
-    /// Says once that nobody works on it.
+    /// Warns once if no process works on the execution.
     async fn check_owner(&mut self, id: ExecutionId) -> anyhow::Result<()> {
         if self.has_warned_unowned {
             return Ok(());
@@ -186,7 +188,7 @@ impl ExecutionWatcher {
         Ok(())
     }
 
-    /// What it waits for, on the last line of a terminal.
+    /// Draws what the execution waits for on the last line of the terminal.
     fn draw_status(&mut self, waits: &ExecutionWaits) -> anyhow::Result<()> {
         let (true, Some((at, since))) = (self.has_terminal, self.server_clock) else {
             return Ok(());
@@ -194,7 +196,8 @@ impl ExecutionWatcher {
         let now = at.plus_ms(u64::try_from(since.elapsed().as_millis())?);
         self.has_status = true;
         let mut out = io::stdout();
-        // A line that is too long for the terminal is cut, not wrapped: it could not be written over.
+        // A line that is too long is truncated instead of wrapped, because a wrapped line could not
+        // be overwritten.
         write!(out, "\r\x1b[K\x1b[?7l{}\x1b[?7h", waits.summary_line(now))?;
         Ok(out.flush()?)
     }

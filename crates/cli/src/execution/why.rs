@@ -1,4 +1,4 @@
-//! `onward why`: what an execution waits for, and what happens next.
+//! `onward why`: explains what an execution waits for and what happens next.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -12,9 +12,9 @@ use super::ExecutionArg;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 
-/// Explain what an execution waits for, since when, who works on it, and what happens next
+/// Explain what an execution waits for, since when, which process owns it, and what happens next
 ///
-/// Exit codes: 0 it was explained, 2 it could not be.
+/// Exit codes: 0 the execution was explained, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct WhyArgs {
     #[command(flatten)]
@@ -26,7 +26,7 @@ pub(crate) struct WhyArgs {
     json: bool,
 }
 
-/// Members of a join set that are shown; the JSON has all.
+/// Maximum number of lines under one label; the JSON output contains all.
 const SHOWN_MAX: usize = 8;
 
 pub(crate) async fn explain_execution(args: &WhyArgs) -> anyhow::Result<ExitCode> {
@@ -43,7 +43,7 @@ pub(crate) async fn explain_execution(args: &WhyArgs) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Label and text of each line; what follows under the same label has none.
+/// Returns the label and text of each line; further lines under the same label have an empty one.
 fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, String)> {
     let now = explained.now.0;
     let moment = |at: DisplayText<Timestamp>| format_instant(at.0, now);
@@ -120,7 +120,7 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
     lines
 }
 
-/// Lines under one label; the label has a line of its own when it is long.
+/// Appends lines under one label; a label that is too long for the column gets its own line.
 fn push_lines(
     lines: &mut Vec<(&'static str, String)>,
     label: &'static str,
@@ -140,7 +140,7 @@ fn push_lines(
     }
 }
 
-/// An instant to the second, and how far away it is.
+/// Formats an instant to the second, and its distance from `now`.
 fn format_instant(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.as_micros().div_euclid(1_000_000);
     let whole = seconds

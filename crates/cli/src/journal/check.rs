@@ -1,4 +1,5 @@
-//! `onward journal check`: reads a journal line by line and judges it, holding only what the rules need.
+//! `onward journal check`: validates a journal line by line, keeping only the state that the rules
+//! need.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
@@ -12,25 +13,25 @@ use super::table::JournalTable;
 use crate::console;
 use crate::line_reader::{LineReadError, LineReader};
 
-/// Judge a journal: print its events and states, or the first rule it breaks
+/// Validate a journal: print its events and states, or the first rule it breaks
 ///
-/// Reads JSON Lines, one event a line, as described in spec/journal.md.
+/// Reads JSON Lines, one event per line, as described in spec/journal.md.
 ///
 /// Exit codes: 0 the journal is valid, 1 it breaks a rule, 2 it cannot be read.
 #[derive(clap::Args)]
 pub(crate) struct JournalCheckArgs {
-    /// The journal; - for standard input
+    /// Journal file; - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// Print one JSON object with the verdict instead of the table
+    /// Print one JSON object with the result instead of the table
     #[arg(long)]
     json: bool,
-    /// Print the verdict only, not the table
+    /// Print only the result, not the table
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// The verdict as `--json` prints it.
+/// The result as `--json` prints it.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum JournalCheckReport<'a> {
@@ -56,7 +57,7 @@ enum JournalCheckReport<'a> {
     },
 }
 
-/// What a journal turned out to be.
+/// Result of validating a journal.
 enum JournalCheckOutcome {
     Valid { events: u64, state: ExecutionState },
     Violated { violation: RuleViolation, line: u64 },
@@ -85,7 +86,7 @@ pub(crate) fn check_journal(args: &JournalCheckArgs) -> anyhow::Result<ExitCode>
     Ok(verdict.exit_code())
 }
 
-/// The file cannot be had: with `--json` that is an answer too.
+/// Reports a file that cannot be read; with `--json`, as a JSON object.
 fn report_unreadable_file(
     args: &JournalCheckArgs,
     error: anyhow::Error,
@@ -101,7 +102,7 @@ fn report_unreadable_file(
     Ok(ExitCode::from(crate::EXIT_COMMAND_FAILED))
 }
 
-/// Why judging did not come to a verdict.
+/// Why the validation was aborted without a result.
 enum JournalCheckError {
     Input(anyhow::Error),
     Output(io::Error),
@@ -184,7 +185,7 @@ impl JournalCheckOutcome {
         })
     }
 
-    /// The public form; the order of the fields is part of it.
+    /// Formats the result as JSON; the order of the fields is part of the public format.
     fn to_json(&self) -> anyhow::Result<String> {
         let report = match self {
             Self::Valid { events, state } => JournalCheckReport::Valid {
@@ -216,7 +217,7 @@ impl JournalCheckOutcome {
         Ok(serde_json::to_string(&report)?)
     }
 
-    /// Tells people.
+    /// Prints the result as text on standard error.
     fn print_outcome(&self) {
         match self {
             Self::Valid { events, state } => {
@@ -261,7 +262,7 @@ fn print_violation(violation: &RuleViolation, line: u64) {
     console::print_message(format_args!("  rule:  {}", invariant.text));
 }
 
-/// A count on the terminal while a long journal is judged and nothing else shows it.
+/// Event counter on the terminal while a long journal is validated without printing the table.
 struct JournalCheckProgress {
     is_shown: bool,
     is_enabled: bool,

@@ -1,4 +1,4 @@
-//! `onward journal`: execution journals, as files and in a store.
+//! `onward journal`: commands for execution journals, in files and in a store.
 
 mod check;
 mod replay;

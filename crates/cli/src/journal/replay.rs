@@ -1,4 +1,4 @@
-//! `onward journal replay`: does code repeat what a journal records.
+//! `onward journal replay`: checks that code repeats what a journal records.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -22,19 +22,20 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::execution::ExecutionArg;
 use crate::{console, journal_reader};
 
-/// Run the workflow of an execution against its journal, and report the first thing it does otherwise
+/// Replay the workflow of an execution against its journal and report the first divergence
 ///
-/// Nothing is stored and nothing is performed. Code that goes on where the journal ends does not diverge: the journal of an
-/// execution that is not over may be about to go on there.
+/// Stores nothing and performs no tasks. Code that continues beyond the end of the journal does not
+/// diverge: an execution that has not ended may be about to record the same.
 ///
-/// Exit codes: 0 the code repeats what is recorded, 1 it does something else, 2 it could not be tried.
+/// Exit codes: 0 the code repeats the journal, 1 it diverges, 2 the replay failed.
 #[derive(clap::Args)]
 pub(crate) struct JournalReplayArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
-    /// Try this component, a .wasm file, instead of the one that the execution is pinned to
+    /// Replay with this component, a .wasm file [default: the component that the execution is
+    /// pinned to]
     #[arg(long, value_name = "FILE")]
     component: Option<PathBuf>,
     /// Print one JSON object
@@ -93,7 +94,7 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
     ))))
 }
 
-/// As much of its row as whoever runs it looks at.
+/// Builds a row of the execution with the fields that the runtime reads.
 fn build_execution_row(shown: &Shown, code: &[u8]) -> anyhow::Result<ExecutionRow> {
     let created_at = shown.created_at.parse()?;
     Ok(ExecutionRow {
@@ -112,7 +113,7 @@ fn build_execution_row(shown: &Shown, code: &[u8]) -> anyhow::Result<ExecutionRo
     })
 }
 
-/// A runtime that has the component, if that has the workflow.
+/// Loads the component into a new runtime. Fails if it does not contain the workflow.
 async fn load_workflow(code: &[u8], row: &ExecutionRow) -> anyhow::Result<WasmComponentRuntime> {
     let wasm = WasmComponentRuntime::with_defaults()?;
     let functions = wasm
@@ -160,7 +161,7 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
     }
 }
 
-/// At what it stands, as of its last event.
+/// Formats the state after the last event and what the execution waits for.
 fn format_waits(waits: &ExecutionWaits, journal: &Journal) -> String {
     let names: Vec<String> = waits
         .waits_for

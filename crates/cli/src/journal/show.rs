@@ -1,4 +1,5 @@
-//! `onward journal show`: the journal of an execution, in the form that `onward journal check` reads.
+//! `onward journal show`: prints the journal of an execution in the format that `onward journal
+//! check` reads.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -6,18 +7,18 @@ use std::process::ExitCode;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::execution::ExecutionArg;
 
-/// Print the journal of an execution as JSON Lines, one event a line
+/// Print the journal of an execution as JSON Lines, one event per line
 ///
-/// `onward journal check -` reads what this prints.
+/// `onward journal check -` reads this output.
 ///
-/// Exit codes: 0 it was printed, 2 it could not be.
+/// Exit codes: 0 the journal was printed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct JournalShowArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     execution: ExecutionArg,
-    /// Print one JSON object a line, as without this option
+    /// Print one JSON object per line; this is the only format, so the option changes nothing
     #[arg(long)]
     json: bool,
 }

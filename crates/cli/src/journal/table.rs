@@ -1,4 +1,5 @@
-//! The table of a journal: `seq event state`, a row as soon as it is known.
+//! Table of a journal with the columns `seq`, `event` and `state`; each row is written as soon as
+//! it is known.
 
 use std::io::{self, BufWriter, StdoutLock, Write as _};
 
@@ -7,7 +8,8 @@ use onward_journal::{ExecutionId, ExecutionState, JournalEvent, Rule};
 
 use crate::console;
 
-/// Rows are written as they come, so the width is fixed; the rare longer event pushes its state to the right.
+/// Width of the event column. It is fixed because rows are written as they arrive; a rare longer
+/// event shifts its state to the right.
 const EVENT_WIDTH: usize = 72;
 
 pub(crate) struct JournalTable {
@@ -35,7 +37,7 @@ impl JournalTable {
         self.write_row(event, own, &state.to_string(), console::state_style(state))
     }
 
-    /// The row of an event that was refused, with the rule in the place of the state.
+    /// Writes the row of an event that breaks a rule, with the rule instead of the state.
     pub(crate) fn write_refused_row(
         &mut self,
         event: &JournalEvent,
@@ -50,7 +52,7 @@ impl JournalTable {
         )
     }
 
-    /// Lets what was written so far be seen.
+    /// Flushes the buffered rows to standard output.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -1,4 +1,4 @@
-//! `onward outbox ls` and `in-doubt`: what was sent to whom, and what nobody knows of.
+//! `onward outbox ls` and `in-doubt`: list the outbox items of campaign runs.
 
 use std::process::ExitCode;
 
@@ -11,21 +11,21 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 use crate::paging::{ListOutputArgs, ListPage};
 
-/// Characters of a key.
+/// Length of an idempotency key in characters.
 const KEY_WIDTH: usize = 64;
 
-/// List items of a campaign run: what was sent to whom, or why not
+/// List the items of a campaign run: what was sent to which recipient, or why not
 ///
-/// Somebody of whom nothing is listed was not reached yet, or is named twice.
+/// A recipient without an item has not been processed yet, or is a duplicate in the audience.
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the items were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct OutboxListArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
     #[command(flatten)]
     run: CampaignRunArg,
-    /// Only items that stand there
+    /// Only items in this state
     #[arg(long, value_parser = ["waiting", "held", "served", "failed", "skipped", "in-doubt"])]
     standing: Option<String>,
     /// Only items for this recipient
@@ -35,11 +35,12 @@ pub(crate) struct OutboxListArgs {
     list: ListOutputArgs,
 }
 
-/// List items in doubt, of all campaign runs: nobody knows whether the provider has taken them
+/// List the items in doubt of all campaign runs: it is unknown whether the provider accepted them
 ///
-/// They are not sent again by themselves. Ask the provider, and say with onward outbox settle what became of each.
+/// Items in doubt are not retried automatically. Ask the provider, then settle each one with onward
+/// outbox settle.
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the items were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct OutboxInDoubtArgs {
     #[command(flatten)]
@@ -111,7 +112,7 @@ fn format_heading() -> String {
     )
 }
 
-/// An item in doubt, with what its provider knows it by.
+/// Formats an item in doubt with its idempotency key, by which the provider can find it.
 fn format_in_doubt_row(item: &OutboxItemView) -> String {
     let OutboxItemView {
         item: id,

@@ -1,4 +1,4 @@
-//! `onward jobs ls`, `dead` and `redrive`.
+//! `onward jobs ls`, `dead` and `redrive`: list and redrive campaign jobs.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -11,9 +11,9 @@ use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
 use crate::paging::{ListOutputArgs, ListPage};
 
-/// List jobs of campaign runs: those that are not completed, or all of a run
+/// List campaign jobs: those that are not completed, or all jobs of a run
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the jobs were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct JobListArgs {
     #[command(flatten)]
@@ -28,9 +28,9 @@ pub(crate) struct JobListArgs {
     list: ListOutputArgs,
 }
 
-/// List jobs that were tried as often as they may be
+/// List dead jobs: those that have used up their attempts
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the jobs were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct DeadJobListArgs {
     #[command(flatten)]
@@ -42,21 +42,23 @@ pub(crate) struct DeadJobListArgs {
     list: ListOutputArgs,
 }
 
-/// Try dead jobs again: those of their items that nobody tried any more
+/// Redrive dead jobs: retry the items that were given up when the attempts ran out
 ///
-/// Jobs that wait to be tried again, for a provider that is busy or after a try that came to nothing, are tried now. Nothing is sent before the time that the campaign is scheduled for (schedule.at), and nothing in quiet hours.
+/// A job that waits for its next attempt, because the provider is busy or an attempt failed, is
+/// retried now. Nothing is sent before the scheduled time of the campaign (schedule.at) or in quiet
+/// hours.
 ///
-/// Exit codes: 0 they are tried again, 2 some could not be.
+/// Exit codes: 0 all jobs are redriven, 2 some could not be.
 #[derive(clap::Args)]
 pub(crate) struct JobRedriveArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// The jobs
+    /// Ids of the jobs
     #[arg(value_name = "JOB", required = true)]
     jobs: Vec<String>,
     #[command(flatten)]
     actor: ActorArg,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -153,7 +155,7 @@ pub(crate) async fn redrive_jobs(args: &JobRedriveArgs) -> anyhow::Result<ExitCo
         match onward.redrive_job(job, args.actor.requested_by()).await {
             Ok(job) if args.json => writeln!(io::stdout(), "{}", serde_json::to_string(&job)?)?,
             Ok(job) => console::print_message(format_args!("{} is tried again", job.job)),
-            // One that cannot be tried does not keep back the next.
+            // A job that cannot be redriven does not stop the others.
             Err(problem) => {
                 is_whole = false;
                 super::print_refusal(job, &problem.detail);

@@ -1,4 +1,4 @@
-//! What was sent to whom, and the jobs that it was sent in.
+//! `onward outbox` and `onward jobs`: the items that campaigns send and the jobs that contain them.
 
 mod items;
 mod jobs;
@@ -41,7 +41,7 @@ pub(crate) fn run_jobs_command(command: &JobsSubcommand) -> anyhow::Result<ExitC
     }
 }
 
-/// Says why something was refused, and of what, once.
+/// Prints why an item or job was refused; adds its id unless the reason contains it.
 fn print_refusal(what: &str, why: &str) {
     let words = if why.contains(what) {
         why.to_owned()

@@ -1,4 +1,4 @@
-//! `onward outbox settle`: what became of items in doubt.
+//! `onward outbox settle`: records the outcome of items in doubt.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -16,42 +16,45 @@ use crate::campaign::ActorArg;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::{console, names_file};
 
-/// Items that are settled by one call, at most.
+/// Maximum number of items per request.
 const SETTLE_BATCH_MAX: usize = 1_000;
 
-/// Say what became of items in doubt
+/// Settle items in doubt: record whether the provider accepted them
 ///
-/// sent: the provider has taken them. failed: they were not delivered, and will not be. again: they were not delivered, and are to be. Who said so, and why, stays in the audit trail.
+/// sent: the provider accepted them. failed: they were not delivered and will not be. again: they
+/// were not delivered and are sent again. The audit trail records the name of the requester and the
+/// reason.
 ///
-/// Name the items, or a file of them, or a campaign run for all that are in doubt in it. Those of one job are settled together.
+/// Give the items, a file of items, or a campaign run to settle all of its items in doubt. Items of
+/// the same job are settled together.
 ///
-/// Exit codes: 0 all are settled, 2 some could not be.
+/// Exit codes: 0 all items are settled, 2 some could not be.
 #[derive(clap::Args)]
 #[command(allow_missing_positional = true)]
 pub(crate) struct OutboxSettleArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// The items
+    /// Ids of the items
     #[arg(value_name = "ITEM", required_unless_present_any = ["run", "items_from"])]
     items: Vec<String>,
-    /// What became of them
+    /// Outcome of the items
     #[arg(value_parser = ["sent", "failed", "again"], required = true)]
     verdict: String,
-    /// All items in doubt of this campaign run
+    /// Settle all items in doubt of this campaign run
     #[arg(long, value_name = "RUN", conflicts_with_all = ["items", "items_from"])]
     run: Option<String>,
-    /// Items from a file, one a line; - is standard input
+    /// Read items from a file, one per line; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with = "items")]
     items_from: Option<PathBuf>,
-    /// How that is known: from the provider's log, say
+    /// How the outcome is known, for example from the provider's log; recorded in the audit trail
     #[arg(long)]
     why: String,
-    /// What the provider calls it, if it is one item
+    /// Message id of the provider; only for a single item with outcome sent
     #[arg(long, value_name = "ID", value_parser = parse_one_line)]
     message_id: Option<String>,
     #[command(flatten)]
     actor: ActorArg,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
@@ -112,7 +115,7 @@ pub(crate) async fn settle_items(args: &OutboxSettleArgs) -> anyhow::Result<Exit
     Ok(exit_code_for(is_whole))
 }
 
-/// A text that is one line, and nothing that a terminal would obey: it is shown as it is told.
+/// Parses a single line without control characters: it is later printed unescaped.
 fn parse_one_line(text: &str) -> Result<String, String> {
     match text.is_empty() || console::escape_control_chars(text) != text {
         true => Err("it has to be text on one line, without control characters".to_owned()),
@@ -148,7 +151,7 @@ fn print_settlement(
     Ok(())
 }
 
-/// All items in doubt of a campaign run, those of one job together.
+/// Returns all items in doubt of a campaign run in batches; the items of one job stay together.
 async fn read_in_doubt_batches(
     onward: &dyn OnwardApi,
     run: &str,

@@ -1,4 +1,4 @@
-//! Sending campaigns, beside the engine: how, and until when.
+//! Sends campaigns in the background of a server: its settings, its start and its drain.
 
 use std::collections::BTreeMap;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -17,30 +17,35 @@ use tokio::task::JoinHandle;
 use super::settings::{ResolvedSetting, ServerSettings, resolve_setting};
 use crate::console;
 
-/// How long calls of providers may take that are under way when it stops.
+/// How long provider calls in progress may take when the server stops.
 const SEND_DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 
 const DEFAULT_LANES: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(300_000).expect("not zero");
 
-/// What the command line says.
+/// Campaign settings on the command line.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct CampaignSettingsArgs {
-    /// Jobs of campaigns that are worked on at a time; 16 unless told [env: ONWARD_CAMPAIGN_LANES]
+    /// Maximum number of campaign jobs in progress on this node [env: ONWARD_CAMPAIGN_LANES]
+    /// [default: 16]
     #[arg(long, value_name = "N")]
     campaign_lanes: Option<NonZeroU32>,
-    /// Jobs of campaigns of one tenant that are worked on at a time, on all nodes together; any number unless told [env: ONWARD_CAMPAIGN_TENANT_MAX]
+    /// Maximum number of campaign jobs in progress per tenant, on all nodes together [env:
+    /// ONWARD_CAMPAIGN_TENANT_MAX] [default: unlimited]
     #[arg(long, value_name = "N")]
     campaign_tenant_max: Option<NonZeroU32>,
-    /// How long a job of a campaign is held by a process that is not heard of, in milliseconds; 300000 unless told [env: ONWARD_CAMPAIGN_LEASE_MS]
+    /// Lease of a campaign job in milliseconds: how long it stays claimed by a process that no
+    /// longer renews it [env: ONWARD_CAMPAIGN_LEASE_MS] [default: 300000]
     #[arg(long, value_name = "MS")]
     campaign_lease_ms: Option<NonZeroU64>,
-    /// Let campaign files define providers: whoever deploys one then says to whom this process connects, with which of its secrets [env: ONWARD_INLINE_PROVIDERS]
+    /// Allow campaign files to define providers: a user who can deploy campaigns then decides which
+    /// hosts this process connects to and which of its secrets it sends there [env:
+    /// ONWARD_INLINE_PROVIDERS] [default: false]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
     inline_providers: Option<bool>,
 }
 
-/// What a file says.
+/// The `[campaigns]` table of the configuration file.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CampaignSettingsTable {
@@ -50,7 +55,7 @@ pub(super) struct CampaignSettingsTable {
     inline_providers: Option<bool>,
 }
 
-/// The settings that hold.
+/// The effective campaign settings, each with its source.
 pub(crate) struct CampaignSettings {
     pub(super) lanes: ResolvedSetting<NonZeroU32>,
     pub(super) tenant_max: ResolvedSetting<Option<NonZeroU32>>,
@@ -59,7 +64,7 @@ pub(crate) struct CampaignSettings {
 }
 
 impl CampaignSettingsArgs {
-    /// The settings that hold.
+    /// Resolves the effective settings from command line, environment, file and defaults.
     pub(super) fn resolve_settings(
         self,
         file: &CampaignSettingsTable,
@@ -97,14 +102,15 @@ impl CampaignSettingsArgs {
     }
 }
 
-/// Campaigns that are being sent.
+/// The background tasks that send campaigns.
 pub(super) struct CampaignSender {
     stop: watch::Sender<bool>,
     dispatching: JoinHandle<Result<(), Error>>,
     limit_sharing: JoinHandle<()>,
 }
 
-/// Says which providers cannot be used: a secret is missing, say. What is sent by others need not wait for that.
+/// Warns about providers that cannot be used, for example because a secret is missing. Campaigns of
+/// other providers are still sent.
 fn warn_unusable_providers(providers: &BTreeMap<String, ProviderSpec>) {
     for (name, spec) in providers {
         if let Err(words) = spec.build_provider(name, &EnvironmentSecrets) {
@@ -118,7 +124,7 @@ fn warn_unusable_providers(providers: &BTreeMap<String, ProviderSpec>) {
 }
 
 impl CampaignSender {
-    /// Begins, in the background.
+    /// Starts the dispatcher and the sharing of rate limits between nodes.
     pub(super) fn start_sending(
         settings: &ServerSettings,
         store: &Arc<dyn Store>,
@@ -148,7 +154,7 @@ impl CampaignSender {
         }
     }
 
-    /// Waits until it no longer works, which is when its store has failed.
+    /// Waits until the dispatcher ends, which it only does when its store has failed.
     pub(super) async fn wait_for_failure(&mut self) -> anyhow::Error {
         match (&mut self.dispatching).await {
             Ok(Ok(())) => anyhow!("the dispatcher has ended, and nobody asked for it"),
@@ -157,12 +163,13 @@ impl CampaignSender {
         }
     }
 
-    /// Begins nothing more from now on.
+    /// Stops starting new sends.
     pub(super) fn stop_sending(&self) {
         self.stop.send_replace(true);
     }
 
-    /// Waits for calls of providers that are under way: whoever is cut off leaves them in doubt.
+    /// Waits for provider calls in progress, at most [`SEND_DRAIN_TIMEOUT`]. Items whose call is
+    /// cut off are in doubt.
     pub(super) async fn drain_sends(mut self) -> anyhow::Result<()> {
         self.limit_sharing.abort();
         match tokio::time::timeout(SEND_DRAIN_TIMEOUT, &mut self.dispatching).await {

@@ -1,4 +1,4 @@
-//! `onward config show`: which settings hold, and where they come from.
+//! `onward config show`: prints the effective settings of a server and their sources.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -13,11 +13,12 @@ pub(crate) enum ConfigSubcommand {
     Show(ConfigShowArgs),
 }
 
-/// Print the settings that `onward serve` would run with, and where each comes from
+/// Print the settings that `onward serve` would use, and the source of each
 ///
-/// The command line counts more than the environment, and that more than the file. Passwords are not shown.
+/// The command line takes precedence over the environment, and the environment over the file.
+/// Passwords are not shown.
 ///
-/// Exit codes: 0 they were printed, 2 they make no sense.
+/// Exit codes: 0 the settings were printed, 2 they are invalid.
 #[derive(clap::Args)]
 pub(crate) struct ConfigShowArgs {
     #[command(flatten)]
@@ -135,10 +136,10 @@ pub(crate) fn show_config(
         return Ok(ExitCode::SUCCESS);
     }
     for (name, value, source) in rows {
-        // As a file would have it.
+        // Formatted as in the configuration file.
         let text = match &value {
             Value::Null => format!("# {name} is not set"),
-            // A table of its own, which would have to come last.
+            // Shown as a comment, because a TOML table would have to come last.
             Value::Object(table) if table.is_empty() => format!("# there are no {name}"),
             Value::Object(table) => format!(
                 "# {name}: {}",

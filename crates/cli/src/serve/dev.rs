@@ -1,4 +1,4 @@
-//! `onward dev`: everything on a laptop, without a token, with something to try.
+//! `onward dev`: a local server without tokens, with an example deployed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,21 +20,24 @@ use super::server::{default_scope, serve_until_stopped};
 use super::settings::{ServerSettingsArgs, SettingSource};
 use crate::console;
 
-/// The example that is there to be tried.
+/// The compiled example component that is deployed.
 const ORDERS_COMPONENT: &[u8] = include_bytes!("../../../../examples/workflows/built/orders.wasm");
 
-/// How long a campaign stands still when a process was killed: whoever tries that out does not wait for minutes.
+/// Lease of campaign jobs: short, so that a developer who kills a process does not wait minutes for
+/// the takeover.
 const CAMPAIGN_LEASE_MS: NonZeroU64 = NonZeroU64::new(10_000).expect("not zero");
 
-/// Serve a store of your own on this machine: SQLite in .onward, loopback only, no token needed, examples deployed
+/// Serve a local store for development: SQLite in .onward, loopback only, no token, examples
+/// deployed
 ///
-/// Exit codes: 0 it was stopped, 2 it could not serve, or its store failed, 130 it was stopped twice.
+/// Exit codes: 0 the server was stopped, 2 it could not start or its store failed, 130 it was
+/// stopped twice.
 #[derive(clap::Args)]
 pub(crate) struct DevServerArgs {
-    /// Where to listen, on loopback; port 0 takes a free one
+    /// Address to listen on, loopback only; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400")]
     listen: SocketAddr,
-    /// Where its files are
+    /// Folder for the store and the outbox
     #[arg(long, value_name = "FOLDER", default_value = ".onward")]
     folder: PathBuf,
 }
@@ -79,13 +82,14 @@ pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitC
     .await
 }
 
-/// What campaigns are sent by unless their files say otherwise: nobody is reached, and everything can be looked at.
+/// Returns the provider `folder`, which writes messages to files so that they can be inspected and
+/// none is delivered.
 fn folder_provider_specs(outbox: &Path) -> anyhow::Result<BTreeMap<String, ProviderSpec>> {
     let folder = serde_json::json!({ "folder": { "path": std::path::absolute(outbox)? } });
     Ok([("folder".to_owned(), serde_json::from_value(folder)?)].into())
 }
 
-/// The examples, unless something of that name is there.
+/// Deploys the example component, unless any function is deployed.
 async fn deploy_examples(store: &Arc<dyn Store>) -> anyhow::Result<()> {
     let service = ApiService::new(EngineClient::new(Arc::clone(store), default_scope()?))
         .with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));

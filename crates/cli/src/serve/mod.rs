@@ -1,4 +1,5 @@
-//! The server: `onward serve` for production, `onward dev` for a laptop, and what they need: tokens and settings.
+//! Server commands: `onward serve` for production, `onward dev` for development, and the management
+//! of tokens and settings.
 
 mod campaign_sender;
 mod config;
@@ -19,10 +20,10 @@ use crate::retry::block_on;
 pub(crate) enum ServerSubcommand {
     Dev(dev::DevServerArgs),
     Serve(server::ServeArgs),
-    /// Give, list and take back tokens
+    /// Create, list and revoke API tokens
     #[command(subcommand)]
     Token(token::TokenSubcommand),
-    /// Look at settings
+    /// Show the server configuration
     #[command(subcommand)]
     Config(config::ConfigSubcommand),
 }

@@ -1,4 +1,4 @@
-//! Traces of executions, sent by OTLP: one trace for each execution, a span for each thing that it did or waited for.
+//! Exports traces of executions over OTLP: one trace per execution, one span per operation or wait.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use tokio::sync::mpsc;
 
-/// Spans that wait to be sent; those beyond are dropped, and counted.
+/// Maximum number of queued spans; further spans are dropped and counted.
 const QUEUED_SPANS_MAX: usize = 8_192;
 
-/// Spans that are sent together.
+/// Maximum number of spans per export request.
 const BATCH_SPANS_MAX: usize = 512;
 
-/// How long a span waits for others.
+/// How long a span waits for others to share its request.
 const BATCH_DELAY: Duration = Duration::from_millis(500);
 
-/// Sends what it is told of, in the background.
+/// Queues spans for the background export; drops and counts them when the queue is full.
 pub(super) struct OtlpSpanSender(mpsc::Sender<TraceSpan>);
 
 impl TraceExporter for OtlpSpanSender {
@@ -41,7 +41,8 @@ impl TraceExporter for OtlpSpanSender {
     }
 }
 
-/// Begins to send spans to a collector, such as `http://127.0.0.1:4318`. The second goes on until the first is dropped.
+/// Creates an exporter to a collector such as `http://127.0.0.1:4318`. Returns the sender and the
+/// export task, which runs until the sender is dropped and the queue is empty.
 pub(super) fn start_otlp_export(
     endpoint: &str,
     node: &str,
@@ -65,7 +66,7 @@ pub(super) fn start_otlp_export(
     let sending = async move {
         let mut batch = Vec::new();
         while waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {
-            // Others are likely to follow.
+            // More spans usually follow, so the batch waits for them.
             let more = async {
                 while batch.len() < BATCH_SPANS_MAX
                     && waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0
@@ -85,17 +86,18 @@ pub(super) fn start_otlp_export(
     Ok((Arc::new(OtlpSpanSender(sender)), sending))
 }
 
-/// The trace of an execution: its id says it, so every node knows it.
+/// Returns the trace id of an execution. It is derived from the execution id, so every node
+/// computes the same.
 fn trace_id(execution: ExecutionId) -> TraceId {
     TraceId::from_bytes(id_bytes(execution, 0))
 }
 
-/// The span of the whole execution.
+/// Returns the id of the root span, which covers the whole execution.
 fn root_span_id(execution: ExecutionId) -> SpanId {
     SpanId::from_bytes(id_bytes(execution, 16))
 }
 
-/// The span of an operation, or of one attempt of it.
+/// Returns the span id of an operation, or of one attempt of it.
 fn operation_span_id(
     AttemptId {
         execution,
@@ -104,7 +106,7 @@ fn operation_span_id(
     }: AttemptId,
 ) -> SpanId {
     let place = (u64::from(number) << 32 | u64::from(attempt)).wrapping_add(1);
-    // No two places of an execution come to the same number: the factor is odd.
+    // The factor is odd, so no two operations of an execution map to the same number.
     let spread = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     SpanId::from_bytes((u64::from_be_bytes(id_bytes(execution, 24)) ^ spread).to_be_bytes())
 }

@@ -1,4 +1,4 @@
-//! What a server measures, for Prometheus.
+//! Prometheus metrics of a server.
 
 use std::time::Duration;
 
@@ -6,18 +6,19 @@ use anyhow::Context as _;
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// The buckets of everything that takes time.
+/// Histogram buckets of all latencies, in seconds.
 const LATENCY_BUCKETS: [f64; 13] = [
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0,
 ];
 
-/// How many commits share a transaction.
+/// Histogram buckets of the number of commits per transaction.
 const COMMIT_BUCKETS: [f64; 10] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 1_024.0];
 
-/// How often histograms are tidied.
+/// How often the recorder compacts its histograms.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What is counted from the start: who watches sees nothing happen, too.
+/// Counters that are exported as 0 from the start, so that monitoring sees them before the first
+/// event.
 const COUNTERS: [(&str, &str); 5] = [
     (
         "onward_store_transactions_total",
@@ -69,7 +70,8 @@ const HISTOGRAMS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Measures from now on.
+/// Installs the metrics recorder of this process and starts its upkeep task. Fails if a recorder is
+/// installed already.
 pub(crate) fn install_metrics_recorder() -> anyhow::Result<PrometheusHandle> {
     let commits = "onward_store_commits_per_transaction";
     let recorder = PrometheusBuilder::new()

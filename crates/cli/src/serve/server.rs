@@ -1,4 +1,5 @@
-//! `onward serve`: a node that works on a store and answers over HTTP, until it is stopped.
+//! `onward serve`: a node that runs the executions of a store and serves the HTTP API until it is
+//! stopped.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,21 +23,25 @@ use super::{otlp, prometheus};
 use crate::shutdown::ShutdownSignals;
 use crate::{console, fd_limit};
 
-/// Serve a store: run its executions, and answer over HTTP
+/// Serve a store: run its executions, send its campaigns and serve the HTTP API
 ///
-/// Who asks needs a token (`onward token create`). Beyond loopback it listens only if there is one, and if --tls-in-front says that something in front of it speaks
-/// TLS: tokens must not travel in the open. Settings come from a file (--config), the environment and the command line; `onward config show` prints them.
+/// Requests need a bearer token (`onward token create`). A non-loopback address requires that a
+/// token exists, and --tls-in-front, so that tokens are never sent unencrypted. Settings come from
+/// a file (--config), the environment and the command line; `onward config show` prints them.
 ///
-/// The first SIGTERM or Ctrl-C makes /readyz say so, lets tasks under way end (for --drain-ms), gives its shards up and lets requests finish; the second ends at once.
+/// The first SIGTERM or Ctrl-C starts a graceful shutdown: /readyz reports it, running tasks get
+/// --drain-ms to complete, the node releases its shards, and open requests complete. The second
+/// exits immediately.
 ///
-/// Exit codes: 0 it was stopped, 2 it could not serve, or its store failed, 130 it was stopped twice.
+/// Exit codes: 0 the server was stopped, 2 it could not start or its store failed, 130 it was
+/// stopped twice.
 #[derive(clap::Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
     settings: ServerSettingsArgs,
 }
 
-/// How long requests may take that are under way when it stops to listen.
+/// How long open requests and the export of the remaining traces may take during shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
@@ -87,7 +92,8 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     .await
 }
 
-/// Works and answers until it is told to stop. `ready` is told where.
+/// Runs the engine, the dispatcher and the HTTP server until a signal or a failure. Calls `ready`
+/// with the address once it accepts requests.
 pub(super) async fn serve_until_stopped(
     settings: &ServerSettings,
     store: Arc<dyn Store>,
@@ -144,7 +150,7 @@ pub(super) async fn serve_until_stopped(
     }
     console::print_message("stopping; once more to stop at once");
     let again = signals.exit_on_next_signal();
-    // It answers as long as it drains: whoever sends requests here has to find out first.
+    // The server keeps answering while it drains, so that load balancers can see /readyz first.
     stage.send_replace(ServerStage::Draining);
     campaigns.stop_sending();
     let drained = engine.stop().await;
@@ -157,7 +163,7 @@ pub(super) async fn serve_until_stopped(
     {
         serving.abort();
     }
-    // What is left of the traces is sent: nobody can add to it.
+    // Export the remaining spans: the engine has stopped, so no span is added any more.
     if let Some(sending) = sending
         && tokio::time::timeout(SHUTDOWN_TIMEOUT, sending)
             .await
@@ -195,7 +201,7 @@ fn engine_builder(
         .with_workers())
 }
 
-/// Whose things are meant where nothing is said.
+/// Returns the scope that is used where none is given: `default` in all parts.
 pub(super) fn default_scope() -> anyhow::Result<Scope> {
     Ok(Scope {
         tenant: "default".parse()?,

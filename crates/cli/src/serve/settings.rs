@@ -1,4 +1,5 @@
-//! Settings of a server: from a file, from the environment and from the command line, each before the one it is named before.
+//! Server settings from a file, the environment and the command line; each later source takes
+//! precedence over the earlier ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,43 +14,52 @@ use serde::{Deserialize, Serialize};
 
 use super::campaign_sender::{CampaignSettings, CampaignSettingsArgs, CampaignSettingsTable};
 
-/// What the command line says.
+/// Server settings on the command line.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct ServerSettingsArgs {
-    /// A file with settings, in TOML [env: ONWARD_CONFIG]
+    /// Configuration file in TOML [env: ONWARD_CONFIG]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [env: ONWARD_STORE]
+    /// Store, required: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [env: ONWARD_STORE]
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Where to listen; 127.0.0.1:7400 unless told [env: ONWARD_LISTEN]
+    /// Address to listen on [env: ONWARD_LISTEN] [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Something in front of this server speaks TLS: needed to listen beyond loopback [env: ONWARD_TLS_IN_FRONT]
+    /// Confirm that a proxy in front of this server terminates TLS; required for a non-loopback
+    /// address [env: ONWARD_TLS_IN_FRONT] [default: false]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
     tls_in_front: Option<bool>,
-    /// What other nodes and people call this one [env: ONWARD_NODE_NAME]
+    /// Name of this node, as other nodes and operators see it [env: ONWARD_NODE_NAME] [default: pid
+    /// and the process id]
     #[arg(long, value_name = "NAME")]
     node_name: Option<String>,
-    /// How long other nodes wait before they take over from this one, in milliseconds; 5000 unless told [env: ONWARD_LEASE_MS]
+    /// Lease in milliseconds: how long other nodes wait before they take over from this one [env:
+    /// ONWARD_LEASE_MS] [default: 5000]
     #[arg(long, value_name = "MS")]
     lease_ms: Option<NonZeroU64>,
-    /// How long tasks under way may take when this node stops or hands work to another, in milliseconds; 10000 unless told [env: ONWARD_DRAIN_MS]
+    /// Drain timeout in milliseconds: how long running tasks may take when this node stops or hands
+    /// shards to another [env: ONWARD_DRAIN_MS] [default: 10000]
     #[arg(long, value_name = "MS")]
     drain_ms: Option<u64>,
-    /// Send traces of executions to this collector by OTLP over HTTP, such as http://127.0.0.1:4318 [env: ONWARD_OTLP_ENDPOINT]
+    /// OTLP/HTTP collector for traces of executions, such as http://127.0.0.1:4318 [env:
+    /// ONWARD_OTLP_ENDPOINT]
     #[arg(long, value_name = "URL")]
     otlp_endpoint: Option<String>,
-    /// Requests a second of each token; 5000 unless told [env: ONWARD_REQUESTS_PER_SECOND]
+    /// Rate limit: requests per second for each token [env: ONWARD_REQUESTS_PER_SECOND] [default:
+    /// 5000]
     #[arg(long, value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
-    /// How long a connection may say nothing before it is closed, in milliseconds; 120000 unless told [env: ONWARD_IDLE_MS]
+    /// Idle timeout of a connection in milliseconds: it is closed if the head of its next request
+    /// has not arrived by then [env: ONWARD_IDLE_MS] [default: 120000]
     #[arg(long, value_name = "MS")]
     idle_ms: Option<NonZeroU64>,
-    /// Let tasks send requests to this host, where their component may too [env: ONWARD_ALLOW_HOSTS]
+    /// Allow tasks to send requests to this host: api.example.com, *.example.com, host:8443. Their
+    /// component has to allow the host too [env: ONWARD_ALLOW_HOSTS]
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
     allow_hosts: Option<Vec<HostPattern>>,
-    /// The same for a host inside a network [env: ONWARD_ALLOW_PRIVATE_HOSTS]
+    /// Like --allow-host, for a host in a private network: 10.0.0.7, localhost:8080 [env:
+    /// ONWARD_ALLOW_PRIVATE_HOSTS]
     #[arg(
         long = "allow-private-host",
         value_name = "HOST",
@@ -60,7 +70,7 @@ pub(crate) struct ServerSettingsArgs {
     campaigns: CampaignSettingsArgs,
 }
 
-/// What a file says.
+/// The configuration file.
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct ServerSettingsFile {
@@ -76,11 +86,11 @@ struct ServerSettingsFile {
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
     campaigns: Option<CampaignSettingsTable>,
-    /// Who sends campaigns, by name.
+    /// The providers that send campaigns, by name.
     providers: Option<BTreeMap<String, ProviderSpec>>,
 }
 
-/// Where a setting comes from.
+/// Source of a setting. `Usual` is the built-in default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SettingSource {
@@ -101,13 +111,13 @@ impl fmt::Display for SettingSource {
     }
 }
 
-/// A setting, and where it comes from.
+/// A setting and its source.
 pub(crate) struct ResolvedSetting<T> {
     pub(crate) value: T,
     pub(crate) source: SettingSource,
 }
 
-/// The settings that hold.
+/// The effective settings of a server, each with its source.
 pub(crate) struct ServerSettings {
     pub(crate) store: ResolvedSetting<Option<String>>,
     pub(crate) listen: ResolvedSetting<SocketAddr>,
@@ -124,17 +134,18 @@ pub(crate) struct ServerSettings {
     pub(crate) providers: ResolvedSetting<BTreeMap<String, ProviderSpec>>,
 }
 
-/// Where to listen unless told.
+/// Default address to listen on.
 const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
 const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
 const DEFAULT_DRAIN_MS: u64 = 10_000;
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
-/// More than what proxies keep a connection for, so that they close it and not this end, just as they use it again.
+/// Longer than proxies keep idle connections, so that the proxy closes them: if this server did, it
+/// could close one just as the proxy reuses it.
 const DEFAULT_IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 
 impl ServerSettingsArgs {
-    /// The settings that hold.
+    /// Resolves the effective settings from command line, environment, file and defaults.
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
         let path = self
             .config
@@ -284,7 +295,7 @@ fn read_settings_file(path: &Path) -> anyhow::Result<ServerSettingsFile> {
     let text =
         std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     toml::from_str(&text).map_err(|error: toml::de::Error| {
-        // The line itself may have a password in it.
+        // The error must not quote the line: it may contain a password.
         let line = error
             .span()
             .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
@@ -313,7 +324,7 @@ fn env_variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// A URL without its password.
+/// Returns a URL with its password replaced by `***`.
 pub(crate) fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.to_owned();
@@ -329,7 +340,7 @@ pub(crate) fn redact_url(url: &str) -> String {
     redact_query(&format!("{scheme}://{user}@{host}{path}"))
 }
 
-/// Postgres takes a password behind the question mark as well.
+/// Redacts the query parameter `password`, which Postgres URLs allow as well.
 fn redact_query(url: &str) -> String {
     let Some((front, query)) = url.split_once('?') else {
         return url.to_owned();

@@ -1,4 +1,4 @@
-//! `onward token`: who may ask a server, and for what.
+//! `onward token`: creates, lists and revokes the tokens that authorize requests to a server.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -19,19 +19,19 @@ pub(crate) enum TokenSubcommand {
     Revoke(TokenRevokeArgs),
 }
 
-/// Make a token, and print it: it cannot be read again
+/// Create a token and print it; it cannot be printed again
 ///
-/// Exit codes: 0 it is good from now on, 2 it was not made.
+/// Exit codes: 0 the token is valid from now on, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct TokenCreateArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// What people call it
+    /// Name of the token
     name: String,
-    /// What it allows
+    /// Role, which determines what the token allows
     #[arg(long, value_parser = ["viewer", "operator", "engineer", "admin", "worker"])]
     role: String,
-    /// Until when, such as 2027-01-01T00:00:00Z; for ever unless told
+    /// Expiry time, such as 2027-01-01T00:00:00Z [default: never]
     #[arg(long, value_name = "TIME")]
     expires: Option<Timestamp>,
     /// Print one JSON object
@@ -39,28 +39,28 @@ pub(crate) struct TokenCreateArgs {
     json: bool,
 }
 
-/// List tokens, without what they read
+/// List tokens without their secrets
 ///
-/// Exit codes: 0 they were listed, 2 they could not be.
+/// Exit codes: 0 the tokens were listed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct TokenListArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// Print one JSON object a line
+    /// Print one JSON object per line
     #[arg(long)]
     json: bool,
 }
 
-/// Take a token back
+/// Revoke a token
 ///
-/// Servers that have seen it know after two seconds at most.
+/// Servers that have cached the token reject it after at most two seconds.
 ///
-/// Exit codes: 0 it is no longer good, 2 it could not be taken back.
+/// Exit codes: 0 the token is revoked, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct TokenRevokeArgs {
     #[command(flatten)]
     connection: ScopedConnectionArgs,
-    /// What it is called
+    /// Name of the token
     name: String,
 }
 

@@ -1,4 +1,4 @@
-//! `onward state append`: events in, one answer a line out.
+//! `onward state append`: appends run events and prints one result per line.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -15,24 +15,24 @@ use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console;
 use crate::line_reader::LineReader;
 
-/// Append run events: JSON Lines of RunEventWrite in, one AppendResult a line out
+/// Append run events: reads RunEventWrite as JSON Lines, prints one AppendResult per line
 ///
-/// Events are appended in the order of their lines. A line is answered once its event is durable; a repeated event is
-/// answered with what the first one was given. A line that cannot be taken is reported with its number and reason on
-/// standard error, nothing of it is stored, and the next line is read.
+/// Events are appended in the order of their lines. A result is printed once its event is durable;
+/// a repeated event gets the result of the first one. A line that is refused is reported on
+/// standard error with its number and reason; nothing of it is stored, and the next line is read.
 ///
-/// Exit codes: 0 all lines were taken, 1 some were refused, 2 the command could not be carried out.
+/// Exit codes: 0 all lines were accepted, 1 some were refused, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct StateAppendArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The events; - for standard input
+    /// File with the events; - for standard input
     #[arg(value_name = "FILE|-")]
     file: PathBuf,
-    /// What to do about an idempotency key that is not the one its event gives
+    /// What to do when an idempotency key does not match its event; only with --store
     #[arg(long, value_enum, default_value_t = KeyCheckArg::Reject)]
     keys: KeyCheckArg,
-    /// Take idempotency keys of contract v1 as well, to import logs of that time
+    /// Also accept idempotency keys of contract v1, to import old logs; only with --store
     #[arg(long)]
     accept_v1_keys: bool,
     /// Report refused lines as JSON objects
@@ -44,9 +44,9 @@ pub(crate) struct StateAppendArgs {
 enum KeyCheckArg {
     /// Refuse the event
     Reject,
-    /// Store the event and warn
+    /// Store the event and print a warning
     Warn,
-    /// Do not look
+    /// Do not check keys
     Off,
 }
 
@@ -64,7 +64,8 @@ impl StateAppendArgs {
         }
     }
 
-    /// What a server accepts, it says itself.
+    /// Connects to a server. Fails if a key option is given, because the server applies its own
+    /// policy.
     async fn connect_server(&self) -> anyhow::Result<AppendTarget> {
         if self.accept_v1_keys || !matches!(self.keys, KeyCheckArg::Reject) {
             bail!(
@@ -104,10 +105,10 @@ pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<
     Ok(ExitCode::from(u8::from(answers.refused_count > 0)))
 }
 
-/// Leaves the snapshots as new as the log.
+/// Brings the snapshots up to date with the log.
 async fn catch_up_snapshots(store: &Arc<dyn Store>) -> anyhow::Result<()> {
     let mut projector = Projector::new(Arc::clone(store), projector::ProjectorOptions::default());
-    // Twice, because a run in which a gap was seen is taken on again by the next pass.
+    // Two passes, because the next pass continues a run in which a gap was found.
     for _ in 0..2 {
         projector.run_pass().await?;
     }

@@ -1,4 +1,4 @@
-//! `onward state events`: the log of a run.
+//! `onward state events`: prints the events of a run.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -8,22 +8,22 @@ use onward_runs::RunId;
 
 use crate::connection::{AccessMode, ConnectionArgs};
 
-/// Events that are asked for at a time.
+/// Maximum number of events per request.
 const EVENT_PAGE_SIZE: u32 = 1_000;
 
-/// Print the events of a run as JSON Lines, in the order of their sequence
+/// Print the events of a run as JSON Lines, ordered by sequence number
 ///
-/// Exit codes: 0 done, also when there are no events; 2 the command could not be carried out.
+/// Exit codes: 0 the events were printed, also if there are none, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct StateEventsArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The run
+    /// Id of the run
     run: RunId,
-    /// Only events after this sequence
+    /// Only events after this sequence number
     #[arg(long, value_name = "N", default_value_t = 0)]
     after: u64,
-    /// At most so many events
+    /// Maximum number of events to print
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     limit: usize,
 }

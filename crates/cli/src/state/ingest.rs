@@ -1,5 +1,6 @@
-//! Lines to stored events. Reading and appending overlap: while one batch becomes durable, the next is read. Whoever types
-//! line by line is answered line by line; whoever pours in a file is served in large batches.
+//! Parses lines into run events and appends them in batches. Reading and appending overlap: while
+//! one batch becomes durable, the next is read. Interactive input is answered line by line; a file
+//! is appended in large batches.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,31 +16,32 @@ use tokio::sync::mpsc;
 use crate::connection::TargetConnection;
 use crate::line_reader::{BUFFER_BYTES, LineReadError, LineReader};
 
-/// Events in one append.
+/// Maximum number of events per append.
 const BATCH_EVENTS_MAX: usize = 10_000;
 
-/// Bytes of lines in one append, so that large events do not fill the memory.
+/// Number of line bytes after which a batch is appended, so that large events do not fill the
+/// memory.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Portions that wait to be appended; one is what was read at a time.
+/// Maximum number of portions that wait to be appended; a portion is what one read returned.
 const QUEUED_PORTIONS_MAX: usize = 16;
 
-/// Appends in a row that may fail because the store cannot be reached.
+/// Maximum number of consecutive retries while the store is unreachable.
 const APPEND_RETRIES_MAX: u32 = 5;
 
-/// An event that is durable.
+/// A durable event and the number of its line.
 pub(crate) struct AcceptedEvent {
     pub(crate) line: u64,
     pub(crate) appended: EventReceipt,
 }
 
-/// A line that was not taken.
+/// A line that was refused, and why.
 pub(crate) struct RefusedLine {
     pub(crate) line: u64,
     pub(crate) reason: String,
 }
 
-/// Where answers go.
+/// Receives the results of the lines.
 pub(crate) trait IngestSink {
     fn on_accepted(&mut self, accepted: &[AcceptedEvent]) -> anyhow::Result<()>;
     fn on_refused(&mut self, refused: &RefusedLine);
@@ -57,14 +59,14 @@ enum IngestInput {
     Failed(anyhow::Error),
 }
 
-/// Who takes events.
+/// The store or server that events are appended to.
 pub(crate) enum AppendTarget {
     Store(Arc<dyn Store>),
-    /// A server, and what it accepts.
+    /// A server, and the policy that lines are checked against before they are sent.
     Server(Box<TargetConnection>, StorePolicy),
 }
 
-/// Why events were not taken.
+/// Why a batch was not appended. The kind determines whether it is retried, split or given up.
 struct AppendFailure {
     kind: StoreErrorKind,
     error: anyhow::Error,
@@ -138,21 +140,22 @@ async fn append_over_http(
     appended.collect::<anyhow::Result<_>>().map_err(fatal)
 }
 
-/// Appends all of `lines`.
+/// Appends all events of `lines` and reports each line to `sink`.
 pub(crate) async fn ingest_lines(
     taker: &AppendTarget,
     lines: LineReader,
     sink: &mut impl IngestSink,
 ) -> anyhow::Result<()> {
     let (sender, mut portions) = mpsc::channel(QUEUED_PORTIONS_MAX);
-    // The store looks at keys again, and warns where it is to warn: once is enough.
+    // The store checks the keys again and issues the warnings, so none is issued here.
     let mut policy = taker.check_policy();
     policy.key_check = if policy.key_check == IdempotencyKeyCheck::Reject {
         IdempotencyKeyCheck::Reject
     } else {
         IdempotencyKeyCheck::Off
     };
-    // Not joined: it may wait for a line that never comes, and the process does not have to.
+    // The thread is not joined: it may block on input that never comes, and the process must still
+    // exit.
     thread::Builder::new()
         .name("onward-lines".to_owned())
         .spawn(move || read_lines(lines, &policy, &sender))?;
@@ -186,7 +189,8 @@ pub(crate) async fn ingest_lines(
     Ok(())
 }
 
-/// Hands on what is at hand before it waits for more, and before it becomes too much.
+/// Reads and parses lines. Sends a portion before it would block on input, and when the portion
+/// reaches [`BUFFER_BYTES`].
 fn read_lines(
     mut lines: LineReader,
     policy: &StorePolicy,
@@ -213,7 +217,7 @@ fn read_lines(
             return;
         }
     }
-    // Whoever no longer listens has no use for it.
+    // The receiver may be gone; then the portion is not needed.
     drop(sender.blocking_send(portion));
 }
 
@@ -233,7 +237,8 @@ fn parse_line(number: u64, text: &str, policy: &StorePolicy) -> Result<IngestInp
     })))
 }
 
-/// Appends a batch; one that is refused because of a single event is halved until that event stands alone.
+/// Appends a batch. If it is refused because of a single event, the batch is halved until that
+/// event is alone.
 async fn append_halving(
     taker: &AppendTarget,
     batch: Vec<ParsedEventLine>,
@@ -273,7 +278,8 @@ async fn append_halving(
     Ok(())
 }
 
-/// Tries again when the store is away for a moment. That is safe: an event that was stored after all is a repetition.
+/// Retries with backoff while the store is unreachable or the outcome is unknown. This is safe: an
+/// event that was stored is deduplicated.
 async fn append_with_retry(
     taker: &AppendTarget,
     batch: &[ParsedEventLine],

@@ -1,4 +1,4 @@
-//! `onward state`: run events and snapshots in a store.
+//! `onward state`: commands for run events and snapshots in a store.
 
 mod append;
 mod events;

@@ -1,4 +1,4 @@
-//! `onward state snapshot`: where a run stands.
+//! `onward state snapshot`: prints the state of a run.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -13,12 +13,13 @@ use crate::console;
 ///
 /// The stored snapshot may be up to a second behind the log; --project reduces the log itself.
 ///
-/// Exit codes: 0 done, 1 there is no such run or no snapshot of it yet, 2 the command could not be carried out.
+/// Exit codes: 0 the snapshot was printed, 1 the run does not exist or has no snapshot yet, 2 the
+/// command failed.
 #[derive(clap::Args)]
 pub(crate) struct StateSnapshotArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// The run
+    /// Id of the run
     run: RunId,
     /// Reduce the log now instead of reading the stored snapshot
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! `onward state verify`: is what is stored what can have happened.
+//! `onward state verify`: checks stored run events and snapshots for consistency.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,21 +10,21 @@ use crate::connection::{AccessMode, ConnectionArgs};
 use crate::console::{self, format_count};
 use crate::progress::ProgressLine;
 
-/// Check what is stored: keys, order, contiguity, and that every snapshot is what its log reduces to
+/// Verify stored runs: keys, order, contiguity, and that each snapshot is what its log reduces to
 ///
 /// Reads everything and changes nothing.
 ///
-/// Exit codes: 0 all is right, 1 something is wrong and was printed, 2 the command could not be carried out.
+/// Exit codes: 0 no errors were found, 1 errors were found and printed, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct StateVerifyArgs {
     #[command(flatten)]
     connection: ConnectionArgs,
-    /// Only this run
+    /// Only this run [default: all runs]
     run: Option<RunId>,
-    /// Take idempotency keys of contract v1 for right, in logs that were imported
+    /// Accept idempotency keys of contract v1, for imported logs
     #[arg(long)]
     accept_v1_keys: bool,
-    /// Print one JSON object a finding and one at the end
+    /// Print one JSON object per finding and a report at the end
     #[arg(long)]
     json: bool,
 }

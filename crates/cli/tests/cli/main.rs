@@ -18,6 +18,7 @@ mod journal;
 mod kills;
 mod look;
 mod nodes;
+mod old_stores;
 mod server;
 mod state;
 mod traces;

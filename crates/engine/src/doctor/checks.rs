@@ -1,4 +1,5 @@
-//! What is wrong with an execution or a message, as far as it can be told from what was read: pure.
+//! Checks of an execution, task or message against the data that was read; pure functions without
+//! I/O.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::row_state::{WAKE_NEVER, WAKE_NOW, derive_row_state};
 use crate::waits;
 use onward_api::waits::WaitTarget;
 
-/// Something that is wrong.
+/// An issue that a check found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DoctorIssue {
     pub(super) code: FindingCode,
@@ -29,7 +30,7 @@ fn doctor_issue(code: FindingCode, message: impl Into<String>) -> DoctorIssue {
     }
 }
 
-/// What is wrong with an execution at `now`.
+/// Returns the issues of an execution at `now`.
 pub(super) fn check_execution(seen: &InspectedExecution, now: Timestamp) -> Vec<DoctorIssue> {
     let InspectedExecution {
         row,
@@ -71,7 +72,7 @@ fn check_state(row: &Row, execution: &Execution) -> Option<DoctorIssue> {
     (&*row.state != state).then(|| doctor_issue(FindingCode::StateDiffers, message()))
 }
 
-/// Whether it is woken when it is due, and not otherwise.
+/// Checks that the wake time in the row is the one that follows from the journal.
 fn check_wake(row: &Row, execution: &Execution, now: Timestamp) -> Option<DoctorIssue> {
     let (_, due) = derive_row_state(execution);
     let woken = if row.wake_at == WAKE_NEVER {
@@ -88,7 +89,7 @@ fn check_wake(row: &Row, execution: &Execution, now: Timestamp) -> Option<Doctor
         });
     }
     if due == WAKE_NOW {
-        // Who starts an execution has it woken at the time of the start.
+        // The client that starts an execution sets the wake time to the time of the start.
         let is_missing = row.wake_at > now;
         return is_missing.then(|| {
             doctor_issue(
@@ -161,7 +162,7 @@ fn check_shard(row: &Row, around: &ExecutionReferences) -> Option<DoctorIssue> {
     }
 }
 
-/// Whether what it waits for can come.
+/// Checks that no signal that the execution waits for has already been delivered.
 fn check_signals(execution: &Execution) -> Vec<DoctorIssue> {
     if execution.is_runnable() {
         return Vec::new();
@@ -182,7 +183,7 @@ fn check_signals(execution: &Execution) -> Vec<DoctorIssue> {
     flaws
 }
 
-/// Whether the children that are under way are.
+/// Checks that the children in flight exist and that their results are not lost.
 fn check_children(
     execution: &Execution,
     fates: &BTreeMap<ExecutionId, ChildStatus>,
@@ -214,7 +215,7 @@ fn check_children(
     flaws
 }
 
-/// Whether what workers are to perform is there for them.
+/// Checks that every operation in flight for a worker has a task or a result.
 fn check_worker_tasks<'a>(
     execution: &'a Execution,
     tasks: &'a BTreeMap<u32, bool>,
@@ -237,7 +238,8 @@ fn check_worker_tasks<'a>(
         })
 }
 
-/// What is wrong with a task of this execution; nothing is known of one that cannot be read.
+/// Checks that the execution waits for this task; without a readable execution no issue is
+/// reported.
 pub(super) fn check_task(task: &TaskRow, execution: Option<&Execution>) -> Option<DoctorIssue> {
     let is_wanted = execution.is_none_or(|execution| {
         let flight = execution
@@ -256,7 +258,8 @@ pub(super) fn check_task(task: &TaskRow, execution: Option<&Execution>) -> Optio
     (!is_wanted).then(|| doctor_issue(FindingCode::TaskOrphan, words()))
 }
 
-/// What is wrong with a message to the execution of this row; `unreadable` says why it cannot be read.
+/// Returns the issues of a message to the execution of this row; `unreadable` is the reason why the
+/// message cannot be decoded.
 pub(super) fn check_message(
     message: &InboxMessageRow,
     unreadable: Option<String>,

@@ -1,4 +1,4 @@
-//! Reads what judging an execution takes: its journal, and what it refers to.
+//! Reads what is needed to check an execution: its journal, and the rows it refers to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -16,55 +16,57 @@ use crate::explain::{parent_execution, successor_execution};
 use crate::inbox;
 use crate::shard::{AttemptId, message_event, task_row};
 
-/// Successors that are followed; a longer line of them is taken for alive.
+/// Maximum number of successors that are followed; the last execution of a longer chain is assumed
+/// to be running.
 const SUCCESSORS_MAX: usize = 10_000;
 
-/// An execution as it was read.
+/// An execution as read from the store.
 pub(super) struct InspectedExecution {
     pub(super) row: Row,
     version: u64,
     pub(super) events: u64,
-    /// When its last event was recorded.
+    /// Timestamp of the last event.
     pub(super) last_event_at: Option<Timestamp>,
-    /// What its journal amounts to; what is wrong with the journal if it amounts to nothing.
+    /// The execution recovered from its journal, or the issue that makes the journal unusable.
     pub(super) execution: Result<Execution, DoctorIssue>,
     pub(super) references: ExecutionReferences,
 }
 
 impl InspectedExecution {
-    /// Whether nothing has happened between the two looks.
+    /// Whether the row version and the number of events are the same in both reads.
     pub(super) fn is_unchanged_since(&self, other: &Self) -> bool {
         (self.version, self.events) == (other.version, other.events)
     }
 }
 
-/// What an execution refers to.
+/// The stored objects that an execution refers to.
 #[derive(Default)]
 pub(super) struct ExecutionReferences {
     pub(super) has_component: bool,
-    /// Where it belongs; absent when whoever could tell is gone.
+    /// The shard it belongs in; `None` if the parent or predecessor that determines it is gone.
     pub(super) expected_shard: Option<ShardId>,
     pub(super) children: BTreeMap<ExecutionId, ChildStatus>,
-    /// Operations that a worker is to perform: whether there is a task, or its result is on its way.
+    /// Operations in flight for workers, by number: whether a task row or an undelivered result
+    /// exists.
     pub(super) tasks: BTreeMap<u32, bool>,
-    /// Who took its place, and whether that one is there.
+    /// The execution it continued as, and whether the row of that one exists.
     pub(super) successor: Option<(ExecutionId, bool)>,
 }
 
-/// What became of a child.
+/// State of a child execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChildStatus {
-    /// It, or whoever took its place, is not over.
+    /// The child, or the execution it continued as, has not ended.
     Running,
-    /// It is over, and its result is on its way.
+    /// The child has ended, and its result is in the inbox of the parent.
     ResultSent,
-    /// It is over, and its result is nowhere.
+    /// The child has ended, and its result is neither recorded nor in the inbox.
     ResultLost(ExecutionId),
-    /// It is not there.
+    /// The child, or an execution it continued as, does not exist.
     Missing(ExecutionId),
 }
 
-/// Whoever looks: remembers which components there are.
+/// Reads executions for the checks; caches which components exist.
 pub(super) struct ExecutionInspector<'a> {
     pub(super) store: &'a dyn Store,
     components: Mutex<BTreeSet<ComponentDigest>>,
@@ -78,7 +80,7 @@ impl<'a> ExecutionInspector<'a> {
         }
     }
 
-    /// Reads an execution whose row was read already.
+    /// Reads the journal and the references of an execution whose row was already read.
     pub(super) async fn inspect_row(
         &self,
         row: Row,
@@ -194,7 +196,8 @@ impl<'a> ExecutionInspector<'a> {
         Ok(stored.is_some())
     }
 
-    /// A child is where its parent is, a successor where its predecessor was; everybody else where the id says.
+    /// Returns the shard an execution belongs in: a child in that of its parent, a successor in
+    /// that of its predecessor, every other one in the shard derived from its id.
     async fn expected_shard(&self, row: &Row, journal: &Journal) -> Result<Option<ShardId>, Error> {
         let before = match (
             parent_execution(journal),
@@ -209,7 +212,7 @@ impl<'a> ExecutionInspector<'a> {
             .map(|before| before.shard))
     }
 
-    /// What became of the child that performs attempt `attempt` of an operation.
+    /// Determines the state of the child that performs attempt `attempt` of operation `number`.
     async fn child_status(
         &self,
         parent: &Row,
@@ -240,7 +243,8 @@ impl<'a> ExecutionInspector<'a> {
         Ok(ChildStatus::Running)
     }
 
-    /// A journal that cannot be read is a finding of its own.
+    /// Returns the successor of an execution; `None` also if the journal is unreadable, which is
+    /// reported as a separate finding.
     async fn continued_as(&self, id: ExecutionId) -> Result<Option<ExecutionId>, Error> {
         match read_journal(self.store, id).await {
             Ok(events) => Ok(events.last().and_then(|last| last.event.continued_as())),
@@ -249,7 +253,8 @@ impl<'a> ExecutionInspector<'a> {
         }
     }
 
-    /// An execution, for whoever has a task of it; nothing if its journal is a finding of its own.
+    /// Recovers the execution of a task; `None` if its journal is unusable, which is reported as a
+    /// separate finding.
     pub(super) async fn recover_execution(
         &self,
         id: ExecutionId,
@@ -293,7 +298,8 @@ impl<'a> ExecutionInspector<'a> {
     }
 }
 
-/// The execution whose place this one took: nobody else starts without a key in the row and with one in the journal.
+/// The execution that continued as this one: only a successor has an idempotency key in its journal
+/// and none in its row.
 fn predecessor_execution(row: &Row, journal: &Journal) -> Option<ExecutionId> {
     match &journal.events().first()?.event {
         Event::ExecutionStarted {

@@ -1,8 +1,9 @@
-//! Whether any work of a store is stuck: every execution that is not over has something that wakes it, everything that is sent
-//! arrives, and everything that is waited for exists.
+//! Checks a store for stuck work: every execution that has not ended has something that wakes it,
+//! every message that is sent arrives, and everything that is waited for exists.
 //!
-//! Others may work on the store meanwhile. A row and a journal that were read at different moments may disagree, so whatever
-//! looks wrong is read again, and only what stays wrong while nothing changes is told.
+//! Other processes may work on the store during the check. A row and a journal that were read at
+//! different moments may disagree, so every suspected issue is read again, and only an issue that
+//! persists while nothing changes is reported.
 
 mod checks;
 mod inspection;
@@ -25,30 +26,31 @@ use crate::client::is_execution_over;
 use crate::shard::{is_consumed, message_event, task_row};
 use crate::verify::StoreCheckError;
 
-/// Work that is due or on its way for so long is late.
+/// Age in milliseconds from which due work and undelivered messages count as overdue.
 pub const OVERDUE_AFTER_MS: u64 = 60_000;
 
-/// How long to wait before something is looked at again.
+/// Delay before a suspected issue is checked again.
 const RECHECK_DELAY: Duration = Duration::from_millis(50);
 
-/// How often something is looked at again. What changes every time is not stuck.
+/// Maximum number of rechecks. An execution that changes every time is not stuck.
 const RECHECKS_MAX: u32 = 6;
 
-/// Executions that are read at a time.
+/// Number of executions that are read concurrently.
 const CONCURRENT_READS: usize = 8;
 
-/// How much was looked at.
+/// Number of rows that were checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DoctorTally {
-    /// Executions.
+    /// Number of executions that were checked.
     pub executions: u64,
-    /// Events of their journals.
+    /// Number of events in their journals.
     pub events: u64,
-    /// Messages.
+    /// Number of unconsumed messages that were checked.
     pub messages: u64,
 }
 
-/// Looks at every execution, message and alert of a store, page by page; at those of a scope alone, if there is one.
+/// Checks every execution, message, task and alert of a store, page by page, or with `scope` only
+/// those of that scope. Calls `report` for each finding and `progress` after each execution.
 pub async fn examine_store(
     store: &dyn Store,
     scope: Option<&Scope>,
@@ -72,7 +74,7 @@ pub async fn examine_store(
     Ok(round.tally)
 }
 
-/// One round through a store.
+/// State of one pass over a store.
 struct DoctorPass<'a> {
     inspector: ExecutionInspector<'a>,
     scope: Option<&'a Scope>,
@@ -164,7 +166,7 @@ impl DoctorPass<'_> {
         }
     }
 
-    /// Tasks that nobody waits for, as long as they are there.
+    /// Reports tasks that no execution waits for, if they still exist on a second read.
     async fn check_tasks(
         &self,
         report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>,
@@ -184,7 +186,7 @@ impl DoctorPass<'_> {
                 if !self.scope.is_none_or(is_ours) {
                     continue;
                 }
-                // Those of an execution follow each other.
+                // Tasks of the same execution are adjacent in the scan.
                 if seen.as_ref().is_none_or(|(id, _)| *id != task.execution_id) {
                     seen = Some((
                         task.execution_id,
@@ -219,7 +221,7 @@ impl DoctorPass<'_> {
         }
     }
 
-    /// Whether an execution is one of those that are looked at.
+    /// Whether an execution is in the scope that is checked.
     async fn is_execution_in_scope(&self, id: ExecutionId) -> Result<bool, Error> {
         if self.scope.is_none() {
             return Ok(true);
@@ -235,7 +237,7 @@ impl DoctorPass<'_> {
         })
     }
 
-    /// What is wrong with a message, and stays so as long as it is there.
+    /// Returns the issues of a message that persist as long as the message exists.
     async fn check_message(&self, message: &InboxMessageRow) -> Result<Vec<DoctorIssue>, Error> {
         let store = self.inspector.store;
         let flaws = |row: Option<Row>| {
@@ -253,7 +255,7 @@ impl DoctorPass<'_> {
         Ok(if still.is_some() { again } else { Vec::new() })
     }
 
-    /// Alerts about executions that have not gone on since.
+    /// Reports alerts about executions that have made no progress since the alert was raised.
     async fn check_alerts(
         &mut self,
         report: &mut impl FnMut(&DoctorFinding) -> io::Result<()>,
@@ -298,7 +300,7 @@ async fn read_execution_row(store: &dyn Store, id: ExecutionId) -> Result<Option
     Ok(found.map(|(row, _)| row))
 }
 
-/// What looking at an execution came to.
+/// Result of checking one execution.
 struct ExecutionReport {
     id: ExecutionId,
     issues: Vec<DoctorIssue>,
@@ -306,7 +308,7 @@ struct ExecutionReport {
     overdue: Option<overdue::OverdueExecution>,
 }
 
-/// Looks at an execution for as long as what is wrong with it changes.
+/// Checks an execution, and checks it again as long as it changes between two reads.
 async fn examine_execution(
     looker: &ExecutionInspector<'_>,
     row: Row,
@@ -326,7 +328,8 @@ async fn examine_execution(
         if flaws.is_empty() {
             return Ok(looked(&seen, flaws));
         }
-        // The row comes from a page that was read some time ago: the first look again needs no pause.
+        // The row comes from a page that was read some time ago, so the first recheck needs no
+        // delay.
         if round > 0 {
             tokio::time::sleep(RECHECK_DELAY).await;
         }

@@ -1,4 +1,5 @@
-//! Work that is late: counted by shard, because a store that nobody works on has much of it and one reason for all.
+//! Overdue work, counted by shard: a store without a running process has much of it, with one
+//! reason for all.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +15,19 @@ use crate::explain::list_leases;
 use crate::row_state::{WAKE_NOW, derive_row_state};
 use onward_api::format_relative_time;
 
-/// A process that has just come takes its shards within so long.
+/// Time within which a process that has just started takes over its shards.
 const TAKEOVER_GRACE: Duration = Duration::from_secs(1);
 
-/// An execution that should have gone on long ago.
+/// An execution that is overdue by at least [`OVERDUE_AFTER_MS`].
 pub(super) struct OverdueExecution {
     shard: ShardId,
     since: Timestamp,
-    /// Whether an owner would have got to it: a task that takes long is nobody's fault.
+    /// Whether a shard owner should have processed it already. `false` if only an attempt in flight
+    /// takes long, for which the owner is not responsible.
     is_owner_late: bool,
 }
 
-/// Whether an execution should have gone on long ago.
+/// Returns the execution as overdue if it should have made progress by now.
 pub(super) fn find_overdue(seen: &InspectedExecution, now: Timestamp) -> Option<OverdueExecution> {
     let execution = seen
         .execution
@@ -42,15 +44,15 @@ pub(super) fn find_overdue(seen: &InspectedExecution, now: Timestamp) -> Option<
     })
 }
 
-/// What is late in each shard.
+/// Overdue work of each shard.
 #[derive(Default)]
 pub(super) struct OverdueByShard(BTreeMap<ShardId, ShardOverdue>);
 
 #[derive(Default, Clone, Copy)]
 struct ShardOverdue {
-    /// What is late when nobody owns the shard.
+    /// Work that is overdue if no process owns the shard.
     unowned: OverdueCount,
-    /// What is late even when somebody does.
+    /// Work that is overdue even if a process owns the shard.
     owned: OverdueCount,
 }
 
@@ -127,7 +129,8 @@ impl OverdueByShard {
     }
 }
 
-/// Whose fault it is that work is late.
+/// Attributes overdue work to its cause: an owner that is behind, a shard without an owner, or a
+/// store without a running process.
 pub(super) async fn overdue_findings(
     store: &dyn Store,
     late: &OverdueByShard,
@@ -140,7 +143,7 @@ pub(super) async fn overdue_findings(
     let is_current = |lease: &ShardLeaseRow, now| lease.lease_until > now;
     let is_any = |held: &[ShardLeaseRow], now| held.iter().any(|lease| is_current(lease, now));
     if is_any(&held, now) {
-        // Who has just come has not taken every shard yet.
+        // A process that has just started has not claimed all its shards yet.
         tokio::time::sleep(TAKEOVER_GRACE).await;
         now = store.now().await?;
         held = list_leases(store, now).await?;

@@ -1,4 +1,4 @@
-//! Tasks that the process itself performs, and how any task is performed.
+//! Native tasks of this process, and the code that performs an attempt of any task.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -18,13 +18,13 @@ use super::shard_loop::RETRY_DELAY;
 use super::{Node, node_metrics};
 use crate::shard::{IN_DOUBT_KIND, ResolvedFunction, TaskAttempt, in_doubt_error};
 
-/// The kind of failure of a task that panicked.
+/// Error kind of a task that panicked.
 const PANIC_KIND: &str = "panic";
 
-/// A task written in Rust.
+/// A task implemented in Rust that runs in this process.
 #[async_trait]
 pub trait NativeTask: Send + Sync {
-    /// Performs an attempt.
+    /// Performs one attempt of the task and returns its result.
     async fn perform_attempt(&self, attempt: &TaskAttempt) -> InvokeResult;
 }
 
@@ -39,12 +39,12 @@ where
     }
 }
 
-/// The tasks of this process.
+/// The native tasks of this process, by name.
 #[derive(Clone, Default)]
 pub struct NativeTaskRegistry(BTreeMap<String, Arc<dyn NativeTask>>);
 
 impl NativeTaskRegistry {
-    /// Adds a task.
+    /// Adds a task, replacing any task of the same name.
     #[must_use]
     pub fn with_task(mut self, name: &str, task: impl NativeTask + 'static) -> Self {
         self.0.insert(name.to_owned(), Arc::new(task));
@@ -56,7 +56,7 @@ impl NativeTaskRegistry {
     }
 }
 
-/// Performs an attempt. Whatever panics in it takes nobody along.
+/// Performs an attempt. A panic becomes an error of this attempt and affects nothing else.
 pub(super) async fn run_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
     let done = AssertUnwindSafe(dispatch_attempt(node, attempt))
         .catch_unwind()
@@ -68,7 +68,8 @@ pub(super) async fn run_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeRes
     }
 }
 
-/// A task that has ended without an answer of its own may have done what must not be repeated.
+/// Marks an at-most-once attempt as in doubt if it ended without a result of its own: it may have
+/// had an effect that must not be repeated.
 fn mark_in_doubt(attempt: &TaskAttempt, error: ExecutionError) -> ExecutionError {
     let error = match &error.kind {
         ErrorKind::Timeout | ErrorKind::Trap => in_doubt_error(&error.message),
@@ -81,7 +82,8 @@ fn mark_in_doubt(attempt: &TaskAttempt, error: ExecutionError) -> ExecutionError
     error
 }
 
-/// Whoever runs code or sends requests minds the time that it may take.
+/// Performs an attempt where its function is implemented. The runtime enforces the timeout of
+/// component code and HTTP requests itself.
 async fn dispatch_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
     let library = &node.functions;
     match (attempt.kind, attempt.resolved) {
@@ -102,7 +104,9 @@ async fn dispatch_attempt(node: &Node, attempt: &TaskAttempt) -> InvokeResult {
     }
 }
 
-/// The code may have left memory for others. That it cannot be read now is not the task's fault, and costs no attempt.
+/// Performs a task of a component, which may have been evicted from memory. A store that cannot be
+/// read now does not count against the task: the component is loaded again without using up an
+/// attempt.
 async fn run_component_task(
     node: &Node,
     component: ComponentDigest,

@@ -1,4 +1,5 @@
-//! Which names stand for which code, kept in memory: the core of a shard cannot wait for a database.
+//! Bindings of function names to components, kept in memory because the core of a shard cannot wait
+//! for a database.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -17,15 +18,15 @@ use crate::shard::{
     owner_key,
 };
 
-/// Bytes of a name that tasks for workers can be found by.
+/// Maximum length in bytes of a function name by which tasks for workers can be looked up.
 const NAME_MAX: usize = 512;
 
-/// Code and names.
+/// Registry of components, function names and native tasks.
 pub struct FunctionRegistry {
     pub(super) runtime: Arc<dyn ComponentRuntime>,
     pub(super) native_tasks: NativeTaskRegistry,
     index: RwLock<FunctionIndex>,
-    /// Components that were said to be of no use.
+    /// Components that could not be loaded and were already logged.
     broken_components: Mutex<BTreeSet<ComponentDigest>>,
     has_workers: bool,
 }
@@ -33,7 +34,7 @@ pub struct FunctionRegistry {
 #[derive(Default)]
 struct FunctionIndex {
     components: BTreeMap<ComponentDigest, Vec<FunctionInfo>>,
-    /// By owner, and by name.
+    /// Bindings by owner, then by function name.
     bindings: BTreeMap<SharedText, BTreeMap<SharedText, FunctionBinding>>,
 }
 
@@ -43,7 +44,7 @@ impl FunctionIndex {
     }
 }
 
-/// What a name stands for.
+/// The component that a function name is bound to.
 struct FunctionBinding {
     component: ComponentDigest,
     is_workflow: bool,
@@ -51,7 +52,8 @@ struct FunctionBinding {
 }
 
 impl FunctionRegistry {
-    /// A library that knows the tasks of this process, and runs components on `code`.
+    /// Creates a registry with the native tasks of this process; components run on the runtime
+    /// `code`.
     pub fn new(code: Arc<dyn ComponentRuntime>, native: NativeTaskRegistry) -> Self {
         Self {
             runtime: code,
@@ -62,7 +64,8 @@ impl FunctionRegistry {
         }
     }
 
-    /// The same, where workers may perform what nobody here knows: such a task waits for one that asks for it.
+    /// Allows workers: a task of a function that this process does not know is queued until a
+    /// worker claims it.
     #[must_use]
     pub fn with_workers(self) -> Self {
         Self {
@@ -71,7 +74,7 @@ impl FunctionRegistry {
         }
     }
 
-    /// Makes sure that a component can be run. Tells whether there is such a component.
+    /// Loads a component unless it is loaded. Returns `false` if the store does not have it.
     pub async fn ensure_loaded(
         &self,
         store: &dyn Store,
@@ -96,7 +99,8 @@ impl FunctionRegistry {
         Ok(true)
     }
 
-    /// Learns which names stand for what now, and makes their components ready. Returns those that stood for nothing before.
+    /// Reads the current bindings from the store and loads their components. Returns the functions
+    /// that had no binding before.
     pub async fn refresh_bindings(&self, store: &dyn Store) -> Result<Vec<FunctionRow>, Error> {
         let mut named = Vec::new();
         let mut names: BTreeMap<SharedText, BTreeMap<SharedText, FunctionBinding>> =
@@ -132,14 +136,14 @@ impl FunctionRegistry {
             .flat_map(BTreeMap::values)
             .map(|named| named.component)
             .collect();
-        // Those that are known may have left memory for others, and are loaded when they are needed.
+        // Known components may have been evicted from memory and are loaded again on demand.
         self.with_index(|known| {
             new.retain(|digest| !known.components.contains_key(digest) && !self.is_broken(*digest))
         });
         for digest in new {
             match self.ensure_loaded(store, digest).await {
                 Ok(_) => {}
-                // Only those who use it are concerned; the others go on.
+                // A broken component affects only the executions that use it; all others continue.
                 Err(error @ Error::Corrupt(_)) => {
                     self.broken_components
                         .lock()
@@ -176,7 +180,7 @@ impl FunctionRegistry {
         ));
     }
 
-    /// The task of this process with that name.
+    /// The native task of this process with that name.
     pub(super) fn native_task(&self, name: &str) -> Option<Arc<dyn NativeTask>> {
         self.native_tasks.get(name)
     }
@@ -191,8 +195,8 @@ impl FunctionResolver for FunctionRegistry {
         self.runtime.guest_capacity()
     }
 
-    /// What the caller's own component has comes first: it was built with it. Then what this process performs, then what
-    /// the name stands for in the caller's environment, then whatever workers may ask for.
+    /// Resolution order: the caller's own component, because the caller was built with it; then the
+    /// native tasks of this process; then the binding in the caller's environment; then workers.
     fn resolve_function(&self, caller: FunctionCaller<'_>, function: &str) -> ResolvedFunction {
         let digest = caller.component;
         let own = |known: &FunctionIndex| {
@@ -221,7 +225,8 @@ impl FunctionResolver for FunctionRegistry {
         })
     }
 
-    /// What was deployed last decides, also for executions that keep older code: a host can be taken back.
+    /// The latest deployment decides, also for executions that run older code, so that access to a
+    /// host can be revoked.
     fn allowed_hosts(&self, caller: FunctionCaller<'_>, function: &str) -> AllowedHosts {
         self.with_index(|known| {
             known

@@ -1,10 +1,10 @@
-//! Lines that guests log, at the level that they ask for.
+//! Forwards the log lines of guests to `tracing`, at the level that the guest chose.
 
 use std::fmt::Display;
 
 use onward_execution::GuestLogLevel;
 
-/// Hands a line of a guest to whoever listens, under the target `onward::guest`.
+/// Logs a line of a guest under the target `onward::guest`.
 pub fn log_guest_line(execution: impl Display, level: GuestLogLevel, message: &str) {
     match level {
         GuestLogLevel::Debug => tracing::debug!(target: "onward::guest", %execution, "{message}"),

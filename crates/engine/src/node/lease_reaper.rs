@@ -1,4 +1,5 @@
-//! What is looked at from time to time for the store as a whole: workers that are lost, and how much waits.
+//! Periodic maintenance of the whole store: expires the leases of lost workers and measures queue
+//! depths.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +10,14 @@ use tokio::sync::watch;
 use super::{Node, Notification, ShardHint, node_metrics};
 use crate::task_queue;
 
-/// How often it looks for workers that are lost.
+/// Interval at which the reaper looks for expired task leases.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Every how many looks it counts what waits.
+/// Number of reaper passes per measurement of the queue depths.
 const REAPS_PER_QUEUE_COUNT: u32 = 10;
 
-/// Takes tasks from lost workers until told to stop. Several nodes may do so: each task is taken once.
+/// Expires the leases of lost workers until `stop` is true. Several nodes may do so concurrently:
+/// each task is expired once.
 pub(super) async fn run_lease_reaper(
     node: Arc<Node>,
     mut stop: watch::Receiver<bool>,
@@ -47,7 +49,7 @@ async fn reap_expired_leases(node: &Node, counts: bool) -> Result<(), Error> {
         }
     }
     if counts && node_metrics::measure_queue_depths(&*node.store, now).await? > 0 {
-        // Some may have been queued, or given back, after their function was deployed.
+        // Some tasks may have been queued or released after their function was deployed.
         task_queue::redirect_all_queued_tasks(&*node.store).await?;
     }
     Ok(())

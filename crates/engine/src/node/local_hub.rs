@@ -1,5 +1,5 @@
-//! What clients and shards of one process tell each other without a way through the store. All of it is a hint: whoever
-//! misses it finds the same in the store a little later.
+//! Notifications between the clients and shards of one process that do not go through the store.
+//! All of them are hints: a receiver that misses one finds the same in the store a little later.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,52 +17,55 @@ use super::Notification;
 use crate::shard::{AttemptId, task_row};
 use crate::task_matcher::TaskMatcher;
 
-/// Something that a shard of this process may want to know.
+/// Notification to a shard that this process owns.
 pub(crate) enum ShardHint {
-    /// An execution is to be started; tell whether it is.
+    /// A client requests the start of an execution; the shard owner replies with the outcome.
     StartRequested(
         Box<ExecutionRow>,
         Box<InMemory>,
         oneshot::Sender<Option<Result<(), Error>>>,
     ),
-    /// An execution was started just now, and its first version reads so.
+    /// An execution was just started, with this row as its first version and these events.
     ExecutionStarted(Box<ExecutionRow>, Vec<JournalEvent>),
-    /// There is a message in the inbox.
+    /// The inbox of the shard has a new message.
     MessageArrived,
-    /// Another process has left something: a message, or an execution that is due.
+    /// Another process has stored a message for this shard or an execution that is due.
     CheckStore,
-    /// A worker has ended a task; tell whether that was news.
+    /// A worker has completed a task; the shard owner replies whether the result was recorded.
     TaskCompleted(AttemptId, InvokeResult, oneshot::Sender<bool>),
 }
 
-/// The shards that this process owns, and who waits for the end of which execution.
+/// The shards that this process owns, and the clients that wait for the end of an execution.
 #[derive(Default)]
 pub struct LocalHub {
     shards: Mutex<BTreeMap<ShardId, mpsc::UnboundedSender<ShardHint>>>,
     ending_subscribers:
         Mutex<BTreeMap<ExecutionId, Vec<mpsc::UnboundedSender<Option<ExecutionOutcome>>>>>,
-    /// Executions whose end another process waits for, the last one to say so at the end.
+    /// Executions whose end another process waits for, the most recent request last.
     remotely_awaited: Mutex<VecDeque<ExecutionId>>,
-    /// Those that were started here last and are not known to be over, the newest at the end.
+    /// The executions that were most recently started here and are not known to have ended, newest
+    /// last.
     recent_starts: Mutex<VecDeque<ExecutionId>>,
     pub(crate) task_matcher: Arc<TaskMatcher>,
-    /// When a worker was last said to ask for a function, by owner and function.
+    /// When the function was last registered for workers, by owner and function.
     pub(crate) registered_functions: Mutex<BTreeMap<(SharedText, SharedText), Instant>>,
 }
 
-/// How long the owner of a shard may take to record the end of a task, and which part of its lease. Whoever waits longer goes
-/// through the store.
+/// Maximum time to wait until the shard owner has recorded the end of a task: this timeout or this
+/// fraction of the task's lease, whichever is shorter. After that the caller goes through the
+/// store.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 const REPORT_LEASE_FRACTION: u32 = 10;
 
-/// How many executions that others wait for are remembered.
+/// Maximum number of remembered executions whose end other processes wait for.
 const REMOTELY_AWAITED_MAX: usize = 1_024;
 
-/// How many starts are remembered.
+/// Maximum number of remembered starts.
 const RECENT_STARTS_MAX: usize = 256;
 
 impl LocalHub {
-    /// Tells how an execution ends, if it ends here. It may have ended before.
+    /// Subscribes to the end of an execution. The subscriber is notified only if the execution ends
+    /// after this call; it may have ended before.
     pub(crate) fn subscribe_ending(&self, execution: ExecutionId) -> EndingSubscription<'_> {
         let (sender, told) = mpsc::unbounded_channel();
         lock_unpoisoned(&self.ending_subscribers)
@@ -76,12 +79,15 @@ impl LocalHub {
         }
     }
 
-    /// Whether an execution was started here just now and is not over: there is no use in asking the store.
+    /// Whether an execution was just started here and has not ended: reading its end from the store
+    /// would be useless.
     pub(crate) fn is_recently_started(&self, execution: ExecutionId) -> bool {
         lock_unpoisoned(&self.recent_starts).contains(&execution)
     }
 
-    /// Who starts to wait after this finds that it is no longer fresh. Tells whether others wait elsewhere.
+    /// Notifies the subscribers of this process that an execution has ended. The execution no
+    /// longer counts as recently started, so a later subscriber reads the store. Returns whether
+    /// another process waits for the end.
     pub(super) fn notify_ending(&self, execution: ExecutionId, ending: &ExecutionOutcome) -> bool {
         self.forget_start(execution);
         for sender in lock_unpoisoned(&self.ending_subscribers)
@@ -96,14 +102,14 @@ impl LocalHub {
         awaited.len() < before
     }
 
-    /// Where a shard that is owned from now on hears of things.
+    /// Registers a shard that this process owns from now on. Returns the channel for its hints.
     pub(super) fn register_shard(&self, shard: ShardId) -> mpsc::UnboundedReceiver<ShardHint> {
         let (sender, receiver) = mpsc::unbounded_channel();
         lock_unpoisoned(&self.shards).insert(shard, sender);
         receiver
     }
 
-    /// Tells the owner of a shard, if it is in this process. Tells whether it is.
+    /// Sends a hint to the owner of a shard. Returns whether the owner is in this process.
     pub(crate) fn send_hint(&self, shard: ShardId, note: ShardHint) -> bool {
         lock_unpoisoned(&self.shards)
             .get(&shard)
@@ -117,7 +123,7 @@ impl LocalHub {
             .is_some_and(|owner| !owner.is_closed())
     }
 
-    /// Takes in what another process has said.
+    /// Handles a notification from another process.
     pub(super) fn handle_notification(&self, word: Notification) {
         match word {
             Notification::ShardWork(shard) => {
@@ -145,7 +151,8 @@ impl LocalHub {
         }
     }
 
-    /// Has the owner of its shard start an execution. Nothing if that one is elsewhere, or cannot now.
+    /// Asks the owner of the shard to start an execution. Returns `None` if the owner is in another
+    /// process or cannot start it now.
     pub(crate) async fn request_start(
         &self,
         row: &ExecutionRow,
@@ -167,8 +174,8 @@ impl LocalHub {
         begun
     }
 
-    /// Has the owner of its shard record the end of a task. Tells whether it was under way; nothing if the owner is elsewhere,
-    /// or cannot now.
+    /// Asks the owner of the shard to record the end of a task. Returns whether the task was in
+    /// flight, or `None` if the owner is in another process or does not answer in time.
     pub(crate) async fn report_completion(
         &self,
         task: &TaskRow,
@@ -200,11 +207,12 @@ impl LocalHub {
     }
 }
 
-/// Somebody who waits for the end of an execution, and is forgotten when they stop.
+/// Subscription to the end of an execution; dropping it unsubscribes.
 pub(crate) struct EndingSubscription<'a> {
     hub: &'a LocalHub,
     execution: ExecutionId,
-    /// How it ended, or nothing: then the store may know.
+    /// The outcome, or `None` if another process reported the end: the outcome is then in the
+    /// store.
     pub(crate) receiver: mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
 }
 
@@ -221,7 +229,8 @@ impl Drop for EndingSubscription<'_> {
     }
 }
 
-/// A start that is forgotten unless it has come about: whoever wanted it may have gone.
+/// Removes a remembered start on drop unless the execution was started, because the requesting
+/// client may have gone away.
 struct RecentStartGuard<'a> {
     hub: &'a LocalHub,
     execution: ExecutionId,

@@ -1,4 +1,4 @@
-//! The row that says that a node is there.
+//! The row with which a node heartbeats that it is alive.
 
 use std::time::Duration;
 
@@ -12,20 +12,20 @@ use tokio::time::Instant;
 use super::store_time::StoreTime;
 use super::{Node, NodeRole};
 
-/// How long somebody is gone before others remove what is left of it, in milliseconds.
+/// How long a node is dead before other nodes remove its row, in milliseconds.
 const DEAD_NODE_RETENTION_MS: u64 = 60_000;
 
-/// A node among others.
+/// Membership of this node among the nodes of the store.
 pub(super) struct NodeMembership {
     row: Row,
-    /// The version of the row, once it is stored.
+    /// Version of the stored row; `None` before it is stored.
     version: Option<u64>,
-    /// When to say again that it is there.
+    /// When the next heartbeat is due.
     next_heartbeat_at: Instant,
 }
 
 impl NodeMembership {
-    /// One that nobody has heard of.
+    /// Membership that is not stored yet; the first heartbeat is due at once.
     pub(super) fn new(node: &Node) -> Self {
         let row = Row {
             node_id: node.holder.id.clone(),
@@ -41,7 +41,7 @@ impl NodeMembership {
         }
     }
 
-    /// Says that it is there, if it is time to, and asks the store for the time.
+    /// Sends a heartbeat if one is due, and reads the time of the store.
     pub(super) async fn send_heartbeat(&mut self, node: &Node) -> Result<(), Error> {
         if Instant::now() < self.next_heartbeat_at {
             return Ok(());
@@ -68,7 +68,8 @@ impl NodeMembership {
                 self.next_heartbeat_at = Instant::now() + node.options.lease_duration / 3;
                 Ok(())
             }
-            // It was taken for gone, or stored by a commit that did not tell.
+            // Another node removed the row as dead, or an earlier commit stored the row without
+            // reporting success.
             Err(error) if error.kind() == StoreErrorKind::Conflict => {
                 self.reload_version(&*node.store).await
             }
@@ -84,7 +85,7 @@ impl NodeMembership {
         Ok(())
     }
 
-    /// Says that it is no longer there: others share its shards out as it gives them up.
+    /// Removes the row of this node, so that other nodes take its shards as it releases them.
     pub(super) async fn deregister_node(&mut self, store: &dyn Store) -> Result<(), Error> {
         let Some(version) = self.version.take() else {
             return Ok(());
@@ -93,12 +94,12 @@ impl NodeMembership {
     }
 }
 
-/// Whether a row says that its node is there.
+/// Whether the heartbeat in the row is still valid.
 pub(super) fn is_live_node(row: &Row, now: Timestamp) -> bool {
     row.seen_until > now
 }
 
-/// Removes what is left of those that are long gone.
+/// Removes the rows of nodes that have been dead for the retention time.
 pub(super) async fn remove_dead_nodes(
     store: &dyn Store,
     rows: &[(Row, u64)],
@@ -113,7 +114,7 @@ pub(super) async fn remove_dead_nodes(
     Ok(())
 }
 
-/// Removes a row, unless another was faster.
+/// Removes a row; a conflict with another removal is ignored.
 async fn remove_node_row(store: &dyn Store, row: &Row, version: u64) -> Result<(), Error> {
     match store.commit(Commit::new().delete(row, version)).await {
         Err(error) if error.kind() != StoreErrorKind::Conflict => Err(error),

@@ -1,4 +1,5 @@
-//! A node: it takes its share of the shards, runs their cores, and performs what they want done.
+//! A node: it owns its share of the shards, runs their cores, and performs the actions that the
+//! cores return.
 
 mod attempt_runner;
 mod function_registry;
@@ -39,13 +40,14 @@ use crate::shard::trace_span::TraceSpan;
 use crate::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
 use crate::task_queue;
 
-/// A runtime for the code of components.
+/// Runtime that executes the code of components.
 #[async_trait]
 pub trait ComponentRuntime: Send + Sync {
-    /// Makes a component ready to run, and says which functions it has.
+    /// Loads a component so that it can run. Returns its functions.
     async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
 
-    /// The functions of a component that is to be deployed, if it is one, and if the patterns of `hosts` are some.
+    /// Returns the functions of a component that is about to be deployed. Fails if the code is not
+    /// a component or a pattern in `hosts` is invalid.
     async fn deployable_functions(
         &self,
         code: &[u8],
@@ -54,62 +56,67 @@ pub trait ComponentRuntime: Send + Sync {
         self.load_component(code).await
     }
 
-    /// Whether a component is ready to run.
+    /// Whether a component is loaded and ready to run.
     fn is_loaded(&self, component: ComponentDigest) -> bool;
 
-    /// A new guest that runs a workflow of a component that was loaded.
+    /// Creates a guest that runs a workflow of a loaded component.
     fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable>;
 
-    /// How many guests there is room for besides those that are there.
+    /// Number of guests that can be created in addition to the existing ones.
     fn guest_capacity(&self) -> usize {
         usize::MAX
     }
 
-    /// Performs a task of a component. Nothing if the component is not in memory.
+    /// Performs a task of a component. Returns `None` if the component is not in memory.
     async fn perform_task(
         &self,
         component: ComponentDigest,
         attempt: &TaskAttempt,
     ) -> Option<InvokeResult>;
 
-    /// Sends an HTTP request.
+    /// Sends the HTTP request of an attempt and returns the response as its result.
     async fn send_http_request(&self, attempt: &TaskAttempt) -> InvokeResult;
 }
 
-/// Whoever follows executions as traces.
+/// Receives the spans of executions and exports them as traces.
 pub trait TraceExporter: Send + Sync {
-    /// Things that have ended, durably. Must not wait.
+    /// Exports spans whose end is durably stored. Must not block.
     fn export_spans(&self, spans: Vec<TraceSpan>);
 }
 
-/// What a node is to others.
+/// Role of a node in the distribution of shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NodeRole {
-    /// It has its share of the shards.
+    /// The node owns its share of the shards.
     #[default]
     Member,
-    /// It has what nobody wants, until a member comes.
+    /// The node owns shards only while there is no live member.
     Fallback,
 }
 
-/// How a node works.
+/// Settings of a node.
 #[derive(Debug, Clone)]
 pub struct NodeOptions {
-    /// Its name, for people.
+    /// Name of the node, for display; default: `node`.
     pub name: SharedText,
-    /// What it is to others.
+    /// Role of the node; default: [`NodeRole::Member`].
     pub role: NodeRole,
-    /// Where it listens, for people and other nodes.
+    /// Address on which the node listens, for operators and other nodes; `None` if it does not
+    /// listen.
     pub address: Option<SharedText>,
-    /// How long others wait before they take over from a node that is gone.
+    /// Duration of shard leases: how long other nodes wait before they take over from a dead node;
+    /// default: 5 s.
     pub lease_duration: Duration,
-    /// How often it looks for work that others have left.
+    /// Interval at which the node polls the store for work that other processes have left; default:
+    /// 200 ms.
     pub poll_interval: Duration,
-    /// How long tasks under way may take when a shard is given up. What takes longer is given up with it.
+    /// Time that tasks in flight have to end when a shard is released; tasks that take longer are
+    /// aborted with it; default: 10 s.
     pub drain_timeout: Duration,
-    /// Executions that a shard reads at a time; those that are due besides wait for their turn.
+    /// Number of executions that a shard loads concurrently; further due executions wait; default:
+    /// 1000.
     pub loading_max: usize,
-    /// How its shards work.
+    /// Settings of the shards of this node.
     pub shard: shard::ShardOptions,
 }
 
@@ -128,23 +135,23 @@ impl Default for NodeOptions {
     }
 }
 
-/// A node.
+/// A process that owns shards of a store and runs their executions.
 pub struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) functions: Arc<FunctionRegistry>,
     pub(crate) options: NodeOptions,
     pub(crate) hub: Arc<LocalHub>,
     pub(crate) in_memory: AtomicUsize,
-    /// What it is called in leases, another each time.
+    /// Identity in leases; the id is new for each `Node` value.
     holder: LeaseHolder,
-    /// How many nodes there are, as far as it knows.
+    /// Number of live nodes as of the last rebalancing.
     live_nodes: AtomicUsize,
     time: Mutex<StoreTime>,
     span_exporter: Option<Arc<dyn TraceExporter>>,
 }
 
 impl Node {
-    /// A node that has not begun yet.
+    /// Creates a node; [`Node::run`] starts it.
     pub fn new(store: Arc<dyn Store>, library: FunctionRegistry, options: NodeOptions) -> Self {
         Self {
             store,
@@ -162,7 +169,7 @@ impl Node {
         }
     }
 
-    /// The same, for somebody who follows executions as traces.
+    /// Makes the node emit spans of executions and send them to `traces`.
     #[must_use]
     pub fn with_span_exporter(mut self, traces: Arc<dyn TraceExporter>) -> Self {
         self.options.shard.emit_spans = true;
@@ -170,27 +177,30 @@ impl Node {
         self
     }
 
-    /// What it is called among the nodes of the store: another each time.
+    /// Id of the node among the nodes of the store, new for each `Node` value.
     pub const fn id(&self) -> &SharedText {
         &self.holder.id
     }
 
-    /// What clients of the same process tell its shards, and hear of them.
+    /// The hub through which clients of the same process notify the shards of this node and are
+    /// notified by them.
     pub fn local_hub(&self) -> Arc<LocalHub> {
         Arc::clone(&self.hub)
     }
 
-    /// How many executions are in memory here. The others are in the store alone.
+    /// Number of executions that this node has in memory. All other executions are in the store
+    /// only.
     pub fn executions_in_memory(&self) -> usize {
         self.in_memory.load(Ordering::Relaxed)
     }
 
-    /// How many nodes work on the store, as far as this one knows.
+    /// Number of live nodes of the store, as far as this node knows.
     pub fn live_node_count(&self) -> usize {
         self.live_nodes.load(Ordering::Relaxed)
     }
 
-    /// Lets workers know of tasks, one of each of these functions: those that wait here, or else those that wait elsewhere.
+    /// Notifies one worker per function of a queued task: a worker that waits in this process,
+    /// otherwise, through the store, workers in other processes.
     fn announce_tasks(&self, owner: &SharedText, functions: &[SharedText]) {
         task_queue::announce_tasks(&*self.store, &self.hub.task_matcher, owner, functions);
     }
@@ -203,7 +213,7 @@ impl Node {
         *self.time.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
 
-    /// Learns now which names stand for what, rather than with its next turn.
+    /// Reads the bindings of function names to components now, instead of at the next poll.
     pub async fn refresh_functions(&self) -> Result<(), Error> {
         for named in self.functions.refresh_bindings(&*self.store).await? {
             task_queue::redirect_queued_tasks(&*self.store, &named).await?;
@@ -211,7 +221,8 @@ impl Node {
         Ok(())
     }
 
-    /// Learns, once for all shards, which names stand for what. Tells whether it could.
+    /// Reads the function bindings, once for all shards. Returns whether the store could be read;
+    /// fails on a fatal store error.
     async fn try_refresh_functions(&self) -> Result<bool, Error> {
         match self.refresh_functions().await {
             Ok(()) => Ok(true),
@@ -233,7 +244,7 @@ impl Node {
         Ok(())
     }
 
-    /// Waits for the next turn. Tells whether there is one.
+    /// Waits for the next poll. Returns `false` if the node is to stop.
     async fn wait_for_poll(&self, stop: &mut watch::Receiver<bool>) -> bool {
         tokio::select! {
             () = tokio::time::sleep(self.options.poll_interval) => !*stop.borrow(),
@@ -241,14 +252,16 @@ impl Node {
         }
     }
 
-    /// Works until `stop` says so. Then it begins nothing more, lets tasks under way end for a while, and gives its shards up. Fails when the store can no longer be used.
+    /// Runs the node until `stop` is true. It then starts no more work, drains the tasks in flight
+    /// within the drain timeout, and releases its shards. Fails if the store can no longer be used.
     pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) -> Result<(), Error> {
         while !self.try_refresh_functions().await? {
             if !self.wait_for_poll(&mut stop).await {
                 return Ok(());
             }
         }
-        // Whoever comes after it need not wait for its leases, however it ends.
+        // However this process ends, the process that takes over does not have to wait for its
+        // leases to expire.
         let _presence = self.store.register_process(&self.holder.id);
         let nearby = Arc::clone(&self.hub);
         let _hearing = self.store.subscribe(Arc::new(move |said| {

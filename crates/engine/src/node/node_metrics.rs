@@ -1,4 +1,4 @@
-//! What a node counts, for whoever watches it.
+//! Metrics of a node, for monitoring.
 
 use onward_base::Timestamp;
 use onward_store::tables::{ExecutionRow, InboxMessageRow, TaskRow};
@@ -7,23 +7,24 @@ use onward_store::{Error, ShardId, Store, TableScan};
 use crate::client::SHARD_COUNT;
 use crate::shard::AttemptId;
 
-/// Nothing is counted further than this.
+/// Upper bound of every count of rows.
 const COUNT_MAX: usize = 100_000;
 
-/// Attempts that were made because an earlier one had failed.
+/// Counts attempts that were made because an earlier one had failed.
 pub(super) fn count_retries(attempts: u64) {
     if attempts > 0 {
         metrics::counter!("onward_task_retries_total").increment(attempts);
     }
 }
 
-/// An attempt of which nobody knows whether it was performed.
+/// Logs and counts an attempt that is in doubt: it is unknown whether it was performed.
 pub(crate) fn count_in_doubt(attempt: AttemptId) {
     tracing::warn!(promise = %attempt.promise_id(), attempt = attempt.attempt, "whether a task was performed is not known");
     metrics::counter!("onward_in_doubt_total").increment(1);
 }
 
-/// Counts what waits in the whole store: every node says the same about it. Returns how many tasks wait for a worker.
+/// Measures the queue depths of the whole store, so that every node reports the same values.
+/// Returns the number of tasks queued for workers.
 pub(super) async fn measure_queue_depths(store: &dyn Store, now: Timestamp) -> Result<u64, Error> {
     let mut due = 0;
     for number in 0..SHARD_COUNT {

@@ -1,4 +1,5 @@
-//! What nodes tell each other through the store. All of it is a hint: whoever misses it finds the same a little later.
+//! Notifications between processes, sent through the store. All of them are hints: a process that
+//! misses one finds the same in the store a little later.
 
 use std::fmt;
 
@@ -6,21 +7,21 @@ use onward_base::SharedText;
 use onward_journal::ExecutionId;
 use onward_store::ShardId;
 
-/// Something that another process may want to know.
+/// Notification to other processes that use the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Notification {
-    /// There is something for a shard: a start, or a message.
+    /// The store has a start or a message for this shard.
     ShardWork(ShardId),
-    /// There is a task for workers: whose, and of which function.
+    /// A task is queued for workers, with its owner and function.
     TaskQueued(SharedText, SharedText),
-    /// Somebody waits for the end of an execution.
+    /// A process waits for the end of this execution.
     EndingAwaited(ExecutionId),
-    /// An execution is over that somebody waits for.
+    /// This execution, whose end another process waits for, has ended.
     ExecutionOver(ExecutionId),
 }
 
 impl Notification {
-    /// What was said, if it makes sense here: a newer version may say more.
+    /// Parses a notification; `None` if it is unknown, as from a newer version.
     pub(crate) fn parse(said: &str) -> Option<Self> {
         let (kind, about) = said.split_once(' ')?;
         match kind {

@@ -1,13 +1,14 @@
-//! Which shard should belong to which node. Every node decides that for itself: from the same view all come to the same answer,
-//! so nobody has to be asked. From different views two may want the same shard; the store gives it to one of them.
+//! Assignment of shards to nodes. Every node computes it for itself: the same view gives the same
+//! assignment, so no coordination is needed. With different views two nodes may claim the same
+//! shard; the store gives it to one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use onward_base::SharedText;
 use onward_store::ShardId;
 
-/// Who should own each shard, given who is there and who holds what now. No two have more than one shard between them, and only
-/// what has to change hands for that does.
+/// Computes the owner of each shard from the live members and the current holders. The numbers of
+/// shards of two members differ by at most one, and no more shards move than that requires.
 pub(super) fn assign_shards(
     members: &BTreeSet<SharedText>,
     held: &BTreeMap<ShardId, Option<SharedText>>,
@@ -22,8 +23,8 @@ pub(super) fn assign_shards(
         }
     }
     let mut shares: Vec<(&SharedText, Vec<ShardId>)> = shares.into_iter().collect();
-    // Where shards cannot be shared out evenly, those have one more who have it already: whoever of them gives up or takes
-    // something first, it stays so.
+    // If the shards cannot be divided evenly, the members that already have one more keep it. The
+    // assignment therefore stays the same, whichever member releases or takes a shard first.
     shares.sort_by_key(|(_, share)| share.len() <= held.len() / members.len());
     let sizes = share_sizes(held.len(), members.len());
     for ((_, share), size) in shares.iter_mut().zip(sizes.clone()) {
@@ -39,7 +40,7 @@ pub(super) fn assign_shards(
         .collect()
 }
 
-/// How many shards each of so many members has, the largest first.
+/// Number of shards per member, largest first.
 fn share_sizes(shards: usize, members: usize) -> impl Iterator<Item = usize> + Clone {
     (0..members).map(move |place| shards / members + usize::from(place < shards % members))
 }
@@ -52,7 +53,8 @@ mod tests {
         format!("node {number}").into()
     }
 
-    /// Every way in which so many shards can be held by so many members, by somebody who is gone, or by nobody.
+    /// All ways in which `shards` shards can be held by `members` members, by a dead node, or by no
+    /// node.
     fn ways(
         shards: u32,
         members: usize,
@@ -67,7 +69,7 @@ mod tests {
         })
     }
 
-    /// Calls `check` with everything that can be seen of few shards and few members.
+    /// Calls `check` with every view of up to five shards and five members.
     fn everywhere(check: impl Fn(&BTreeSet<SharedText>, &BTreeMap<ShardId, Option<SharedText>>)) {
         for (shards, members) in
             (0..=5).flat_map(|shards| (1..=5).map(move |members| (shards, members)))
@@ -84,7 +86,8 @@ mod tests {
             .collect()
     }
 
-    /// How many shards a member has that it would have to give up, if `larger` have one more than the others.
+    /// Number of shards that members would have to release if the members in the bit set `larger`
+    /// have one more than the others.
     fn moves(
         members: &BTreeSet<SharedText>,
         held: &BTreeMap<ShardId, Option<SharedText>>,

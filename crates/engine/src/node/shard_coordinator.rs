@@ -1,5 +1,5 @@
-//! The steward of a node: says that the node is there, looks who else is, and takes shards over and gives them up, so that each
-//! node has its share.
+//! Shard coordinator of a node: heartbeats the node, reads the live nodes and their leases, and
+//! takes over and releases shards so that each node owns its share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use super::shard_loop::{self, ShardDirective};
 use super::{Node, NodeRole, ShardHint};
 use crate::client::SHARD_COUNT;
 
-/// Messages that are looked at, at a time.
+/// Number of messages read per page.
 const MESSAGE_SCAN_PAGE: usize = 100;
 
-/// Looks after shards until told to stop, and gives them up then. Fails when the store can no longer be used.
+/// Coordinates the shards of the node until `stop` is true, then releases them. Fails if the store
+/// can no longer be used.
 pub(super) async fn run_coordinator(
     node: Arc<Node>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Error> {
     let mut steward = ShardCoordinator::new(&node);
-    // Often enough to say in time that it is there.
+    // At least three polls per lease duration, so that heartbeats are in time.
     let mut poll = interval(
         node.options
             .poll_interval
@@ -37,7 +38,7 @@ pub(super) async fn run_coordinator(
     );
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while steward.wait_for_poll(&mut poll, &mut stop).await? {
-        // A store that does not answer must not keep the node from stopping.
+        // A store that does not answer must not block the shutdown of the node.
         let looked = tokio::select! {
             looked = steward.rebalance_shards() => looked,
             _ = stop.wait_for(|stop| *stop) => break,
@@ -58,14 +59,15 @@ pub(super) async fn run_coordinator(
 struct ShardCoordinator {
     node: Arc<Node>,
     membership: NodeMembership,
-    /// Shards that are owned here or about to be, and how to have them given up.
+    /// Shards that this node owns or is about to own, with the channel to have them released.
     owned_shards: BTreeMap<ShardId, watch::Sender<ShardDirective>>,
     shard_loops: JoinSet<(ShardId, Result<(), Error>)>,
-    /// Nothing is claimed before: a store that could not be reached may have kept everybody from saying that they are there.
+    /// No shard is claimed before this time: a store outage may have prevented the heartbeats of
+    /// all nodes.
     claim_not_before: Instant,
 }
 
-/// How an owner ended.
+/// How the loop of a shard ended.
 type ShardLoopEnd = Result<(ShardId, Result<(), Error>), JoinError>;
 
 impl ShardCoordinator {
@@ -79,7 +81,8 @@ impl ShardCoordinator {
         }
     }
 
-    /// Waits for the next turn. Tells whether there is one.
+    /// Waits for the next poll. Returns `false` if the node is to stop; fails if a shard loop
+    /// failed.
     async fn wait_for_poll(
         &mut self,
         poll: &mut Interval,
@@ -102,7 +105,8 @@ impl ShardCoordinator {
         outcome
     }
 
-    /// Looks who is there and who has what, and does its part to make that even.
+    /// Reads the live nodes and the leases, and claims or hands over shards until this node owns
+    /// its share.
     async fn rebalance_shards(&mut self) -> Result<(), Error> {
         self.membership.send_heartbeat(&self.node).await?;
         let leases: Vec<(ShardLeaseRow, u64)> = self
@@ -131,7 +135,8 @@ impl ShardCoordinator {
         membership::remove_dead_nodes(&*self.node.store, &rows, now).await
     }
 
-    /// Who has a share. This one does, as a member or if there is none.
+    /// The nodes that get a share of the shards: the live members, and this node if it is a member
+    /// or if there is no other.
     fn live_members(&self, rows: &[(Row, u64)], now: Timestamp) -> BTreeSet<SharedText> {
         let is_there = |row: &Row| {
             membership::is_live_node(row, now) && !self.node.store.is_process_dead(&row.node_id)
@@ -147,7 +152,8 @@ impl ShardCoordinator {
         members
     }
 
-    /// Who holds which shard. What was taken a moment ago may not show yet.
+    /// The holder of each shard. Shards that this node has just claimed are included, although the
+    /// leases read may not show them yet.
     fn shard_holders(
         &self,
         leases: Vec<(ShardLeaseRow, u64)>,
@@ -183,7 +189,7 @@ impl ShardCoordinator {
             .spawn(async move { (shard, shard_loop::run_shard(&node, shard, left).await) });
     }
 
-    /// Has a shard drained and released, if it is owned here.
+    /// Starts draining a shard for its release, if this node owns it.
     fn hand_over_shard(&self, shard: ShardId) {
         if let Some(leave) = self.owned_shards.get(&shard)
             && *leave.borrow() == ShardDirective::Keep
@@ -193,7 +199,8 @@ impl ShardCoordinator {
         }
     }
 
-    /// Tells owners that there are messages for them: one look for all of them, unless there are many.
+    /// Notifies shard owners of waiting messages: one read for all shards, unless there are many
+    /// messages.
     async fn hint_waiting_messages(&self) -> Result<(), Error> {
         let mut scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
             .with_limit(MESSAGE_SCAN_PAGE);
@@ -206,7 +213,8 @@ impl ShardCoordinator {
                 self.node.hub.send_hint(*shard, ShardHint::MessageArrived);
             }
             match shards.last() {
-                // There may be more of that one's, which its owner finds; what matters is who comes after it.
+                // The last shard may have more messages, which its owner finds; the scan continues
+                // with the shards after it.
                 Some(last) if messages.len() == MESSAGE_SCAN_PAGE => {
                     scan.after = Some(vec![last.to_value(), ColumnValue::Int(i64::MAX)]);
                 }
@@ -227,12 +235,13 @@ impl ShardCoordinator {
         metrics::gauge!("onward_executions_in_memory").set(count(self.node.executions_in_memory()));
     }
 
-    /// Gives everything up. Others see first that this node goes, and take its shards one by one as they are released.
+    /// Releases all shards. The node deregisters first, so that other nodes take its shards one by
+    /// one as they are released.
     async fn release_all_shards(mut self) -> Result<(), Error> {
         for leave in self.owned_shards.values() {
             leave.send_replace(ShardDirective::Stop);
         }
-        // A store that is away must not keep it from stopping.
+        // A store outage must not block the shutdown.
         let left = tokio::time::timeout(
             self.node.options.drain_timeout,
             self.membership.deregister_node(&*self.node.store),

@@ -1,4 +1,5 @@
-//! The time of the store, as far as it can be known without asking: asking takes longer than a step.
+//! Estimates the current time of the store without asking it, because a query takes longer than a
+//! step.
 
 use onward_base::Timestamp;
 use onward_store::{Error, Store};
@@ -13,7 +14,7 @@ pub(crate) struct StoreTime {
 }
 
 impl StoreTime {
-    /// Before anybody has asked.
+    /// Placeholder before the first query of the store.
     pub(super) fn new_unknown() -> Self {
         Self {
             store_now: Timestamp::MIN,

@@ -1,4 +1,4 @@
-//! One run: from where its snapshot stands to the end of its log.
+//! Advances the snapshot of one run from its watermark to the end of its log.
 
 use onward_base::Timestamp;
 use onward_runs::{RunEventGap, RunId, RunSeq, RunSnapshot};
@@ -12,20 +12,20 @@ use crate::projector::MissingRanges;
 use crate::projector::snapshot_cursor::{GapPolicy, SnapshotCursor};
 use crate::{AlertCode, AlertSeverity, PendingAlert};
 
-/// What became of one run.
+/// Result of advancing one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RunAdvance {
-    /// Events that went into the snapshot.
+    /// Number of events that were reduced into the snapshot.
     pub events: u64,
-    /// How long the first of them had waited, in milliseconds.
+    /// Longest time that the first event of a page had waited, in milliseconds.
     pub lag_ms: u64,
-    /// Whether it waits for another pass.
+    /// Whether the run needs another pass because of a gap.
     pub stale: bool,
-    /// Whether reading it again can only help once the log is another one.
+    /// Whether another read is useless until the log changes.
     pub stuck: bool,
 }
 
-/// A snapshot as it is stored, with what is needed to replace it.
+/// A stored snapshot, with the version and position needed to replace it.
 struct ProjectedSnapshot {
     row: Option<(RunSnapshotRow, u64)>,
     position: RunSeq,
@@ -48,7 +48,8 @@ impl ProjectedSnapshot {
             .is_some_and(|(row, _)| &*row.condition == STALE)
     }
 
-    /// Where to go on from; `None` when the stored snapshot is of no use, which only costs reading the log again.
+    /// Where to continue; `None` if the stored snapshot is unusable, which only costs reading the
+    /// whole log again.
     fn to_cursor(&self, run: &RunId) -> Option<SnapshotCursor> {
         let Some((row, _)) = &self.row else {
             let fresh = RunSnapshot::new(run.clone());
@@ -133,7 +134,7 @@ pub(super) async fn advance_run(
     }
 }
 
-/// What the head of the run promises and the log does not hold.
+/// The gap between the end of the log and the last event that the run head names, if any.
 fn missing_tail(follow: &SnapshotCursor, head: &RunHead) -> Option<RunEventGap> {
     (follow.watermark() < head.last_seq).then(|| RunEventGap {
         after_seq: follow.watermark(),
@@ -141,13 +142,14 @@ fn missing_tail(follow: &SnapshotCursor, head: &RunHead) -> Option<RunEventGap> 
     })
 }
 
-/// 0 if `then` is not before `now`.
+/// Milliseconds from `then` to `now`; 0 if `then` is not before `now`.
 pub(super) fn ms_between(then: Timestamp, now: Timestamp) -> u64 {
     let us = now.as_micros().saturating_sub(then.as_micros());
     u64::try_from(us / 1_000).unwrap_or(0)
 }
 
-/// Reads the whole log and replaces the snapshot. What is missing from a whole committed read is accepted as missing.
+/// Reads the whole log and replaces the snapshot. Events that are missing from a full committed
+/// read are accepted as missing.
 async fn resync_full(
     store: &dyn Store,
     head: &RunHead,
@@ -223,7 +225,8 @@ struct SaveContext {
     had_inconsistencies: bool,
 }
 
-/// The snapshot and the watermark, together; an event that is not allowed is reported the first time only.
+/// Commits the snapshot and the watermark together. An alert about an event that is not allowed is
+/// raised only the first time.
 async fn save_snapshot(
     store: &dyn Store,
     head: &RunHead,
@@ -289,7 +292,8 @@ async fn save_snapshot(
     })
 }
 
-/// The first sight of a gap: the snapshot stays as it is and says so.
+/// Handles the first detection of a gap: the snapshot is left as it is and marked STALE, and an
+/// alert is raised.
 async fn mark_stale(
     store: &dyn Store,
     head: &RunHead,
@@ -352,7 +356,7 @@ fn gap_alert(
     }
 }
 
-/// Projects anew every run in which events have turned up that were missing; returns how many.
+/// Projects every run again in which missing events have appeared. Returns their number.
 pub(super) async fn reproject_filled_gaps(store: &dyn Store, page: usize) -> Result<usize, Error> {
     let mut filled = 0;
     let mut scan =

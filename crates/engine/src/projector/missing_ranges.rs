@@ -1,15 +1,15 @@
-//! Places in a log that were empty when it was read to the end.
+//! Ranges of a log that were missing when it was read to its end.
 
 use onward_base::SharedText;
 use onward_runs::{RunEventGap, RunSeq};
 use serde::{Deserialize, Serialize};
 
-/// Ranges of sequences that are missing, in order.
+/// Missing ranges of sequences, in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MissingRanges(Vec<(RunSeq, RunSeq)>);
 
 impl MissingRanges {
-    /// What `text` says; what cannot be read is taken for none.
+    /// Parses the stored form; text that cannot be parsed counts as no missing ranges.
     pub(crate) fn parse(text: Option<&SharedText>) -> Self {
         text.and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default()
@@ -23,13 +23,13 @@ impl MissingRanges {
         }
     }
 
-    /// Adds the events between the two that `gap` names.
+    /// Adds the range of events between the two that `gap` names.
     pub(crate) fn push_gap(&mut self, gap: RunEventGap) {
         let last = RunSeq::new(gap.before_seq.as_u64().saturating_sub(1)).unwrap_or(RunSeq::ZERO);
         self.0.push((gap.after_seq.next_seq(), last));
     }
 
-    /// The first and the last missing event of each range.
+    /// The first and the last missing sequence of each range.
     pub fn ranges(&self) -> impl Iterator<Item = (RunSeq, RunSeq)> {
         self.0.iter().copied()
     }

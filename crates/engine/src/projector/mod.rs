@@ -1,12 +1,15 @@
 //! Keeps the snapshot of every run within a second of its log.
 //!
-//! The store knows which runs have events that the projector has not dealt with, and how far it has come in each. A pass
-//! takes each of them on: read from the watermark, reduce, and commit the new snapshot together with the new watermark. A
-//! crash in between costs nothing but the reading; of two projectors at work, one is refused and reads again.
+//! The store knows which runs have events that the projector has not processed, and the watermark
+//! of each run. A pass processes each of these runs: it reads from the watermark, reduces the
+//! events, and commits the new snapshot together with the new watermark. A crash in between costs
+//! only the reading; if two projectors work on the same run, the store rejects one commit and that
+//! projector reads again.
 //!
-//! Our own log has no gaps. A log that somebody else wrote may: then the run is marked STALE, nothing is skipped, and the
-//! projector reads again, first from the snapshot, then the whole log. What is missing from a whole committed read is
-//! accepted as missing, and remembered: should it turn up after all, the run is projected anew.
+//! Logs written by Onward have no gaps. A log from another source may have them: then the run is
+//! marked STALE, no event is skipped, and the projector reads again, first from the snapshot, then
+//! the whole log. Events that are missing from a full committed read are accepted as missing and
+//! recorded: if they appear later, the run is projected again.
 
 mod advance;
 mod missing_ranges;
@@ -27,18 +30,18 @@ use crate::{AlertCode, AlertSeverity, PendingAlert};
 pub use advance::RunAdvance;
 pub use missing_ranges::MissingRanges;
 
-/// How the projector works.
+/// Settings of the projector.
 #[derive(Debug, Clone, Copy)]
 pub struct ProjectorOptions {
-    /// How long it rests when there is nothing to do.
+    /// Maximum wait between passes when there is nothing to do; default: 200 ms.
     pub poll_interval: Duration,
-    /// Runs it works on at a time.
+    /// Number of runs processed concurrently; default: 16.
     pub concurrency: usize,
-    /// Events it reads at a time.
+    /// Number of events read per page; default: 1000.
     pub page_size: usize,
-    /// A lag above this is worth an alert.
+    /// Lag above which an alert is raised; default: 5 s.
     pub lag_max: Duration,
-    /// How often it looks whether missing events have turned up.
+    /// Interval at which the projector checks whether missing events have appeared; default: 10 s.
     pub recheck_interval: Duration,
 }
 
@@ -54,18 +57,18 @@ impl Default for ProjectorOptions {
     }
 }
 
-/// What a pass over all runs did.
+/// Result of one pass over all runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProjectorPass {
-    /// Runs that were behind.
+    /// Number of runs that were behind.
     pub runs: usize,
-    /// Events that went into snapshots.
+    /// Number of events that were reduced into snapshots.
     pub events: u64,
-    /// Runs that wait for another pass: a gap was seen in them.
+    /// Number of runs that need another pass because a gap was found.
     pub stale: usize,
-    /// Runs whose snapshot could not be advanced.
+    /// Number of runs whose snapshot could not be advanced.
     pub failed: usize,
-    /// How long the oldest event had waited, in milliseconds.
+    /// Age of the oldest unprocessed event, in milliseconds.
     pub lag_ms: u64,
 }
 
@@ -75,12 +78,13 @@ pub struct Projector {
     options: ProjectorOptions,
     wake: Arc<Notify>,
     is_lagging: bool,
-    /// Runs whose log is shorter than it has been. They are left alone until they change, or until the next recheck.
+    /// Runs whose log is shorter than it was before. They are skipped until their head changes, or
+    /// until the next recheck.
     stuck_runs: BTreeMap<RunId, RunHead>,
 }
 
 impl Projector {
-    /// A projector that has not begun yet.
+    /// Creates a projector; [`Projector::run`] starts it.
     pub fn new(store: Arc<dyn Store>, options: ProjectorOptions) -> Self {
         Self {
             store,
@@ -91,12 +95,13 @@ impl Projector {
         }
     }
 
-    /// Notify this after appending, and the projector does not wait for its next turn.
+    /// Handle to wake the projector after an append, so that it does not wait for its next poll.
     pub fn wake_handle(&self) -> Arc<Notify> {
         Arc::clone(&self.wake)
     }
 
-    /// Works until the store can no longer be used, or the future is dropped.
+    /// Runs until the store can no longer be used, and returns that error. Dropping the future
+    /// stops the projector.
     pub async fn run(mut self) -> Error {
         let mut rechecked = Instant::now();
         loop {
@@ -115,14 +120,14 @@ impl Projector {
                 }
             }
             if !has_more {
-                // Woken or not, it is time to look again.
+                // Whether woken or timed out, the next pass follows.
                 let _ =
                     tokio::time::timeout(self.options.poll_interval, self.wake.notified()).await;
             }
         }
     }
 
-    /// Brings every run that is behind up to date.
+    /// Runs one pass: brings every run that is behind up to date.
     pub async fn run_pass(&mut self) -> Result<ProjectorPass, Error> {
         let mut pass = ProjectorPass::default();
         let mut after: Option<RunId> = None;
@@ -168,7 +173,7 @@ impl Projector {
             .buffer_unordered(self.options.concurrency);
         while let Some((head, advanced)) = done.next().await {
             pass.runs += 1;
-            // A run that stands still is behind by the age of its last event, at least.
+            // The lag of a run that does not advance is at least the age of its last event.
             let waited_ms = advance::ms_between(head.last_persisted_at, now);
             match advanced {
                 Ok(RunAdvance {
@@ -199,13 +204,15 @@ impl Projector {
         Ok(())
     }
 
-    /// Looks at runs that miss events, and projects those anew in which some have turned up.
+    /// Checks the runs with missing events and projects those again in which some have appeared.
+    /// Returns their number.
     pub async fn recheck_gaps(&mut self) -> Result<usize, Error> {
         self.stuck_runs.clear();
         advance::reproject_filled_gaps(&*self.store, self.options.page_size).await
     }
 
-    /// One alert each time the lag becomes high; it has to become normal before the next.
+    /// Raises one alert each time the lag becomes high; the next one requires that the lag first
+    /// returns to at most one second.
     async fn watch_lag(&mut self, lag_ms: u64) -> Result<(), Error> {
         let is_high = u128::from(lag_ms) > self.options.lag_max.as_millis();
         let becomes_high = is_high && !self.is_lagging;

@@ -1,26 +1,26 @@
-//! What the events at hand mean for a snapshot. Nothing here reads or writes.
+//! Applies events to a snapshot and detects gaps. Pure: no I/O.
 
 use onward_runs::{RunEventGap, RunEventRecord, RunSeq, RunSnapshot, detect_gap, reduce_event};
 
 use crate::projector::MissingRanges;
 
-/// A snapshot on its way through a log.
+/// A snapshot that is being advanced along a log.
 pub(super) struct SnapshotCursor {
     pub(super) snapshot: RunSnapshot,
     pub(super) missing_ranges: MissingRanges,
 }
 
-/// What to do about a gap.
+/// What to do at a gap in the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum GapPolicy {
-    /// Stop before it: it may be filled by the next read.
+    /// Stop before the gap: the next read may fill it.
     Stop,
-    /// This is the whole committed log: what is missing from it is missing.
+    /// Accept the gap: this is the whole committed log, so the events are missing.
     Accept,
 }
 
 impl SnapshotCursor {
-    /// Takes in `events` up to the first gap that is not to be accepted, and returns that gap.
+    /// Applies `events` up to the first gap that is not accepted, and returns that gap.
     pub(super) fn apply_events(
         mut self,
         events: &[RunEventRecord],

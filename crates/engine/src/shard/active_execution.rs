@@ -1,4 +1,4 @@
-//! An execution in memory, and how it stands in the store.
+//! An execution in memory, with its uncommitted effects and its stored version.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::{AttemptId, FunctionCaller, TaskAttempt, owner_key};
 
 pub(super) use crate::row_state::WAKE_NOW;
 
-/// Events that an execution may be ahead of the store.
+/// Maximum number of uncommitted events with which an execution still runs ahead of the store.
 const UNCOMMITTED_EVENTS_MAX: usize = 1_024;
 
-/// The version of a row that is not stored yet.
+/// Version of a row that is not stored yet.
 pub(super) const VERSION_UNSTORED: u64 = 0;
 
 pub(super) struct ActiveExecution {
@@ -24,76 +24,78 @@ pub(super) struct ActiveExecution {
     pub(super) owner: SharedText,
     pub(super) version: u64,
     pub(super) execution: Execution,
-    /// Absent when it was put aside: it is replayed when it is needed.
+    /// `None` if no guest exists: one is created and replayed when it is needed.
     pub(super) guest: Option<Box<dyn Guest>>,
-    /// The commit under way.
+    /// Ticket of the commit in flight.
     pub(super) commit_ticket: Option<u64>,
-    /// Whether the guest has used up its slice of time.
+    /// Whether the guest has to continue before it receives new inputs, because it used up its time
+    /// slice, filled a batch or waits for capacity.
     pub(super) is_paused: bool,
-    /// Whether it waits for its turn, or for room.
+    /// Whether it is queued as paused or waiting for capacity.
     pub(super) is_queued: bool,
-    /// What happened and is not recorded yet.
+    /// Inputs that are not recorded yet.
     pub(super) inputs: VecDeque<PendingInput>,
-    /// What the commit under way carries, and what follows it.
+    /// Effects of the commit in flight.
     pub(super) committing: PendingEffects,
-    /// What the next one will.
+    /// Effects of the next commit.
     pub(super) pending: PendingEffects,
-    /// Why it cannot go on, found while it ran ahead.
+    /// Why it cannot make progress, found while it ran ahead.
     pub(super) stuck_reason: Option<String>,
-    /// When it was last touched, for whoever puts guests aside.
+    /// When it was last used, to evict the longest unused first.
     pub(super) last_used_at: Timestamp,
-    /// The deadline that its shard watches.
+    /// The deadline that is registered with its shard.
     pub(super) watched_deadline: Option<Timestamp>,
 }
 
-/// Something that happened to an execution.
+/// An input for an execution that is not recorded yet.
 #[derive(Debug, Clone)]
 pub(super) enum PendingInput {
     AttemptEnded(AttemptId, onward_journal::InvokeResult),
     Message(Box<InboxMessageRow>, u64),
 }
 
-/// What is left of an execution whose memory is thrown away.
+/// What remains to be handled of an execution whose uncommitted state is discarded.
 #[derive(Default)]
 pub(super) struct DiscardedState {
-    /// How attempts ended that the store knows of: nobody else knows that.
+    /// Ends of attempts whose start is stored: this knowledge exists only here.
     pub(super) ended_attempts: VecDeque<PendingInput>,
-    /// Messages that are in the inbox still.
+    /// Ids of messages that are still in the inbox.
     pub(super) messages: Vec<i64>,
-    /// Attempts that may be recorded and were not begun.
+    /// Attempts that may be recorded as started but were not started.
     pub(super) unstarted: Vec<AttemptId>,
-    /// Tasks that may be stored as claimed by a worker that does not hear of them.
+    /// Tasks that may be stored as claimed by workers that do not learn of it, with their claim
+    /// tokens.
     pub(super) undelivered_claims: Vec<(AttemptId, SharedText)>,
-    /// Attempts that may not be recorded and were begun. What they come to is of no use.
+    /// Attempts that were started but may not be recorded. Their results are discarded.
     pub(super) started_early: BTreeSet<AttemptId>,
 }
 
-/// What a step leads to once it is durable.
+/// Effects of a step that follow once its commit is durable.
 #[derive(Default)]
 pub(super) struct PendingEffects {
-    /// Attempts to perform.
+    /// Attempts that the shard owner performs.
     pub(super) attempts: Vec<TaskAttempt>,
-    /// Tasks for workers.
+    /// Tasks to store for workers.
     pub(super) tasks: Vec<QueuedTask>,
-    /// Tasks that workers need not perform any more.
+    /// Tasks to remove, because workers need not perform them any more.
     pub(super) withdrawn: Vec<AttemptId>,
-    /// Attempts that are performed before it is durable: they reach nobody.
+    /// Attempts that are performed before the commit is durable, because they have no side effects.
     pub(super) started_early: BTreeSet<AttemptId>,
-    /// Attempts that nobody waits for any more.
+    /// Attempts to abort, because their results are no longer needed.
     pub(super) abandoned: Vec<AttemptId>,
-    /// Executions that were started.
+    /// Child and successor executions to start.
     pub(super) children: Vec<ActiveExecution>,
-    /// Messages that were consumed.
+    /// Messages that were consumed, with their versions.
     pub(super) consumed: Vec<(InboxMessageRow, u64)>,
-    /// Messages that are sent.
+    /// Messages to send.
     pub(super) sent: Vec<InboxMessageRow>,
-    /// Attempts whose end it records: should it fail, nobody else knows of them.
+    /// Attempts whose end the commit records: if it fails, this knowledge exists only here.
     pub(super) ended_attempts: Vec<(AttemptId, onward_journal::InvokeResult)>,
-    /// Those of them that workers wait to hear of.
+    /// Those of the ended attempts whose workers wait for a reply.
     pub(super) worker_results: Vec<AttemptId>,
-    /// The sequences of the events that it records.
+    /// Sequences of the events that the commit records.
     pub(super) recorded: Range<u64>,
-    /// Whether it changes the row.
+    /// Whether the commit changes the row, which increments its version.
     pub(super) changes_row: bool,
 }
 
@@ -128,24 +130,24 @@ impl ActiveExecution {
         self.execution.id()
     }
 
-    /// How the row should read, as far as it follows from the journal: the state for people, and when to wake it.
+    /// The displayed state and the wake time of the row, derived from the journal.
     pub(super) fn row_state(&self) -> (&'static str, Timestamp) {
         crate::row_state::derive_row_state(&self.execution)
     }
 
-    /// Whether the end of this attempt is known and not recorded yet.
+    /// Whether the end of this attempt is known but not recorded yet.
     pub(super) fn has_ended(&self, id: AttemptId) -> bool {
         self.inputs
             .iter()
             .any(|news| matches!(news, PendingInput::AttemptEnded(ended, _) if *ended == id))
     }
 
-    /// The operation of another execution that this one performs, and as which attempt.
+    /// The operation of the parent execution that this one performs, and the attempt number.
     pub(super) fn parent_attempt(&self) -> Option<(PromiseId, u32)> {
         super::parent_attempt(self.execution.journal())
     }
 
-    /// Which attempt is under way there.
+    /// The id of an attempt of this execution that is in flight.
     pub(super) const fn attempt_id_of(&self, flight: AttemptInFlight) -> AttemptId {
         AttemptId {
             execution: self.id(),
@@ -154,28 +156,29 @@ impl ActiveExecution {
         }
     }
 
-    /// Takes a task from workers, whether one has it or none.
+    /// Withdraws a task from the workers, whether or not one has claimed it.
     pub(super) fn withdraw_task(&mut self, flight: AttemptInFlight) {
         let withdrawn = self.attempt_id_of(flight);
         let queued = self.pending.tasks.len();
         self.pending
             .tasks
             .retain(|task| task_row::attempt_id(&task.row) != withdrawn);
-        // What no commit has stored need not be taken back.
+        // A task that no commit has stored need not be removed.
         if self.pending.tasks.len() == queued && !self.pending.withdrawn.contains(&withdrawn) {
             self.pending.withdrawn.push(withdrawn);
         }
     }
 
-    /// Whether it can go on while a commit is under way. Not if that might need more than what is in memory, nor for long:
-    /// all of it is lost in a crash.
+    /// Whether it can continue while a commit is in flight. Not if that might need more than what
+    /// is in memory, nor without bound: a crash loses all of it.
     pub(super) fn can_run_ahead(&self) -> bool {
         let is_ready =
             self.guest.is_some() && self.stuck_reason.is_none() && !self.execution.is_terminal();
         is_ready && !self.must_commit() && self.execution.untaken_count() < UNCOMMITTED_EVENTS_MAX
     }
 
-    /// Whether something others wait for goes no further before it is committed.
+    /// Whether pending effects must be committed before the execution continues, because others
+    /// wait for them or the batch is full.
     pub(super) fn must_commit(&self) -> bool {
         let PendingEffects {
             attempts,
@@ -192,11 +195,12 @@ impl ActiveExecution {
         is_awaited || self.execution.is_batch_full()
     }
 
-    /// What is known besides the store when all that is not durable is thrown away. What a commit starts may be recorded if
-    /// its outcome `is_unknown`; else it is not.
+    /// Discards all state that is not durable and returns what is known beyond the store. If the
+    /// outcome of the commit `is_unknown`, the attempts it starts may be recorded; otherwise they
+    /// are not.
     pub(super) fn into_discarded(mut self, is_unknown: bool) -> DiscardedState {
         let mut remains = DiscardedState::default();
-        // A commit without events is about attempts that were recorded before.
+        // A commit without events concerns attempts that were recorded before.
         if is_unknown || self.committing.recorded.is_empty() {
             remains
                 .unstarted
@@ -241,7 +245,7 @@ impl ActiveExecution {
         remains
     }
 
-    /// Whether something is known of its attempts that no commit carries yet: that one has begun, or ended.
+    /// Whether the start or end of an attempt is known that no commit contains yet.
     pub(super) fn has_unrecorded_attempts(&self) -> bool {
         let is_end = |news: &PendingInput| matches!(news, PendingInput::AttemptEnded(..));
         !self.pending.attempts.is_empty()
@@ -249,7 +253,7 @@ impl ActiveExecution {
             || self.inputs.iter().any(is_end)
     }
 
-    /// Whether nothing is lost when it leaves memory.
+    /// Whether it can leave memory without loss.
     pub(super) fn is_idle(&self) -> bool {
         self.commit_ticket.is_none()
             && self.inputs.is_empty()

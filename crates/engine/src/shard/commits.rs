@@ -1,4 +1,5 @@
-//! Commits of executions, and what follows them: what is durable is performed and told, what failed is thrown away.
+//! Commits of executions and their consequences: the effects of a durable commit are performed, the
+//! state of a failed one is discarded.
 
 use std::collections::VecDeque;
 
@@ -12,7 +13,7 @@ use super::task_row::QueuedTask;
 use super::{AttemptId, ShardAction, TaskAttempt, task_row, trace_span};
 
 impl ShardCore {
-    /// Commits what an execution has done since its last commit.
+    /// Commits everything that an execution has done since its last commit.
     pub(super) fn commit_step(
         &mut self,
         active: &mut ActiveExecution,
@@ -25,7 +26,7 @@ impl ShardCore {
         self.perform_side_effect_free(&mut active.committing, actions);
     }
 
-    /// Performs what reaches nobody before it is durable.
+    /// Performs attempts without side effects before their commit is durable.
     pub(super) fn perform_side_effect_free(
         &mut self,
         pending: &mut PendingEffects,
@@ -73,7 +74,7 @@ impl ShardCore {
                 self.seen_messages.retain(|id| !ids.contains(id))
             }
             None => {}
-            // Some of them may have gone to others.
+            // Some of the messages may have been forwarded to other executions.
             Some(CommitSubject::Messages(_)) => actions.push(ShardAction::ReadInbox),
             Some(CommitSubject::Execution(execution)) => {
                 let Some(mut active) = self.take_active(&execution) else {
@@ -85,7 +86,7 @@ impl ShardCore {
                 }
                 match result {
                     Ok(_) => self.on_durable(active, now, actions),
-                    // The same step would be refused in the same way.
+                    // The store would reject the same step again in the same way.
                     Err(error)
                         if matches!(
                             error.kind(),
@@ -109,7 +110,7 @@ impl ShardCore {
         }
     }
 
-    /// What a step led to can now be seen.
+    /// Performs the effects of a step whose commit is durable.
     fn on_durable(
         &mut self,
         mut active: Box<ActiveExecution>,
@@ -154,7 +155,7 @@ impl ShardCore {
             self.abort_all_attempts(execution, actions);
             self.forward_or_discard(active.inputs, &ending, actions);
             actions.push(ShardAction::ExecutionOver { execution, ending });
-            // There is room for somebody else.
+            // The ended execution has freed guest capacity.
             if let Some(next) = self.waiting_for_capacity.pop_front() {
                 self.advance_queued(next, now, actions);
             }
@@ -183,7 +184,8 @@ impl ShardCore {
         self.abort_attempts(&its, actions);
     }
 
-    /// What is in memory may not be what is stored: it is read again.
+    /// Discards an execution from memory and loads it again, because memory may differ from the
+    /// store.
     pub(super) fn reload_execution(
         &mut self,
         active: Box<ActiveExecution>,
@@ -191,14 +193,15 @@ impl ShardCore {
         actions: &mut Vec<ShardAction>,
     ) {
         let id = active.id();
-        // Messages stay in the inbox and come again; results of attempts exist only here.
+        // Messages stay in the inbox and are read again; results of attempts exist only here.
         let ended = self.discard_uncommitted(active, is_unknown, actions);
         self.loading.insert(id, ended);
         actions.push(ShardAction::LoadLater(id));
         actions.push(ShardAction::ReadInbox);
     }
 
-    /// Forgets what is in memory beyond the last durable commit. Returns how attempts ended that the store knows of.
+    /// Discards the state beyond the last durable commit. Returns the ends of attempts whose start
+    /// is stored.
     fn discard_uncommitted(
         &mut self,
         active: Box<ActiveExecution>,
@@ -217,8 +220,8 @@ impl ShardCore {
         remains.ended_attempts
     }
 
-    /// Tasks that are being stored as claimed, by workers that wait here: whoever gives the shard up before it hears of that
-    /// takes them back.
+    /// Tasks that commits in flight store as claimed by workers that wait here. A caller that drops
+    /// the core before these commits end must release the tasks.
     pub fn undelivered_claims(&self) -> Vec<(AttemptId, SharedText)> {
         let storing = self
             .actives
@@ -229,7 +232,8 @@ impl ShardCore {
             .collect()
     }
 
-    /// What these attempts come to is of no use any more.
+    /// Aborts those of these attempts that are being performed, because their results are no longer
+    /// needed.
     fn abort_attempts<'a>(
         &mut self,
         attempts: impl IntoIterator<Item = &'a AttemptId>,
@@ -242,7 +246,7 @@ impl ShardCore {
         }
     }
 
-    /// The outcome of the commit that should have stored an execution.
+    /// Handles the outcome of the commit that stores a new execution.
     fn on_start_committed(
         &mut self,
         active: Box<ActiveExecution>,
@@ -261,7 +265,7 @@ impl ShardCore {
         } else if is_unknown {
             self.reload_execution(active, is_unknown, actions);
         } else {
-            // Whoever sent it something may have meant another start, which is stored.
+            // Messages to it may be meant for another start with the same id, which is stored.
             self.discard_uncommitted(active, is_unknown, actions);
             actions.push(ShardAction::ReadInbox);
         }
@@ -292,7 +296,7 @@ impl ShardCore {
     }
 }
 
-/// Tasks for workers are stored: those who wait for some get them, others can ask for the rest.
+/// Delivers stored tasks to the workers that wait for them, and announces the others.
 fn hand_out_tasks(owner: SharedText, tasks: Vec<QueuedTask>, actions: &mut Vec<ShardAction>) {
     if tasks.is_empty() {
         return;

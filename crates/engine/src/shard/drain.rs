@@ -1,8 +1,9 @@
-//! A core that is about to give its shard up.
+//! Draining of a core that is about to release its shard.
 //!
-//! Nothing begins any more: no attempt starts, no timer fires, nothing is loaded, messages stay in the inbox. What has begun
-//! ends, and is recorded: whoever takes over need not repeat it, and nothing is in doubt. Guests run until they wait; what they
-//! want done by then is scheduled, and the next owner starts it.
+//! No new work begins: no attempt starts, no timer fires, no execution is loaded, messages stay in
+//! the inbox. Work in flight ends and is recorded, so that the next owner does not have to repeat
+//! it and nothing is in doubt. Guests run until they wait; the operations they request by then are
+//! scheduled, and the next owner starts them.
 
 use std::collections::VecDeque;
 
@@ -14,12 +15,13 @@ use super::active_execution::PendingInput;
 use super::shard_core::ShardCore;
 
 impl ShardCore {
-    /// Lets nothing begin from now on.
+    /// Starts draining: no new work begins from now on.
     pub const fn drain(&mut self) {
         self.is_draining = true;
     }
 
-    /// Lets things begin again: the shard is not given up after all.
+    /// Stops draining, because the shard is not released after all. Returns the actions that resume
+    /// its work.
     pub fn resume_after_drain(&mut self, now: Timestamp) -> Vec<ShardAction> {
         self.is_draining = false;
         let mut actions = Vec::new();
@@ -29,7 +31,8 @@ impl ShardCore {
         actions
     }
 
-    /// Whether all that had begun has ended, and is durable. What is in memory then is in the store as well.
+    /// Whether all work in flight has ended and is durable, so that the store contains everything
+    /// in memory.
     pub fn is_drained(&self) -> bool {
         let is_quiet = self.performing.is_empty() && self.commits_in_flight.is_empty();
         is_quiet
@@ -43,8 +46,8 @@ impl ShardCore {
                 .any(|(execution, news)| self.is_needed_for_drain(execution, news))
     }
 
-    /// Whether an execution that is being read has to be: only this core knows how an attempt of it ended, or that it was not
-    /// begun.
+    /// Whether an execution that is being loaded is needed for draining: only this core knows that
+    /// one of its attempts ended, or that it was not started.
     pub(super) fn is_needed_for_drain(
         &self,
         execution: &ExecutionId,

@@ -1,15 +1,16 @@
-//! What is sent to an execution by whoever does not own it. A message is an event that wants to be recorded, in the form in
-//! which journals store events.
+//! Messages to an execution from processes that do not own it. A message holds an event to be
+//! recorded, encoded as journals store events.
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, PromiseId, codec};
 use onward_store::tables::InboxMessageRow;
 use onward_store::{Commit, Error, SerialId, ShardId};
 
-/// Where messages are kept that were taken and must not be taken again: no shard of executions has this number.
+/// Shard number for consumed messages whose deduplication key is kept: no shard of executions has
+/// this number.
 const CONSUMED_SHARD: ShardId = ShardId(u32::MAX);
 
-/// Whether only the key of a message is left.
+/// Whether the message was consumed and only its deduplication key is kept.
 pub(crate) fn is_consumed(message: &InboxMessageRow) -> bool {
     message.shard == CONSUMED_SHARD
 }
@@ -17,12 +18,12 @@ pub(crate) fn is_consumed(message: &InboxMessageRow) -> bool {
 const KIND_SIGNAL: &str = "signal";
 const KIND_CANCEL: &str = "cancel";
 
-/// Whether a message asks for cancellation.
+/// Whether a message requests cancellation.
 pub(super) fn is_cancel(message: &InboxMessageRow) -> bool {
     &*message.kind == KIND_CANCEL
 }
 
-/// A signal. Sending it again under the same key does nothing.
+/// Builds a signal. Sending it again with the same idempotency key has no effect.
 pub fn signal_message(
     to: ExecutionId,
     shard: ShardId,
@@ -39,7 +40,8 @@ pub fn signal_message(
     build_message(to, shard, KIND_SIGNAL, event, key, now)
 }
 
-/// A request to cancel.
+/// Builds a cancellation request. All requests to the same execution have the same deduplication
+/// key.
 pub fn cancel_message(
     to: ExecutionId,
     shard: ShardId,
@@ -56,7 +58,7 @@ pub fn cancel_message(
     )
 }
 
-/// What a child or a worker ended with, to the operation that it performed.
+/// Builds the result of a child or a worker, addressed to the operation that it performed.
 pub(crate) fn attempt_result_message(
     to: &PromiseId,
     shard: ShardId,
@@ -98,7 +100,8 @@ fn build_message(
         }],
     )
     .map_err(Error::corrupt)?;
-    // The key that somebody chose for a signal is not the key of anything else.
+    // The kind is part of the key, so that the key a client chose for a signal cannot collide with
+    // that of another kind of message.
     let dedup_key = dedup_key.map(|key| SharedText::from(format!("{kind}:{key}")));
     Ok(InboxMessageRow {
         message_id: SerialId(None),
@@ -111,7 +114,8 @@ fn build_message(
     })
 }
 
-/// Takes a message out of the inbox in this commit. Where its sender may send it again, its key stays behind.
+/// Adds the removal of a message from the inbox to this commit. If the sender may send it again,
+/// its deduplication key is kept.
 pub(super) fn consume_message(commit: Commit, message: &InboxMessageRow, version: u64) -> Commit {
     if &*message.kind == KIND_SIGNAL && message.dedup_key.is_some() {
         commit.update(
@@ -127,7 +131,8 @@ pub(super) fn consume_message(commit: Commit, message: &InboxMessageRow, version
     }
 }
 
-/// The same message to whoever has taken the place of its addressee; nothing if it was meant for that one only.
+/// Builds a copy of a message for the execution that its addressee continued as; `None` if the
+/// message concerns only the original addressee.
 pub(super) fn forward_message(
     sent: &InboxMessageRow,
     to: ExecutionId,
@@ -144,7 +149,8 @@ pub(super) fn forward_message(
     }
 }
 
-/// The event that a message wants recorded; the reason when there is none that a message can.
+/// Decodes the event of a message. Fails with a reason if there is none, or if messages may not
+/// carry it.
 pub(crate) fn decode_message(message: &InboxMessageRow) -> Result<Event, String> {
     let events = codec::decode_record(message.execution_id, &message.body)
         .map_err(|error| error.to_string())?;

@@ -1,12 +1,15 @@
-//! The core of a shard: which executions are in memory, what is committed for them, and which tasks run.
+//! The core of a shard: which executions are in memory, what is committed for them, and which tasks
+//! run.
 //!
-//! It performs nothing. It is handed what happened and answers with what to do: commits, tasks, loads. Whoever performs
-//! that hands the outcome back. So the same core runs on a real store and in a simulation that crashes it at every step.
+//! The core performs no I/O. It takes inputs (what happened) and returns actions (commits, tasks,
+//! loads); the caller performs the actions and feeds the outcomes back as inputs. The same core
+//! therefore runs on a real store and in a simulation that crashes it at every step.
 //!
-//! An execution has one commit under way at most. Meanwhile it runs ahead: what happens is taken in, the guest goes on, and all
-//! of it goes into the next commit. Nothing of that can be seen outside: no task starts before the commit that records it is
-//! durable, except one that reaches nobody; no message is sent, no child starts, no end is told. What is in memory beyond the
-//! last durable commit is thrown away when a commit fails: the store is the truth, memory is a copy.
+//! An execution has at most one commit in flight. Meanwhile it runs ahead: the core applies inputs
+//! and runs the guest, and all of that goes into the next commit. None of it is visible outside: no
+//! task starts before the commit that records it is durable, except one without side effects; no
+//! message is sent, no child starts, no end is reported. State in memory beyond the last durable
+//! commit is discarded when a commit fails: the store is the source of truth, memory is a copy.
 
 mod active_execution;
 mod commits;
@@ -38,33 +41,35 @@ pub(crate) use message::{
 };
 pub use message::{cancel_message, signal_message};
 
-/// Where functions come from.
+/// Resolves function names and creates guests for the core of a shard.
 pub trait FunctionResolver: Send + Sync {
-    /// A new guest that runs the function of an execution.
+    /// Creates a guest that runs the function of an execution.
     fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable>;
 
-    /// How many guests there is room for besides those that are there.
+    /// Number of guests that can be created in addition to the existing ones.
     fn guest_capacity(&self) -> usize {
         usize::MAX
     }
 
-    /// What `function` is to an execution that invokes it.
+    /// Resolves `function` for an execution that invokes it.
     fn resolve_function(&self, caller: FunctionCaller<'_>, function: &str) -> ResolvedFunction;
 
-    /// Which hosts `function`, as the caller's environment knows it, may send requests to.
+    /// Returns the hosts to which `function`, as bound in the caller's environment, may send
+    /// requests.
     fn allowed_hosts(&self, caller: FunctionCaller<'_>, function: &str) -> AllowedHosts;
 }
 
-/// Who asks what a name stands for.
+/// The execution for which a function name is resolved.
 #[derive(Debug, Clone, Copy)]
 pub struct FunctionCaller<'a> {
-    /// The code of the execution.
+    /// The component that the execution runs.
     pub component: ComponentDigest,
-    /// Whose it is, by [`owner`].
+    /// The owner of the execution, as returned by [`owner_key`].
     pub owner: &'a str,
 }
 
-/// Tenant, project and environment in one. None of them has a `|`, so no two owners are the same.
+/// Combines tenant, project and environment into one key. None of them contains `|`, so different
+/// owners have different keys.
 pub fn owner_key(
     tenant: &TenantId,
     project: &ProjectId,
@@ -73,19 +78,21 @@ pub fn owner_key(
     format!("{tenant}|{project}|{environment}").into()
 }
 
-/// What a guest begins with.
+/// The data from which a guest starts.
 #[derive(Debug, Clone)]
 pub struct GuestEntry<'a> {
-    /// The execution that it runs.
+    /// The row of the execution that the guest runs.
     pub execution: &'a Row,
-    /// What it is called with.
+    /// The input of the workflow function.
     pub input: &'a Payload,
-    /// The operation of another execution that it performs, and as which attempt.
+    /// The operation of the parent execution that it performs, and the attempt number; `None` for a
+    /// root execution.
     pub parent: Option<(PromiseId, u32)>,
 }
 
 impl<'a> GuestEntry<'a> {
-    /// What the guest of this execution begins with, if its journal has begun.
+    /// Builds the entry of an execution from its journal; `None` if the journal does not begin with
+    /// the start event.
     pub fn from_journal(execution: &'a Row, journal: &'a Journal) -> Option<Self> {
         match &journal.events().first()?.event {
             Event::ExecutionStarted { input, .. } => Some(Self {
@@ -98,7 +105,7 @@ impl<'a> GuestEntry<'a> {
     }
 }
 
-/// The operation of another execution that this one performs, and as which attempt.
+/// The operation of the parent execution that this one performs, and the attempt number.
 fn parent_attempt(journal: &Journal) -> Option<(PromiseId, u32)> {
     match &journal.events().first()?.event {
         Event::ExecutionStarted {
@@ -110,229 +117,238 @@ fn parent_attempt(journal: &Journal) -> Option<(PromiseId, u32)> {
     }
 }
 
-/// Why there is no guest.
+/// Reason why a guest could not be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestUnavailable {
-    /// Reading the execution again brings it there.
+    /// The code is not in memory; loading the execution again also loads its code.
     #[error("its code is not in memory")]
     CodeNotLoaded,
-    /// Others have to end or to be put aside.
+    /// No capacity is left: other guests have to end or to be evicted first.
     #[error("there is no room for another guest now")]
     NoCapacity,
-    /// It cannot be run, and why.
+    /// The code cannot be run, with the reason.
     #[error("its code cannot be run: {0}")]
     BrokenCode(String),
 }
 
-/// Patterns of hosts that requests may go to.
+/// Patterns of hosts to which requests may be sent.
 pub type AllowedHosts = Arc<[SharedText]>;
 
-/// What a name stands for.
+/// Result of resolving a function name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResolvedFunction {
     /// A workflow of this component.
     Workflow(ComponentDigest),
     /// A task of this component.
     Task(ComponentDigest),
-    /// A task that the process itself performs.
+    /// A native task that this process performs.
     Native,
-    /// A task that workers ask for.
+    /// A task that is queued for workers.
     Worker,
-    /// Nothing.
+    /// No function has this name.
     Unknown,
 }
 
-/// Something that happened.
+/// Input of the core: an event or the outcome of an action.
 #[derive(Debug)]
 pub enum ShardInput {
-    /// An execution as it is stored.
+    /// An execution was loaded from the store.
     Loaded {
-        /// Its row.
+        /// The stored row of the execution.
         row: Box<Row>,
-        /// The version of the row.
+        /// Version of the stored row.
         version: u64,
-        /// Its journal.
+        /// The stored journal of the execution.
         events: Vec<JournalEvent>,
     },
-    /// An execution that is to be started: its first step and its start are one commit.
+    /// A client requests the start of an execution: the start and the first step are one commit.
     StartRequested {
-        /// Its row, which is not stored.
+        /// Row of the execution, not stored yet.
         row: Box<Row>,
-        /// Its beginning, which is not stored.
+        /// The execution with its start event, not stored yet.
         execution: Box<Execution>,
     },
-    /// There is no such execution.
+    /// The store has no execution with this id.
     NotFound(ExecutionId),
     /// An execution could not be loaded.
     LoadFailed {
-        /// Which.
+        /// The execution that could not be loaded.
         execution: ExecutionId,
-        /// Why.
+        /// The error that the store returned.
         error: Error,
     },
-    /// Messages from the inbox, with their versions. The same one may come several times.
+    /// Messages from the inbox, with their row versions. The same message may be delivered several
+    /// times.
     Messages(Vec<(InboxMessageRow, u64)>),
     /// Attempts of tasks ended.
     AttemptsEnded(Vec<AttemptEnd>),
-    /// A commit ended.
+    /// A commit succeeded or failed.
     Committed {
-        /// Which.
+        /// Ticket of the [`ShardAction::Commit`] that requested it.
         ticket: u64,
-        /// With what.
+        /// Outcome of the commit.
         result: Result<CommitReceipt, Error>,
     },
-    /// Time has passed.
+    /// Time has passed: timers may be due, and paused guests get their turn.
     Tick,
 }
 
-/// The end of an attempt.
+/// The end of an attempt, with its result.
 #[derive(Debug, Clone)]
 pub struct AttemptEnd {
-    /// Which.
+    /// The attempt that ended.
     pub attempt: AttemptId,
-    /// Who says so.
+    /// Source of the report.
     pub reported_by: AttemptReporter,
-    /// With what.
+    /// Result of the attempt.
     pub result: InvokeResult,
 }
 
-/// Who performed an attempt.
+/// Source of the report that an attempt ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptReporter {
-    /// The owner of the shard, and in which performance.
+    /// The shard owner performed the attempt, under this dispatch id.
     Owner(u64),
-    /// A worker, which is told whether its word was taken.
+    /// A worker performed the attempt and waits for a reply whether its result was recorded.
     Worker,
 }
 
-/// Something to do.
+/// Action that the caller of the core must perform.
 #[derive(Debug)]
 pub enum ShardAction {
-    /// Commit this and tell how it ended.
+    /// Commit to the store and feed back the outcome as [`ShardInput::Committed`].
     Commit {
-        /// What to name it by.
+        /// Identifies the commit in the input with its outcome.
         ticket: u64,
-        /// What becomes true together.
+        /// The changes, which are applied atomically.
         commit: Box<Commit>,
     },
-    /// Read an execution from the store.
+    /// Load an execution from the store.
     Load(ExecutionId),
-    /// The same, after a pause.
+    /// Load an execution from the store after a delay.
     LoadLater(ExecutionId),
-    /// Look into the inbox.
+    /// Read the inbox of the shard.
     ReadInbox,
-    /// Perform an attempt and tell how it ended.
+    /// Perform an attempt and feed back its end as [`ShardInput::AttemptsEnded`].
     Perform(Box<TaskAttempt>),
-    /// Nobody waits for this attempt any more.
+    /// Abort this attempt, because its result is no longer needed.
     AbortAttempt(AttemptId),
-    /// There are tasks for workers: of which function, and whose.
+    /// Tasks are queued for workers: notify workers that wait for them.
     AnnounceTasks {
-        /// Whose they are, by [`owner`].
+        /// Owner of the tasks, as returned by [`owner_key`].
         owner: SharedText,
-        /// The functions, one for each task.
+        /// Functions of the tasks, one entry per task.
         functions: Vec<SharedText>,
-        /// How many of the tasks are not first attempts.
+        /// Number of the stored tasks that are not first attempts.
         repeated: u64,
     },
-    /// A task is stored as claimed by somebody who waits for one: hand it over, or give it back.
+    /// A task is stored as claimed by a waiting worker: deliver it, or release it if the worker is
+    /// gone.
     DeliverTask {
-        /// Who.
+        /// Reservation of the waiting worker.
         slot: ClaimSlot,
-        /// What.
+        /// The task to deliver.
         task: Box<LeasedTask>,
     },
-    /// Tasks that may be stored as claimed, by a worker that does not hear of them: which, and by which claim.
+    /// Release these tasks with these claim tokens: they may be stored as claimed by workers that
+    /// do not learn of it.
     ReclaimTasks(Vec<(AttemptId, SharedText)>),
-    /// What became of the end of a task that a worker has told.
+    /// The result that a worker reported was recorded or rejected: reply to the worker.
     WorkerResultSettled {
-        /// Which attempt.
+        /// The attempt that the worker reported.
         attempt: AttemptId,
-        /// Whether it is recorded, durably. Else the attempt was not under way any more.
+        /// Whether the result is durably recorded. If not, the attempt was no longer in flight.
         is_recorded: bool,
     },
-    /// Things that have ended, durably, for whoever follows executions as traces.
+    /// Export spans whose end is durably stored.
     ExportSpans(Vec<trace_span::TraceSpan>),
-    /// Whether an attempt was performed is not known, and it must not be repeated.
+    /// Count an attempt as in doubt: it is unknown whether it was performed, and it must not be
+    /// repeated.
     InDoubt(AttemptId),
-    /// A guest said something.
+    /// Log a message of a guest.
     Log {
-        /// Which execution's.
+        /// The execution whose guest logged the message.
         execution: ExecutionId,
-        /// How important it is.
+        /// Severity that the guest chose.
         level: onward_execution::GuestLogLevel,
-        /// What.
+        /// Text of the log message.
         message: SharedText,
     },
-    /// What became of an execution that was to be started.
+    /// The requested start of an execution succeeded or failed: reply to the client.
     StartSettled {
-        /// Which.
+        /// The execution that was requested.
         execution: ExecutionId,
-        /// Whether it is stored; nothing if its first step takes too long for whoever waits: start it without.
+        /// Whether the execution is stored; `None` if the core did not start it, for example
+        /// because its first step takes too long for the waiting client: the client then stores the
+        /// start itself.
         result: Option<Result<(), Error>>,
     },
-    /// An execution is over, durably.
+    /// An execution has ended, durably.
     ExecutionOver {
-        /// Which.
+        /// The execution that ended.
         execution: ExecutionId,
-        /// How it ended.
+        /// Outcome of the execution.
         ending: ExecutionOutcome,
     },
-    /// An execution cannot go on, and why. It stays as it is stored, and is tried again after a while.
+    /// An execution cannot make progress. Its stored state is unchanged, and the core retries it
+    /// after a while.
     ExecutionStuck {
-        /// Which.
+        /// The execution that is stuck.
         execution: ExecutionId,
-        /// Why.
+        /// Human-readable reason.
         reason: String,
     },
-    /// Another node owns the shard. There is nothing more to do here.
+    /// Another node owns the shard: the core accepts no more inputs.
     ShardLost,
 }
 
-/// Which attempt.
+/// Identifies one attempt of an operation of an execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AttemptId {
-    /// The execution that wants it.
+    /// The execution that invoked the operation.
     pub execution: ExecutionId,
-    /// The operation.
+    /// Number of the operation within the execution.
     pub number: u32,
-    /// 1 is the first.
+    /// Attempt number; 1 is the first.
     pub attempt: u32,
 }
 
 impl AttemptId {
-    /// The operation, the same for every attempt: what effects are performed under.
+    /// The operation, the same for every attempt: the idempotency key for its side effects.
     pub fn promise_id(&self) -> PromiseId {
         self.execution.child_promise(self.number)
     }
 }
 
-/// An attempt of a task.
+/// An attempt of a task, with everything needed to perform it.
 #[derive(Debug, Clone)]
 pub struct TaskAttempt {
-    /// Which.
+    /// Identifies the operation and the attempt.
     pub id: AttemptId,
-    /// Which performance of it: one that was thrown away may be performed again, with another input.
+    /// Number of this dispatch: an attempt that was discarded may be dispatched again, with another
+    /// input.
     pub dispatch_id: u64,
-    /// A function, or an HTTP request.
+    /// Whether it is a function or an HTTP request.
     pub kind: InvokeKind,
-    /// What the name stands for; meaningless for a request.
+    /// What the function name resolved to; meaningless for an HTTP request.
     pub resolved: ResolvedFunction,
-    /// The name.
+    /// Name of the function.
     pub function: BoundedName,
-    /// What it is called with.
+    /// Input of the function or request.
     pub input: Payload,
-    /// How long it may take.
+    /// Timeout in milliseconds; `None` means no timeout.
     pub timeout_ms: Option<u64>,
-    /// Whether it may be repeated after a crash.
+    /// Delivery guarantee: whether it may be repeated after a crash.
     pub delivery: DeliveryGuarantee,
-    /// Which hosts it may send requests to.
+    /// Hosts to which it may send requests.
     pub hosts: AllowedHosts,
-    /// On whose behalf: the tenant, the project and the environment.
+    /// Owner of the execution: tenant, project and environment.
     pub owner: SharedText,
 }
 
 impl TaskAttempt {
-    /// Whether nobody outside can tell that it was performed: code that may send no requests, and may be repeated.
+    /// Whether performing it is invisible from outside: component code that may send no requests
+    /// and may be repeated.
     pub fn is_side_effect_free(&self) -> bool {
         let is_code =
             self.kind == InvokeKind::Function && matches!(self.resolved, ResolvedFunction::Task(_));

@@ -1,4 +1,5 @@
-//! What happens to whom: inputs are handed to the executions they are about, and steps are committed.
+//! The state machine of a shard: routes inputs to the executions they concern and commits their
+//! steps.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,28 +18,29 @@ use super::{
 };
 use crate::task_matcher::TaskMatcher;
 
-/// Messages that are remembered. Should one be forgotten too early, the commit that takes it a second time is refused.
+/// Maximum number of remembered message ids. If an id is dropped too early, the store rejects the
+/// commit that consumes the message a second time.
 const SEEN_MESSAGES_MAX: usize = 1 << 16;
 
-/// How often executions that wait are looked through, in milliseconds.
+/// Interval at which idle executions are looked for, in milliseconds.
 const IDLE_SWEEP_INTERVAL_MS: u64 = 100;
 
-/// How long an execution that cannot go on is left alone, in milliseconds: its code may be there by then.
+/// Delay before a stuck execution is retried, in milliseconds: its code may be available by then.
 const STUCK_RETRY_MS: u64 = 30_000;
 
-/// When there is room for fewer guests than this, those that only wait are put aside.
+/// Guest capacity below which all idle executions are evicted.
 const GUEST_CAPACITY_LOW: usize = 64;
 
-/// How a shard works.
+/// Settings of a shard.
 #[derive(Debug, Clone, Copy)]
 pub struct ShardOptions {
-    /// How much one execution may do.
+    /// Limits of each execution.
     pub limits: ExecutionLimits,
-    /// Executions that wait stay in memory for so long, in milliseconds.
+    /// How long an idle execution stays in memory, in milliseconds; default: 10000.
     pub idle_ms: u64,
-    /// At most so many of them.
+    /// Maximum number of idle executions in memory; default: 64.
     pub idle_max: usize,
-    /// Whether somebody follows executions as traces.
+    /// Whether to emit trace spans of executions; default: false.
     pub emit_spans: bool,
 }
 
@@ -53,10 +55,10 @@ impl Default for ShardOptions {
     }
 }
 
-/// Fills bytes with what nobody can guess; with what a seed says, in a simulation.
+/// Fills bytes with unpredictable entropy, or in a simulation with bytes from a seed.
 pub type ShardEntropy = Box<dyn FnMut(&mut [u8]) + Send>;
 
-/// The core of one shard.
+/// The core of one shard; see the [module documentation](super).
 pub struct ShardCore {
     pub(super) shard: ShardId,
     pub(super) epoch: ShardEpoch,
@@ -64,43 +66,45 @@ pub struct ShardCore {
     pub(super) functions: Arc<dyn FunctionResolver>,
     pub(super) task_matcher: Arc<TaskMatcher>,
     pub(super) entropy: ShardEntropy,
-    /// Boxed: they are taken out and put back at every step.
+    /// Executions in memory. Boxed, because they are taken out and put back at every step.
     pub(super) actives: BTreeMap<ExecutionId, Box<ActiveExecution>>,
-    /// Executions that are being read, and what happened to them meanwhile.
+    /// Executions that are being loaded, and the inputs that arrived for them meanwhile.
     pub(super) loading: BTreeMap<ExecutionId, VecDeque<PendingInput>>,
-    /// Guests that have used up their slice, in turn.
+    /// Executions whose guests have used up their time slice, in FIFO order.
     paused: VecDeque<ExecutionId>,
-    /// Executions whose guests there is no room for, in turn.
+    /// Executions that wait for guest capacity, in FIFO order.
     pub(super) waiting_for_capacity: VecDeque<ExecutionId>,
-    /// Executions that cannot go on: when to try again, and what is known of their attempts.
+    /// Stuck executions: when to retry them, and the attempt ends that arrived for them.
     parked: BTreeMap<ExecutionId, (Timestamp, VecDeque<PendingInput>)>,
-    /// Executions that have a deadline, by when.
+    /// Executions in memory that have a deadline, ordered by it.
     deadlines: BTreeSet<(Timestamp, ExecutionId)>,
     pub(super) commits_in_flight: BTreeMap<u64, CommitSubject>,
     pub(super) next_ticket: u64,
-    /// Messages that are on their way into a journal or, for a while, were: an older look into the inbox may still show them.
+    /// Ids of messages that are being recorded or were recently recorded: an older read of the
+    /// inbox may still return them.
     pub(super) seen_messages: BTreeSet<i64>,
-    /// Attempts that are being performed, and which performance of each it is.
+    /// Attempts that are being performed, with their dispatch ids.
     pub(super) performing: BTreeMap<AttemptId, u64>,
     pub(super) last_dispatch_id: u64,
-    /// Attempts that may be recorded and were not begun: their commit ended in a way that does not tell.
+    /// Attempts that may be recorded as started but were not: the outcome of their commit is
+    /// unknown.
     pub(super) unstarted: BTreeSet<AttemptId>,
-    /// When executions that wait were last looked through.
+    /// When idle executions were last looked for.
     last_sweep_at: Timestamp,
     pub(super) is_lost: bool,
-    /// Whether nothing begins any more.
+    /// Whether the core is draining: no new work begins.
     pub(super) is_draining: bool,
 }
 
-/// What a commit is about.
+/// The execution or messages that a commit concerns.
 pub(super) enum CommitSubject {
     Execution(ExecutionId),
-    /// Messages to executions that are over or never were.
+    /// Messages to executions that have ended or never existed.
     Messages(Vec<i64>),
 }
 
 impl ShardCore {
-    /// The core of a shard that was taken over at `epoch`.
+    /// Creates the core of a shard that was claimed at `epoch`.
     pub fn new(
         shard: ShardId,
         epoch: ShardEpoch,
@@ -133,21 +137,21 @@ impl ShardCore {
         }
     }
 
-    /// The same, with workers that wait for tasks.
+    /// Connects the core to the workers that wait for tasks in this process.
     #[must_use]
     pub fn with_task_matcher(mut self, offers: Arc<TaskMatcher>) -> Self {
         self.task_matcher = offers;
         self
     }
 
-    /// Whether an execution is in memory, on its way there, or known to be of no use there.
+    /// Whether an execution is in memory, being loaded, or parked because it is stuck.
     pub fn is_tracking(&self, execution: &ExecutionId) -> bool {
         self.actives.contains_key(execution)
             || self.loading.contains_key(execution)
             || self.parked.contains_key(execution)
     }
 
-    /// How many executions are in memory.
+    /// Number of executions in memory.
     pub fn len(&self) -> usize {
         self.actives.len()
     }
@@ -157,12 +161,12 @@ impl ShardCore {
         self.actives.is_empty()
     }
 
-    /// Whether guests wait for their turn: hand over [`Input::Time`] soon.
+    /// Whether paused guests wait for their turn: feed [`ShardInput::Tick`] soon.
     pub fn has_paused_guests(&self) -> bool {
         !self.paused.is_empty()
     }
 
-    /// When something is due next: hand over [`Input::Time`] then.
+    /// When the next deadline is due: feed [`ShardInput::Tick`] then.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.is_draining {
             return None;
@@ -176,7 +180,7 @@ impl ShardCore {
             .min()
     }
 
-    /// Takes in what happened, and answers with what to do.
+    /// Applies an input and returns the actions to perform.
     pub fn handle_input(&mut self, input: ShardInput, now: Timestamp) -> Vec<ShardAction> {
         let mut actions = Vec::new();
         if self.is_lost {
@@ -233,14 +237,15 @@ impl ShardCore {
             return self.forward_or_discard(news, &ending, actions);
         }
         let mut active = Box::new(ActiveExecution::new(row, version, execution, now));
-        // A step that was too much for one commit ends in the middle of a turn: the guest goes on before it is told anything.
+        // A step that was too large for one commit ends in the middle of a turn: the guest
+        // continues before it receives new inputs.
         active.is_paused = active.execution.is_mid_turn();
         active.inputs = news;
         self.resume_attempts(&mut active, actions);
         self.advance_execution(active, now, actions);
     }
 
-    /// Starts an execution with its first step, if that is a short one.
+    /// Starts an execution together with its first step, if that step is short.
     fn on_start_requested(
         &mut self,
         row: Row,
@@ -276,7 +281,8 @@ impl ShardCore {
         step::compose_commit(self, active, now).ok()?
     }
 
-    /// Attempts that were under way when the execution left memory: those that may be repeated are, the others are in doubt.
+    /// Resumes attempts that were in flight when the execution left memory: at-least-once attempts
+    /// are repeated, at-most-once attempts are in doubt.
     fn resume_attempts(&mut self, active: &mut ActiveExecution, actions: &mut Vec<ShardAction>) {
         let execution = active.id();
         for flight in active
@@ -313,7 +319,8 @@ impl ShardCore {
                     ));
                     actions.push(ShardAction::InDoubt(id));
                 }
-                // Its start is recorded, perhaps by another owner that has performed it. A commit tells whether there was one.
+                // Its start is recorded, perhaps by another owner that has performed it. A fenced
+                // commit shows whether there was one.
                 DeliveryGuarantee::AtMostOnce => active.pending.attempts.push(attempt),
                 DeliveryGuarantee::AtLeastOnce => self.dispatch_attempt(attempt, actions),
             }
@@ -324,7 +331,7 @@ impl ShardCore {
         self.performing.contains_key(attempt)
     }
 
-    /// What cannot be read now may be read later; what is stored and makes no sense stays so.
+    /// Retries a load that failed temporarily; parks the execution if its stored data is corrupt.
     fn on_load_failed(
         &mut self,
         execution: ExecutionId,
@@ -341,7 +348,7 @@ impl ShardCore {
         }
     }
 
-    /// Leaves an execution that cannot go on alone for a while. What is in the inbox stays there.
+    /// Parks a stuck execution until its retry. Its messages stay in the inbox.
     pub(super) fn park_execution(
         &mut self,
         execution: ExecutionId,
@@ -360,7 +367,8 @@ impl ShardCore {
         actions.push(ShardAction::ExecutionStuck { execution, reason });
     }
 
-    /// What waits for an execution that takes nothing any more goes to whoever took its place, or out of the way.
+    /// Forwards the pending messages of an execution that has ended to the execution it continued
+    /// as, or deletes them.
     pub(super) fn forward_or_discard(
         &mut self,
         news: VecDeque<PendingInput>,
@@ -421,7 +429,7 @@ impl ShardCore {
         now: Timestamp,
         actions: &mut Vec<ShardAction>,
     ) {
-        // They stay in the inbox, for the next owner.
+        // While draining, messages stay in the inbox for the next owner.
         if self.is_draining {
             return;
         }
@@ -448,7 +456,7 @@ impl ShardCore {
         }
     }
 
-    /// Those of one execution go into one commit.
+    /// Enqueues all ends first, so that those of one execution go into one commit.
     fn on_attempts_ended(
         &mut self,
         ends: Vec<AttemptEnd>,
@@ -483,7 +491,7 @@ impl ShardCore {
         }
     }
 
-    /// Lets an execution know, as soon as it is in memory.
+    /// Enqueues an input for an execution, which is loaded first if it is not in memory.
     fn enqueue_input(
         &mut self,
         execution: ExecutionId,
@@ -508,7 +516,7 @@ impl ShardCore {
         loading.push_back(news);
     }
 
-    /// Lets an execution do what it can.
+    /// Advances an execution if it is in memory.
     pub(super) fn advance_if_active(
         &mut self,
         execution: ExecutionId,
@@ -520,7 +528,7 @@ impl ShardCore {
         }
     }
 
-    /// Lets an execution do what it has waited for its turn to do.
+    /// Advances an execution that was queued as paused or waiting for capacity.
     pub(super) fn advance_queued(
         &mut self,
         execution: ExecutionId,
@@ -574,7 +582,7 @@ impl ShardCore {
         }
     }
 
-    /// Lets go of the guest that has waited longest. Tells whether there was one.
+    /// Evicts the idle guest that was unused for longest. Returns whether there was one.
     fn evict_idle_guest(&mut self) -> bool {
         let idle = self
             .actives
@@ -589,7 +597,7 @@ impl ShardCore {
         }
     }
 
-    /// Lets go of executions that wait, when they have done so for long or are too many.
+    /// Evicts executions that have been idle for too long or exceed the maximum number.
     fn evict_idle_executions(&mut self, now: Timestamp) {
         if now < self.last_sweep_at.plus_ms(IDLE_SWEEP_INTERVAL_MS) {
             return;
@@ -627,10 +635,10 @@ impl ShardCore {
         }
     }
 
-    /// Puts an execution back, and remembers when it is due.
+    /// Puts an execution back into memory and registers its deadline.
     fn put_active(&mut self, mut active: Box<ActiveExecution>, now: Timestamp) {
         self.unwatch_deadline(&active);
-        // While a commit is under way nothing can be done about a deadline.
+        // While a commit is in flight, a deadline cannot be acted on.
         active.watched_deadline = if active.commit_ticket.is_some() || active.is_paused {
             None
         } else {
@@ -643,7 +651,8 @@ impl ShardCore {
         self.actives.insert(active.id(), active);
     }
 
-    /// Goes on as far as it can, and commits that unless a commit is under way.
+    /// Advances an execution as far as possible and commits the result, unless a commit is in
+    /// flight.
     pub(super) fn advance_execution(
         &mut self,
         mut active: Box<ActiveExecution>,
@@ -652,7 +661,7 @@ impl ShardCore {
     ) {
         match self.step_and_commit(&mut active, now, actions) {
             Ok(()) => self.put_active(active, now),
-            // What is under way is not known to be durable yet.
+            // The commit in flight is not known to be durable yet.
             Err(StepBlocked::Stuck(reason)) if active.commit_ticket.is_some() => {
                 active.stuck_reason = Some(reason);
                 self.put_active(active, now);
@@ -690,7 +699,8 @@ impl ShardCore {
         if is_ahead && !active.can_run_ahead() {
             return Ok(());
         }
-        // What was done while it ran ahead comes first: the guest may compute for long.
+        // What was done while running ahead is committed first, because the guest may compute for
+        // long.
         let is_held = active.must_commit();
         if !active.execution.is_terminal()
             && !is_held
@@ -714,10 +724,11 @@ impl ShardCore {
     }
 }
 
-/// The kind of failure of an attempt that must not be repeated and may have been performed.
+/// Error kind of an at-most-once attempt that may have been performed.
 pub(crate) const IN_DOUBT_KIND: &str = "in_doubt";
 
-/// What became of an attempt that must not be repeated and may have been performed.
+/// Permanent error of an at-most-once attempt that may have been performed; `how` describes what
+/// happened to it.
 pub fn in_doubt_error(how: &str) -> ExecutionError {
     ExecutionError::from_kind_name(
         IN_DOUBT_KIND,

@@ -1,5 +1,5 @@
-//! One step of one execution: take in what happened, run the guest until it waits, start what it wants; and put all that was
-//! done since the last commit into one.
+//! One step of one execution: record inputs, run the guest until it waits, start the operations it
+//! requests; and compose one commit of everything since the last.
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_execution::{
@@ -23,22 +23,22 @@ use super::{
 };
 use crate::{client, task_queue};
 
-/// What a step came to.
+/// Result of a step.
 #[derive(PartialEq, Eq)]
 pub(super) enum StepProgress {
-    /// It has done what it can for now.
+    /// The execution has advanced as far as it can for now.
     Done,
-    /// The guest has used up its slice of time.
+    /// The guest has used up its time slice.
     Paused,
 }
 
-/// Why an execution does not go on now.
+/// Reason why an execution cannot advance now.
 pub(super) enum StepBlocked {
-    /// It cannot, and why.
+    /// It is stuck, with the reason.
     Stuck(String),
-    /// There is no room for its guest.
+    /// There is no capacity for its guest.
     NoCapacity,
-    /// Its code is not in memory any more.
+    /// Its code is no longer in memory.
     CodeNotLoaded,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn run_step(
     actions: &mut Vec<ShardAction>,
 ) -> Result<StepProgress, StepBlocked> {
     loop {
-        // A guest that has paused goes on first: it has not seen what is recorded so far.
+        // A paused guest continues first: it has not yet seen everything that is recorded.
         if !active.is_paused {
             record_inputs(core, active, now, actions)?;
             if !core.is_draining {
@@ -78,13 +78,14 @@ pub(super) fn run_step(
         }
         match run_until_blocked(core, active, now, actions)? {
             ExecutionProgress::Paused => return Ok(StepProgress::Paused),
-            // The rest is for the next step.
+            // The next step handles the rest.
             ExecutionProgress::BatchFull => break,
             ExecutionProgress::Blocked
             | ExecutionProgress::Ended
             | ExecutionProgress::Diverged(_) => {}
         }
-        // What comes for an execution that is over is not its business any more; what is too much is for the next step.
+        // Inputs of an execution that has ended are not recorded; inputs beyond the batch limit are
+        // left to the next step.
         if active.inputs.is_empty()
             || active.execution.is_terminal()
             || active.execution.is_batch_full()
@@ -92,7 +93,7 @@ pub(super) fn run_step(
             break;
         }
     }
-    // What was given up before it was stored need not begin.
+    // Attempts that were abandoned before they were stored need not start.
     if active.execution.is_terminal() {
         active.pending.attempts.clear();
     }
@@ -105,7 +106,7 @@ pub(super) fn run_step(
     Ok(StepProgress::Done)
 }
 
-/// Runs the guest until it waits, and begins and ends what it wants begun and ended.
+/// Runs the guest until it waits, and starts and abandons operations as it requests.
 fn run_until_blocked(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -117,7 +118,7 @@ fn run_until_blocked(
             match run_guest(core, active, now, actions)? {
                 ExecutionProgress::Blocked | ExecutionProgress::Ended => {}
                 ExecutionProgress::Paused => return Ok(ExecutionProgress::Paused),
-                // It goes on where it was before it is told anything new.
+                // The guest continues where it was before it receives new inputs.
                 ExecutionProgress::BatchFull => {
                     active.is_paused = true;
                     return Ok(ExecutionProgress::BatchFull);
@@ -136,12 +137,14 @@ fn run_until_blocked(
     }
 }
 
-/// A rule of the journal forbids what the engine wants recorded: a defect.
+/// The journal's rules forbid an event that the engine has to record, which is a defect of the
+/// engine.
 fn journal_refused(violation: &RuleViolation) -> StepBlocked {
     format!("the journal refuses what happened: {violation}").into()
 }
 
-/// Records what happened since the last step, as much as a step takes. Who asks for cancellation need not wait for that.
+/// Records the inputs since the last step, up to the batch limit. A cancellation request is
+/// recorded first.
 fn record_inputs(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -249,7 +252,8 @@ fn send_cancel(
 ) -> Result<(), StepBlocked> {
     let message =
         message::cancel_message(to, core.shard, reason, now).map_err(|error| error.to_string())?;
-    // Who is asked to stop because of a cancellation may be asked again because that was the end.
+    // A child that was asked to stop because of a cancellation may be asked again when the
+    // execution ends.
     let is_asked = |sent: &InboxMessageRow| {
         (&sent.execution_id, &sent.dedup_key) == (&message.execution_id, &message.dedup_key)
     };
@@ -297,7 +301,8 @@ fn run_guest(
     Ok(progress)
 }
 
-/// Children and workers that have taken too long are asked to stop, and nobody waits for them.
+/// Ends attempts of children and workers whose timeout has passed: children are cancelled, tasks
+/// are withdrawn.
 fn fail_overdue_attempts(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -323,7 +328,7 @@ fn fail_overdue_attempts(
             })
         );
         let error = if is_once {
-            // It may have been performed, and must not be again.
+            // It may have been performed and must not be repeated.
             actions.push(ShardAction::InDoubt(active.attempt_id_of(flight)));
             in_doubt_error("it took longer than it may")
         } else {
@@ -339,7 +344,8 @@ fn fail_overdue_attempts(
     Ok(())
 }
 
-/// What the guest no longer wants: tasks are given up, children are asked to stop.
+/// Gives up the operations that the guest has abandoned: tasks are withdrawn or aborted, children
+/// are cancelled.
 fn drop_unwanted_attempts(
     core: &ShardCore,
     active: &mut ActiveExecution,
@@ -368,8 +374,8 @@ fn drop_unwanted_attempts(
     Ok(())
 }
 
-/// Starts what the guest wants done: tasks once the step is durable, children as executions of their own. What is wanted from a
-/// core that drains is for the next owner.
+/// Starts the operations that the guest requests: tasks once the step is durable, children as
+/// executions of their own. While the core drains, they are left to the next owner.
 fn start_attempts(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -425,7 +431,7 @@ fn start_attempts(
     Ok(())
 }
 
-/// A task for a worker: it is there for whoever asks once the step is durable.
+/// Starts an attempt as a task for a worker, which can be claimed once the step is durable.
 fn queue_task(
     core: &ShardCore,
     active: &mut ActiveExecution,
@@ -450,7 +456,7 @@ fn queue_task(
     Ok(())
 }
 
-/// Whether no attempt follows this one, should it fail.
+/// Whether the retry policy allows no attempt after this one.
 fn is_last_attempt(execution: &Execution, number: u32, attempt: u32) -> bool {
     let Some(Event::InvokeScheduled { retry_policy, .. }) = execution.invocation_event(number)
     else {
@@ -461,7 +467,7 @@ fn is_last_attempt(execution: &Execution, number: u32, attempt: u32) -> bool {
     !policy.allows_retry(attempt, &task_queue::deployed_meanwhile_error())
 }
 
-/// An attempt that ends as it starts.
+/// Starts an attempt and ends it at once with an error.
 fn fail_attempt(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -482,10 +488,11 @@ fn fail_attempt(
         .map_err(|violation| journal_refused(&violation))
 }
 
-/// How many workflows may wait for each other, each for the next.
+/// Maximum depth of nested workflow calls.
 const CALL_DEPTH_MAX: u8 = 64;
 
-/// How many wait for this one. The body of a row says so; nobody waits where there is none.
+/// Depth of nested calls above this execution, stored as the first byte of the row's body; 0 if the
+/// body is empty.
 fn call_depth(row: &Row) -> u8 {
     row.body.first().copied().unwrap_or(0)
 }
@@ -501,7 +508,7 @@ fn scheduled_invocation(execution: &Execution, number: u32) -> Option<(BoundedNa
     }
 }
 
-/// What an operation asks for.
+/// Resolves the function that an operation invokes.
 pub(super) fn resolve_invocation(
     core: &ShardCore,
     active: &ActiveExecution,
@@ -519,7 +526,8 @@ pub(super) fn resolve_invocation(
     }
 }
 
-/// The attempt as whoever performs it needs it.
+/// Builds an attempt with everything needed to perform it; `None` if the operation is no
+/// invocation.
 pub(super) fn build_attempt(
     core: &ShardCore,
     active: &ActiveExecution,
@@ -567,7 +575,8 @@ fn start_child(
     now: Timestamp,
 ) -> Result<(), StepBlocked> {
     let parent = active.id().child_promise(number);
-    // The id says which attempt it is: one that failed is not found again by the next.
+    // The id depends on the attempt number, so that a retry does not find the child of the failed
+    // attempt.
     let attempt = active.execution.next_attempt(number);
     let key = attempt.to_string();
     let id = ExecutionId::derive(&component_digest, Some(&parent), &key);
@@ -601,7 +610,7 @@ fn start_child(
     Ok(())
 }
 
-/// The row of another execution that begins now and belongs to the same owner.
+/// The row of another execution of the same owner that starts now.
 fn sibling_row(active: &ActiveExecution, execution_id: ExecutionId, now: Timestamp) -> Row {
     let state = "Running".into();
     Row {
@@ -614,7 +623,7 @@ fn sibling_row(active: &ActiveExecution, execution_id: ExecutionId, now: Timesta
     }
 }
 
-/// Everything since the last commit, in one; nothing if there is nothing to record.
+/// Composes one commit of everything since the last commit; `None` if there is nothing to record.
 pub(super) fn compose_commit(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -701,7 +710,8 @@ fn take_journal_append(execution: &mut Execution) -> Result<Option<JournalAppend
     }))
 }
 
-/// The end of an execution: whoever waits for it is told, its children are asked to stop, its successor starts.
+/// Adds the effects of the end of an execution: the result goes to its parent, its children are
+/// cancelled, its tasks are withdrawn, its successor starts.
 fn finish_execution(
     core: &ShardCore,
     active: &mut ActiveExecution,
@@ -732,7 +742,8 @@ fn finish_execution(
                 .to_owned()
                 .into());
         };
-        // Whose place it takes; a child's key begins with the attempt that it performs.
+        // The key names the predecessor; the key of a child begins with the number of the attempt
+        // that it performs.
         let id = active.id();
         let key = active
             .parent_attempt()
@@ -762,7 +773,7 @@ fn finish_execution(
     Ok(())
 }
 
-/// The world as an execution sees it during a step.
+/// Environment of an execution during a step: the time, the entropy and the log.
 struct StepWorld<'a> {
     now: Timestamp,
     entropy: &'a mut (dyn FnMut(&mut [u8]) + Send),

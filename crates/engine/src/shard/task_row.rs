@@ -9,17 +9,17 @@ use super::{AttemptId, TaskAttempt};
 use crate::task_matcher::{ClaimSlot, TaskMatcher};
 use crate::task_queue::LeasedTask;
 
-/// Waits for a worker.
+/// State of a task that no worker has claimed.
 pub(crate) const STATE_QUEUED: &str = "queued";
 
-/// A worker has it.
+/// State of a task that a worker has claimed.
 pub(crate) const STATE_CLAIMED: &str = "claimed";
 
-/// A task for a worker that is to be stored.
+/// A task for a worker that the next commit stores.
 pub(super) struct QueuedTask {
     pub(super) row: TaskRow,
     input: Payload,
-    /// Whose it will be, if somebody waits for one.
+    /// Reservation of the worker that gets the task; `None` if no worker waits for it.
     pub(super) slot: Option<ClaimSlot>,
 }
 
@@ -32,7 +32,8 @@ impl QueuedTask {
         }
     }
 
-    /// Stores it as claimed where somebody waits for it: they need not claim it then.
+    /// Reserves a waiting worker and marks the task as claimed by it, so that the worker does not
+    /// have to claim it separately.
     pub(super) fn reserve_slot(
         &mut self,
         offers: &TaskMatcher,
@@ -52,7 +53,8 @@ impl QueuedTask {
         }
     }
 
-    /// The task as whoever waits for it gets it; its function if nobody does.
+    /// Returns the reservation and the task to deliver, or the function of the task if no worker
+    /// waits for it.
     pub(super) fn into_leased_task(self) -> Result<(ClaimSlot, LeasedTask), SharedText> {
         match self.slot {
             Some(seat) => Ok((seat, to_leased_task(self.row, self.input))),
@@ -61,7 +63,7 @@ impl QueuedTask {
     }
 }
 
-/// Makes a task a worker's.
+/// Marks a task as claimed by a worker, with a lease from `now` on.
 pub(crate) fn mark_claimed(
     row: &mut TaskRow,
     worker: &SharedText,
@@ -76,7 +78,7 @@ pub(crate) fn mark_claimed(
     row.claim = Some(claim);
 }
 
-/// A task as the worker has it that claimed it for this input.
+/// Builds the task as the worker that claimed it receives it.
 pub(crate) fn to_leased_task(row: TaskRow, input: Payload) -> LeasedTask {
     LeasedTask {
         id: attempt_id(&row),
@@ -93,7 +95,7 @@ pub(crate) fn to_leased_task(row: TaskRow, input: Payload) -> LeasedTask {
     }
 }
 
-/// An attempt as workers find it.
+/// Builds the queued row of an attempt.
 fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timestamp) -> TaskRow {
     TaskRow {
         execution_id: attempt.id.execution,
@@ -119,7 +121,7 @@ fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timesta
     }
 }
 
-/// Which attempt it is.
+/// The id of the attempt that the row stands for.
 pub(crate) const fn attempt_id(task: &TaskRow) -> AttemptId {
     AttemptId {
         execution: task.execution_id,
@@ -128,7 +130,7 @@ pub(crate) const fn attempt_id(task: &TaskRow) -> AttemptId {
     }
 }
 
-/// The key of the row of an attempt.
+/// Primary key of the row of an attempt.
 pub(crate) fn task_key(id: AttemptId) -> RowKey {
     RowKey(vec![
         id.execution.to_value(),

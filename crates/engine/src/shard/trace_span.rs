@@ -1,6 +1,7 @@
-//! What a step ended, as spans of a trace: one trace for each execution, a span for each thing that it did or waited for.
+//! Trace spans of what a step ended: one trace per execution, one span per attempt, timer or signal
+//! wait.
 //!
-//! All of it follows from the journal, so whoever takes an execution over goes on with the same trace.
+//! All of it is derived from the journal, so the trace continues unchanged after a takeover.
 
 use std::ops::Range;
 
@@ -11,57 +12,57 @@ use onward_journal::{
 
 use super::AttemptId;
 
-/// Something that has a beginning and an end.
+/// A span of the trace of an execution.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceSpan {
-    /// Whose trace it is in.
+    /// The execution whose trace contains the span.
     pub execution: ExecutionId,
-    /// What it is.
+    /// What the span stands for.
     pub kind: TraceSpanKind,
-    /// When it began.
+    /// Start time; never before the start of the execution.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End time; never before the start time.
     pub ended_at: Timestamp,
-    /// What it ended with, if that was a failure.
+    /// The error, if the span ended with a failure or cancellation.
     pub error: Option<SharedText>,
 }
 
-/// What a span is about.
+/// What a span stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TraceSpanKind {
     /// The whole execution.
     Execution {
-        /// The function it runs.
+        /// The function that the execution runs.
         function: SharedText,
-        /// The attempt of another execution that it performs.
+        /// The attempt of the parent execution that it performs; `None` for a root execution.
         parent: Option<AttemptId>,
     },
-    /// An attempt of a task, a request or a child.
+    /// An attempt of a task, an HTTP request or a child.
     Attempt {
-        /// The function.
+        /// The function that was invoked.
         function: SharedText,
-        /// The operation.
+        /// Number of the operation within the execution.
         number: u32,
-        /// Which attempt.
+        /// Attempt number; 1 is the first.
         attempt: u32,
-        /// Who performs it.
+        /// What performs the attempt: the shard owner, a worker or a child execution.
         performer: InvokePerformer,
     },
-    /// A timer.
+    /// A timer, from its scheduling to its firing.
     Timer {
-        /// The operation.
+        /// Number of the operation within the execution.
         number: u32,
     },
     /// A wait for a signal.
     Signal {
-        /// The operation.
+        /// Number of the operation within the execution.
         number: u32,
-        /// The name of the signal.
+        /// Name of the signal.
         name: SharedText,
     },
 }
 
-/// What the events with these sequences brought to an end, in an execution of this function.
+/// Returns the spans that the events with these sequences ended, in an execution of this function.
 pub(super) fn ended_spans(
     function: &SharedText,
     journal: &Journal,
@@ -83,7 +84,7 @@ pub(super) fn ended_spans(
         .collect()
 }
 
-/// What came before an event.
+/// The events of a journal before a given event.
 struct JournalPrefix<'a> {
     function: &'a SharedText,
     journal: &'a Journal,
@@ -144,7 +145,8 @@ impl JournalPrefix<'_> {
         }
     }
 
-    /// Clocks are set back, and nodes differ: still nothing begins before its execution, or ends before it begins.
+    /// Builds a span. Clocks may be set back, and the clocks of nodes differ: even so, no span
+    /// starts before its execution or ends before it starts.
     fn build_span(
         &self,
         what: TraceSpanKind,
@@ -182,7 +184,7 @@ impl JournalPrefix<'_> {
             parent,
         };
         let mut whole = self.build_span(what, first.timestamp, recorded, error);
-        // Nor does anything end after its execution.
+        // No span ends after its execution either.
         whole.ended_at = self
             .events
             .iter()

@@ -1,5 +1,5 @@
-//! Promise ids in storage. Nearly all are direct children of the execution, so they are one number each, and the many
-//! that a wide join waits for are runs of numbers.
+//! The storage format of promise ids. Nearly all are direct children of the execution and take one
+//! number each; the many ids that a wide join waits for are stored as runs of numbers.
 //!
 //! ```text
 //! id      = uint                      a direct child of the execution
@@ -82,7 +82,7 @@ impl<'b, C: CodecContext> Decode<'b, C> for JoinSetId {
     }
 }
 
-/// The ids an await names, runs of consecutive children as pairs.
+/// The ids that an await names; runs of more than two consecutive children are stored as pairs.
 pub(crate) mod awaited {
     use super::*;
 
@@ -171,7 +171,7 @@ pub(crate) mod awaited {
         }
     }
 
-    /// A run, or nothing read if a plain id comes.
+    /// Reads a run of ids. Returns `None` and reads nothing if a plain id follows.
     fn read_run(d: &mut Decoder<'_>) -> Result<Option<(u32, usize)>, decode::Error> {
         let mut ahead = d.probe();
         if ahead.datatype()? != Type::Array

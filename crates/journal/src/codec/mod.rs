@@ -1,4 +1,4 @@
-//! The form in storage: a record holds one or more consecutive events of one journal.
+//! The storage format: a record holds one or more consecutive events of one journal.
 //!
 //! ```text
 //! record = "OJ" version:u8 crc:u32le body
@@ -7,12 +7,13 @@
 //! event  = CBOR [ id, [ field … ] ]
 //! ```
 //!
-//! An event's id and its fields' positions are the `#[n(…)]` numbers on [`Event`]; they never change. Later versions
-//! may append fields that are optional: readers skip what they do not know and default what is missing. The checksum
-//! covers the execution's id, the version and the body, so a record that was damaged, or moved to another journal, is
-//! refused. Promise ids are written relative to the execution, mostly as one small number.
+//! An event's id and the positions of its fields are the `#[n(…)]` numbers on [`Event`]; they never
+//! change. Later versions may append optional fields: a reader skips unknown fields and uses the
+//! default for missing ones. The checksum covers the execution's id, the version and the body, so
+//! the reader refuses a record that was damaged or moved to another journal. Promise ids are stored
+//! relative to the execution, mostly as one small number.
 //!
-//! Records of every released version stay in `tests/fixtures` and are read by a test for ever.
+//! Records of every released version stay in `tests/fixtures` permanently, and a test reads them.
 
 mod ids;
 mod scalars;
@@ -26,50 +27,53 @@ pub(crate) use scalars::{delivery, performer, retryable, shared_bytes};
 use crate::{Event, ExecutionId, JournalEvent};
 use onward_base::Timestamp;
 
-/// The version that [`encode`] writes.
+/// The format version that [`encode_record`] writes.
 pub const FORMAT_VERSION: u8 = 1;
 
 const MAGIC: [u8; 2] = *b"OJ";
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 4;
 
-/// How many promises the awaits of one record may name together: a few bytes can name very many. A single await
-/// always fits ([`crate::rules::AWAITED_MAX`]); where several do not, they go into several records.
+/// Maximum number of promises that the awaits of one record name together, because a few bytes can
+/// name very many. A single await always fits ([`crate::rules::AWAITED_MAX`]); several awaits that
+/// do not fit go into several records.
 pub const RECORD_AWAITED_MAX: usize = 1 << 20;
 
-/// Why bytes could not be written or read.
+/// The error for a record that could not be encoded or decoded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JournalCodecError {
-    /// The events do not follow each other.
+    /// The sequence numbers of the events are not consecutive.
     #[error("a record holds consecutive events: sequence {found} where {expected} was expected")]
     NotConsecutive {
-        /// The sequence number that would have followed.
+        /// The sequence number that would be consecutive.
         expected: u64,
-        /// The one that was there.
+        /// The sequence number of the event.
         found: u64,
     },
-    /// The awaits of one record name more promises than [`AWAITED_MAX`].
+    /// The awaits of one record name more promises than [`RECORD_AWAITED_MAX`].
     #[error("the awaits of one record name more than {RECORD_AWAITED_MAX} promises")]
     TooManyAwaited,
-    /// The bytes do not begin like a record.
+    /// The bytes do not begin with the header of a record.
     #[error("not a journal record")]
     NotARecord,
-    /// A newer Onward wrote the record.
+    /// The record has another format version: a newer Onward wrote it.
     #[error(
         "the record has version {0}, this Onward reads version {FORMAT_VERSION}: use a newer one"
     )]
     Version(u8),
-    /// The bytes are not those that were written, or belong to another execution.
+    /// The checksum does not match: the record is damaged or belongs to another execution.
     #[error("the record is damaged or belongs to another execution")]
     Checksum,
-    /// The checksum is right but the contents are not: a defect of the writer.
+    /// The checksum matches but the contents are invalid: a defect of the writer.
     #[error("the record is malformed: {0}")]
     Malformed(String),
 }
 
-/// What the encoding of an id depends on: whose journal it is, and how much an await may still name.
+/// The context that the encoding of ids depends on: the execution, and how many promises the awaits
+/// may still name.
 pub(crate) trait CodecContext {
     fn execution_id(&self) -> ExecutionId;
-    /// Takes `promises` off what awaits may still name; `false` if that is too much.
+    /// Reserves `promises` from the number that awaits may still name. Returns `false` if that
+    /// exceeds the limit.
     fn reserve_awaited(&mut self, promises: usize) -> bool;
 }
 
@@ -89,7 +93,8 @@ impl CodecContext for RecordContext {
     }
 }
 
-/// Writes events as one record.
+/// Encodes consecutive events as one record. Fails if the sequence numbers have gaps or the awaits
+/// name more promises than [`RECORD_AWAITED_MAX`].
 pub fn encode_record(
     execution: ExecutionId,
     events: &[JournalEvent],
@@ -109,7 +114,7 @@ pub fn encode_record(
     record.push(FORMAT_VERSION);
     record.extend_from_slice(&[0; 4]);
     let mut out = Encoder::new(record);
-    // Writing to memory cannot fail; the budget for awaits is the one thing that can run out.
+    // Writing to memory cannot fail; the only possible error is the limit for awaited promises.
     encode_body(&mut out, execution, first, events)
         .map_err(|_| JournalCodecError::TooManyAwaited)?;
     let mut record = out.into_writer();
@@ -146,7 +151,7 @@ fn encode_body(
     Ok(())
 }
 
-/// Reads what [`encode`] wrote for the same execution.
+/// Decodes a record that [`encode_record`] wrote for the same execution.
 pub fn decode_record(
     execution: ExecutionId,
     record: &[u8],
@@ -169,7 +174,8 @@ pub fn decode_record(
     decode_body(execution, body)
 }
 
-/// Reads a record's body without its checksum: for fuzzing, which would never guess one.
+/// Decodes the body of a record without its checksum: for fuzzing, which would never guess a valid
+/// one.
 #[doc(hidden)]
 pub fn decode_body(
     execution: ExecutionId,
@@ -200,7 +206,8 @@ fn read_body(
     let first = bytes.u64()?;
     let base = bytes.i64()?;
     let count = definite_array(bytes)?;
-    // A count that the bytes cannot hold is found out below; it must not be believed here.
+    // The count is untrusted, so it must not determine the allocation. A count that exceeds the
+    // bytes fails below.
     let mut events = Vec::with_capacity(
         usize::try_from(count)
             .unwrap_or(0)
@@ -237,7 +244,8 @@ fn read_item(
     })
 }
 
-/// The length of an array that has at least `known` elements; later versions may have appended more.
+/// Returns the length of an array with at least `known` elements; later versions may have appended
+/// more.
 fn expect_array(bytes: &mut Decoder<'_>, known: u64) -> Result<u64, RecordDecodeError> {
     match definite_array(bytes)? {
         length if length >= known => Ok(length),

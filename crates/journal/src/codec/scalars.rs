@@ -1,4 +1,5 @@
-//! The small types in storage. Each is checked on the way in: bytes from a disk are input like any other.
+//! The storage format of the small types. The decoder validates every value: bytes from a disk are
+//! untrusted input.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ scalar_codec!(RetryJitter: write |e, jitter| e.u32(jitter.as_permille()), read |
     Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
 });
 
-/// A field that is left out while it has its usual value, for which null stands too.
+/// Declares the encoding of a field that is omitted if it has its default value; null also stands
+/// for the default.
 macro_rules! default_field {
     ($module:ident: $type:ty = $usual:expr) => {
         pub(crate) mod $module {
@@ -41,7 +43,7 @@ macro_rules! default_field {
                 value.encode(e, scope)
             }
 
-            /// What is not known here is refused: it must not pass for the usual value.
+            /// Fails on an unknown value: it must not be read as the default.
             pub(crate) fn decode<C>(
                 d: &mut Decoder<'_>,
                 scope: &mut C,
@@ -69,7 +71,8 @@ macro_rules! default_field {
 default_field!(delivery: DeliveryGuarantee = DeliveryGuarantee::AtLeastOnce);
 default_field!(retryable: bool = true);
 
-/// Nothing for the owner, the id of a child, or `true` for a worker.
+/// The performer of an attempt: null or absent for the owner, the id of a child, or `true` for a
+/// worker.
 pub(crate) mod performer {
     use super::*;
 
@@ -85,7 +88,7 @@ pub(crate) mod performer {
         }
     }
 
-    /// What is not known here is refused: it must not pass for the owner.
+    /// Fails on an unknown value: it must not be read as the owner.
     pub(crate) fn decode<C>(
         d: &mut Decoder<'_>,
         scope: &mut C,
@@ -107,7 +110,7 @@ pub(crate) mod performer {
     }
 }
 
-/// Bytes that events share.
+/// A byte string in a shared allocation, which events clone without copying.
 pub(crate) mod shared_bytes {
     use super::*;
 

@@ -1,4 +1,5 @@
-//! The attempts of an invocation: which number comes next, when it may start, and what a failure leads to.
+//! Commands for the attempts of an invocation: the next attempt number, its earliest start, and the
+//! event that a failure leads to.
 
 use super::command_violation;
 use crate::{
@@ -7,7 +8,7 @@ use crate::{
 };
 use onward_base::{Payload, Timestamp};
 
-/// An attempt's failure: what, when, and the entropy that spreads its retry.
+/// The failure of an attempt: the error, the time, and the entropy for the jitter of its retry.
 pub(super) struct InvokeAttemptFailure {
     pub(super) error: ExecutionError,
     pub(super) now: Timestamp,
@@ -70,7 +71,8 @@ pub(super) fn give_up_invoke(
 }
 
 impl InvokeAttemptFailure {
-    /// A failure that may be retried is; one that may not is the result.
+    /// Returns InvokeRetrying if the retry policy allows another attempt; otherwise the failure is
+    /// the result of the invocation.
     pub(super) fn into_event(self, fold: &JournalState, promise_id: PromiseId) -> Event {
         let Self {
             error,
@@ -97,7 +99,7 @@ impl InvokeAttemptFailure {
     }
 }
 
-/// The last attempt that was started; 0 if none was, which no rule lets pass.
+/// Returns the last attempt that was started; 0 if none was, which the rules refuse.
 fn current_attempt(fold: &JournalState, promise: &PromiseId) -> u32 {
     fold.invoke_state(promise)
         .map_or(0, |invoke| invoke.attempt)

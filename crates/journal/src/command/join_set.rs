@@ -1,4 +1,4 @@
-//! Join sets: results are taken in the order in which they completed.
+//! Commands for join sets: results are taken in the order of completion.
 
 use super::command_violation;
 use crate::{

@@ -1,7 +1,9 @@
-//! Commands: what the engine wants recorded. Each decides purely, from the journal and the time, which event that is.
+//! Commands: requests of the engine to record something. Each command determines its event as a
+//! pure function of the journal and the time.
 //!
-//! A command only builds the event; whether it may be appended is the fold's judgement, the same for commands and for
-//! recorded journals. So a command for an unknown promise is refused by the same rule as a tampered event would be.
+//! A command only builds the event; the journal state decides whether it may be appended, with the
+//! same rules for commands and for recorded journals. So the rule that refuses a command for an
+//! unknown promise also refuses a tampered event.
 
 mod attempt;
 mod join_set;
@@ -17,14 +19,14 @@ use crate::{
 };
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 
-/// What the engine or the guest wants to happen.
+/// An action of the engine or the guest that is to be recorded in the journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(
     missing_docs,
     reason = "the fields are those of the event that the command's sentence leads to"
 )]
 pub enum JournalCommand {
-    /// Start the execution.
+    /// Start the execution; the first command of every journal.
     Start {
         component_digest: ComponentDigest,
         input: Payload,
@@ -44,72 +46,77 @@ pub enum JournalCommand {
         promise: PromiseId,
         performer: InvokePerformer,
     },
-    /// The attempt in flight succeeded.
+    /// Complete the invocation with the result of the attempt in flight.
     CompleteAttempt { promise: PromiseId, result: Payload },
-    /// The attempt in flight failed: retry or give up, as its policy says. `entropy` spreads the retries.
+    /// Record that the attempt in flight failed: its retry policy decides between a retry and a
+    /// final failure. `entropy` determines the jitter of the retry.
     FailAttempt {
         promise: PromiseId,
         error: ExecutionError,
         entropy: u32,
     },
-    /// End an invocation with this failure, whether an attempt is in flight or the next one is waited for.
+    /// End an invocation with this failure, whether an attempt is in flight or the next one has not
+    /// started yet.
     GiveUpInvoke {
         promise: PromiseId,
         error: ExecutionError,
     },
-    /// Record entropy as the next child.
+    /// Record random bytes as the next child.
     GenerateRandom { value: Arc<[u8]> },
-    /// Record the time as the next child.
+    /// Record the current time as the next child.
     ReadClock,
-    /// Set a timer as the next child.
+    /// Schedule a timer as the next child.
     ScheduleTimer { duration_ms: u64 },
-    /// A timer's time has come.
+    /// Fire a timer; refused before its `fire_at`.
     FireTimer { promise: PromiseId },
-    /// A signal arrived.
+    /// Buffer a signal that arrived.
     DeliverSignal {
         signal_name: BoundedName,
         payload: Payload,
     },
-    /// Consume the oldest signal of that name, or block until there is one or the timer `timeout` has fired.
+    /// Consume the oldest signal of that name, or block until one is delivered or the timer
+    /// `timeout` fires.
     AwaitSignal {
         signal_name: BoundedName,
         timeout: Option<PromiseId>,
     },
     /// Give the oldest delivered signal to the open await that waits for it as `promise`.
     ReceiveSignal { promise: PromiseId },
-    /// Block until the promises satisfy `kind`. The await is recorded even if they do already: which of them were
-    /// complete just then is what the guest saw, and replay must know.
+    /// Block until the promises satisfy `kind`. The await is recorded even if they already do:
+    /// replay must know which of them were complete at that moment, because the guest saw that.
     Await {
         waiting_on: Vec<PromiseId>,
         kind: AwaitKind,
     },
-    /// Go on after a satisfied await.
+    /// Resume the execution after a satisfied await.
     Resume,
-    /// Make a join set as the next child.
+    /// Create a join set as the next child.
     CreateJoinSet,
-    /// Put an invocation into a join set.
+    /// Submit an invocation to a join set.
     SubmitToJoinSet { set: JoinSetId, promise: PromiseId },
-    /// Take the set's next result, in the order of completion, or block until there is one or the timer `timeout` has
-    /// fired.
+    /// Take the next result of the join set, in the order of completion, or block until one
+    /// completes or the timer `timeout` fires.
     TakeNextResult {
         set: JoinSetId,
         timeout: Option<PromiseId>,
     },
-    /// Return, perhaps leaving the rest to another execution.
+    /// Complete the execution with a result; `continued_as` names the execution that continues it,
+    /// if there is one.
     Complete {
         result: Payload,
         continued_as: Option<ExecutionId>,
     },
-    /// Return an error, or trap.
+    /// Fail the execution: its code returned an error or trapped.
     Fail { error: ExecutionError },
-    /// Ask for cancellation.
+    /// Request cancellation; cleanup begins.
     RequestCancel { reason: SharedText },
-    /// Make cancellation final.
+    /// Make cancellation final, which ends the execution.
     Cancel { reason: SharedText },
 }
 
 impl JournalCommand {
-    /// The event to record.
+    /// Returns the event that the command records. Fails if the command cannot be turned into an
+    /// event.
     pub(crate) fn decide_event(
         self,
         journal: &Journal,
@@ -205,7 +212,7 @@ impl JournalCommand {
     }
 }
 
-/// The violation of a command that cannot even be turned into an event.
+/// Creates the violation for a command that cannot be turned into an event.
 fn command_violation(
     fold: &JournalState,
     rule: Rule,

@@ -1,4 +1,4 @@
-//! Signals: buffered when they arrive, consumed oldest first.
+//! Commands for signals: signals are buffered on arrival and consumed oldest first.
 
 use super::command_violation;
 use crate::{
@@ -20,8 +20,8 @@ pub(super) fn deliver_signal(
     }
 }
 
-/// Consumes a buffered signal at once, or blocks; either way the operation takes the next place in the call tree. The timer
-/// is named only where there is something to wait for.
+/// Consumes a buffered signal immediately, or blocks; either way the operation takes the next
+/// position in the call tree. The event names the timer only if the execution has to wait.
 pub(super) fn await_signal(
     journal: &Journal,
     signal_name: BoundedName,

@@ -1,4 +1,4 @@
-//! Timers: set from now, never fired early.
+//! Commands for timers: a timer is scheduled relative to the current time and never fires early.
 
 use super::command_violation;
 use crate::{Event, EventKind, JournalState, PromiseId, PromiseState, Rule, RuleViolation};

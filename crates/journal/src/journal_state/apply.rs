@@ -1,4 +1,4 @@
-//! Taking an event in. It was checked before, so nothing here refuses anything.
+//! Applying an event to the journal state. The event was checked before, so nothing here can fail.
 
 use super::inbox::{BufferedSignal, SignalInbox};
 use super::{
@@ -11,7 +11,7 @@ use crate::{
 use onward_base::BoundedName;
 
 impl JournalState {
-    /// Takes in an event that [`Fold::check`] let through.
+    /// Applies an event that [`JournalState::check_event`] accepted.
     pub(super) fn apply_event(&mut self, event: &JournalEvent) {
         let act = self.classify_event(&event.event);
         if let Ok(next) = phase_transition(self.phase, act) {
@@ -21,7 +21,8 @@ impl JournalState {
         self.next_sequence += 1;
     }
 
-    /// Leaving a blocked phase closes the await, whether it was satisfied or interrupted.
+    /// Enters the next phase. Leaving a blocked phase closes the await, whether it was satisfied or
+    /// interrupted.
     fn enter_phase(&mut self, next: ExecutionPhase) {
         if !matches!(
             next,
@@ -141,7 +142,7 @@ impl JournalState {
         }
     }
 
-    /// Tells the open await and the owning join set that `id` is over.
+    /// Updates the open await and the owning join set after `id` completed.
     fn complete_promise(&mut self, id: &PromiseId) {
         if self.is_awaited(id)
             && let Some(wait) = &mut self.open_await
@@ -220,7 +221,8 @@ impl JournalState {
         }
     }
 
-    /// Takes a result out of a set. Members stay listed and are skipped later rather than searched for now.
+    /// Takes a result out of a join set. The member stays in the list and is skipped later, which
+    /// avoids a search now.
     fn take_result(&mut self, set: &JoinSetId, id: &PromiseId) {
         self.update_invoke(id, |invoke| invoke.is_result_taken = true);
         let Some(index) = self.join_set_index(set) else {
@@ -249,7 +251,8 @@ impl JournalState {
         Some(&mut self.slots.get_mut(number as usize)?.promise)
     }
 
-    /// The member of a set that completed first among those whose result was not taken.
+    /// Returns the member of a join set that completed first among those whose result was not
+    /// taken; `None` if there is none.
     pub fn next_ready_member(&self, set: &JoinSetId) -> Option<PromiseId> {
         let ready = &self.join_set_state(set)?.ready;
         let number = ready
@@ -258,7 +261,7 @@ impl JournalState {
         Some(self.execution.child_promise(*number))
     }
 
-    /// The members of a set whose result was not taken.
+    /// Returns the members of a join set whose result was not taken, in the order of submission.
     pub(crate) fn remaining_members(&self, set: &JoinSetId) -> Vec<PromiseId> {
         let members = self.join_set_state(set).map_or(&[][..], |set| &set.members);
         let left = members

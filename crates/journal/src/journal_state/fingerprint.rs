@@ -1,11 +1,13 @@
-//! What the fold keeps of a payload: enough to tell that another one is the same, in 16 bytes.
+//! Fingerprints of payloads: the journal state keeps 16 bytes instead of the payload, enough to
+//! recognise an equal one.
 
 use sha2::{Digest as _, Sha256};
 
 use crate::InvokeResult;
 use onward_base::Payload;
 
-/// The first half of a SHA-256: two different payloads never share one by accident, nor by affordable intent.
+/// The first half of a SHA-256: different payloads do not collide by accident, and a deliberate
+/// collision is not affordable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PayloadFingerprint([u8; 16]);
 
@@ -29,7 +31,8 @@ impl PayloadFingerprint {
         }
     }
 
-    /// Fields are length-prefixed, so that none runs into the next.
+    /// Hashes length-prefixed fields, so that different lists of fields never have the same
+    /// encoding.
     fn hash_fields(fields: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for field in fields {

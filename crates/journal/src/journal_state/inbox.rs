@@ -1,23 +1,23 @@
-//! The buffer of one signal name: delivered in order, consumed in order.
+//! The inbox of one signal name: signals are delivered in order and consumed in the same order.
 
 use std::collections::VecDeque;
 
 use super::PayloadFingerprint;
 
-/// The signals of one name.
+/// The delivered and consumed signals of one name.
 #[derive(Clone, Debug)]
 pub struct SignalInbox {
-    /// How many were delivered; also the id of the last delivery.
+    /// Number of delivered signals; also the id of the last delivery.
     pub delivered: u64,
-    /// How many were consumed; also the id of the last consumed delivery.
+    /// Number of consumed signals; also the id of the last consumed delivery.
     pub consumed: u64,
     pending: VecDeque<BufferedSignal>,
 }
 
-/// A signal that nobody consumed yet.
+/// A signal that was delivered and not yet consumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BufferedSignal {
-    /// The sequence number of its SignalDelivered.
+    /// The sequence number of its SignalDelivered event.
     pub(crate) sequence: u64,
     pub(crate) payload: PayloadFingerprint,
 }
@@ -29,13 +29,13 @@ impl SignalInbox {
         pending: VecDeque::new(),
     };
 
-    /// The unconsumed delivery with this id.
+    /// Returns the unconsumed delivery with this id.
     pub(crate) fn pending_delivery(&self, delivery_id: u64) -> Option<&BufferedSignal> {
         let index = delivery_id.checked_sub(self.consumed + 1)?;
         self.pending.get(usize::try_from(index).ok()?)
     }
 
-    /// The oldest unconsumed delivery and its id.
+    /// Returns the oldest unconsumed delivery and its id.
     pub(crate) fn oldest_delivery(&self) -> Option<(u64, &BufferedSignal)> {
         Some((self.consumed + 1, self.pending.front()?))
     }

@@ -1,8 +1,10 @@
-//! What a journal's events amount to: the one place that knows the current state, kept up to date event by event.
+//! The state that a journal's events reduce to, updated event by event. It is the only place that
+//! holds the current state.
 //!
-//! [`Fold::check`] says whether an event may follow, [`Fold::push`] takes it in if so; both cost the same however long the
-//! journal is. The fold holds no payloads, only fingerprints and places, so a journal of any length can be judged in
-//! little memory.
+//! [`JournalState::check_event`] decides whether an event may follow, and
+//! [`JournalState::push_event`] also applies it; the cost of both is independent of the length of
+//! the journal. The state holds no payloads, only fingerprints and sequence numbers, so a journal
+//! of any length can be checked in little memory.
 
 mod apply;
 mod fingerprint;
@@ -23,19 +25,19 @@ use crate::{
 };
 use onward_base::BoundedName;
 
-/// What an execution waits for.
+/// The open await of an execution.
 #[derive(Clone, Debug)]
 pub struct AwaitState {
-    /// What satisfies it.
+    /// The condition that satisfies the await.
     pub kind: AwaitKind,
-    /// The child numbers of the promises it names.
+    /// The child numbers of the promises that the await names.
     waiting_on: Vec<u32>,
-    /// How many of them are not complete yet.
+    /// The number of those promises that are not complete yet.
     incomplete: usize,
 }
 
 impl AwaitState {
-    /// Whether the execution may resume.
+    /// Returns whether the await is satisfied, so that the execution may resume.
     pub fn is_satisfied(&self) -> bool {
         match self.kind {
             AwaitKind::Any | AwaitKind::Signal(_) => self.incomplete < self.waiting_on.len(),
@@ -44,7 +46,7 @@ impl AwaitState {
     }
 }
 
-/// The state that a journal's events amount to.
+/// The state that a journal's events reduce to.
 #[derive(Clone, Debug)]
 pub struct JournalState {
     execution: ExecutionId,
@@ -55,19 +57,19 @@ pub struct JournalState {
     slots: Vec<PromiseSlot>,
     join_sets: Vec<JoinSetState>,
     inboxes: BTreeMap<BoundedName, SignalInbox>,
-    /// Counts awaits, so that a slot can say which await named it last.
+    /// The number of awaits so far, so that a slot can record which await named it last.
     await_count: u32,
 }
 
 #[derive(Clone, Debug)]
 struct PromiseSlot {
     promise: PromiseState,
-    /// The number of the await that named it last; 0 if none did.
+    /// The number of the await that named the promise last; 0 if none did.
     awaited_by: u32,
 }
 
 impl JournalState {
-    /// The fold of an empty journal.
+    /// Creates the state of an empty journal.
     pub fn new(execution: ExecutionId) -> Self {
         Self {
             execution,
@@ -81,32 +83,32 @@ impl JournalState {
         }
     }
 
-    /// Whose journal it is.
+    /// Returns the execution that the journal belongs to.
     pub const fn execution_id(&self) -> ExecutionId {
         self.execution
     }
 
-    /// How many events were taken in; the next event's sequence number.
+    /// Returns the number of applied events, which is the sequence number of the next event.
     pub const fn next_sequence(&self) -> u64 {
         self.next_sequence
     }
 
-    /// Where the execution is in its life.
+    /// Returns the phase of the execution's lifecycle.
     pub const fn phase(&self) -> ExecutionPhase {
         self.phase
     }
 
-    /// What users see; `None` before the first event.
+    /// Returns the state that users see; `None` before the first event.
     pub const fn execution_state(&self) -> Option<ExecutionState> {
         self.phase.execution_state()
     }
 
-    /// The open await, if the execution or its cleanup waits.
+    /// Returns the open await; `None` if neither the execution nor its cleanup waits.
     pub const fn open_await(&self) -> Option<&AwaitState> {
         self.open_await.as_ref()
     }
 
-    /// The promises that the open await names.
+    /// Returns the promises that the open await names; none if no await is open.
     pub fn waiting_on(&self) -> impl Iterator<Item = PromiseId> {
         let numbers = self
             .open_await
@@ -117,17 +119,17 @@ impl JournalState {
             .map(|number| self.execution.child_promise(*number))
     }
 
-    /// The id of the next operation.
+    /// Returns the id that the next operation will get.
     pub fn next_promise_id(&self) -> PromiseId {
         self.execution.child_promise(self.slots.len() as u32)
     }
 
-    /// What is known of an operation.
+    /// Returns the state of an operation; `None` if it was never allocated.
     pub fn promise_state(&self, id: &PromiseId) -> Option<&PromiseState> {
         self.promise_slot(id).map(|slot| &slot.promise)
     }
 
-    /// What is known of an invocation.
+    /// Returns the state of an invocation; `None` if the operation is unknown or not an invocation.
     pub fn invoke_state(&self, id: &PromiseId) -> Option<&InvokeState> {
         match self.promise_state(id)? {
             PromiseState::Invoke(invoke) => Some(invoke),
@@ -135,32 +137,33 @@ impl JournalState {
         }
     }
 
-    /// What is known of a join set.
+    /// Returns the state of a join set; `None` if it was never created.
     pub fn join_set_state(&self, id: &JoinSetId) -> Option<&JoinSetState> {
         self.join_sets.get(self.join_set_index(id)? as usize)
     }
 
-    /// The signals of this name.
+    /// Returns the inbox of this signal name; an empty one if no signal of the name was delivered.
     pub fn signal_inbox(&self, signal_name: &str) -> &SignalInbox {
         static EMPTY: SignalInbox = SignalInbox::EMPTY;
         self.inboxes.get(signal_name).unwrap_or(&EMPTY)
     }
 
-    /// All operations in the order of allocation.
+    /// Returns all operations in the order of allocation.
     pub fn promise_states(&self) -> impl Iterator<Item = (PromiseId, &PromiseState)> {
         (0..)
             .zip(&self.slots)
             .map(|(number, slot)| (self.execution.child_promise(number), &slot.promise))
     }
 
-    /// Takes `event` in if it may follow; changes nothing if not.
+    /// Applies `event` if it may follow. Fails with the violated rule otherwise, and changes
+    /// nothing.
     pub fn push_event(&mut self, event: &JournalEvent) -> Result<(), RuleViolation> {
         self.check_event(event)?;
         self.apply_event(event);
         Ok(())
     }
 
-    /// Whether `event` may follow; the rule it breaks if not.
+    /// Checks whether `event` may follow. Fails with the first rule that it breaks.
     pub fn check_event(&self, event: &JournalEvent) -> Result<(), RuleViolation> {
         let refuse = |rule: Rule, message| RuleViolation {
             rule,
@@ -182,7 +185,8 @@ impl JournalState {
         Ok(())
     }
 
-    /// Whether the phase allows `act`, which an event of this kind would be.
+    /// Checks whether the phase allows `act`. `event` is the kind of event to name in the
+    /// violation.
     pub(crate) fn check_action(
         &self,
         act: LifecycleAction,
@@ -196,7 +200,7 @@ impl JournalState {
         })
     }
 
-    /// What the event does, as far as the phase is concerned.
+    /// Returns the effect of the event on the phase.
     pub(crate) fn classify_event(&self, event: &Event) -> LifecycleAction {
         match event {
             Event::ExecutionStarted { .. } => LifecycleAction::Start,
@@ -251,12 +255,12 @@ impl JournalState {
         }
     }
 
-    /// The id as people read it in this journal: `root.3`.
+    /// Displays an id relative to this journal's execution: `root.3`.
     pub(crate) fn display_id<'a>(&self, id: &'a PromiseId) -> impl fmt::Display + use<'a> {
         id.relative_to(self.execution)
     }
 
-    /// Whether the open await names `id`.
+    /// Returns whether the open await names `id`.
     pub(crate) fn is_awaited(&self, id: &PromiseId) -> bool {
         self.open_await.is_some()
             && self
@@ -264,7 +268,7 @@ impl JournalState {
                 .is_some_and(|slot| slot.awaited_by == self.await_count)
     }
 
-    /// Whether the open await names `id`, and `id` is a signal that was not received yet.
+    /// Returns whether the open await names `id`, and `id` is a signal that was not received yet.
     pub(crate) fn awaits_signal_as(&self, id: &PromiseId) -> bool {
         self.is_awaited(id)
             && matches!(

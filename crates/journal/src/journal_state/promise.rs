@@ -1,4 +1,4 @@
-//! What the fold remembers of each operation and each join set.
+//! The part of the journal state that describes each operation and each join set.
 
 use std::collections::VecDeque;
 
@@ -6,33 +6,34 @@ use super::PayloadFingerprint;
 use crate::{DeliveryGuarantee, RetryPolicy};
 use onward_base::{BoundedName, Timestamp};
 
-/// One operation, by what it is.
+/// The state of one operation, by its type.
 #[derive(Clone, Debug)]
 pub enum PromiseState {
-    /// A captured value: randomness or time. It was complete when it was recorded.
+    /// A recorded value: random bytes or the time. It is complete from the start.
     Value,
-    /// An invocation.
+    /// An invocation of a function or an HTTP request.
     Invoke(InvokeState),
-    /// A timer.
+    /// A timer that fires once.
     Timer {
-        /// When it may fire.
+        /// The earliest time at which the timer may fire.
         fire_at: Timestamp,
-        /// Whether it did.
+        /// Whether the timer has fired.
         fired: bool,
     },
-    /// A wait for a signal.
+    /// A wait for a signal, or a signal that was consumed without waiting.
     Signal {
-        /// The name it waits for.
+        /// The name of the signal.
         name: BoundedName,
-        /// Whether it came.
+        /// Whether the signal was received.
         received: bool,
     },
-    /// A join set, by its index.
+    /// A join set, by its index among the join sets of the execution.
     JoinSet(u32),
 }
 
 impl PromiseState {
-    /// Whether waiting for it is over.
+    /// Returns whether the operation is complete, so that an await for it is over. Never true for a
+    /// join set.
     pub const fn is_complete(&self) -> bool {
         match self {
             Self::Value => true,
@@ -44,20 +45,20 @@ impl PromiseState {
     }
 }
 
-/// An invocation.
+/// The state of an invocation.
 #[derive(Clone, Debug)]
 pub struct InvokeState {
-    /// How far it is.
+    /// The progress of the invocation.
     pub phase: InvokePhase,
     /// The last attempt that was started; 0 if none was.
     pub attempt: u32,
-    /// How it is retried; forgotten once it completed.
+    /// The retry policy; `None` if none was given, or once the invocation completed.
     pub policy: Option<Box<RetryPolicy>>,
-    /// Whether it may be repeated when a crash leaves its end unknown.
+    /// Whether the invocation may be repeated when a crash leaves its outcome unknown.
     pub delivery: DeliveryGuarantee,
-    /// The index of the join set it was submitted to.
+    /// The index of the join set that the invocation was submitted to.
     pub(crate) join_set_index: Option<u32>,
-    /// Whether its result was taken from that set.
+    /// Whether the guest took the result from that join set.
     pub(crate) is_result_taken: bool,
 }
 
@@ -74,36 +75,37 @@ impl InvokeState {
     }
 }
 
-/// How far an invocation is.
+/// The progress of an invocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvokePhase {
-    /// It is wanted; no attempt was started.
+    /// The invocation is scheduled; no attempt has started.
     Scheduled,
-    /// An attempt is under way.
+    /// An attempt is in flight.
     Started,
-    /// The last attempt failed; the next may start at this time.
+    /// The last attempt failed; the next one may start at `retry_at`.
     Retrying {
         /// The earliest start of the next attempt.
         retry_at: Timestamp,
     },
-    /// It is over.
+    /// The invocation is over, with a result or a final failure.
     Completed {
-        /// The sequence number of its InvokeCompleted, where the result is.
+        /// The sequence number of its InvokeCompleted event, which contains the result.
         sequence: u64,
-        /// What the result was, in short.
+        /// The fingerprint of the result.
         result: PayloadFingerprint,
     },
 }
 
-/// A join set.
+/// The state of a join set.
 #[derive(Clone, Debug, Default)]
 pub struct JoinSetState {
-    /// How many operations were submitted.
+    /// Number of operations that were submitted.
     pub submitted: u32,
-    /// How many results were taken.
+    /// Number of results that were taken.
     pub awaited: u32,
-    /// Child numbers of all members.
+    /// The child numbers of all members, in the order of submission.
     pub(super) members: Vec<u32>,
-    /// Members that completed, in that order, those already taken perhaps still among them.
+    /// The members that completed, in the order of completion. It may still contain members whose
+    /// result was taken.
     pub(super) ready: VecDeque<u32>,
 }

@@ -1,4 +1,4 @@
-//! Reading one field: present or not, of the right type or not, with an error that names the field and what was expected.
+//! Reading one field of a JSON line: every error names the field and the expected value.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
 use onward_base::excerpt::excerpt_text;
 use onward_base::{BoundedName, Payload, SharedText, Timestamp, hex};
 
-/// A field's name and its JSON text, if the line has it.
+/// A field of a line: its name and its JSON text, `None` if the line does not have it.
 #[derive(Clone, Copy)]
 pub(super) struct JournalLineField<'a> {
     pub(super) name: &'static str,
@@ -39,7 +39,7 @@ impl<'a> JournalLineField<'a> {
         }
     }
 
-    /// Absent and null are the same.
+    /// Returns the field if it has a value: absent and null are equivalent.
     pub(super) fn non_null(self) -> Option<Self> {
         self.raw.filter(|raw| raw.get() != "null").map(|_| self)
     }
@@ -49,7 +49,8 @@ impl<'a> JournalLineField<'a> {
         serde_json::from_str(raw.get()).map_err(|_| self.mismatch_error(expected))
     }
 
-    /// A list would be read as an object too, by position: refuse it.
+    /// Parses an object. Fails on a list, which serde would otherwise accept as an object by
+    /// position.
     fn parse_object<T: Deserialize<'a>>(self, expected: &str) -> Result<T> {
         match self.raw {
             Some(raw) if !raw.get().starts_with('{') => Err(self.mismatch_error(expected)),
@@ -77,7 +78,7 @@ impl<'a> JournalLineField<'a> {
         text.parse().map_err(|_| self.mismatch_error(expected))
     }
 
-    /// A reason may be left out.
+    /// Reads a reason. Optional; default: the empty string.
     pub(super) fn read_reason(self) -> Result<SharedText> {
         self.non_null()
             .map_or_else(|| Ok(SharedText::from("")), Self::read_text)
@@ -87,12 +88,12 @@ impl<'a> JournalLineField<'a> {
         self.parse_value("an integer from 0")
     }
 
-    /// An attempt. Whether it is the right one is for the rules to say.
+    /// Reads an attempt number. The rules decide whether it is the right one.
     pub(super) fn read_attempt(self) -> Result<u32> {
         self.parse_value("an integer from 1 to 4294967295")
     }
 
-    /// RFC 3339, or milliseconds since 1970.
+    /// Reads an instant: RFC 3339, or an integer of milliseconds since 1970.
     pub(super) fn read_timestamp(self) -> Result<Timestamp> {
         let expected = "an RFC 3339 instant such as \"2026-03-01T12:00:00Z\"";
         if let Ok(ms) = self.parse_value::<i64>(expected) {
@@ -129,7 +130,7 @@ impl<'a> JournalLineField<'a> {
         }
     }
 
-    /// A delivery may be left out.
+    /// Reads a delivery guarantee. Optional; default: `at_least_once`.
     pub(super) fn read_delivery(self) -> Result<DeliveryGuarantee> {
         let Some(field) = self.non_null() else {
             return Ok(DeliveryGuarantee::default());
@@ -148,7 +149,8 @@ impl<'a> JournalLineField<'a> {
             .ok_or_else(|| field.mismatch_error(expected))
     }
 
-    /// A child or a worker; whoever runs the execution if neither is named.
+    /// Reads the performer of an attempt: a child or a worker. Default: the owner of the execution,
+    /// if neither is named.
     pub(super) fn read_performer(self, worker: JournalLineField<'_>) -> Result<InvokePerformer> {
         match (self.non_null(), worker.non_null()) {
             (None, None) => Ok(InvokePerformer::Owner),
@@ -160,7 +162,8 @@ impl<'a> JournalLineField<'a> {
         }
     }
 
-    /// `signal_name` belongs to a wait for a signal and to no other.
+    /// Reads the kind of an await. `signal_name` is required for a wait for a signal and ignored
+    /// for any other.
     pub(super) fn read_await_kind(self, signal_name: JournalLineField<'_>) -> Result<AwaitKind> {
         let expected = "\"single\", \"any\", \"all\" or \"signal\"";
         match &*self
@@ -175,7 +178,8 @@ impl<'a> JournalLineField<'a> {
         }
     }
 
-    /// `{"kind": …, "message": …, "retryable": …}`; a bare string is a user error with that message.
+    /// Reads a failure: `{"kind": …, "message": …, "retryable": …}`; a bare string is a user error
+    /// with that message.
     pub(super) fn read_error(self) -> Result<ExecutionError> {
         let expected =
             "an object with a string `kind` (and `message`, and `retryable`), or a string";
@@ -188,7 +192,7 @@ impl<'a> JournalLineField<'a> {
             .ok_or_else(|| self.mismatch_error(expected))
     }
 
-    /// `{"ok": VALUE}` or `{"err": ERROR}`.
+    /// Reads the result of an operation: `{"ok": VALUE}` or `{"err": ERROR}`.
     pub(super) fn read_result(self) -> Result<InvokeResult> {
         let expected = "{\"ok\": VALUE} or {\"err\": {\"kind\": …, \"message\": …}}";
         let object: ResultObject<'_> = self.parse_object(expected)?;
@@ -222,12 +226,12 @@ impl<'a> JournalLineField<'a> {
             .ok_or_else(|| field.mismatch_error(expected))
     }
 
-    /// The strings of a list.
+    /// Reads the list of strings that promise ids are parsed from.
     pub(super) fn read_id_list(self) -> Result<Vec<std::borrow::Cow<'a, str>>> {
         self.parse_value("a list of promise ids")
     }
 
-    /// Another execution: it says nothing about the journal's own hash.
+    /// Reads the id of another execution, which does not determine the journal's own hash.
     pub(super) fn read_execution_id(self) -> Result<ExecutionId> {
         let expected = "an execution id of 64 hex digits";
         self.read_text()
@@ -236,7 +240,7 @@ impl<'a> JournalLineField<'a> {
             .ok_or_else(|| self.mismatch_error(expected))
     }
 
-    /// The string that an id is made of.
+    /// Reads the string that a promise id is parsed from.
     pub(super) fn read_id_text(self) -> Result<std::borrow::Cow<'a, str>> {
         self.parse_value("a promise id such as \"root.1\"")
     }
@@ -264,7 +268,7 @@ impl ErrorObject<'_> {
     }
 }
 
-/// A `RawValue` field that may be absent; present and null are told apart, since `{"ok": null}` is a result.
+/// The object of a result. Absent and null are distinguished, since `{"ok": null}` is a result.
 #[derive(Deserialize)]
 struct ResultObject<'a> {
     #[serde(borrow, default, deserialize_with = "deserialize_present")]

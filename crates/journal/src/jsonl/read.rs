@@ -1,4 +1,4 @@
-//! A line of JSON to an event.
+//! Parsing a line of JSON into an event.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -12,8 +12,9 @@ type Result<T> = std::result::Result<T, JournalLineError>;
 
 /// Reads the lines of one journal.
 ///
-/// Ids are relative to the journal's own execution (`root.1`) or carry its hash. Which hash that is need not be known:
-/// the first one that an event names is taken for the journal's own, and the rules refuse any other.
+/// Ids are relative to the journal's own execution (`root.1`) or contain its hash. The hash need
+/// not be known in advance: the reader takes the first one that an event names as the journal's
+/// own, and the rules refuse any other.
 #[derive(Clone, Debug, Default)]
 pub struct JournalLineReader {
     own_root: Option<ExecutionId>,
@@ -21,12 +22,12 @@ pub struct JournalLineReader {
 }
 
 impl JournalLineReader {
-    /// A reader of a journal whose execution is not known.
+    /// Creates a reader for a journal whose execution is not known.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A reader of this execution's journal.
+    /// Creates a reader for the journal of this execution.
     pub const fn for_execution(execution: ExecutionId) -> Self {
         Self {
             own_root: Some(execution),
@@ -34,12 +35,14 @@ impl JournalLineReader {
         }
     }
 
-    /// The execution that the events read here belong to: a stand-in of zeros if none was named at the start.
+    /// Returns the execution that the events of this reader belong to: a placeholder of zeros if
+    /// the reader was created with [`JournalLineReader::new`].
     pub const fn execution_id(&self) -> ExecutionId {
         self.execution
     }
 
-    /// Reads one line.
+    /// Reads the event of one line. Fails if the line is not a JSON object or a field is missing or
+    /// invalid; the rules of the journal are not checked.
     pub fn read_line(&mut self, line: &str) -> Result<JournalEvent> {
         let line = parse_line_object(line)?;
         let sequence = line.sequence().read_unsigned()?;
@@ -118,7 +121,7 @@ impl JournalLineReader {
         }
     }
 
-    /// The events whose first field is `promise_id`.
+    /// Reads the events whose first field is `promise_id`.
     fn read_promise_event(&mut self, kind: EventKind, line: &Object<'_>) -> Result<Event> {
         let promise_id = self.read_promise_id(line)?;
         match kind {
@@ -193,7 +196,8 @@ impl JournalLineReader {
             .collect()
     }
 
-    /// A parent is an operation of another journal, so its hash says nothing about this one's.
+    /// Reads the id of the parent. A parent is an operation of another journal, so its hash does
+    /// not determine this journal's own.
     fn read_parent_id(&self, field: JournalLineField<'_>) -> Result<PromiseId> {
         PromiseId::parse(&field.read_id_text()?, self.execution)
             .map_err(|error| field_error(field, error))
@@ -222,7 +226,8 @@ fn read_digest(field: JournalLineField<'_>) -> Result<crate::ComponentDigest> {
         .map_err(|error| field_error(field, error))
 }
 
-/// The fields of a line. A list would be read as well, by position: refuse it.
+/// Parses the fields of a line. Fails on a list, which serde would otherwise accept as an object by
+/// position.
 fn parse_line_object(line: &str) -> Result<Object<'_>> {
     let refuse = |reason: &str| {
         JournalLineError(format!(
@@ -235,7 +240,8 @@ fn parse_line_object(line: &str) -> Result<Object<'_>> {
     serde_json::from_str(line).map_err(|error| refuse(&describe_json_error(&error)))
 }
 
-/// What the JSON parser says, without the line number: it only ever sees one line.
+/// Returns the error of the JSON parser without the line number: the parser only ever reads one
+/// line.
 fn describe_json_error(error: &serde_json::Error) -> String {
     error
         .to_string()
@@ -245,7 +251,8 @@ fn describe_json_error(error: &serde_json::Error) -> String {
 
 macro_rules! raw_line {
     ($($field:ident)*) => {
-        /// A line with every field there is, unread. Fields that later versions add are passed over.
+        /// A line with all known fields as raw JSON. Unknown fields, which later versions may add,
+        /// are ignored.
         #[derive(Deserialize)]
         struct Object<'a> { $(
             #[serde(borrow, default, deserialize_with = "deserialize_present")]

@@ -1,4 +1,5 @@
-//! A retry policy as JSON. Factor and jitter are plain numbers there; every field has a default.
+//! The JSON form of a retry policy. Factor and jitter are plain numbers there; every field has a
+//! default.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -49,7 +50,7 @@ impl RetryPolicyObject<'_> {
         permille_to_ratio(RetryPolicy::default().jitter.as_permille())
     }
 
-    /// `None` if a number is out of range or a kind is not one.
+    /// Returns `None` if a number is out of range or an error kind is invalid.
     pub(super) fn to_retry_policy(&self) -> Option<RetryPolicy> {
         Some(RetryPolicy {
             max_attempts: self.max_attempts,
@@ -71,7 +72,8 @@ fn permille_to_ratio(permille: u32) -> f64 {
     f64::from(permille) / 1_000.0
 }
 
-/// To the nearest thousandth; a negative number does not round up to one that is allowed.
+/// Rounds to the nearest thousandth. Returns `None` outside of 0 to 1000, so that a negative number
+/// never rounds to a valid one.
 fn ratio_to_permille(share: f64) -> Option<u32> {
     (0.0..=1_000.0)
         .contains(&share)

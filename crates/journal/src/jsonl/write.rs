@@ -1,4 +1,4 @@
-//! An event to a line of JSON.
+//! Writing an event as a line of JSON.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::{
 };
 use onward_base::{Payload, hex};
 
-/// An event as a line, without the line break; ids are relative to `own`.
+/// An event as a line of JSON, without the line break; ids are relative to `own`.
 pub struct JournalLine<'a> {
     event: &'a JournalEvent,
     own: ExecutionId,
 }
 
 impl<'a> JournalLine<'a> {
-    /// The event as a line of the journal of `own`.
+    /// Creates the line for an event in the journal of `own`.
     pub const fn new(event: &'a JournalEvent, own: ExecutionId) -> Self {
         Self { event, own }
     }
@@ -104,7 +104,7 @@ impl<'a> JournalLine<'a> {
         }
     }
 
-    /// The fields of the events whose first field is `promise_id`.
+    /// Writes the fields of the events whose first field is `promise_id`.
     fn write_promise_fields<M: serde::ser::SerializeMap>(
         &self,
         map: &mut M,
@@ -217,7 +217,7 @@ impl fmt::Display for JournalLine<'_> {
     }
 }
 
-/// What is written as it is shown.
+/// Serialises a value as the string that `Display` writes.
 struct DisplayJson<T>(T);
 
 impl<T: fmt::Display> Serialize for DisplayJson<T> {
@@ -226,7 +226,7 @@ impl<T: fmt::Display> Serialize for DisplayJson<T> {
     }
 }
 
-/// A payload's text is JSON already.
+/// Serialises a payload as raw JSON, since its text is already JSON.
 struct PayloadJson<'a>(&'a Payload);
 
 impl Serialize for PayloadJson<'_> {

@@ -1,10 +1,10 @@
-//! What can be awaited (H-7, H-8, H-9). A wait for a signal is different: it allocates its promise, and a timer may follow
-//! (CF-4, ID-2).
+//! Rules for awaits (H-7, H-8, H-9): which promises can be awaited. A wait for a signal is
+//! different: it allocates its own promise, and a timer may follow (CF-4, ID-2).
 
 use crate::journal_state::PromiseState;
 use crate::{AwaitKind, Event, JournalEvent, JournalState, PromiseId};
 
-/// How many promises one await may name. The event lists them all.
+/// Maximum number of promises that one await names. The event lists all of them.
 pub const AWAITED_MAX: usize = 1 << 16;
 
 pub(crate) fn ids_distinct(_: &JournalState, event: &JournalEvent) -> Option<String> {
@@ -55,7 +55,8 @@ pub(crate) fn ids_can_complete(fold: &JournalState, event: &JournalEvent) -> Opt
     ))
 }
 
-/// The promises of a wait for promises; `None` for a wait for a signal.
+/// Returns the promises that the event awaits; `None` for a wait for a signal and for any other
+/// event.
 fn awaited_promises(event: &JournalEvent) -> Option<&[PromiseId]> {
     match &event.event {
         Event::ExecutionAwaiting {

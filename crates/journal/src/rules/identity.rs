@@ -1,4 +1,5 @@
-//! Who an operation is (ID-1, ID-2): ids are positions in this execution's call tree, handed out without gaps.
+//! Rules for ids (ID-1, ID-2): ids are positions in this execution's call tree, allocated without
+//! gaps.
 
 use crate::{AwaitKind, Event, JournalEvent, JournalState, PromiseId};
 
@@ -25,7 +26,7 @@ pub(crate) fn next_child(fold: &JournalState, event: &JournalEvent) -> Option<St
     })
 }
 
-/// The id that the event brings into the call tree, if it does.
+/// Returns the id that the event allocates in the call tree; `None` if it allocates none.
 pub(crate) fn allocated_by<'a>(fold: &JournalState, event: &'a Event) -> Option<&'a PromiseId> {
     match event {
         Event::InvokeScheduled { promise_id, .. }

@@ -1,4 +1,5 @@
-//! Side effects (SE-1 … SE-4, H-4, H-5, H-6, H-13): an operation is scheduled, started, perhaps retried, completed once.
+//! Rules for side effects (SE-1 … SE-4, H-4, H-5, H-6, H-13): an operation is scheduled, started,
+//! possibly retried, and completed once.
 
 use crate::journal_state::{InvokePhase, InvokeState};
 use crate::{Event, JournalEvent, JournalState, PromiseId};
@@ -147,7 +148,7 @@ pub(crate) fn retry_within_policy(fold: &JournalState, event: &JournalEvent) -> 
     })
 }
 
-/// The invoke that an InvokeStarted, InvokeCompleted or InvokeRetrying is about.
+/// Returns the invocation that an InvokeStarted, InvokeCompleted or InvokeRetrying event describes.
 fn subject_invoke<'a>(
     fold: &'a JournalState,
     event: &'a JournalEvent,

@@ -1,4 +1,5 @@
-//! Join sets (JS-1 … JS-7, H-2, H-3, H-12): members come in, then results go out, each once and as recorded.
+//! Rules for join sets (JS-1 … JS-7, H-2, H-3, H-12): members are submitted first, then results are
+//! taken, each once and as recorded.
 
 use crate::journal_state::{InvokePhase, PayloadFingerprint};
 use crate::{Event, JoinSetId, JournalEvent, JournalState, PromiseId};

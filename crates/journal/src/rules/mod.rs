@@ -1,4 +1,5 @@
-//! The checks behind the invariants, one file a family, and the list of rules each event is held to.
+//! The checks that enforce the invariants, one file for each family, and the list of rules that
+//! apply to each event.
 
 pub(crate) mod awaiting;
 pub(crate) mod identity;
@@ -13,9 +14,10 @@ pub use awaiting::AWAITED_MAX;
 use crate::EventKind::{self, *};
 use crate::Rule::{self, *};
 
-/// The content rules an event of this kind is held to, in the order in which a breach is reported.
+/// Returns the content rules that apply to an event of this kind, in the order in which violations
+/// are reported.
 ///
-/// S-1 comes before them all, then what the transition table says.
+/// S-1 is checked before all of them, then the transition table.
 pub const fn rules_for_event(kind: EventKind) -> &'static [Rule] {
     match kind {
         ExecutionStarted | ExecutionCompleted | ExecutionFailed | CancelRequested

@@ -1,4 +1,5 @@
-//! Signals (CF-2 … CF-4, H-10, H-11): buffered per name in the order of delivery, consumed once and in that order.
+//! Rules for signals (CF-2 … CF-4, H-10, H-11): signals are buffered by name in the order of
+//! delivery, and consumed once and in that order.
 
 use crate::journal_state::{PayloadFingerprint, PromiseState};
 use crate::{AwaitKind, Event, JournalEvent, JournalState, PromiseId};
@@ -120,7 +121,8 @@ pub(crate) fn await_is_consistent(fold: &JournalState, event: &JournalEvent) -> 
     }
 }
 
-/// The second promise of a wait for a signal is a timer that can still end it.
+/// Checks that the second promise of a wait for a signal is a timer that has not fired, so that it
+/// can still end the wait.
 fn deadline_is_pending(
     fold: &JournalState,
     promise: &PromiseId,

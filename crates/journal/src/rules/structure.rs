@@ -1,4 +1,5 @@
-//! The shape of the list itself (S-1). The rest of the S family is in the transition table.
+//! The rule for the sequence of events itself (S-1). The transition table enforces the rest of the
+//! S family.
 
 use crate::{JournalEvent, JournalState};
 

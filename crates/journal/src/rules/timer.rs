@@ -1,4 +1,4 @@
-//! Timers (CF-1, H-1): set once, fired once.
+//! Rules for timers (CF-1, H-1): a timer is scheduled before it fires, and fires once.
 
 use crate::journal_state::PromiseState;
 use crate::{Event, JournalEvent, JournalState};

@@ -5,6 +5,11 @@
     clippy::panic,
     reason = "a test that cannot go on says where"
 )]
+#![expect(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    reason = "tests read fixtures and the pages of the specification"
+)]
 
 mod breakers;
 mod codec;

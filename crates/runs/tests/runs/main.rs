@@ -5,6 +5,10 @@
     clippy::panic,
     reason = "a test that cannot go on says where"
 )]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests read fixtures and the pages of the specification"
+)]
 
 mod contract;
 mod dialogues;

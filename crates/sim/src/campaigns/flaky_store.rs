@@ -1,4 +1,5 @@
-//! The store as workers see it: it fails before, it fails after, and it takes its time.
+//! The store as the dispatchers see it: calls fail before or after they take effect, and are
+//! delayed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -33,7 +34,7 @@ impl FlakyStore {
         }
     }
 
-    /// Whether nothing fails.
+    /// Switches fault injection off (`true`) or on (`false`).
     pub(super) fn set_fault_free(&self, is_calm: bool) {
         self.is_fault_free.store(is_calm, Ordering::SeqCst);
     }
@@ -46,7 +47,7 @@ impl FlakyStore {
         !self.is_fault_free.load(Ordering::SeqCst) && self.random.roll_percent(percent)
     }
 
-    /// A moment in which a worker can die; or a time for which it stands still.
+    /// A delay during which a worker can be killed; sometimes a stall of two leases.
     async fn delay_or_stall(&self) {
         sleep(Duration::from_millis(self.random.draw_below(200))).await;
         if self.should_fail(1) {
@@ -80,7 +81,7 @@ impl Store for FlakyStore {
             return Err(Error::Unavailable("not now".to_owned()));
         }
         if self.should_fail(2) {
-            // It may still come to be stored, when nobody expects it any more.
+            // The commit may still be stored later, when no caller expects it any more.
             if self.random.roll_percent(50) {
                 let late = Duration::from_millis(
                     self.random

@@ -1,4 +1,4 @@
-//! What has to be true when things have calmed down.
+//! Invariants that must hold after fault injection has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl CampaignWorld {
             .map_err(|error| error.to_string())
     }
 
-    /// The jobs of the run.
+    /// Returns the jobs of the run.
     pub(super) async fn list_jobs(&self) -> Result<Vec<JobRow>, String> {
         let rows: Vec<(JobRow, u64)> = self
             .store
@@ -35,7 +35,7 @@ impl CampaignWorld {
             .collect())
     }
 
-    /// The items of the run.
+    /// Returns the items of the run.
     pub(super) async fn list_items(&self) -> Result<Vec<OutboxItemRow>, String> {
         let rows: Vec<(OutboxItemRow, u64)> = self
             .store
@@ -49,7 +49,7 @@ impl CampaignWorld {
             .collect())
     }
 
-    /// Those whom the run was to reach, and has not.
+    /// Returns the recipients of the run that were not served.
     pub(super) async fn unserved_recipients(&self) -> Result<Vec<String>, String> {
         let is_unserved = |item: &OutboxItemRow| {
             matches!(item_state(item), ItemState::Failed | ItemState::Skipped)
@@ -62,7 +62,7 @@ impl CampaignWorld {
             .collect())
     }
 
-    /// Whether nobody works, and nobody will before somebody has settled something.
+    /// Returns `true` if no job is running and none will run before an item in doubt is settled.
     pub(super) async fn is_idle(&self) -> Result<bool, String> {
         let is_over =
             |job: &JobRow| JobStatus::parse(&job.status).is_some_and(JobStatus::is_terminal);
@@ -73,7 +73,7 @@ impl CampaignWorld {
             .all(|job| is_over(job) || job.run_after == Timestamp::MAX))
     }
 
-    /// All there is to see, for whoever has to find out.
+    /// Returns the whole state as text, for debugging a failing seed.
     pub(super) async fn dump_state(&self) -> String {
         format!(
             "{:#?}\n{:#?}\n{:#?}",
@@ -83,7 +83,7 @@ impl CampaignWorld {
         )
     }
 
-    /// Checks what is there, settles what is in doubt, and checks what is there then.
+    /// Checks the state, settles the items in doubt, and checks the state again.
     pub(super) async fn check_invariants(&mut self) -> Result<(), String> {
         let known = self.provider.delivery_records().clone();
         self.report.provider_calls = known.values().map(|it| it.calls).sum();
@@ -102,7 +102,8 @@ impl CampaignWorld {
         }
         self.check_items(&known).await?;
         self.check_counts().await?;
-        // Whoever should have ended the run may have been killed: others find it, when its time has come by clocks that were set.
+        // The dispatcher that should have ended the run may have been killed: another one finds the
+        // run when it is due, by a clock that may have been shifted.
         let since = Instant::now();
         while self.read_run().await?.ended_at.is_none()
             && since.elapsed() < Duration::from_secs(24 * 3_600)
@@ -118,7 +119,7 @@ impl CampaignWorld {
         }
     }
 
-    /// Nobody was reached by two runs either.
+    /// Checks that no recipient was reached by two runs.
     pub(super) async fn check_no_duplicates(&self) -> Result<(), String> {
         let rows: Vec<(OutboxItemRow, u64)> = self
             .store
@@ -144,7 +145,7 @@ impl CampaignWorld {
         }
     }
 
-    /// Nobody is missing, and nobody has two rows.
+    /// Checks that every recipient has exactly one item.
     async fn check_recipients(&self) -> Result<(), String> {
         let wanted: BTreeSet<&str> = self.recipients.iter().map(String::as_str).collect();
         let items = self.list_items().await?;
@@ -176,7 +177,7 @@ impl CampaignWorld {
             .map_err(|error| format!("{error}\n{item:?}"))
     }
 
-    /// What the outbox says is what the provider knows.
+    /// Checks that the state of every item agrees with the provider's records.
     async fn check_items(
         &mut self,
         known: &BTreeMap<SharedText, DeliveryRecord>,
@@ -204,7 +205,7 @@ impl CampaignWorld {
         Ok(())
     }
 
-    /// Jobs say of their items what those say themselves.
+    /// Checks that the counters of the jobs agree with the states of their items.
     async fn check_counts(&self) -> Result<(), String> {
         let items = self.list_items().await?;
         for job in self.list_jobs().await? {
@@ -219,7 +220,7 @@ impl CampaignWorld {
                 skipped,
                 in_doubt,
             } = ItemCounts::from_states(its);
-            // Others stand for those without a row.
+            // Items without a row are represented by another item and count as skipped.
             let without = u64::from(job.items) - rows;
             let said = [job.served, job.failed, job.skipped, job.in_doubt].map(u64::from);
             if said != [served, failed, skipped + without, in_doubt] {

@@ -1,11 +1,14 @@
-//! Campaigns in a world of their own: several dispatchers on one store in memory, in virtual time, while everything fails that
-//! can. Workers die between any two steps, or stand still for longer than their lease and go on; the store does not answer, or
-//! does something and does not say so; the provider takes things and does not say so either.
+//! Deterministic simulation of campaigns: several dispatchers on one in-memory store, in virtual
+//! time, with every kind of failure. Workers die between any two steps, or stall for longer than
+//! their lease and continue; the store does not answer, or performs a commit without acknowledging
+//! it; the provider accepts items without acknowledging them.
 //!
-//! People pause and cancel, say what became of things, and want some tried again; now and then they are killed as well.
+//! Operators pause and cancel runs, settle items and redrive jobs; some of their actions are
+//! aborted as well.
 //!
-//! What the provider was asked is kept outside of the store. In the end somebody settles what is in doubt, by what the provider
-//! knows; then everybody was reached once, or the outbox says why not. Those who were not are reached by another run.
+//! The provider's calls are recorded outside of the store. At the end, the items in doubt are
+//! settled according to the provider's records; then every recipient was reached once, or the
+//! outbox contains the reason why not. A further run reaches the recipients that were not served.
 
 mod flaky_store;
 mod invariants;
@@ -35,47 +38,47 @@ use tokio::time::{Instant, sleep};
 use self::flaky_store::FlakyStore;
 use self::provider::SimProvider;
 
-/// How long a worker holds a job.
+/// Duration of a worker's lease on a job.
 const LEASE_DURATION: Duration = Duration::from_secs(60);
 
-/// A commit that nothing was heard of is stored by then, or never.
+/// A commit without acknowledgement is stored within this time, or never.
 const LATE_COMMIT_MAX: Duration = Duration::from_secs(90);
 
-/// When worlds begin, in microseconds.
+/// Start time of every simulation, in microseconds.
 const START_MICROS: i64 = 1_767_225_600_000_000;
 
-/// By how many milliseconds clocks are set at most, forwards or back.
+/// Maximum amount in milliseconds by which a clock is shifted, forwards or backwards.
 const CLOCK_SHIFT_MAX_MS: u64 = 3_600_000;
 
-/// For how long things go wrong.
+/// Duration of fault injection.
 const FAULT_DURATION: Duration = Duration::from_secs(240);
 
-/// What a seed came to.
+/// Result of the simulation of a seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CampaignSimReport {
-    /// Dispatchers that were killed.
+    /// Number of dispatchers that were killed.
     pub kills: u32,
-    /// Times a worker stood still for longer than its lease.
+    /// Number of times a worker stalled for longer than its lease.
     pub stalls: u32,
-    /// Items that were in doubt when things had calmed down.
+    /// Number of items in doubt after fault injection had ended.
     pub in_doubt: u32,
-    /// Items that were put off, refused or skipped.
+    /// Number of items that were not delivered: put off, refused or skipped.
     pub unserved: u32,
-    /// Calls that reached the provider.
+    /// Number of calls that reached the provider.
     pub provider_calls: u32,
-    /// Times a clock was set.
+    /// Number of times a clock was shifted.
     pub clock_shifts: u32,
-    /// Items that somebody settled while things went wrong.
+    /// Number of items that an operator settled during fault injection.
     pub resolutions: u32,
-    /// Jobs that somebody wanted tried again, or sooner.
+    /// Number of jobs that an operator redrove.
     pub redriven: u32,
-    /// Runs that were cancelled.
+    /// Number of runs that were cancelled.
     pub cancelled: u32,
-    /// Items of runs that reach those whom another has not.
+    /// Number of items of runs that retry the unserved recipients of another run.
     pub retried: u32,
 }
 
-/// Lets some pass, in any order, or nobody for a while.
+/// Admits a random subset of the recipients, or delays all of them.
 struct RandomGate(SharedRandom);
 
 impl AdmissionGate for RandomGate {
@@ -96,7 +99,7 @@ impl AdmissionGate for RandomGate {
     }
 }
 
-/// The chance that all share.
+/// The random number generator that all parts of the simulation share.
 #[derive(Clone)]
 struct SharedRandom(Arc<Mutex<SeededRng>>);
 
@@ -123,7 +126,7 @@ impl SharedRandom {
     }
 }
 
-/// The time of the runtime, by a clock that somebody sets now and then.
+/// The virtual time of the runtime plus an offset that changes now and then.
 struct SimClock {
     started_at: Instant,
     offset_ms: AtomicI64,
@@ -153,31 +156,31 @@ impl ComposeMessage for GreetingComposer {
     }
 }
 
-/// The world of a seed.
+/// The simulated world of a seed.
 struct CampaignWorld {
     random: SharedRandom,
     clock: Arc<SimClock>,
-    /// The store as it is.
+    /// The store without injected faults.
     store: Arc<dyn Store>,
-    /// The store as workers see it.
+    /// The store with injected faults, as dispatchers and operators see it.
     flaky_store: Arc<FlakyStore>,
     provider: Arc<SimProvider>,
     delivery: Arc<CampaignDelivery>,
     campaigns: ScopedCampaigns,
-    /// Those whom the run is to reach.
+    /// The recipients that the run must reach.
     recipients: Vec<String>,
     run: SharedText,
     may_cancel: bool,
     report: CampaignSimReport,
 }
 
-/// A dispatcher at work.
+/// A dispatcher task and the handle to stop it.
 struct RunningDispatcher {
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-/// Lives through a seed. Fails with what should not have happened.
+/// Runs the simulation of a seed. Fails with a description of the violated invariant.
 pub fn simulate_campaign(seed: u64) -> Result<CampaignSimReport, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -246,7 +249,7 @@ impl CampaignWorld {
         };
         let flaky = Arc::new(FlakyStore::new(Arc::clone(&store), chance.clone()));
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope);
-        // Some are named twice.
+        // Some recipients are named twice.
         let count = 1 + chance.draw_below(14);
         let recipients: Vec<String> = (0..count)
             .map(|_| format!("r{}", chance.draw_below(count + 3)))
@@ -317,12 +320,13 @@ impl CampaignWorld {
         let store = Arc::clone(&self.flaky_store) as Arc<dyn Store>;
         let dispatcher = Dispatcher::new(store, Arc::new(Arc::clone(&self.delivery)), options);
         let (stop, stopped) = watch::channel(false);
-        // A store that fails for good would stop it; this one does not.
+        // The dispatcher ends only if the store fails permanently, which this one does not.
         let task = tokio::spawn(async move { drop(dispatcher.run(stopped).await) });
         RunningDispatcher { stop, task }
     }
 
-    /// A run in rough times, until it has come to what it comes to.
+    /// Runs dispatchers with fault injection for the duration `rough`, then without until the run
+    /// has ended, and checks the invariants.
     async fn run_with_faults(
         &mut self,
         running: &mut [RunningDispatcher],
@@ -357,7 +361,7 @@ impl CampaignWorld {
         }
         self.flaky_store.set_fault_free(true);
         self.provider.set_fault_free(true);
-        // What somebody wanted may come to be stored only now.
+        // Commits of operators may be stored only now.
         sleep(LATE_COMMIT_MAX).await;
         drop(self.campaigns.resume_run(&self.run, "sim").await);
         self.wait_until_idle().await?;
@@ -365,7 +369,8 @@ impl CampaignWorld {
         self.check_invariants().await
     }
 
-    /// Another run, for those whom the last has not reached. Tells whether there is anybody.
+    /// Deploys a further run for the recipients that the last one did not reach. Returns `false` if
+    /// there are none.
     async fn retry_unserved(&mut self) -> Result<bool, String> {
         self.recipients = self.unserved_recipients().await?;
         let retried = self
@@ -387,7 +392,7 @@ impl CampaignWorld {
         }
     }
 
-    /// Waits until nothing happens any more.
+    /// Waits until no item is open and no job will run.
     async fn wait_until_idle(&mut self) -> Result<(), String> {
         let since = Instant::now();
         loop {

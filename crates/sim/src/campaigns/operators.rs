@@ -1,4 +1,5 @@
-//! People: they pause and cancel, say what became of items, and want things tried again, while everything fails around them.
+//! Simulated operators: they pause and cancel runs, settle items and redrive jobs while faults are
+//! injected.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use tokio::time::timeout;
 use super::CampaignWorld;
 use super::provider::DeliveryRecord;
 
-/// What somebody does to a campaign run.
+/// Number of actions to draw from; some of them do nothing.
 const OPERATOR_ACTIONS: u64 = 12;
 
 impl CampaignWorld {
-    /// Somebody wants something, and may be killed before it is done.
+    /// Performs a random operator action, which may be aborted before it completes.
     pub(super) async fn act_as_operator(&mut self) -> Result<(), String> {
         let people = ScopedCampaigns::new(
             std::sync::Arc::clone(&self.flaky_store) as _,
@@ -41,7 +42,7 @@ impl CampaignWorld {
         Ok(())
     }
 
-    /// Says of something in doubt what is so, as far as that can be known.
+    /// Settles items in doubt according to the provider's records, if these are final.
     async fn settle_in_doubt(
         &mut self,
         people: &ScopedCampaigns,
@@ -63,7 +64,7 @@ impl CampaignWorld {
             (false, true) => Resolution::Retry,
             (false, false) => Resolution::Failed,
         };
-        // Of others of its job the same may be so.
+        // Settles the items of the same job with the same answer together.
         let same = doubts
             .iter()
             .filter(|(it, taken)| it.job_id == item.job_id && taken == is_taken);
@@ -82,7 +83,7 @@ impl CampaignWorld {
     }
 }
 
-/// Whether the provider has taken a key; nothing while that can still change.
+/// Returns whether the provider has accepted a key; `None` while a call with it is in flight.
 pub(super) fn known_delivery(
     known: &BTreeMap<SharedText, DeliveryRecord>,
     key: &SharedText,

@@ -1,4 +1,4 @@
-//! The provider, and what it knows: whom it was called for, and what it has taken.
+//! The simulated provider and its own records of calls and deliveries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,16 @@ use tokio::time::sleep;
 
 use super::SharedRandom;
 
-/// What the provider knows of a key.
+/// The provider's record of an idempotency key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct DeliveryRecord {
-    /// How often it was called with it.
+    /// Number of calls with the key.
     pub(super) calls: u32,
-    /// How often it has taken it.
+    /// Number of times the provider accepted it.
     pub(super) deliveries: u32,
-    /// Whether it has refused it for good.
+    /// `true` if the provider has refused it permanently.
     pub(super) is_refused: bool,
-    /// Calls with it that are on their way: nobody can know yet what becomes of them.
+    /// Number of calls with the key in flight, whose outcome is not decided yet.
     pub(super) in_flight: u32,
 }
 
@@ -43,7 +43,7 @@ impl SimProvider {
         }
     }
 
-    /// Whether it does what it should.
+    /// Switches fault injection off (`true`) or on (`false`).
     pub(super) fn set_fault_free(&self, is_calm: bool) {
         self.is_fault_free.store(is_calm, Ordering::SeqCst);
     }
@@ -52,7 +52,7 @@ impl SimProvider {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it does with an item.
+    /// Processes a call for an item; `None` if no answer is returned for it.
     fn accept_item(&self, key: &SharedText) -> Option<SendOutcome> {
         let mut known = self.delivery_records();
         let it = known.entry(key.clone()).or_default();
@@ -62,7 +62,8 @@ impl SimProvider {
         } else {
             self.random.draw_below(100)
         };
-        // Whoever takes each key once has taken it, and may say something else all the same before it looks.
+        // An idempotent provider has already accepted the key, but may return another answer before
+        // it checks for that.
         if self.capabilities.idempotent && it.deliveries > 0 {
             return match rough {
                 0..12 => Some(SendOutcome::Deferred("try again".into())),
@@ -79,7 +80,7 @@ impl SimProvider {
             }
             4..12 => Some(SendOutcome::Deferred("try again".into())),
             12..15 => Some(SendOutcome::Throttled("too many".into(), Some(5_000))),
-            // Nobody hears what became of it.
+            // The caller receives no definite answer.
             15..18 => Some(SendOutcome::Unknown("cut off".into())),
             18..21 => {
                 it.deliveries += 1;
@@ -97,7 +98,8 @@ impl SimProvider {
     }
 }
 
-/// Calls that have left and not arrived. Those of whoever is killed never do.
+/// Calls that were sent and have not arrived. The calls of a dispatcher that is killed never
+/// arrive.
 struct InFlightCalls<'a> {
     provider: &'a SimProvider,
     keys: Vec<SharedText>,
@@ -156,7 +158,7 @@ impl Provider for SimProvider {
                 .collect(),
         );
         for reservation in batch {
-            // It may take until after the patience of whoever asks, and is asked all the same.
+            // The delay may exceed the dispatcher's timeout, which is 30 s here.
             let ms = if self.random.roll_percent(2) {
                 60_000
             } else {

@@ -1,6 +1,7 @@
-//! What became of a transaction when the connection was lost while it was being committed. The server knows: it keeps
-//! the fate of every transaction for a long time. But one that has crashed may since have given the number of the transaction
-//! to another, so what was committed has to show the writer's mark as well.
+//! Determines the outcome of a transaction when the connection was lost during its commit. The
+//! server keeps the status of every transaction for a long time. After a crash it may have assigned
+//! the transaction's id to another transaction, so a committed transaction must also have left the
+//! writer's mark.
 
 use std::time::Duration;
 
@@ -11,19 +12,19 @@ use crate::connection;
 use crate::error::StatementFailure;
 use crate::writer::transaction_mark::TransactionMark;
 
-/// What became of a transaction.
+/// Outcome of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CommitOutcome {
     Committed,
     Aborted,
-    /// The server could not be asked in time, or does not know.
+    /// The server did not answer in time, or no longer has the status.
     Unknown,
 }
 
-/// How long to wait before asking again.
+/// Delay between two queries for the status.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Asks until the transaction has come to its end.
+/// Polls the server until the transaction has ended or the deadline `until` passes.
 pub(super) async fn resolve_commit_outcome(
     pool: &Pool,
     transaction: &str,
@@ -34,7 +35,7 @@ pub(super) async fn resolve_commit_outcome(
         match timeout_at(until, query_commit_outcome(pool, transaction, mark)).await {
             Ok(Ok(Some(fate))) => return fate,
             Ok(Err(StatementFailure::Permanent(_))) | Err(_) => return CommitOutcome::Unknown,
-            // Still in progress, or no connection yet.
+            // The transaction is still in progress, or there is no connection yet.
             Ok(Ok(None) | Err(_)) => sleep(POLL_INTERVAL).await,
         }
     }
@@ -52,7 +53,7 @@ async fn query_commit_outcome(
         .await?;
     let row = client.query_one(&statement, &[&transaction]).await?;
     Ok(match row.try_get::<_, Option<&str>>(0)? {
-        // What is asked now sees all that was committed by the time of that answer.
+        // This query sees everything that was committed when the server returned the status.
         Some("committed") if mark.is_committed(&client).await? => Some(CommitOutcome::Committed),
         Some("committed") => Some(CommitOutcome::Aborted),
         Some("aborted") => Some(CommitOutcome::Aborted),

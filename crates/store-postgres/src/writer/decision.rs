@@ -1,4 +1,5 @@
-//! What the rules say to a group of commits, one after the other, and what of it has to be written in the end.
+//! Applies the store's rules to a group of commits, one after the other, and collects the writes
+//! that result.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +17,8 @@ use crate::writer::load::LoadedState;
 use crate::writer::read_set::ReadSet;
 use crate::writer::read_set_view::ReadSetView;
 
-/// What a group of commits comes to: the answers, and the writes. What several commits did to one row is one write.
+/// Result of a group of commits: the replies and the writes. Changes of several commits to the same
+/// row are one write.
 #[derive(Default)]
 pub(super) struct GroupDecision<'a> {
     pub(super) answers: Vec<CommitResult>,
@@ -25,23 +27,25 @@ pub(super) struct GroupDecision<'a> {
     pub(super) heads: BTreeMap<RunId, RunHead>,
     /// Runs that had no head before.
     pub(super) new_runs: BTreeSet<RunId>,
-    /// Tables by name, and the rows to write.
+    /// Writes by table name.
     pub(super) tables: BTreeMap<&'static str, TableWrites<'a>>,
 }
 
-/// Rows of a table to write.
+/// Writes to the rows of one table.
 pub(super) struct TableWrites<'a> {
     pub(super) table: &'static TableSchema,
     pub(super) delete: Vec<RowKey>,
     pub(super) update: Vec<StoredRow>,
     pub(super) insert: Vec<StoredRow>,
-    /// Rows that nobody has looked at, by the columns that change, with the version at which each has to be.
+    /// Updates of rows that were not read, grouped by the columns that change, with the version
+    /// that each row must have.
     pub(super) amend: BTreeMap<ChangedColumns, Vec<(&'a TableRow, u64)>>,
-    /// Keys of rows that were not there, and are not to be there: no write would notice if one were.
+    /// Keys of rows that were absent and must stay absent: no write would detect a row inserted
+    /// concurrently.
     pub(super) required_absent: Vec<RowKey>,
 }
 
-/// Asks the rules about each commit, on what the ones before it have left.
+/// Applies the rules to each commit, on the state that the commits before it left.
 pub(super) fn decide_commit_group<'a>(
     commits: &[&'a AdmittedCommit],
     wish: &ReadSet<'_>,
@@ -105,7 +109,8 @@ pub(super) fn decide_commit_group<'a>(
     Ok(decided)
 }
 
-/// Whether nothing that was taken for new could have been the reason instead: the rules come to these guards first.
+/// Returns `true` if the error cannot be caused by the assumption that rows are new: the rules
+/// check these guards first.
 const fn is_guard_conflict(error: &Error) -> bool {
     matches!(
         error,
@@ -113,7 +118,8 @@ const fn is_guard_conflict(error: &Error) -> bool {
     )
 }
 
-/// Which row a write is about. New rows take their numbers in the order in which the state has assigned them.
+/// Returns the key of the row that is written. New rows take their serial numbers in the order in
+/// which the state assigned them.
 fn written_key(write: &RowWrite<'_>, loaded: &mut LoadedState) -> Result<RowKey, Error> {
     match *write {
         RowWrite::Insert(table, _) if table.has_serial_key() => {
@@ -147,7 +153,7 @@ impl<'a> GroupDecision<'a> {
         self.answers.push(Ok(receipt));
     }
 
-    /// Whether there is nothing to write, and nothing to make sure of.
+    /// Returns `true` if there is nothing to write and nothing to verify.
     pub(super) fn is_empty(&self) -> bool {
         self.journals.is_empty()
             && self.events.is_empty()
@@ -168,7 +174,7 @@ impl TableWrites<'_> {
         }
     }
 
-    /// Rows are locked in the order of their keys.
+    /// Sorts amendments by key, because rows are locked in that order.
     fn sort_amendments(&mut self) {
         let key = self.table.key_length;
         self.amend
@@ -176,7 +182,8 @@ impl TableWrites<'_> {
             .for_each(|rows| rows.sort_unstable_by(|(a, _), (b, _)| a.0[..key].cmp(&b.0[..key])));
     }
 
-    /// Compares what a row was with what it is after all commits.
+    /// Compares the row before and after all commits to choose between update, delete, insert and
+    /// absence check.
     fn resolve_row(&mut self, key: RowKey, loaded: &mut LoadedState) -> Result<(), Error> {
         let after = loaded.state.stored_row(self.table, &key)?;
         let was_there = loaded.rows.contains(&(self.table.name, key.clone()));

@@ -1,4 +1,4 @@
-//! The second half of a careful transaction: everything that was decided, written and committed in one go.
+//! Second half of a pessimistic transaction: writes all decisions and commits, in one round trip.
 
 use deadpool_postgres::ClientWrapper;
 use onward_store::{ColumnValue, PlannedEvent, RowKey, StoredRow};
@@ -12,10 +12,12 @@ use crate::value::{PostgresParameter, count_to_sql};
 use crate::writer::decision::{GroupDecision, TableWrites};
 use crate::writer::transaction_mark::TransactionMark;
 
-/// A statement carries at most so much. The protocol ends at a gigabyte, and both sides hold it in memory.
+/// Maximum size of one statement in bytes. The protocol's limit is one gigabyte, and client and
+/// server hold the statement in memory.
 const STATEMENT_BYTES_MAX: usize = 16 << 20;
 
-/// Writes and commits. After a failure nothing is stored, unless the connection was lost: then nobody knows.
+/// Writes and commits. After a failure nothing is stored, except if the connection was lost: then
+/// the outcome is unknown.
 pub(super) async fn flush_decision(
     client: &ClientWrapper,
     decided: &GroupDecision<'_>,
@@ -79,8 +81,8 @@ fn push_journal_appends<'a>(
     }
 }
 
-/// Where there is no row, there is nothing to lock: another transaction may have inserted one while this one waited for
-/// its locks. Then this one comes after it, and has to look again.
+/// A missing row cannot be locked: another transaction may have inserted it while this one waited
+/// for its locks. In that case the check fails, and this transaction must read again.
 fn push_absence_checks<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
     for keys in split_by_bytes(&rows.required_absent, |key: &RowKey| values_bytes(&key.0)) {
         steps.push(key_statement(
@@ -105,7 +107,7 @@ fn push_updates<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement
     }
 }
 
-/// Objects where a row is not at the version that it should be at.
+/// Writes the amendments. Fails if a row is not at its expected version.
 fn push_amendments<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
     for (&changed, amended) in &rows.amend {
         for part in split_by_bytes(amended, |(row, _)| values_bytes(&row.0)) {
@@ -137,7 +139,7 @@ fn push_inserts<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement
     }
 }
 
-/// A step with the columns of these keys.
+/// Builds a statement with the columns of these keys as parameters.
 fn key_statement<'a>(
     sql: String,
     rows: &TableWrites<'_>,
@@ -151,7 +153,7 @@ fn key_statement<'a>(
     PipelineStatement::new(sql).with_params(columns.collect::<Vec<_>>())
 }
 
-/// A step with all columns of these rows, and their versions.
+/// Builds a statement with all columns of these rows and their versions as parameters.
 fn row_statement<'a>(
     sql: String,
     rows: &TableWrites<'_>,
@@ -173,7 +175,8 @@ fn row_statement<'a>(
         .with_param(versions)
 }
 
-/// Heads before events: of two transactions that begin the same run, one fails here before it has written more.
+/// Heads are written before events: if two transactions start the same run, one of them fails here,
+/// before it has written more.
 fn push_head_writes<'a>(decided: &'a GroupDecision<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
     let (new, changed): (Vec<_>, Vec<_>) = decided
         .heads
@@ -207,7 +210,7 @@ fn values_bytes(values: &[ColumnValue]) -> usize {
     values.iter().map(ColumnValue::size_in_bytes).sum()
 }
 
-/// Parts that each fit into one statement.
+/// Splits the items into parts that each fit into one statement.
 fn split_by_bytes<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let mut parts = Vec::new();
     let (mut start, mut sum) = (0, 0);

@@ -1,4 +1,5 @@
-//! The first half of a careful transaction: everything that a group of commits is about, locked and read, in one go.
+//! First half of a pessimistic transaction: locks and reads the read set of a group, in one round
+//! trip.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -22,24 +23,24 @@ use crate::value::{
 };
 use crate::writer::read_set::ReadSet;
 
-/// What is stored, as far as a group of commits is concerned.
+/// The stored state that a group of commits needs.
 #[derive(Default)]
 pub(super) struct LoadedState {
-    /// What the rules may ask for.
+    /// State for the store's rules.
     pub(super) state: MemoryState,
-    /// The rows that are there.
+    /// Keys of the rows that exist.
     pub(super) rows: BTreeSet<(&'static str, RowKey)>,
-    /// The runs that are there.
+    /// Runs that exist.
     pub(super) runs: BTreeSet<RunId>,
-    /// Numbers for new rows, by table.
+    /// Serial numbers for new rows, by table name.
     pub(super) serials: BTreeMap<&'static str, VecDeque<i64>>,
-    /// The database's clock.
+    /// Time of the database's clock.
     pub(super) now: Option<Timestamp>,
-    /// The transaction's own id.
+    /// The id of the transaction (`xid8`) as text.
     pub(super) transaction: String,
 }
 
-/// What the answer to a step holds.
+/// Content of the answer to a statement.
 enum LoadTarget {
     Nothing,
     Rows(&'static TableSchema),
@@ -50,7 +51,7 @@ enum LoadTarget {
     Transaction,
 }
 
-/// Begins a transaction, locks and reads.
+/// Begins a transaction, and locks and reads the read set.
 pub(super) async fn load_read_set(
     client: &ClientWrapper,
     wish: &ReadSet<'_>,
@@ -67,7 +68,8 @@ pub(super) async fn load_read_set(
     Ok(loaded)
 }
 
-/// Locks come before what they protect: a statement sees what was committed before it was begun.
+/// Locks precede the data they protect, because a statement sees only what was committed before it
+/// started.
 fn load_statements<'a>(wish: &'a ReadSet<'_>) -> Vec<(LoadTarget, PipelineStatement<'a>)> {
     let mut steps = Vec::new();
     if !wish.unlocked_executions.is_empty() {
@@ -134,7 +136,7 @@ fn load_statements<'a>(wish: &'a ReadSet<'_>) -> Vec<(LoadTarget, PipelineStatem
     steps
 }
 
-/// The rows with these values in the columns `by`.
+/// Locks and reads the rows with these values in the columns `by`.
 fn lock_rows_statement<'a>(
     table: &'static TableSchema,
     by: &[&str],
@@ -151,7 +153,8 @@ fn lock_rows_statement<'a>(
         .with_params(columns.collect::<Vec<_>>())
 }
 
-/// Keeps executions from being purged meanwhile; see [`purge`](crate::purge). Writers do not hinder each other.
+/// Prevents a concurrent purge of these executions; see [`purge`](crate::purge). Writers share the
+/// lock and do not block each other.
 fn lock_against_purge<'a>(executions: &BTreeSet<ExecutionId>) -> PipelineStatement<'a> {
     let slots: BTreeSet<i32> = executions
         .iter()
@@ -244,7 +247,8 @@ impl LoadedState {
         Ok(())
     }
 
-    /// The rules ask for the length only, so the chunk stands for the whole journal.
+    /// Adds the last chunk of a journal. The rules only need the length, so the chunk represents
+    /// the whole journal.
     fn add_journal_end(&mut self, row: &Row) -> Result<(), Error> {
         let unreadable = |cause: tokio_postgres::Error| error::unreadable_row("journal", &cause);
         let id: &[u8] = row.try_get(0).map_err(unreadable)?;

@@ -1,12 +1,14 @@
-//! Writing. A commit waits in a [`queue`]; a writer takes all that wait and performs them as one group: one
-//! transaction, one wait for the disk. A commit that is refused is answered alone, its neighbours go on.
+//! The write path. Commits wait in a [`queue`]; a writer takes all waiting commits and performs
+//! them as one group: one transaction, one wait for the disk. A commit that is rejected fails
+//! alone; the others of its group are performed.
 //!
-//! - [`quick`]: a group that only appends run events takes one statement, if what is believed of the runs is true.
-//! - [`careful`]: any group. [`load`] locks and reads what the commits are about, [`decided`] lets the rules decide,
-//!   and [`flush`] writes what they decided.
-//! - [`fate`]: what became of a transaction whose end was not heard.
+//! - [`optimistic`]: a group that only appends run events takes one statement, if the cached heads
+//!   of the runs are current.
+//! - [`pessimistic`]: any group. [`load`] locks and reads the rows that the commits need,
+//!   [`decision`] applies the store's rules, and [`flush`] writes the result.
+//! - [`commit_outcome`]: determines the outcome of a transaction whose commit was not acknowledged.
 //!
-//! The transaction belongs to the writer: whoever waits for an answer may go away at any time.
+//! The writer owns the transaction: the caller that waits for the reply may disappear at any time.
 
 mod commit_outcome;
 mod decision;
@@ -37,22 +39,23 @@ use crate::writer::queue::{QueuedCommit, queue_timeout_error};
 use crate::writer::run_head_cache::RunHeadCache;
 use crate::writer::transaction_mark::TransactionMark;
 
-/// What one commit came to.
+/// Result of one commit.
 type CommitResult = Result<CommitReceipt, Error>;
 
-/// Commits that are performed together, at most.
+/// Maximum number of commits performed together in one group.
 const GROUP_COMMITS_MAX: usize = 1_024;
-/// A group that carries so much is not made larger. What it saves by then is lost in the noise.
+/// A group that has reached this size in bytes takes no further commits: beyond it, a larger group
+/// has no measurable benefit.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// One connection, and the commits that wait for it.
+/// A writer: one connection and the queue of commits for it.
 struct PostgresWriter {
     queue: mpsc::Receiver<QueuedCommit>,
     pool: Pool,
     clock: Option<Arc<dyn StoreClock>>,
     call_timeout: Duration,
     head_cache: RunHeadCache,
-    /// The last transaction.
+    /// Mark of the writer's last transaction.
     mark: TransactionMark,
 }
 
@@ -85,7 +88,7 @@ impl PostgresWriter {
         }
     }
 
-    /// All commits that wait, up to a limit. `None` when no more will come.
+    /// Returns all waiting commits up to the limits of a group; `None` when the queue is closed.
     async fn next_group(&mut self) -> Option<Vec<QueuedCommit>> {
         let first = self.queue.recv().await?;
         let mut bytes = first.bytes;
@@ -126,12 +129,13 @@ impl PostgresWriter {
     }
 }
 
-/// Whoever waited may be gone.
+/// Sends the reply; the caller may have disappeared.
 fn send_reply(waiting: oneshot::Sender<CommitResult>, answer: CommitResult) {
     let _ = waiting.send(answer);
 }
 
-/// Whether performing the commit again does nothing if it was performed: idempotency keys see to that.
+/// Returns `true` if performing the commit twice has no further effect, because all it contains has
+/// idempotency keys.
 fn is_idempotent(commit: &Commit) -> bool {
     let Commit {
         fences,

@@ -1,5 +1,6 @@
-//! The short way for a group that only appends run events: one statement, without a look before. It is written for what
-//! is believed of the runs, and stores nothing at all if that is not true or if an event is there already.
+//! Fast path for a group that only appends run events: one statement without a read before it. The
+//! statement assumes that the cached heads of the runs are current, and stores nothing at all if
+//! they are not or if an event is already stored.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +23,10 @@ use crate::value::{PostgresTimestamp, count_to_sql};
 use crate::writer::run_head_cache::RunHeadCache;
 use crate::writer::{PostgresWriter, is_idempotent};
 
-/// What a group may weigh to go in one statement.
+/// Maximum size in bytes of a group that goes in one statement.
 const OPTIMISTIC_BYTES_MAX: usize = 16 << 20;
 
-/// Appends one event to a run that was left so.
+/// Appends one event to a run whose head is as cached.
 const APPEND_EVENT: &str = include_str!("../../statements/append_event.sql");
 
 /// Appends the first event of a run.
@@ -34,28 +35,30 @@ const BEGIN_RUN: &str = include_str!("../../statements/begin_run.sql");
 /// Appends any number of events to any number of runs.
 const APPEND_EVENTS: &str = include_str!("../../statements/append_events.sql");
 
-/// What a quick try came to.
+/// Result of an optimistic attempt.
 pub(super) enum OptimisticOutcome {
-    /// Everything is stored.
+    /// All commits are stored.
     Committed(Vec<CommitReceipt>),
-    /// The group cannot go this way.
+    /// The group does not qualify for the fast path.
     NotApplicable,
     /// Nothing is stored.
     RolledBack,
-    /// Nobody knows, for this reason.
+    /// It is unknown whether the commits are stored; contains the reason.
     Unknown(String),
 }
 
-/// What the rules make of a group, if what is believed of its runs is true. The stamps are the earliest possible.
+/// Result of the store's rules for a group, provided that the cached heads are current. The
+/// timestamps are lower bounds.
 struct OptimisticPlan<'a> {
     receipts: Vec<CommitReceipt>,
     events: Vec<PlannedEvent<'a>>,
-    /// Each run as it is believed to be, if it is believed to be there at all, and as it will be.
+    /// Each run's cached head, `None` if the run is assumed to be new, and its head after the
+    /// commit.
     runs: Vec<(Option<RunHead>, RunHead)>,
 }
 
 impl PostgresWriter {
-    /// Tries the short way, if there is one.
+    /// Tries the fast path if the group qualifies for it.
     pub(super) async fn commit_optimistically(
         &mut self,
         commits: &[&AdmittedCommit],
@@ -99,7 +102,7 @@ impl PostgresWriter {
         }
     }
 
-    /// Sets the stamps that the database has given, and remembers where the runs end.
+    /// Fills in the timestamps that the database assigned and caches the new heads.
     fn finish_commit(&mut self, guess: OptimisticPlan<'_>, stamp: Timestamp) -> Vec<CommitReceipt> {
         for (_, mut head) in guess.runs {
             head.last_persisted_at = head.last_persisted_at.max(stamp);
@@ -113,7 +116,8 @@ impl PostgresWriter {
     }
 }
 
-/// What the rules make of a group; nothing if they object or if there is nothing to append.
+/// Applies the store's rules to a group; `None` if they reject a commit or if there is nothing to
+/// append.
 fn plan_optimistically<'a>(
     commits: &[&'a AdmittedCommit],
     heads: &RunHeadCache,
@@ -155,7 +159,8 @@ fn plan_optimistically<'a>(
     }
 }
 
-/// The stamp of what was stored; `None` if nothing was, because a run is not as believed.
+/// Returns the timestamp of the commit; `None` if nothing was stored because a run's head is not as
+/// cached.
 async fn execute_plan(
     client: &ClientWrapper,
     guess: &OptimisticPlan<'_>,
@@ -256,7 +261,8 @@ fn append_statement<'a>(
         .with_param(count_to_sql(guess.runs.len() as u64))
 }
 
-/// The rules ask for the heads of runs only, when they append and are told to trust.
+/// State for the store's rules: for appends with [`Duplicates::Optimistic`] they only need the
+/// heads of runs.
 struct CachedHeads<'a> {
     heads: &'a RunHeadCache,
     changed: BTreeMap<RunId, RunHead>,

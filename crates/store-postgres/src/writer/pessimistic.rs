@@ -1,5 +1,5 @@
-//! The way that is always right: lock, read, decide, write, commit; and start again when somebody was faster or the
-//! connection was lost.
+//! The path that works for every group: lock, read, decide, write, commit, and repeat after a race
+//! or a lost connection.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::writer::load::{LoadedState, load_read_set};
 use crate::writer::read_set::ReadSet;
 use crate::writer::{CommitResult, PostgresWriter, is_idempotent};
 
-/// How often a group that others get in the way of is tried before its commits are performed one by one.
+/// Number of races after which the commits of a group are performed one by one.
 const RACES_MAX: u32 = 4;
-/// How long a transaction may take to be rolled back before its connection is thrown away.
+/// Timeout of a rollback, after which the connection is discarded.
 const ROLLBACK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Why an attempt did not come to its end.
+/// Failure of one attempt.
 enum AttemptFailure {
     /// Nothing was stored.
     NotStored(StatementFailure),
@@ -33,19 +33,21 @@ enum AttemptFailure {
     },
 }
 
-/// What went wrong with a group so far.
+/// Failures of a group so far, and the options of its next attempt.
 struct RetryState {
     deadline: Instant,
-    /// Whether to look for what is taken for new; after a race, it has to be looked for.
+    /// Whether rows to insert are read first or assumed to be new; after a race they are always
+    /// read.
     duplicates: Duplicates,
     races: u32,
     losses: u32,
-    /// Set once the commits may have been stored by an attempt whose end was not heard.
+    /// Set once an attempt without acknowledgement may have stored the commits.
     in_doubt_cause: Option<String>,
 }
 
 impl PostgresWriter {
-    /// Performs commits in one transaction. With `doubt`, they may have been performed already, and are idempotent.
+    /// Performs commits in one transaction. If `doubt` is set, the commits are idempotent and may
+    /// have been performed already.
     pub(super) async fn commit_pessimistically(
         &mut self,
         commits: &[&AdmittedCommit],
@@ -179,7 +181,7 @@ impl PostgresWriter {
                 })
             }
             Err(trouble) => {
-                // The transaction has ended with the failure, unless a statement could not even be prepared.
+                // The failure has ended the transaction, unless a statement could not be prepared.
                 rollback_or_discard(client).await;
                 Err(AttemptFailure::NotStored(trouble))
             }
@@ -201,7 +203,7 @@ impl PostgresWriter {
 }
 
 impl RetryState {
-    /// Whether to try again, after the pause that is due.
+    /// Returns whether to retry, after the backoff that is due.
     async fn should_retry(&mut self, trouble: &StatementFailure) -> bool {
         match trouble {
             StatementFailure::Permanent(_) => return false,
@@ -220,7 +222,7 @@ impl RetryState {
     }
 }
 
-/// What a step comes to; who does not answer in time counts as lost.
+/// Runs a step with a deadline; a timeout counts as a lost connection.
 async fn before_deadline<T>(
     until: Instant,
     step: impl Future<Output = Result<T, StatementFailure>>,
@@ -235,8 +237,8 @@ async fn before_deadline<T>(
         .unwrap_or_else(|_| Err(too_late()))
 }
 
-/// Gives up a transaction in which nothing was written. A connection that cannot do even that is thrown away, and the
-/// server gives the transaction up by itself.
+/// Rolls back a transaction in which nothing was written. If the rollback fails, the connection is
+/// discarded and the server aborts the transaction.
 async fn rollback_or_discard(client: Client) {
     let rolled_back = timeout(ROLLBACK_TIMEOUT, client.batch_execute("ROLLBACK")).await;
     if !matches!(rolled_back, Ok(Ok(()))) {
@@ -244,12 +246,13 @@ async fn rollback_or_discard(client: Client) {
     }
 }
 
-/// A commit that was refused is refused; of any other nobody knows.
+/// A rejected commit stays rejected; the outcome of any other commit is unknown.
 fn mark_outcome_unknown(answer: CommitResult, why: &Error) -> CommitResult {
     answer.and_then(|_| Err(Error::OutcomeUnknown(why.to_string())))
 }
 
-/// "Nothing was stored" cannot be said of a commit that an earlier attempt may have stored.
+/// An error that means "nothing was stored" becomes [`Error::OutcomeUnknown`] if an earlier attempt
+/// may have stored the commit.
 fn error_in_doubt(error: Error, doubt: Option<String>) -> Error {
     match doubt {
         Some(why) if error.kind() == StoreErrorKind::Retry => Error::OutcomeUnknown(why),

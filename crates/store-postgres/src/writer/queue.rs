@@ -1,4 +1,4 @@
-//! Where commits wait for their turn.
+//! Queues in which commits wait for a writer.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
@@ -17,10 +17,11 @@ use crate::writer::run_head_cache::RunHeadCache;
 use crate::writer::transaction_mark::TransactionMark;
 use crate::writer::{CommitResult, PostgresWriter};
 
-/// A commit that carries so much is performed by others than the rest, which would have to wait for it.
+/// Commits of at least this size in bytes go to the bulk writers, so that smaller commits do not
+/// wait for them.
 const BULK_BYTES_MIN: usize = 128 << 10;
 
-/// A commit that waits for its turn.
+/// A commit in the queue of a writer.
 pub(super) struct QueuedCommit {
     pub(super) commit: AdmittedCommit,
     pub(super) bytes: usize,
@@ -28,14 +29,14 @@ pub(super) struct QueuedCommit {
     pub(super) reply: oneshot::Sender<CommitResult>,
 }
 
-/// The queues, one a writer.
+/// The queues, one per writer.
 pub(crate) struct CommitQueues {
     small: Vec<mpsc::Sender<QueuedCommit>>,
     bulk: Vec<mpsc::Sender<QueuedCommit>>,
     call_timeout: Duration,
 }
 
-/// What writers are started with.
+/// Options that writers are started with.
 pub(crate) struct WriterOptions {
     pub(crate) pool: Pool,
     pub(crate) clock: Option<Arc<dyn StoreClock>>,
@@ -46,7 +47,8 @@ pub(crate) struct WriterOptions {
 }
 
 impl CommitQueues {
-    /// Starts the writers as tasks. They end when this is dropped, after the commits that are under way.
+    /// Starts the writers as tasks. They stop when the queues are dropped, after the commits that
+    /// are already queued.
     pub(crate) fn start_writers(start: &WriterOptions) -> Result<Self, Error> {
         let queues = |count: usize| {
             (0..count.max(1))
@@ -60,7 +62,7 @@ impl CommitQueues {
         })
     }
 
-    /// Has a commit performed.
+    /// Queues a commit and waits for its result.
     pub(crate) async fn commit(&self, commit: AdmittedCommit) -> CommitResult {
         let bytes = commit_bytes(commit.commit());
         let queues = if bytes < BULK_BYTES_MIN {
@@ -106,14 +108,15 @@ impl WriterOptions {
     }
 }
 
-/// The answer to a commit that has waited longer than anybody should.
+/// Error for a commit that waited in the queue for longer than the call timeout.
 pub(super) fn queue_timeout_error() -> Error {
     Error::Unavailable("too many commits wait for the database".to_owned())
 }
 
-/// Which of so many writers performs a commit. Commits of a shard have the same: they hold a lock on it together, and
-/// whoever wants to renew the lease must not find it held by one or the other for ever. So do appends to a run: the
-/// writer remembers where it ends.
+/// Chooses the writer of a commit. All commits of a shard go to the same writer: they hold a shared
+/// lock on its lease, and with several writers a renewal of the lease could find it locked by one
+/// or the other forever. Appends to a run also go to the same writer, because it caches the head of
+/// the run.
 fn writer_index(commit: &Commit, writers: usize) -> usize {
     let mut hasher = DefaultHasher::new();
     let lease = commit
@@ -137,7 +140,7 @@ fn writer_index(commit: &Commit, writers: usize) -> usize {
     usize::try_from(turn).unwrap_or(0)
 }
 
-/// Roughly how many bytes a commit takes on its way.
+/// Estimates the size of a commit on the wire in bytes.
 fn commit_bytes(commit: &Commit) -> usize {
     let events = commit
         .events

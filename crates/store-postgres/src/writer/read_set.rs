@@ -1,8 +1,9 @@
-//! What a group of commits is about: everything that the rules may ask for, each once and in the order in which it is
-//! locked.
+//! The read set of a group of commits: everything that the store's rules may need, each item once
+//! and in the order in which it is locked.
 //!
-//! With [`Care::Trust`], what is to be inserted is taken for new. Nearly always it is, and not looking saves half of
-//! the statements. Where it is not, the keys of the database object, and the group is looked at whole.
+//! With [`Duplicates::Optimistic`], rows and events to insert are assumed to be new. They nearly
+//! always are, and not reading them saves half of the statements. If one is not new, the database's
+//! unique keys reject it, and the group is performed again with the complete read set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,44 +15,47 @@ use onward_store::{
     ShardEpoch, TableRecord as _, TableSchema,
 };
 
-/// Rows by their tables and keys.
+/// Rows identified by table name and key.
 type RowKeys = BTreeSet<(&'static str, RowKey)>;
 
-/// What a group of commits is about.
+/// Everything that must be locked and read for a group of commits.
 pub(super) struct ReadSet<'a> {
-    /// Whether to look for what is taken for granted.
+    /// Whether rows and events to insert are read first or assumed to be new.
     pub(super) duplicates: Duplicates,
-    /// Tables by name, and their rows.
+    /// Rows to read, by table name.
     pub(super) tables: BTreeMap<&'static str, TableReads>,
-    /// Shards that must not change hands; those that are changed by the group are among the rows.
+    /// Shards whose owner must not change; shards that the group itself changes are among the rows
+    /// instead.
     pub(super) fences: BTreeSet<RowKey>,
-    /// Whether a shard must stay without an owner, of which there is no row to lock.
+    /// `true` if a shard must stay without an owner; there is no row to lock for it.
     pub(super) requires_unowned_shard: bool,
-    /// Executions with journals to append to.
+    /// Executions to whose journals the group appends.
     pub(super) executions: BTreeSet<ExecutionId>,
-    /// Those of them whose rows are not locked by the commit that appends, so that a purge would not wait for it.
+    /// The subset of `executions` whose rows the appending commit does not lock, so that a purge
+    /// would not wait for it.
     pub(super) unlocked_executions: BTreeSet<ExecutionId>,
-    /// Runs with events to append, or readers to move.
+    /// Runs to append events to, or whose readers advance.
     pub(super) runs: BTreeSet<&'a RunId>,
-    /// Events that may be there already.
+    /// Events that may be stored already.
     pub(super) events: Vec<&'a RunEventWrite>,
-    /// Rows that several commits of the group are about. What the later ones find depends on the earlier ones.
+    /// Rows that several commits of the group change. The result of the later commits depends on
+    /// the earlier ones.
     shared_rows: RowKeys,
 }
 
-/// Rows of a table.
+/// The rows of one table to read.
 pub(super) struct TableReads {
     pub(super) table: &'static TableSchema,
-    /// By key.
+    /// Rows to read by key.
     pub(super) keys: BTreeSet<RowKey>,
-    /// By the values of columns that are unique together, by the place of that set.
+    /// Rows to read by unique columns: the position of the unique set, and the values.
     pub(super) unique: BTreeMap<usize, BTreeSet<Vec<ColumnValue>>>,
-    /// How many rows may have to be numbered.
+    /// Number of rows that may need a serial number.
     pub(super) serials: i64,
 }
 
 impl<'a> ReadSet<'a> {
-    /// What these commits are about.
+    /// Collects the read set of these commits.
     pub(super) fn from_commits(commits: &[&'a AdmittedCommit], care: Duplicates) -> Self {
         let mut wish = Self::new_empty(care);
         wish.shared_rows = shared_row_keys(commits, care);
@@ -82,7 +86,8 @@ impl<'a> ReadSet<'a> {
                 wish.events.extend(&commit.events);
             }
         }
-        // A lock is never made stronger: that is how two transactions come to wait for each other.
+        // A shared lock is never upgraded to an exclusive one, because that can deadlock two
+        // transactions.
         if let Some(leases) = wish.tables.get(ShardLeaseRow::TABLE.name) {
             wish.fences.retain(|shard| !leases.keys.contains(shard));
         }
@@ -131,8 +136,9 @@ impl<'a> ReadSet<'a> {
         }
     }
 
-    /// Whether the row of an amendment is not looked at: it is changed only if it is at the version that it should be at, and
-    /// no other commit of the group is about it. The lease of a shard is looked at, because fences depend on it.
+    /// Returns `true` if the row of an amendment is not read: the update is conditional on the
+    /// row's version, and no other commit of the group changes the row. Shard leases are always
+    /// read, because fences depend on them.
     pub(super) fn is_unread_amendment(&self, change: &RowChange) -> bool {
         let RowChange::UpdateColumns { table, row, .. } = change else {
             return false;
@@ -147,7 +153,7 @@ impl<'a> ReadSet<'a> {
     }
 }
 
-/// The rows that several commits are about, if some of them might be amended unseen.
+/// Returns the rows that several commits change; empty if no row can be amended without reading it.
 fn shared_row_keys(commits: &[&AdmittedCommit], care: Duplicates) -> RowKeys {
     let changes = || commits.iter().flat_map(|commit| &commit.commit().changes);
     if care == Duplicates::Checked
@@ -159,7 +165,7 @@ fn shared_row_keys(commits: &[&AdmittedCommit], care: Duplicates) -> RowKeys {
     let (mut seen, mut shared) = (RowKeys::new(), RowKeys::new());
     for change in changes() {
         let (table, key) = (change.table(), change.key());
-        // One that has no number yet is nobody else's.
+        // A row without a serial number is new and cannot be shared.
         if key.0[0] != ColumnValue::Null && !seen.insert((table.name, key)) {
             shared.insert((table.name, change.key()));
         }
@@ -167,7 +173,7 @@ fn shared_row_keys(commits: &[&AdmittedCommit], care: Duplicates) -> RowKeys {
     shared
 }
 
-/// Whether the commit updates, and so locks, the row of an execution.
+/// Returns `true` if the commit updates, and so locks, the row of the execution.
 fn updates_execution(commit: &Commit, execution: ExecutionId) -> bool {
     let key = RowKey(vec![execution.to_value()]);
     let is_update = |change: &RowChange| {

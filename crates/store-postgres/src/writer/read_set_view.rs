@@ -1,4 +1,4 @@
-//! What is stored before a commit, as far as it was looked at.
+//! The stored state before a commit, limited to what the read set contains.
 
 use onward_journal::ExecutionId;
 use onward_runs::{IdempotencyKey, RunEventId, RunId};
@@ -10,7 +10,7 @@ use onward_store::{
 
 use crate::writer::read_set::ReadSet;
 
-/// What was loaded for a wish.
+/// The state that was loaded for a read set.
 pub(super) struct ReadSetView<'a> {
     pub(super) state: &'a mut MemoryState,
     pub(super) read_set: &'a ReadSet<'a>,
@@ -38,7 +38,9 @@ impl StoredState for ReadSetView<'_> {
         self.state.row_by_unique(table, unique, values)
     }
 
-    /// What was to be new and was not looked for is not in the state, and need not be trusted.
+    /// Returns `true` for amendments whose rows were not read: the database checks their versions.
+    /// Rows that were assumed to be new and were not read are absent from the state and need no
+    /// further check here.
     fn is_enforced_by_database(&self, change: &RowChange) -> bool {
         self.read_set.is_unread_amendment(change)
     }

@@ -1,27 +1,29 @@
-//! What a writer believes of the runs it has appended to. A wrong belief costs a second try, nothing else.
+//! Cache of the heads of runs that a writer has appended to. A stale entry costs a second attempt
+//! and nothing else.
 
 use std::collections::HashMap;
 
 use onward_runs::RunId;
 use onward_store::RunHead;
 
-/// Heads of the runs used last; of two generations, the older is forgotten at a time.
+/// Heads of the most recently used runs, in two generations; the older generation is evicted as a
+/// whole.
 #[derive(Default)]
 pub(super) struct RunHeadCache {
     young: HashMap<RunId, RunHead>,
     old: HashMap<RunId, RunHead>,
 }
 
-/// Heads in a generation. One takes some hundred bytes.
+/// Number of heads in a generation. One head takes a few hundred bytes.
 const GENERATION_CAPACITY: usize = 10_000;
 
 impl RunHeadCache {
-    /// The head of a run, as it was left.
+    /// Returns the head of a run as this writer last saw it.
     pub(super) fn get(&self, run: &RunId) -> Option<&RunHead> {
         self.young.get(run).or_else(|| self.old.get(run))
     }
 
-    /// Remembers how a run was left.
+    /// Caches the head of a run.
     pub(super) fn insert(&mut self, head: RunHead) {
         if self.young.len() >= GENERATION_CAPACITY {
             self.old = std::mem::take(&mut self.young);
@@ -29,7 +31,7 @@ impl RunHeadCache {
         self.young.insert(head.run_id.clone(), head);
     }
 
-    /// Forgets a run.
+    /// Evicts the head of a run.
     pub(super) fn remove(&mut self, run: &RunId) {
         self.young.remove(run);
         self.old.remove(run);

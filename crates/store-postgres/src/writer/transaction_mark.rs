@@ -1,4 +1,5 @@
-//! The mark that a writer leaves with each transaction: which of its transactions was the last to be committed.
+//! The mark that a writer stores with each transaction: the number of its last committed
+//! transaction.
 
 use deadpool_postgres::ClientWrapper;
 use onward_store::Error;
@@ -6,14 +7,15 @@ use onward_store::Error;
 use crate::error::{self, StatementFailure};
 use crate::pipeline::PipelineStatement;
 
-/// Leaves the mark. In a row of its own, which nobody else writes.
+/// Stores the mark in a row that belongs to one writer only.
 const UPSERT_MARK: &str = "INSERT INTO writers (writer, transactions, written_at) VALUES ($1, $2, now()) \
                      ON CONFLICT (writer) DO UPDATE SET transactions = excluded.transactions, written_at = excluded.written_at";
 
-/// A day is longer than any writer asks what became of a transaction.
+/// Deletes marks older than a day, which is longer than any writer takes to determine the outcome
+/// of a transaction.
 const DELETE_STALE_MARKS: &str = "DELETE FROM writers WHERE written_at < now() - interval '1 day'";
 
-/// A transaction of a writer.
+/// Identifies a transaction of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TransactionMark {
     writer: i64,
@@ -21,7 +23,7 @@ pub(super) struct TransactionMark {
 }
 
 impl TransactionMark {
-    /// Of a writer that has done nothing yet.
+    /// Creates the mark of a new writer, with a random writer id.
     pub(super) fn new() -> Result<Self, Error> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes).map_err(|error| Error::Unusable(error.to_string()))?;
@@ -31,7 +33,7 @@ impl TransactionMark {
         })
     }
 
-    /// The next transaction.
+    /// Returns the mark of the writer's next transaction.
     pub(super) const fn next(self) -> Self {
         Self {
             writer: self.writer,
@@ -39,14 +41,14 @@ impl TransactionMark {
         }
     }
 
-    /// Leaves it, if the transaction is committed.
+    /// Returns the statement that stores the mark if the transaction commits.
     pub(super) fn upsert_statement<'a>(self) -> PipelineStatement<'a> {
         PipelineStatement::new(UPSERT_MARK)
             .with_param(self.writer)
             .with_param(self.transaction)
     }
 
-    /// Whether it was left, by a writer that has not written since.
+    /// Returns `true` if the mark is stored and the writer has not written since.
     pub(super) async fn is_committed(
         self,
         client: &ClientWrapper,
@@ -60,7 +62,7 @@ impl TransactionMark {
     }
 }
 
-/// Removes marks of writers that are long gone.
+/// Deletes the marks of writers that stopped long ago.
 pub(crate) async fn delete_stale_marks(client: &ClientWrapper) -> Result<(), Error> {
     client
         .batch_execute(DELETE_STALE_MARKS)

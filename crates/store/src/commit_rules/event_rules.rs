@@ -1,4 +1,4 @@
-//! Run events: their places, their stamps, and what a duplicate is answered with.
+//! Commit rules for run events: assigns sequence numbers and timestamps, and answers duplicates.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use crate::{
     StoredState, WritePlan,
 };
 
-/// When the events are stored, and whether to look for duplicates.
+/// The timestamp for new events, and whether to check for duplicates.
 #[derive(Clone, Copy)]
 pub(super) struct AppendContext {
     pub(super) now: Timestamp,
     pub(super) duplicates: Duplicates,
 }
 
-/// The heads of the runs that a commit is about: as stored, or as changed by it so far.
+/// The heads of the runs that a commit touches: as stored, or as changed by the commit so far.
 #[derive(Default)]
 pub(super) struct PendingRunHeads {
     known: BTreeMap<RunId, Option<RunHead>>,
@@ -38,7 +38,8 @@ impl PendingRunHeads {
         Ok(self.known.get(run).and_then(Option::as_ref))
     }
 
-    /// A head that says what it said before has not changed: duplicates write nothing.
+    /// Records the new head of a run. An equal head does not count as a change, so duplicates write
+    /// nothing.
     pub(super) fn update_head(&mut self, head: RunHead) {
         let known = self.known.get(&head.run_id).and_then(Option::as_ref);
         if known != Some(&head) {
@@ -125,7 +126,7 @@ pub(super) fn plan_events<'a>(
     Ok(())
 }
 
-/// The head of a run that has no events yet.
+/// Returns the head of a run that has no events yet.
 fn initial_run_head(event: &RunEventWrite, now: Timestamp) -> RunHead {
     RunHead {
         run_id: event.run_id.clone(),
@@ -153,7 +154,7 @@ fn to_stored_event(planned: &PlannedEvent<'_>) -> StoredEvent {
     StoredEvent::from_write(planned.event, planned.run_seq, planned.persisted_at)
 }
 
-/// What the events before this one in the same commit have taken.
+/// The idempotency keys and ids of the preceding events in the same commit.
 #[derive(Default)]
 struct EventBatch<'a> {
     keys: BTreeMap<(&'a RunId, &'a IdempotencyKey), usize>,
@@ -162,7 +163,7 @@ struct EventBatch<'a> {
 }
 
 impl<'a> EventBatch<'a> {
-    /// The event that `event` repeats, and whether it carries something else.
+    /// Returns the event that `event` duplicates, and whether the content differs.
     fn find_duplicate(
         &self,
         event: &'a RunEventWrite,
@@ -199,7 +200,8 @@ impl<'a> EventBatch<'a> {
     }
 }
 
-/// Whether two events say the same, however the members of their payloads are ordered.
+/// Whether two events have the same type, step and payload, ignoring the order of JSON object
+/// members.
 fn is_same_event(event: &RunEventWrite, known: &StoredEvent) -> bool {
     if event.event_type != known.event_type || event.step_id != known.step_id {
         return false;
@@ -210,7 +212,8 @@ fn is_same_event(event: &RunEventWrite, known: &StoredEvent) -> bool {
     given == kept || is_equal_json(given.as_str(), kept.as_str())
 }
 
-/// Whether two JSON texts say the same. Numbers are compared as they are spelled: parsed, large ones would lose digits.
+/// Whether two JSON texts are equal. Numbers are compared as written: parsing large ones would lose
+/// digits.
 fn is_equal_json(one: &str, other: &str) -> bool {
     type Members<'a> = BTreeMap<String, &'a RawValue>;
     type Elements<'a> = Vec<&'a RawValue>;

@@ -1,7 +1,8 @@
 //! The rules of a commit, written once for all stores.
 //!
-//! [`decide`] asks [`Before`] for what is stored now and answers with a [`Plan`] of writes, or with the first guard that
-//! does not hold. An adapter calls it inside a transaction that keeps others from changing what was asked for.
+//! [`plan_commit`] reads the current state through [`StoredState`] and returns a [`WritePlan`], or
+//! the first guard that fails. An adapter calls it inside a transaction that prevents concurrent
+//! changes to the state it has read.
 
 mod event_rules;
 mod row_rules;
@@ -19,9 +20,9 @@ use crate::{
     StoredRow, TableRecord, TableRow, TableSchema,
 };
 
-/// What is stored before a commit.
+/// Read access to the stored state before a commit.
 pub trait StoredState {
-    /// The epoch a shard is at; [`Epoch::NONE`] when nobody ever owned it.
+    /// Returns the epoch of a shard, or [`ShardEpoch::NONE`] if it never had an owner.
     fn shard_epoch(&mut self, shard: ShardId) -> Result<ShardEpoch, Error> {
         ShardLeaseRow::epoch_from_row(
             self.stored_row(ShardLeaseRow::TABLE, &RowKey(vec![shard.to_value()]))?
@@ -29,17 +30,17 @@ pub trait StoredState {
         )
     }
 
-    /// How many events the journal of an execution has.
+    /// Returns the number of events in the journal of an execution.
     fn journal_length(&mut self, execution: ExecutionId) -> Result<u64, Error>;
 
-    /// The row with this key.
+    /// Returns the row with this key, or `None` if it does not exist.
     fn stored_row(
         &mut self,
         table: &'static TableSchema,
         key: &RowKey,
     ) -> Result<Option<StoredRow>, Error>;
 
-    /// The row with these values in the columns `table.unique[unique]`.
+    /// Returns the row with these values in the columns `table.unique[unique]`.
     fn row_by_unique(
         &mut self,
         table: &'static TableSchema,
@@ -47,45 +48,46 @@ pub trait StoredState {
         values: &[ColumnValue],
     ) -> Result<Option<StoredRow>, Error>;
 
-    /// Whether the row that this change is about need not be looked at: the database objects if it is there and is to be new,
-    /// or is not at the version that is to be amended; and all is decided again.
+    /// Whether [`plan_commit`] may skip reading the row of this change, because the database
+    /// rejects the write if a row to insert exists or a row to update is at another version. The
+    /// adapter then plans the commit again.
     fn is_enforced_by_database(&self, _change: &RowChange) -> bool {
         false
     }
 
-    /// The head of a run, if it has events.
+    /// Returns the head of a run, or `None` if the run has no events.
     fn run_head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error>;
 
-    /// The event of a run with this idempotency key.
+    /// Returns the event of a run with this idempotency key.
     fn event_by_key(
         &mut self,
         run: &RunId,
         key: &IdempotencyKey,
     ) -> Result<Option<StoredEvent>, Error>;
 
-    /// Whether any run has an event with this id.
+    /// Whether an event of any run has this id.
     fn has_event_id(&mut self, id: &RunEventId) -> Result<bool, Error>;
 }
 
-/// An event that is stored already.
+/// The parts of a stored event that duplicate detection needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Its id.
+    /// Id of the event, unique among all runs.
     pub event_id: RunEventId,
-    /// Its place.
+    /// Sequence number of the event in its run.
     pub run_seq: RunSeq,
-    /// When it was stored.
+    /// When the event was stored.
     pub persisted_at: Timestamp,
-    /// What happened.
+    /// Type of the event.
     pub event_type: RunEventType,
-    /// The step that it is about, if it is about one.
+    /// The step that the event is about; `None` if it is about the run.
     pub step_id: Option<StepId>,
-    /// What it carries.
+    /// Payload of the event, if it has one.
     pub payload: Option<Payload>,
 }
 
 impl StoredEvent {
-    /// What is known of `event`, which is stored here.
+    /// Returns the stored form of `event` at this sequence number and timestamp.
     pub fn from_write(event: &RunEventWrite, run_seq: RunSeq, persisted_at: Timestamp) -> Self {
         Self {
             event_id: event.event_id,
@@ -104,19 +106,22 @@ impl From<&RunEventRecord> for StoredEvent {
     }
 }
 
-/// Whether to look for duplicates before writing.
+/// Whether to check for duplicates before writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Take every event for new, and where the adapter says so every row that is to be new, and every row that is to be
-    /// amended for what it is believed to be; and let the database object. Nearly all of them are, and not looking is twice
-    /// as fast. When the database objects, decide again with [`Care::Look`]; and likewise when a guard does not hold, because
-    /// what was not looked at may be the first that does not fit.
+    /// Assumes that every event is new and lets the database reject duplicates. Where the adapter
+    /// allows it ([`StoredState::is_enforced_by_database`]), also assumes that every row to insert
+    /// is new and that every row to update is at the expected version. Nearly all of them are, and
+    /// skipping the reads is twice as fast.
+    ///
+    /// If the database rejects a write, plan again with [`Duplicates::Checked`]. Do the same if a
+    /// guard fails, because an unchecked part may be the first that conflicts.
     Optimistic,
-    /// Look.
+    /// Reads the stored state to detect duplicates before writing.
     Checked,
 }
 
-/// What to write, and what to answer once it is durable.
+/// The writes of a commit, and the receipt to return once they are durable.
 #[derive(Debug, Default)]
 pub struct WritePlan<'a> {
     /// Journal chunks to insert.
@@ -125,43 +130,43 @@ pub struct WritePlan<'a> {
     pub rows: Vec<RowWrite<'a>>,
     /// Run events to insert.
     pub events: Vec<PlannedEvent<'a>>,
-    /// Heads of runs as they are to be, inserted or updated.
+    /// Run heads to insert or update, with their new values.
     pub heads: Vec<RunHead>,
-    /// The answer.
+    /// The receipt to return to the caller.
     pub receipt: CommitReceipt,
 }
 
-/// A row to write.
+/// A write to one row.
 #[derive(Debug)]
 pub enum RowWrite<'a> {
-    /// Insert with version 1; the store assigns a serial key.
+    /// Inserts a row with version 1; the store assigns a serial key.
     Insert(&'static TableSchema, &'a TableRow),
-    /// Write those columns that change, with this version.
+    /// Writes the changed columns and sets the row to this version.
     Update(&'static TableSchema, &'a TableRow, u64, ChangedColumns),
-    /// The same to a row that nobody has looked at: only if it is at this version, to which one is added. Where it is not, the
-    /// adapter objects.
+    /// Writes the changed columns of a row that was not read: only if the row is at this version,
+    /// which is then incremented. If it is not, the adapter rejects the write.
     UpdateIfVersion(&'static TableSchema, &'a TableRow, u64, ChangedColumns),
-    /// Delete, if it is there.
+    /// Deletes a row if it exists.
     Delete(&'static TableSchema, &'a RowKey),
 }
 
-/// Which columns of a row are to hold something else, a bit each.
+/// The set of columns of a row that change, one bit per column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChangedColumns(u64);
 
 impl ChangedColumns {
-    /// What tells `row` from `stored`.
+    /// Returns the columns in which `row` differs from `stored`.
     pub fn between_rows(stored: &TableRow, row: &TableRow) -> Self {
         let differs = |(place, (before, now))| u64::from(before != now) << place;
         Self(stored.0.iter().zip(&row.0).enumerate().map(differs).sum())
     }
 
-    /// The columns in these places.
+    /// Returns the set of columns at these positions.
     pub fn from_positions(places: impl IntoIterator<Item = usize>) -> Self {
         Self(places.into_iter().fold(0, |all, place| all | 1 << place))
     }
 
-    /// What `row` makes of `stored`.
+    /// Copies the changed columns from `row` to `stored`.
     pub fn copy_changed(self, stored: &mut TableRow, row: &TableRow) {
         let changes = stored
             .0
@@ -172,19 +177,19 @@ impl ChangedColumns {
         changes.for_each(|(_, (before, now))| before.clone_from(now));
     }
 
-    /// Where they stand.
+    /// Returns the positions of the changed columns, in ascending order.
     pub fn positions(self) -> impl Iterator<Item = usize> {
         (0..64).filter(move |place| self.contains(*place))
     }
 
-    /// Whether the column in this place is to hold something else.
+    /// Whether the column at this position changes.
     pub const fn contains(self, place: usize) -> bool {
         self.0 >> place & 1 == 1
     }
 }
 
 impl RowWrite<'_> {
-    /// Where it is written.
+    /// Returns the table that this write goes to.
     pub const fn table(&self) -> &'static TableSchema {
         match self {
             Self::Insert(table, _)
@@ -195,19 +200,19 @@ impl RowWrite<'_> {
     }
 }
 
-/// A run event to insert.
+/// A run event to insert, with its sequence number and timestamp.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedEvent<'a> {
-    /// The event.
+    /// The event as the caller sent it.
     pub event: &'a RunEventWrite,
-    /// Its place.
+    /// Sequence number of the event in its run.
     pub run_seq: RunSeq,
-    /// Its stamp.
+    /// Timestamp of the commit, never earlier than that of the previous event of the run.
     pub persisted_at: Timestamp,
 }
 
-/// What `commit` comes to, at `now`. The first guard that does not hold is the answer: fences first, then journals,
-/// rows, positions and run events, each in the order given.
+/// Plans the writes of `commit` at time `now`. Fails with the first guard that does not hold:
+/// fences first, then journals, rows, reader positions and run events, each in the given order.
 pub fn plan_commit<'a>(
     commit: &'a AdmittedCommit,
     before: &mut impl StoredState,
@@ -250,8 +255,9 @@ pub fn plan_commit<'a>(
     Ok(plan)
 }
 
-/// Tables in which a commit may set free what identifies a row. A new one may go where another was before, which it must not,
-/// and to which the database would not object.
+/// Returns the tables in which the commit may free a key or unique value. A new row must not reuse
+/// such a value in the same commit, and the database would not reject it, so rows inserted into
+/// these tables must be checked.
 fn tables_with_freed_keys(changes: &[RowChange]) -> Vec<&'static str> {
     let mut tables: Vec<&'static str> = Vec::new();
     for change in changes {

@@ -1,11 +1,11 @@
-//! Changes of rows: may it be made, and what is there instead if not.
+//! Commit rules for row changes: checks each guard and finds the existing row in a conflict.
 
 use crate::{
     ChangeOutcome, ChangedColumns, CommitConflict, Error, RowChange, RowKey, RowWrite, StoredRow,
     StoredState, TableRow, TableSchema, WritePlan,
 };
 
-/// With `is_trusted`, a row that is to be new or amended is not looked at.
+/// Plans one row change. With `is_trusted`, a row to insert or to update by columns is not read.
 pub(super) fn plan_change<'a>(
     change: &'a RowChange,
     before: &mut impl StoredState,
@@ -91,13 +91,13 @@ pub(super) fn plan_change<'a>(
     Ok(())
 }
 
-/// Why a row cannot stand beside another.
+/// Why a row cannot be inserted: its key or a set of its unique columns is taken.
 enum RowClash {
     Key(RowKey),
     Unique(&'static [&'static str]),
 }
 
-/// The row that stands where `row` is to go, by key or by unique columns.
+/// Returns the existing row that conflicts with `row`, by key or by unique columns.
 fn find_clash(
     table: &'static TableSchema,
     row: &TableRow,
@@ -117,7 +117,7 @@ fn find_clash(
     Ok(None)
 }
 
-/// The row, if it has this version.
+/// Returns the row if it is at the expected version; fails otherwise.
 fn expect_version(
     table: &'static TableSchema,
     key: &RowKey,
@@ -137,7 +137,7 @@ fn expect_version(
     .into())
 }
 
-/// What has not changed is as unique as it was.
+/// Checks the unique sets that contain a changed column. Unchanged sets are still unique.
 fn check_unique(
     table: &'static TableSchema,
     row: &TableRow,

@@ -1,4 +1,4 @@
-//! What a check is, and the few words in which checks say what they expect.
+//! The type of a check, and the expectations that checks are written with.
 
 use std::fmt::{self, Debug};
 use std::panic::Location;
@@ -8,17 +8,17 @@ use futures_util::future::BoxFuture;
 use super::CheckContext;
 use crate::Error;
 
-/// What a check comes to.
+/// The result of a check: success, or the first failed expectation.
 pub type CheckResult = Result<(), ConformanceFailure>;
 
 type CheckBody =
     Box<dyn for<'a> Fn(&'a CheckContext<'a>) -> BoxFuture<'a, CheckResult> + Send + Sync>;
 
-/// One thing that is true of every store.
+/// One guarantee that every store must give, with the code that tests it.
 pub struct ConformanceCheck {
-    /// The thing, as a sentence.
+    /// The guarantee as a sentence in snake case.
     pub name: String,
-    /// What it is about.
+    /// The topic that the check belongs to.
     pub topic: Topic,
     body: CheckBody,
 }
@@ -39,7 +39,7 @@ impl ConformanceCheck {
         }
     }
 
-    /// Holds the check against an empty store.
+    /// Runs the check on an empty store.
     pub async fn run(&self, world: &CheckContext<'_>) -> CheckResult {
         (self.body)(world).await
     }
@@ -58,7 +58,7 @@ impl Debug for ConformanceCheck {
 
 macro_rules! check_topics {
     ($($(#[$doc:meta])* $topic:ident $name:literal,)+) => {
-        /// What checks are about.
+        /// The topic of a check.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Topic { $($(#[$doc])* $topic),+ }
 
@@ -71,21 +71,21 @@ macro_rules! check_topics {
 }
 
 check_topics! {
-    /// No two events share a key, an id or a place.
+    /// No two events share an idempotency key, an id or a sequence number.
     Uniqueness "uniqueness",
-    /// Places count 1, 2, 3 without gaps.
+    /// Sequence numbers are 1, 2, 3 … without gaps.
     Contiguity "contiguity",
-    /// A repeat is answered with what the first was given.
+    /// A duplicate gets the result of the first event.
     Idempotency "idempotency",
-    /// What is stored stays as it is.
+    /// Stored data never changes.
     Immutability "immutability",
     /// Reading a log page by page.
     Paging "paging",
-    /// What events amount to.
+    /// Snapshots of runs, stored and computed.
     Snapshots "snapshots",
-    /// Leases, epochs and who may still write.
+    /// Leases, epochs and fenced commits.
     Fencing "fencing",
-    /// All of a commit or nothing.
+    /// The store applies all of a commit or nothing.
     Atomicity "atomicity",
     /// Rows, versions, unique columns and serials.
     Rows "rows",
@@ -95,23 +95,23 @@ check_topics! {
     Journals "journals",
     /// Positions of readers, and lists of runs.
     Readers "readers",
-    /// Retention.
+    /// Retention: deleting complete runs and executions.
     Purge "purge",
-    /// Whose clock says what.
+    /// Timestamps of the producer and of the store.
     Stamps "stamps",
-    /// How much is too much.
+    /// Size limits of a call.
     Limits "limits",
     /// Events that contradict their idempotency key or themselves.
     Keys "keys",
-    /// Whose run it is.
+    /// Isolation of runs between tenants, projects and environments.
     Tenants "tenants",
-    /// What is read is what was written.
+    /// Reads return exactly what was written.
     Verbatim "verbatim",
-    /// Text that is meant to do harm.
+    /// Malicious text in every place that accepts text.
     Hostile "hostile",
 }
 
-/// What was wrong, and where the check noticed.
+/// The reason of a failure, and the source location of the expectation.
 #[derive(Debug, Clone)]
 pub struct ConformanceFailure {
     reason: String,
@@ -119,7 +119,7 @@ pub struct ConformanceFailure {
 }
 
 impl ConformanceFailure {
-    /// A failure noticed by the caller.
+    /// Returns a failure at the caller's source location.
     #[track_caller]
     pub fn new(reason: impl Into<String>) -> Self {
         Self {
@@ -148,7 +148,7 @@ impl fmt::Display for ConformanceFailure {
     }
 }
 
-/// `found` is `expected`.
+/// Expects `found` to equal `expected`.
 #[track_caller]
 #[expect(
     clippy::needless_pass_by_value,
@@ -163,7 +163,7 @@ pub(super) fn expect_same<T: PartialEq + Debug>(what: &str, found: T, expected: 
     )))
 }
 
-/// `found` is anything but `other`.
+/// Expects `found` to differ from `other`.
 #[track_caller]
 #[expect(
     clippy::needless_pass_by_value,
@@ -183,7 +183,7 @@ pub(super) fn expect_different<T: PartialEq + Debug>(
     }
 }
 
-/// `condition` is true.
+/// Expects `condition` to be true.
 #[track_caller]
 pub(super) fn expect_holds(what: &str, condition: bool) -> CheckResult {
     if condition {
@@ -193,7 +193,7 @@ pub(super) fn expect_holds(what: &str, condition: bool) -> CheckResult {
     }
 }
 
-/// The call was answered with this error.
+/// Expects the call to fail with this error.
 #[track_caller]
 pub(super) fn expect_refused<T: Debug>(
     answer: Result<T, Error>,
@@ -208,10 +208,10 @@ pub(super) fn expect_refused<T: Debug>(
     }
 }
 
-/// What is there, or a failure that says what is missing.
+/// Returns the value, or a failure that names what is missing.
 #[track_caller]
 pub(super) fn expect_some<T>(what: &str, found: Option<T>) -> Result<T, ConformanceFailure> {
-    // Not `ok_or_else`: a closure would be noted as the place.
+    // Not `ok_or_else`: `#[track_caller]` would record the closure as the location.
     match found {
         Some(found) => Ok(found),
         None => Err(ConformanceFailure::new(format!("{what} is missing"))),

@@ -1,4 +1,4 @@
-//! The ground that a check stands on: an empty store, its clock, and the ways in which checks use them.
+//! The environment of a check: an empty store, its clock, and helpers to use them.
 
 use std::future::poll_fn;
 use std::ops::Deref;
@@ -14,10 +14,10 @@ use super::{
 };
 use crate::{Error, ManualClock, RunEventQuery, RunHead, Store, StoreErrorKind, StorePolicy};
 
-/// How often a call is repeated that asks for it, before the check gives up.
+/// Maximum number of retries of a call before the check fails.
 const CALL_TRIES_MAX: usize = 10_000;
 
-/// An empty store, its clock, and where to get more of them. It can be used as the store itself.
+/// An empty store, its clock, and the factory that opens more stores. It dereferences to the store.
 pub struct CheckContext<'a> {
     subject: &'a dyn StoreFactory,
     opened: Box<dyn OpenedStore>,
@@ -25,7 +25,7 @@ pub struct CheckContext<'a> {
 }
 
 impl<'a> CheckContext<'a> {
-    /// An empty store, at the suite's first instant.
+    /// Opens an empty store with the clock at the suite's start time.
     pub async fn open(
         subject: &'a dyn StoreFactory,
         policy: StorePolicy,
@@ -39,7 +39,7 @@ impl<'a> CheckContext<'a> {
         })
     }
 
-    /// Another empty store, with another policy.
+    /// Opens another empty store of the same implementation, with another policy.
     pub(super) async fn open_another(
         &self,
         policy: StorePolicy,
@@ -47,7 +47,7 @@ impl<'a> CheckContext<'a> {
         CheckContext::open(self.subject, policy).await
     }
 
-    /// The clock that stamps.
+    /// Returns the clock that timestamps stored data.
     pub(super) fn manual_clock(&self) -> &ManualClock {
         &self.clock
     }
@@ -56,7 +56,7 @@ impl<'a> CheckContext<'a> {
         self.opened.store()
     }
 
-    /// Whether the database let the tampering happen.
+    /// Tries to change stored data by bypassing the store. Returns whether the database allowed it.
     pub(super) async fn try_tamper(
         &self,
         tampering: &TamperAttempt,
@@ -64,7 +64,7 @@ impl<'a> CheckContext<'a> {
         Ok(self.opened.try_tamper(tampering).await?)
     }
 
-    /// This handle and, if there can be one, another.
+    /// Returns this handle and, if the implementation supports it, a second one on the same data.
     pub(super) async fn open_handle_pair(&self) -> Result<HandlePair<'_>, ConformanceFailure> {
         Ok(HandlePair {
             first: self.store(),
@@ -72,7 +72,7 @@ impl<'a> CheckContext<'a> {
         })
     }
 
-    /// The whole log of a run.
+    /// Returns the complete log of a run.
     pub(super) async fn read_log(
         &self,
         run: &str,
@@ -80,7 +80,7 @@ impl<'a> CheckContext<'a> {
         Ok(store_dump::read_run_log(self.store(), &fixtures::parse_id(run)).await?)
     }
 
-    /// The head of a run that must be there.
+    /// Returns the head of a run. Fails the check if the run does not exist.
     pub(super) async fn expect_head(&self, run: &str) -> Result<RunHead, ConformanceFailure> {
         expect_some(
             "the head of the run",
@@ -88,7 +88,7 @@ impl<'a> CheckContext<'a> {
         )
     }
 
-    /// The places of the events of a run after `after`, at most `limit`.
+    /// Returns the sequence numbers of the events of a run after `after`, at most `limit`.
     pub(super) async fn read_sequences(
         &self,
         run: &str,
@@ -110,7 +110,7 @@ impl<'a> CheckContext<'a> {
             .collect())
     }
 
-    /// Everything that is stored.
+    /// Returns everything that the store holds.
     pub(super) async fn dump_store(&self) -> Result<StoreDump, ConformanceFailure> {
         Ok(StoreDump::read_all(self.store()).await?)
     }
@@ -124,7 +124,7 @@ impl Deref for CheckContext<'_> {
     }
 }
 
-/// Two handles on the same data, or one that does for both.
+/// Two handles on the same data, or one handle that serves as both.
 pub(super) struct HandlePair<'a> {
     pub(super) first: &'a (dyn Store + 'static),
     second: Option<Arc<dyn Store>>,
@@ -135,7 +135,7 @@ impl HandlePair<'_> {
         self.second.as_deref().unwrap_or(self.first)
     }
 
-    /// Makes `count` calls at once, every other one through the other handle.
+    /// Makes `count` calls concurrently, every other one through the second handle.
     pub(super) async fn race_calls<T: Send>(
         &self,
         count: usize,
@@ -154,7 +154,8 @@ impl HandlePair<'_> {
     }
 }
 
-/// Calls until the store does not ask to call again: under contention it may.
+/// Repeats a call while the store answers with a retryable error, which is allowed under
+/// contention.
 async fn call_until_settled<T>(
     store: &(dyn Store + 'static),
     number: usize,
@@ -171,7 +172,7 @@ async fn call_until_settled<T>(
     answer
 }
 
-/// Lets the other calls of a race go on.
+/// Yields once, so that the other calls of a race make progress.
 pub(super) async fn yield_once() {
     let mut paused = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! The store in memory as a subject: the yardstick of the differential test.
+//! The memory store as an implementation under test: the reference of the differential test.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{OpenedStore, StoreFactory, TamperAttempt};
 use crate::memory::MemoryStore;
 use crate::{Error, ManualClock, Store, StorePolicy};
 
-/// [`Memory`] as a subject.
+/// Opens a [`MemoryStore`] for the suite.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryStoreFactory;
 

@@ -1,15 +1,17 @@
-//! The conformance suite: what it means to be a [`Store`](crate::Store), as checks that every adapter runs.
+//! The conformance suite: the guarantees of a [`Store`](crate::Store), as checks that every adapter
+//! runs.
 //!
-//! An adapter implements [`Subject`] in its tests and calls [`run`]. Each check is a sentence, gets an empty store of its
-//! own and returns what was wrong instead of panicking, so one report shows everything at once.
+//! An adapter implements [`StoreFactory`] in its tests and calls [`run_checks`]. The name of each
+//! check is a sentence. Each check gets its own empty store and returns a failure instead of
+//! panicking, so that one report shows all failures.
 //!
-//! [`differential`] is the other half: random sequences of operations that have to be answered alike by all subjects,
-//! [`OnMemory`] among them.
+//! [`differential`] is the other half: random sequences of operations that all implementations,
+//! including [`MemoryStoreFactory`], must answer alike.
 //!
 //! ```
 //! # async fn example() {
-//! use onward_store::conformance::{self, OnMemory};
-//! conformance::run(&OnMemory, Some("fencing")).await.expect_all_passed();
+//! use onward_store::conformance::{self, MemoryStoreFactory};
+//! conformance::run_checks(&MemoryStoreFactory, Some("fencing")).await.expect_all_passed();
 //! # }
 //! ```
 
@@ -36,15 +38,16 @@ pub use store_factory::{OpenedStore, StoreFactory, TamperAttempt};
 
 use crate::StorePolicy;
 
-/// How many checks run at a time, each on a store of its own: enough to hide the latency of a database.
+/// Number of checks that run concurrently, each on its own store: enough to hide the latency of a
+/// database.
 const CONCURRENT_CHECKS: usize = 4;
 
-/// Every check, in the order in which the topics build on each other.
+/// Returns every check, in the order in which the topics build on each other.
 pub fn all_checks() -> Vec<ConformanceCheck> {
     topics::collect_checks()
 }
 
-/// Runs the checks whose name or topic contains `only`, or all of them.
+/// Runs the checks whose name or topic contains `only`, or all checks if it is `None`.
 pub async fn run_checks(subject: &dyn StoreFactory, only: Option<&str>) -> ConformanceReport {
     let checks = all_checks();
     let wanted = checks

@@ -1,32 +1,32 @@
-//! What a run of the suite came to.
+//! The report of a suite run, with the checks that passed and failed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{CheckResult, ConformanceCheck, Topic};
 
-/// What a run of the suite came to.
+/// The result of a suite run.
 #[derive(Debug, Clone, Default)]
 pub struct ConformanceReport {
-    /// How many checks passed, by topic.
+    /// Number of checks that passed, by topic.
     pub passed: BTreeMap<Topic, usize>,
     /// The checks that failed.
     pub failed: Vec<FailedCheck>,
 }
 
-/// A check that failed.
+/// A failed check with the reason of the failure.
 #[derive(Debug, Clone)]
 pub struct FailedCheck {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// What it is about.
+    /// Topic of the check.
     pub topic: Topic,
-    /// What was wrong.
+    /// Description of the failure.
     pub reason: String,
 }
 
 impl ConformanceReport {
-    /// Panics with the list of failures if there are any, or if nothing was checked at all.
+    /// Panics with the list of failures if there are any, or if no check ran.
     pub fn expect_all_passed(&self) {
         assert!(self.failed.is_empty(), "{self}");
         assert!(!self.passed.is_empty(), "no check was run");

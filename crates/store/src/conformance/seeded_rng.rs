@@ -1,16 +1,17 @@
-//! Chance that repeats: the same seed draws the same values on every machine and for ever, so a seed is a test case.
+//! Reproducible pseudo-random numbers: the same seed gives the same values on every machine and in
+//! every version, so a seed identifies a test case.
 
-/// A source of values that look random (splitmix64).
+/// A pseudo-random number generator (splitmix64).
 #[derive(Debug, Clone)]
 pub struct SeededRng(u64);
 
 impl SeededRng {
-    /// The source that starts from `seed`.
+    /// Returns a generator that starts from `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// 64 bits.
+    /// Returns the next 64 bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,17 +19,17 @@ impl SeededRng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// Returns a number below `end`, which must not be 0.
     pub const fn next_below(&mut self, end: u64) -> u64 {
         self.next_u64() % end
     }
 
-    /// True so many times out of a hundred.
+    /// Returns `true` with a probability of `percent` in 100.
     pub const fn roll_percent(&mut self, percent: u64) -> bool {
         self.next_below(100) < percent
     }
 
-    /// One of several values, of which there is at least one.
+    /// Returns one element of `from`, which must not be empty.
     pub fn pick_element<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         let place = self.next_below(from.len() as u64);
         &from[usize::try_from(place).unwrap_or(0)]

@@ -1,5 +1,5 @@
-//! Everything a store holds, read through the trait: two stores are alike, and a refused commit left nothing, when
-//! their dumps are equal.
+//! Complete dumps of a store, read through the trait. Two stores are equal if their dumps are
+//! equal; a rejected commit must leave the dump unchanged.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use crate::{
 
 const DUMP_PAGE_ROWS: usize = 500;
 
-/// Everything a store holds; of journals, those of the suite's executions.
+/// Everything that a store holds; only the journals of the suite's own executions are included.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreDump {
-    /// The rows of every table, in the order of their keys.
+    /// The rows of every table by table name, in key order.
     pub rows: BTreeMap<&'static str, Vec<StoredRow>>,
-    /// Journals that are not empty.
+    /// The journals that are not empty.
     pub journals: Vec<(ExecutionId, Vec<JournalChunk>)>,
-    /// Runs, in the order of their ids.
+    /// The heads of all runs, ordered by run id.
     pub heads: Vec<RunHead>,
-    /// Their events.
+    /// The events of all runs.
     pub events: Vec<RunEventRecord>,
 }
 
 impl StoreDump {
-    /// Reads everything.
+    /// Reads the complete contents of a store.
     pub async fn read_all(store: &(dyn Store + 'static)) -> Result<Self, Error> {
         let (mut by_table, mut journals, mut events) = (BTreeMap::new(), Vec::new(), Vec::new());
         for table in tables::ALL_TABLES {
@@ -50,7 +50,7 @@ impl StoreDump {
     }
 }
 
-/// All rows of a table.
+/// Reads all rows of a table, page by page.
 pub(super) async fn read_all_rows(
     store: &(dyn Store + 'static),
     table: &'static TableSchema,
@@ -75,7 +75,7 @@ pub(super) async fn read_all_rows(
     }
 }
 
-/// A whole journal.
+/// Reads a complete journal, page by page.
 pub(super) async fn read_whole_journal(
     store: &(dyn Store + 'static),
     execution: ExecutionId,
@@ -94,7 +94,7 @@ pub(super) async fn read_whole_journal(
     }
 }
 
-/// All runs.
+/// Reads the heads of all runs, page by page.
 async fn read_all_run_heads(store: &(dyn Store + 'static)) -> Result<Vec<RunHead>, Error> {
     let mut all: Vec<RunHead> = Vec::new();
     loop {
@@ -110,7 +110,7 @@ async fn read_all_run_heads(store: &(dyn Store + 'static)) -> Result<Vec<RunHead
     }
 }
 
-/// The whole log of a run.
+/// Reads the complete log of a run, page by page.
 pub(super) async fn read_run_log(
     store: &(dyn Store + 'static),
     run: &RunId,
@@ -135,7 +135,7 @@ pub(super) async fn read_run_log(
     }
 }
 
-/// A store that hands out the same page again would be read for ever.
+/// Fails if a store returns the same page again, which would otherwise cause an endless loop.
 fn ensure_page_advances<T: PartialOrd>(last: Option<&T>, first: &T) -> Result<(), Error> {
     if Some(first) > last {
         Ok(())

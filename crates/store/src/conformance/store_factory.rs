@@ -1,4 +1,4 @@
-//! What an adapter provides so that the suite can run on it.
+//! The interface that an adapter implements so that the suite can run against it.
 
 use std::sync::Arc;
 
@@ -8,16 +8,16 @@ use onward_runs::{RunId, RunSeq};
 
 use crate::{Error, ManualClock, Store, StorePolicy};
 
-/// A kind of store, able to make empty ones.
+/// A store implementation under test, which opens empty stores.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
-    /// What it is called in reports.
+    /// Returns the name of the implementation in reports.
     fn name(&self) -> &str {
         std::any::type_name::<Self>()
     }
 
-    /// An empty store with this policy, stamping by this clock. It lives as long as the returned handle, and several
-    /// live at a time without knowing of each other.
+    /// Opens an empty store with this policy and this clock. The store lives as long as the
+    /// returned handle, and several stores can be open at a time without affecting each other.
     async fn open_empty(
         &self,
         policy: StorePolicy,
@@ -25,47 +25,48 @@ pub trait StoreFactory: Send + Sync {
     ) -> Result<Box<dyn OpenedStore>, Error>;
 }
 
-/// A store that is open.
+/// An open store, with the additional access that the suite needs.
 #[async_trait]
 pub trait OpenedStore: Send + Sync {
-    /// The store.
+    /// Returns the open store.
     fn store(&self) -> &(dyn Store + 'static);
 
-    /// A second, independent handle on the same data, as another process would have; `None` if there cannot be one.
+    /// Opens a second, independent handle on the same data, as another process would have. Returns
+    /// `None` if the implementation does not support one.
     async fn open_second_handle(&self) -> Result<Option<Arc<dyn Store>>, Error>;
 
-    /// Tries to change what is stored behind the store's back, with the rights that the store itself has. Tells whether
-    /// the database let it happen.
+    /// Tries to change stored data by bypassing the store, with the database privileges of the
+    /// store itself. Returns whether the database allowed it.
     async fn try_tamper(&self, tampering: &TamperAttempt) -> Result<bool, Error>;
 }
 
-/// A change that an append-only log must not allow, not even by hand.
+/// A change that an append-only log must reject, even if it is made directly in the database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TamperAttempt {
-    /// Change a stored run event.
+    /// Updates a stored run event.
     UpdateEvent {
-        /// The run.
+        /// The run that the event belongs to.
         run: RunId,
-        /// Its place.
+        /// Sequence number of the event.
         seq: RunSeq,
     },
-    /// Delete one run event.
+    /// Deletes one run event.
     DeleteEvent {
-        /// The run.
+        /// The run that the event belongs to.
         run: RunId,
-        /// Its place.
+        /// Sequence number of the event.
         seq: RunSeq,
     },
-    /// Change a chunk of a journal.
+    /// Updates a chunk of a journal.
     UpdateJournal {
-        /// The execution.
+        /// The execution that the journal belongs to.
         execution: ExecutionId,
     },
-    /// Delete a chunk of a journal.
+    /// Deletes a chunk of a journal.
     DeleteJournal {
-        /// The execution.
+        /// The execution that the journal belongs to.
         execution: ExecutionId,
     },
-    /// Empty the table of run events at once.
+    /// Truncates the table of run events.
     EmptyEvents,
 }

@@ -1,5 +1,6 @@
-//! A store in memory: the simplest thing that can be right. Other stores are compared with it, and adapters whose
-//! database is far away decide on a [`State`] that they have loaded with what a commit is about.
+//! A store in memory, kept as simple as possible. It is the reference that other stores are
+//! compared with. Adapters with a remote database load the data that a commit touches into a
+//! [`MemoryState`] and plan the commit on it.
 
 mod state;
 
@@ -18,7 +19,7 @@ use crate::{
     StoreClock, StorePolicy, StoredRow, SystemClock, TableScan, TableSchema, plan_commit,
 };
 
-/// A store that forgets everything when it is dropped.
+/// A store that keeps everything in memory and loses it when it is dropped.
 pub struct MemoryStore {
     state: Mutex<MemoryState>,
     policy: StorePolicy,
@@ -26,7 +27,7 @@ pub struct MemoryStore {
     listeners: Mutex<Vec<WeakNotificationHandler>>,
 }
 
-/// Somebody who hears what is told, as long as they want to.
+/// A subscriber to notifications, until its guard is dropped.
 type WeakNotificationHandler = Weak<dyn Fn(&str) + Send + Sync>;
 
 impl Default for MemoryStore {
@@ -36,7 +37,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Returns an empty store.
     pub fn new(policy: StorePolicy, clock: Arc<dyn StoreClock>) -> Self {
         Self {
             state: Mutex::default(),
@@ -46,7 +47,8 @@ impl MemoryStore {
         }
     }
 
-    /// Nothing panics between two writes of a plan, so what a poisoned lock guards is whole.
+    /// Locks the state. A poisoned lock is safe to use, because nothing panics between two writes
+    /// of a plan.
     fn lock_state(&self) -> MutexGuard<'_, MemoryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

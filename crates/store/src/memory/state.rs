@@ -1,4 +1,4 @@
-//! Everything a store holds, as maps.
+//! The complete contents of a store, as maps.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::{
     TableSchema, WritePlan,
 };
 
-/// Everything a store holds.
+/// The complete contents of a store, or the part of it that an adapter has loaded.
 #[derive(Debug, Default)]
 pub struct MemoryState {
     rows: BTreeMap<&'static str, BTreeMap<RowKey, StoredRow>>,
@@ -28,7 +28,7 @@ pub struct MemoryState {
 }
 
 impl MemoryState {
-    /// Carries a plan out.
+    /// Applies the writes of a plan.
     pub fn apply_plan(&mut self, plan: &WritePlan<'_>) {
         for append in &plan.journals {
             let chunk = JournalChunk {
@@ -104,7 +104,8 @@ impl MemoryState {
         *last
     }
 
-    /// Has the next rows of a table numbered so, by whoever really assigns the numbers.
+    /// Sets the serial numbers of the next rows of a table, for an adapter whose database assigns
+    /// them.
     pub fn reserve_serials(
         &mut self,
         table: &'static TableSchema,
@@ -113,7 +114,7 @@ impl MemoryState {
         self.reserved.entry(table.name).or_default().extend(numbers);
     }
 
-    /// Puts a row as it is.
+    /// Stores a row with this version, without checks.
     pub fn put_row(&mut self, table: &'static TableSchema, row: TableRow, version: u64) {
         let key = table.key_of(&row);
         for (place, values) in table.unique_values(&row) {
@@ -133,7 +134,7 @@ impl MemoryState {
         Some(stored)
     }
 
-    /// Puts an event as it is.
+    /// Stores an event with its sequence number, without checks.
     pub fn insert_event(&mut self, record: RunEventRecord) {
         let run = record.event.run_id.clone();
         self.keys
@@ -145,12 +146,12 @@ impl MemoryState {
             .insert(record.run_seq, record);
     }
 
-    /// Puts the head of a run as it is.
+    /// Stores the head of a run, without checks.
     pub fn put_head(&mut self, head: RunHead) {
         self.heads.insert(head.run_id.clone(), head);
     }
 
-    /// Puts a chunk after those that the journal has.
+    /// Appends a chunk to a journal, without checks.
     pub fn put_chunk(&mut self, execution: ExecutionId, chunk: JournalChunk) {
         self.journals.entry(execution).or_default().push(chunk);
     }
@@ -280,7 +281,7 @@ impl MemoryState {
             || had_any
     }
 
-    /// Removes the rows with this value in a column; tells whether there were any.
+    /// Deletes the rows with this value in a column. Returns whether there were any.
     fn remove_rows_where(
         &mut self,
         table: &'static TableSchema,

@@ -1,5 +1,5 @@
-//! Campaign runs, jobs, outbox items and their audit trail, who is to be reached, and who is not. The database itself refuses
-//! statuses that do not exist.
+//! Tables of campaigns: campaign runs, jobs, outbox items, the audit log, audiences and the
+//! suppression list. The database itself rejects unknown statuses.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use onward_base::{SharedText, Timestamp};
 use crate::{SerialId, define_table};
 
 define_table! {
-    /// One execution of a campaign.
+    /// A campaign run: one execution of a campaign.
     "campaign_runs", key 1,
     unique ["tenant_id", "workspace_id", "campaign_id", "ordinal"],
     index BY_CAMPAIGN ["campaign_id", "created_at"]
@@ -17,207 +17,216 @@ define_table! {
         BY_WAKE ["wake_at"]
         BY_AUDIENCE ["audience_id"];
     pub struct CampaignRunRow {
-        /// The campaign run.
+        /// Id of the campaign run.
         pub id: SharedText = "id",
-        /// The campaign.
+        /// The campaign that this run executes.
         pub campaign_id: SharedText = "campaign_id",
-        /// Whose it is.
+        /// The tenant that owns the campaign run.
         pub tenant_id: SharedText = "tenant_id",
-        /// In which workspace.
+        /// The workspace of the campaign run.
         pub workspace_id: SharedText = "workspace_id",
-        /// Which run of the campaign, from 1 on: of two that are made at the same moment, one is refused.
+        /// Number of the run within its campaign, from 1. It is unique there: if two runs are
+        /// created at the same moment, the store rejects one.
         pub ordinal: u32 = "ordinal",
         /// `email`, `voice` or `social`.
         pub channel: SharedText = "channel",
         /// `queued`, `running`, `completed`, `partial` or `failed`.
         pub status: SharedText = "status",
-        /// What people want of it: `active`, `paused` or `cancelled`.
+        /// The state that an operator requested: `active`, `paused` or `cancelled`.
         pub control: SharedText = "control",
-        /// The campaign as it was deployed, as JSON.
+        /// The campaign as deployed, as JSON.
         pub document: SharedText = "document",
-        /// Whom it is to reach.
+        /// The audience: the recipients that the run sends to.
         pub audience_id: SharedText = "audience_id",
-        /// A digest of those it was deployed for, the ones among them who were left out.
+        /// Digest of the recipients that the run was deployed for, including those that were left
+        /// out.
         pub audience_digest: SharedText = "audience_digest",
-        /// How many it is to reach.
+        /// Number of recipients in the audience, one item each.
         pub items: u32 = "items",
-        /// In how many jobs.
+        /// Number of jobs that the items are split into.
         pub jobs: u32 = "jobs",
-        /// Not before. It is part of the keys of its items, and never changes.
+        /// Earliest time of the first send. It is part of the idempotency keys of the items and
+        /// never changes.
         pub scheduled_for: Timestamp = "scheduled_for",
-        /// What is sent, for the keys of its items: the same recipient may be sent something else. It never changes either.
+        /// Identifies the content to send. It is part of the idempotency keys of the items, so that
+        /// the same recipient can receive other content, and never changes.
         pub asset: SharedText = "asset",
-        /// The campaign run whose unserved recipients it is to reach.
+        /// The campaign run whose unserved recipients this run retries; `None` for a run that is
+        /// not a retry.
         pub retry_of: Option<SharedText> = "retry_of",
-        /// When there is something to do; never while it is paused, or over.
+        /// When the run next has work to do; `Timestamp::MAX` while it is paused and after its end.
         pub wake_at: Timestamp = "wake_at",
-        /// When it was deployed.
+        /// When the run was deployed.
         pub created_at: Timestamp = "created_at",
-        /// When it was over.
+        /// When the run ended; `None` until then.
         pub ended_at: Option<Timestamp> = "ended_at",
     }
 }
 
 define_table! {
-    /// A batch of items of a campaign run, for one worker.
+    /// A job: a batch of items of a campaign run, processed by one worker.
     "job_queue", key 1,
     index BY_TURN ["run_id", "status", "run_after"]
         BY_STATUS ["status", "run_after"]
         BY_TENANT ["tenant_id", "status", "run_after"]
         BY_DOUBT ["tenant_id", "workspace_id", "doubt_since"];
     pub struct JobRow {
-        /// The job.
+        /// Id of the job.
         pub id: SharedText = "id",
-        /// The campaign run.
+        /// The campaign run that the job belongs to.
         pub run_id: SharedText = "run_id",
-        /// Whose it is.
+        /// The tenant that owns the job.
         pub tenant_id: SharedText = "tenant_id",
-        /// In which workspace.
+        /// The workspace of the job.
         pub workspace_id: SharedText = "workspace_id",
         /// `email_send_batch`, `voice_call_batch` or `social_post_batch`.
         pub job_type: SharedText = "job_type",
         /// `queued`, `locked`, `completed`, `failed` or `dead`.
         pub status: SharedText = "status",
-        /// Tries since anything was settled.
+        /// Number of attempts since an item was last settled.
         pub attempts: u32 = "attempts",
-        /// Not before; of a locked job, until when a worker holds it.
+        /// Earliest time of the next attempt. For a locked job, when the worker's lease expires.
         pub run_after: Timestamp = "run_after",
-        /// Until when a worker holds it.
+        /// When the worker's lease expires; `None` while no worker holds the job.
         pub locked_until: Option<Timestamp> = "locked_until",
-        /// What that worker shows to finish it.
+        /// Claim token that the worker must present to finish the job; `None` while no worker holds
+        /// it.
         pub lock_token: Option<SharedText> = "lock_token",
-        /// How often it was locked.
+        /// Number of times a worker has locked the job.
         pub lock_epoch: u32 = "lock_epoch",
-        /// Which part of the audience it is to reach.
+        /// Number of the audience part that the job sends to.
         pub number: u32 = "number",
-        /// How many those are.
+        /// Number of recipients in that part.
         pub items: u32 = "items",
-        /// How many of them the provider has taken.
+        /// Number of items that the provider accepted.
         pub served: u32 = "served",
-        /// How many were not delivered.
+        /// Number of items that were not delivered.
         pub failed: u32 = "failed",
-        /// How many were not to be delivered.
+        /// Number of items that were skipped on purpose.
         pub skipped: u32 = "skipped",
-        /// Of how many nobody knows.
+        /// Number of items in doubt: it is unknown whether the provider received them.
         pub in_doubt: u32 = "in_doubt",
-        /// Since when; never if of none.
+        /// Since when the job has items in doubt; `Timestamp::MAX` if it has none.
         pub doubt_since: Timestamp = "doubt_since",
-        /// What went wrong last, for people.
+        /// The last error, for display.
         pub error: Option<SharedText> = "error",
-        /// When it was made.
+        /// When the job was created.
         pub created_at: Timestamp = "created_at",
     }
 }
 
 define_table! {
-    /// One call of a provider: reserved before, settled after.
+    /// An outbox item: one send to a provider, reserved before the call and settled after it.
     "channel_outbox", key 1,
     unique ["tenant_id", "workspace_id", "idempotency_key"],
     index BY_RUN ["run_id", "id"];
     pub struct OutboxItemRow {
-        /// The item: its job, and its position there.
+        /// Id of the item: its job and its position in the job.
         pub id: SharedText = "id",
-        /// The campaign run.
+        /// The campaign run that the item belongs to.
         pub run_id: SharedText = "run_id",
-        /// The job.
+        /// The job that the item belongs to.
         pub job_id: SharedText = "job_id",
-        /// Whose it is.
+        /// The tenant that owns the item.
         pub tenant_id: SharedText = "tenant_id",
-        /// In which workspace.
+        /// The workspace of the item.
         pub workspace_id: SharedText = "workspace_id",
         /// `email`, `voice` or `social`.
         pub channel: SharedText = "channel",
-        /// Who really sends.
+        /// The provider that delivers the message.
         pub provider: SharedText = "provider",
-        /// To whom.
+        /// Id of the recipient.
         pub recipient_id: SharedText = "recipient_id",
-        /// Where that is.
+        /// Address of the recipient on the channel.
         pub recipient_address: SharedText = "recipient_address",
-        /// What makes calling the provider again a repetition.
+        /// Idempotency key of the item: equal on every call to the provider, unique in the
+        /// workspace.
         pub idempotency_key: SharedText = "idempotency_key",
         /// `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
         pub status: SharedText = "status",
-        /// Whether it was skipped, which its status says as well.
+        /// Whether the item was skipped; redundant with `status`.
         pub skipped: bool = "skipped",
-        /// How often the provider was called, without those calls that it took nothing by.
+        /// Number of calls to the provider, without those that the provider did not accept.
         pub calls: u32 = "calls",
-        /// Since when whoever has the job may be calling the provider.
+        /// Since when the worker that holds the job may be calling the provider; `None` if no call
+        /// can be in progress.
         pub held_since: Option<Timestamp> = "held_since",
-        /// Since when nobody knows whether the provider was reached.
+        /// Since when the item is in doubt: it is unknown whether the call reached the provider.
+        /// `None` if it is not.
         pub doubt_since: Option<Timestamp> = "doubt_since",
-        /// What the provider calls it.
+        /// Message id that the provider assigned.
         pub provider_message_id: Option<SharedText> = "provider_message_id",
-        /// Why it was skipped, or failed: one of a few words.
+        /// Reason code of a skipped or failed item, from a fixed set.
         pub reason: Option<SharedText> = "reason",
-        /// What went wrong, for people.
+        /// The error, for display.
         pub error: Option<SharedText> = "error",
-        /// What was sent, as JSON.
+        /// The content that was sent, as JSON.
         pub payload: Option<SharedText> = "payload",
-        /// When it was reserved.
+        /// When the item was reserved.
         pub created_at: Timestamp = "created_at",
-        /// When it was settled.
+        /// When the item was settled; `None` until then.
         pub settled_at: Option<Timestamp> = "settled_at",
     }
 }
 
 define_table! {
-    /// What happened to a campaign run, for the record.
+    /// An entry in the audit log of a campaign run.
     "campaign_audit_log", key 1,
     index BY_RUN ["run_id", "entry_id"];
     pub struct AuditEntryRow {
-        /// Its place.
+        /// Position in the log, assigned by the store.
         pub entry_id: SerialId = "entry_id",
-        /// The campaign run.
+        /// The campaign run that the entry is about.
         pub run_id: SharedText = "run_id",
-        /// Whose it is.
+        /// The tenant that owns the campaign run.
         pub tenant_id: SharedText = "tenant_id",
-        /// In which workspace.
+        /// The workspace of the campaign run.
         pub workspace_id: SharedText = "workspace_id",
-        /// What happened.
+        /// Name of the event, such as `run.deployed`.
         pub event: SharedText = "event",
-        /// The particulars, as JSON.
+        /// Details of the event, as JSON.
         pub detail: Option<SharedText> = "detail",
-        /// When.
+        /// When the event happened.
         pub created_at: Timestamp = "created_at",
     }
 }
 
 define_table! {
-    /// A part of those whom a campaign run is to reach.
+    /// One part of an audience: the recipients of one job.
     "campaign_audience", key 2;
     pub struct AudiencePartRow {
-        /// The audience.
+        /// The audience that the part belongs to.
         pub audience_id: SharedText = "audience_id",
-        /// Which part.
+        /// Number of the part within the audience.
         pub number: u32 = "number",
-        /// Whose it is.
+        /// The tenant that owns the audience.
         pub tenant_id: SharedText = "tenant_id",
-        /// In which workspace.
+        /// The workspace of the audience.
         pub workspace_id: SharedText = "workspace_id",
-        /// How many recipients it has.
+        /// Number of recipients in the part.
         pub items: u32 = "items",
         /// The recipients, as JSON.
         pub recipients: Arc<[u8]> = "recipients",
-        /// When it was stored.
+        /// When the part was stored.
         pub created_at: Timestamp = "created_at",
     }
 }
 
 define_table! {
-    /// Somebody who wants nothing more.
+    /// An entry of the suppression list: an address that must not receive further messages.
     "suppressions", key 4;
     pub struct SuppressionRow {
-        /// Of whom.
+        /// The tenant that must not send to the address.
         pub tenant_id: SharedText = "tenant_id",
-        /// In which workspace.
+        /// The workspace that the suppression applies to.
         pub workspace_id: SharedText = "workspace_id",
-        /// By which channel.
+        /// The channel that the suppression applies to.
         pub channel: SharedText = "channel",
-        /// Where they are reached.
+        /// The suppressed address on that channel.
         pub address: SharedText = "address",
-        /// Why.
+        /// Why the address is suppressed.
         pub reason: SharedText = "reason",
-        /// Since when.
+        /// When the address was added to the list.
         pub created_at: Timestamp = "created_at",
     }
 }

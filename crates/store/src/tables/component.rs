@@ -1,4 +1,4 @@
-//! Code, and by which names it is called.
+//! Tables of WASM components and of the function names that refer to them.
 
 use std::sync::Arc;
 
@@ -8,40 +8,41 @@ use onward_journal::ComponentDigest;
 use crate::define_table;
 
 define_table! {
-    /// A component: code that does not change, named by its digest.
+    /// A WASM component: immutable code, identified by its digest.
     "components", key 1;
     pub struct ComponentRow {
-        /// The digest of the code.
+        /// SHA-256 digest of the code.
         pub component_digest: ComponentDigest = "component_digest",
-        /// The code.
+        /// The code of the component.
         pub code: Arc<[u8]> = "code",
-        /// The functions that it says it has, as JSON.
+        /// The functions that the component declares, as JSON.
         pub functions: SharedText = "functions",
-        /// When it was stored first.
+        /// When the component was first stored.
         pub created_at: Timestamp = "created_at",
     }
 }
 
 define_table! {
-    /// Which component a name stands for when an execution starts. Executions that have started keep theirs.
+    /// A function name and the component that it refers to when an execution starts. Executions
+    /// that have started stay pinned to their component.
     "functions", key 4,
     index BY_COMPONENT ["component_digest"];
     pub struct FunctionRow {
-        /// Whose it is.
+        /// The tenant that owns the function.
         pub tenant_id: TenantId = "tenant_id",
-        /// In which project.
+        /// The project of the function.
         pub project_id: ProjectId = "project_id",
-        /// In which environment.
+        /// The environment of the function.
         pub environment_id: EnvironmentId = "environment_id",
-        /// The name.
+        /// Name of the function.
         pub name: SharedText = "name",
         /// `workflow` or `task`.
         pub kind: SharedText = "kind",
-        /// The component.
+        /// The component that new executions of the function run.
         pub component_digest: ComponentDigest = "component_digest",
-        /// Which hosts it may send requests to: a JSON array of patterns.
+        /// Hosts that the function may send requests to: a JSON array of patterns.
         pub hosts: SharedText = "hosts",
-        /// Since when.
+        /// When the function was deployed to this component.
         pub deployed_at: Timestamp = "deployed_at",
     }
 }

@@ -1,4 +1,4 @@
-//! Executions, what wakes them, and what is sent to them.
+//! Tables of executions, their timers and their inbox messages.
 
 use std::sync::Arc;
 
@@ -8,76 +8,79 @@ use onward_journal::{ComponentDigest, ExecutionId};
 use crate::{SerialId, ShardId, define_table};
 
 define_table! {
-    /// An execution: whose it is, where it runs and what wakes it. All else about it is in its journal.
+    /// An execution: its owner, its shard and its next wake-up. Everything else about it is in its
+    /// journal.
     "executions", key 1,
     unique ["tenant_id", "project_id", "environment_id", "function", "start_key"],
     index
         BY_WAKE ["shard", "wake_at"]
         BY_AGE ["tenant_id", "project_id", "environment_id", "created_at"];
     pub struct ExecutionRow {
-        /// The execution.
+        /// Id of the execution.
         pub execution_id: ExecutionId = "execution_id",
-        /// Whose it is.
+        /// The tenant that owns the execution.
         pub tenant_id: TenantId = "tenant_id",
-        /// In which project.
+        /// The project of the execution.
         pub project_id: ProjectId = "project_id",
-        /// In which environment.
+        /// The environment of the execution.
         pub environment_id: EnvironmentId = "environment_id",
-        /// The slice it belongs to.
+        /// The shard that the execution belongs to.
         pub shard: ShardId = "shard",
-        /// The function it runs.
+        /// Name of the function that the execution runs.
         pub function: SharedText = "function",
-        /// The code it is pinned to.
+        /// The component that the execution is pinned to.
         pub component_digest: ComponentDigest = "component_digest",
-        /// The key that makes starting it idempotent.
+        /// Idempotency key of the start request; `None` if the caller gave none.
         pub start_key: Option<SharedText> = "start_key",
-        /// Its state, for people and filters; the journal decides.
+        /// State of the execution, for display and filters; the journal is authoritative.
         pub state: SharedText = "state",
-        /// When its shard looks at it next: at once while it is active, never when it has ended.
+        /// When the shard owner next processes the execution: immediately while it is active, never
+        /// after it has ended.
         pub wake_at: Timestamp = "wake_at",
-        /// When it was started.
+        /// When the execution was started.
         pub created_at: Timestamp = "created_at",
-        /// What the engine keeps besides, encoded by it.
+        /// Additional data of the engine, in its own encoding.
         pub body: Arc<[u8]> = "body",
     }
 }
 
 define_table! {
-    /// A timer that has not fired.
+    /// A pending timer. The row exists until the timer fires.
     "timers", key 2,
     index BY_DUE ["shard", "fire_at"];
     pub struct TimerRow {
-        /// The execution that waits.
+        /// The execution that waits for the timer.
         pub execution_id: ExecutionId = "execution_id",
-        /// The number of the promise it waits for.
+        /// Number of the promise that the timer resolves.
         pub promise: u32 = "promise",
-        /// The slice the execution belongs to.
+        /// The shard that the execution belongs to.
         pub shard: ShardId = "shard",
-        /// When it fires.
+        /// When the timer fires.
         pub fire_at: Timestamp = "fire_at",
     }
 }
 
 define_table! {
-    /// Something sent to an execution by whoever does not own its shard: a signal, a request to cancel, a result. Its
-    /// owner takes it out in the commit that records it, so it is taken once.
+    /// A message to an execution from a sender that does not own its shard: a signal, a
+    /// cancellation request or a result. The shard owner deletes it in the commit that records it,
+    /// so each message is processed exactly once.
     "inbox", key 1,
     unique ["execution_id", "dedup_key"],
     index BY_SHARD ["shard", "message_id"];
     pub struct InboxMessageRow {
-        /// Its place in line.
+        /// Position in the inbox, assigned by the store.
         pub message_id: SerialId = "message_id",
-        /// To whom.
+        /// The execution that receives the message.
         pub execution_id: ExecutionId = "execution_id",
-        /// The slice that one belongs to.
+        /// The shard that the execution belongs to.
         pub shard: ShardId = "shard",
-        /// What makes sending it again a repetition.
+        /// Idempotency key of the message, unique per execution; `None` disables deduplication.
         pub dedup_key: Option<SharedText> = "dedup_key",
-        /// What it is.
+        /// The kind of message.
         pub kind: SharedText = "kind",
-        /// What it says, encoded by the engine.
+        /// Content of the message, encoded by the engine.
         pub body: Arc<[u8]> = "body",
-        /// When it was sent.
+        /// When the message was sent.
         pub sent_at: Timestamp = "sent_at",
     }
 }

@@ -1,6 +1,8 @@
-//! The tables that rows live in, besides the three that are special: journals, run events and heads of runs.
+//! All row tables. Journals, run events and run heads are stored separately and are not declared
+//! here.
 //!
-//! A table is declared here once and created by a migration of each adapter; a test compares the two.
+//! Each table is declared here once and created by a migration of each adapter; a test compares the
+//! two.
 
 mod campaign;
 mod component;
@@ -24,7 +26,7 @@ pub use token::TokenRow;
 
 use crate::{TableRecord as _, TableSchema};
 
-/// Every table.
+/// The schemas of all row tables.
 pub const ALL_TABLES: [&TableSchema; 18] = [
     ShardLeaseRow::TABLE,
     NodeRow::TABLE,

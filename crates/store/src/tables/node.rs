@@ -1,22 +1,23 @@
-//! Which processes work on the store.
+//! Table of the nodes: the processes that run executions on the store.
 
 use onward_base::{SharedText, Timestamp};
 
 use crate::define_table;
 
 define_table! {
-    /// A process that runs executions. It says so again and again; whoever has not for a while is gone.
+    /// A process that runs executions. It heartbeats by extending `seen_until`; a node whose
+    /// heartbeat has expired is considered dead.
     "nodes", key 1;
     pub struct NodeRow {
-        /// Another one each time a process starts.
+        /// Id of the node; new each time a process starts.
         pub node_id: SharedText = "node_id",
-        /// What people call it.
+        /// Display name of the node.
         pub name: SharedText = "name",
-        /// Where it listens, if it does.
+        /// Address that the node listens on; `None` if it does not listen.
         pub address: Option<SharedText> = "address",
-        /// Since when it works.
+        /// When the node started.
         pub started_at: Timestamp = "started_at",
-        /// Until when it is taken to be there.
+        /// When the last heartbeat expires; until then the node is considered alive.
         pub seen_until: Timestamp = "seen_until",
     }
 }

@@ -1,4 +1,4 @@
-//! What the projector keeps: snapshots, and what it has to tell people.
+//! Tables that the projector writes: run snapshots and alerts.
 
 use onward_base::{SharedText, Timestamp};
 use onward_runs::{RunId, RunSeq, RunSnapshot};
@@ -6,29 +6,29 @@ use onward_runs::{RunId, RunSeq, RunSnapshot};
 use crate::{Error, SerialId, define_table};
 
 define_table! {
-    /// The snapshot of a run, as the projector keeps it.
+    /// The snapshot of a run as the projector last stored it.
     "run_snapshots", key 1,
     index BY_WHOLENESS ["is_whole", "run_id"];
     pub struct RunSnapshotRow {
-        /// The run.
+        /// The run that the snapshot describes.
         pub run_id: RunId = "run_id",
-        /// The last event in it.
+        /// Sequence number of the last event included in the snapshot.
         pub last_event_seq: RunSeq = "last_event_seq",
-        /// How far the snapshot can be trusted: `CURRENT`, `STALE` or `INCONSISTENT`.
+        /// Freshness of the snapshot: `CURRENT`, `STALE` or `INCONSISTENT`.
         pub condition: SharedText = "condition",
-        /// Whether no event is missing from the log.
+        /// Whether the log has no missing events.
         pub is_whole: bool = "is_whole",
-        /// The events that were missing when the log was read to its end, as JSON.
+        /// The events that were missing when the projector read the log to its end, as JSON.
         pub holes: Option<SharedText> = "holes",
         /// The snapshot, as JSON.
         pub snapshot: SharedText = "snapshot",
-        /// When it was made.
+        /// When the projector wrote the snapshot.
         pub projected_at: Timestamp = "projected_at",
     }
 }
 
 impl RunSnapshotRow {
-    /// The snapshot itself.
+    /// Decodes the snapshot. Fails with [`Error::Corrupt`] if the JSON is invalid.
     pub fn decode_snapshot(&self) -> Result<RunSnapshot, Error> {
         serde_json::from_str(&self.snapshot).map_err(|error| {
             Error::Corrupt(format!("the snapshot of run {}: {error}", self.run_id))
@@ -37,24 +37,25 @@ impl RunSnapshotRow {
 }
 
 define_table! {
-    /// Something a person should know.
+    /// An alert: a condition that an operator should know about.
     "alerts", key 1,
     unique ["code", "subject", "occasion"],
     index BY_SUBJECT ["subject", "alert_id"];
     pub struct AlertRow {
-        /// Its number.
+        /// Number of the alert, assigned by the store.
         pub alert_id: SerialId = "alert_id",
-        /// What kind of thing, such as `PROJECTOR_GAP_DETECTED`.
+        /// Alert code, such as `PROJECTOR_GAP_DETECTED`.
         pub code: SharedText = "code",
-        /// How urgent: `P1` or `P2`.
+        /// Urgency of the alert: `P1` or `P2`.
         pub severity: SharedText = "severity",
-        /// What it is about: a run, for example.
+        /// The object that the alert is about, for example a run id.
         pub subject: SharedText = "subject",
-        /// What makes raising it again a repetition.
+        /// Deduplication key: an alert with the same code, subject and occasion is raised only
+        /// once.
         pub occasion: SharedText = "occasion",
-        /// What happened and what to do, for people.
+        /// Message for operators: what happened and what to do.
         pub message: SharedText = "message",
-        /// When.
+        /// When the alert was raised.
         pub raised_at: Timestamp = "raised_at",
     }
 }

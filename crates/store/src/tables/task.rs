@@ -1,4 +1,4 @@
-//! Tasks that workers perform, and the names that workers have asked for.
+//! Tables of the task queue: tasks for workers, and the functions that workers have polled for.
 
 use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
 use onward_journal::ExecutionId;
@@ -6,67 +6,68 @@ use onward_journal::ExecutionId;
 use crate::{ShardId, define_table};
 
 define_table! {
-    /// An attempt that a worker performs. It is there from the commit that starts the attempt to the one that sends its end, or
-    /// that gives it up.
+    /// A task attempt for a worker. The row exists from the commit that starts the attempt until
+    /// the commit that reports its result or abandons it.
     "tasks", key 3,
     index
         BY_FUNCTION ["tenant_id", "project_id", "environment_id", "function", "state", "queued_at"]
         BY_LEASE ["leased_until"];
     pub struct TaskRow {
-        /// The execution that wants it.
+        /// The execution that called the task.
         pub execution_id: ExecutionId = "execution_id",
-        /// The number of the promise it is for.
+        /// Number of the promise that the task resolves.
         pub promise: u32 = "promise",
-        /// Which attempt.
+        /// Number of the engine attempt.
         pub attempt: u32 = "attempt",
-        /// The slice the execution belongs to.
+        /// The shard that the execution belongs to.
         pub shard: ShardId = "shard",
-        /// Whose it is.
+        /// The tenant that owns the execution.
         pub tenant_id: TenantId = "tenant_id",
-        /// In which project.
+        /// The project of the execution.
         pub project_id: ProjectId = "project_id",
-        /// In which environment.
+        /// The environment of the execution.
         pub environment_id: EnvironmentId = "environment_id",
-        /// The function.
+        /// Name of the task function.
         pub function: SharedText = "function",
         /// `queued` or `claimed`.
         pub state: SharedText = "state",
-        /// Since when it waits for a worker, or waited.
+        /// When the task was queued for a worker.
         pub queued_at: Timestamp = "queued_at",
-        /// When it is taken from its worker, unless that one asks for more time; never while it has none.
+        /// When the worker's lease expires unless a heartbeat extends it; never expires while no
+        /// worker holds the task.
         pub leased_until: Timestamp = "leased_until",
-        /// How much time its worker has each time, in milliseconds.
+        /// Duration of the lease, and of each extension, in milliseconds.
         pub lease_ms: u32 = "lease_ms",
-        /// Its worker, for people.
+        /// Display name of the worker; `None` while no worker holds the task.
         pub worker: Option<SharedText> = "worker",
-        /// What its worker names it by: whoever had it before does not know that.
+        /// Claim token of the current worker. A worker that held the task before does not know it.
         pub claim: Option<SharedText> = "claim",
-        /// What it is called with, as JSON.
+        /// Input of the task, as JSON.
         pub input: SharedText = "input",
         /// `at_least_once` or `at_most_once`.
         pub delivery: SharedText = "delivery",
-        /// How long it may take, in milliseconds.
+        /// Timeout of the attempt in milliseconds; `None` means no timeout.
         pub timeout_ms: Option<i64> = "timeout_ms",
-        /// Whether no other attempt follows if this one fails.
+        /// Whether this is the last attempt: no retry follows if it fails.
         pub is_last: bool = "is_last",
     }
 }
 
 define_table! {
-    /// A name that workers have asked for tasks of.
+    /// A function that workers have polled for tasks of.
     "worker_functions", key 4;
     pub struct WorkerFunctionRow {
-        /// Whose it is.
+        /// The tenant that the worker belongs to.
         pub tenant_id: TenantId = "tenant_id",
-        /// In which project.
+        /// The project that the worker polls for.
         pub project_id: ProjectId = "project_id",
-        /// In which environment.
+        /// The environment that the worker polls for.
         pub environment_id: EnvironmentId = "environment_id",
-        /// The name.
+        /// Name of the function.
         pub name: SharedText = "name",
-        /// Who asked last, for people.
+        /// Display name of the worker that polled last.
         pub worker: SharedText = "worker",
-        /// When that was, to the minute or so.
+        /// When that worker polled, to about a minute.
         pub asked_at: Timestamp = "asked_at",
     }
 }

@@ -1,4 +1,4 @@
-//! Who may do what, over HTTP.
+//! Table of the bearer tokens that authorize HTTP requests.
 
 use std::sync::Arc;
 
@@ -7,25 +7,25 @@ use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
 use crate::define_table;
 
 define_table! {
-    /// A token that somebody was given. What it reads is known to them alone: only its digest is kept.
+    /// A bearer token. Only its digest is stored, so that only its recipient knows the token.
     "tokens", key 1,
     unique ["tenant_id", "project_id", "environment_id", "name"];
     pub struct TokenRow {
         /// SHA-256 of the token.
         pub token_hash: Arc<[u8]> = "token_hash",
-        /// Whose it is.
+        /// The tenant that the token gives access to.
         pub tenant_id: TenantId = "tenant_id",
-        /// In which project.
+        /// The project that the token gives access to.
         pub project_id: ProjectId = "project_id",
-        /// In which environment.
+        /// The environment that the token gives access to.
         pub environment_id: EnvironmentId = "environment_id",
-        /// What people call it.
+        /// Display name of the token, unique in its environment.
         pub name: SharedText = "name",
         /// `viewer`, `operator`, `engineer`, `admin` or `worker`.
         pub role: SharedText = "role",
-        /// Since when.
+        /// When the token was created.
         pub created_at: Timestamp = "created_at",
-        /// Until when.
+        /// When the token expires.
         pub expires_at: Timestamp = "expires_at",
     }
 }

@@ -15,12 +15,12 @@ use anyhow::{Context, Result};
 use clap::Args;
 
 use crate::clock::{Stopwatch, pause};
-use crate::compare::dispatch::report::Figures;
+use crate::compare::dispatch::report::DispatchFigures;
 use crate::compare::dispatch::round::{Round, Size};
 use crate::compare::dispatch::server::Server;
 use crate::compare::usage::machine_cpu;
 use crate::compare::{ROUNDS, machine, page};
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 /// For how long others are watched before a side begins.
 const WATCHED: Duration = Duration::from_secs(1);
@@ -53,12 +53,12 @@ impl DispatchArgs {
 
 /// Who is measured.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub(crate) enum DispatchSide {
     Onward,
     Graphile,
 }
 
-impl Side {
+impl DispatchSide {
     const ALL: [Self; 2] = [Self::Onward, Self::Graphile];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -76,7 +76,7 @@ impl Side {
     }
 
     /// Gets what is needed to measure it, and returns its versions.
-    fn install(self, run: &Run) -> Result<String> {
+    fn install(self, run: &XtaskRun) -> Result<String> {
         match self {
             Self::Onward => onward::install(run),
             Self::Graphile => graphile::install(run),
@@ -84,7 +84,7 @@ impl Side {
     }
 
     /// Has it work on an empty database.
-    fn measure(self, run: &Run, database: &str, size: Size) -> Result<Round> {
+    fn measure(self, run: &XtaskRun, database: &str, size: Size) -> Result<Round> {
         match self {
             Self::Onward => onward::measure(run, database, size),
             Self::Graphile => graphile::measure(run, database, size),
@@ -93,10 +93,10 @@ impl Side {
 }
 
 /// Returns what is to be printed.
-pub(crate) fn compare(run: &Run, args: &DispatchArgs) -> Result<String> {
+pub(crate) fn compare(run: &XtaskRun, args: &DispatchArgs) -> Result<String> {
     let mut sides = Vec::new();
-    for side in Side::ALL {
-        sides.push(Figures {
+    for side in DispatchSide::ALL {
+        sides.push(DispatchFigures {
             side,
             versions: side.install(run)?,
             rounds: Vec::new(),

@@ -6,17 +6,17 @@ use serde_json::Value;
 use crate::compare::dispatch::round::{Round, Size, number};
 use crate::compare::onward;
 use crate::compare::process::{bound_to_this, printed};
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 /// What its sessions have to say of themselves.
 const DURABLE: &str = "fsync=on, synchronous_commit=on, full_page_writes=on";
 const JOB_ITEMS: u32 = 100;
 
-pub(crate) fn install(run: &Run) -> Result<String> {
+pub(crate) fn install(run: &XtaskRun) -> Result<String> {
     onward::build(run)
 }
 
-pub(crate) fn measure(run: &Run, database: &str, size: Size) -> Result<Round> {
+pub(crate) fn measure(run: &XtaskRun, database: &str, size: Size) -> Result<Round> {
     let mut command = bound_to_this(&onward::program(run));
     // It warms up with a tenth. Only what it measures besides, which is not asked for here, is quick.
     command.args([

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use crate::compare::dispatch::Side;
+use crate::compare::dispatch::DispatchSide;
 use crate::compare::dispatch::round::{Round, median};
-use crate::compare::dispatch::server::Settings;
+use crate::compare::dispatch::server::PostgresSettings;
 use crate::compare::page::Place;
 use crate::compare::report::grouped;
 
@@ -19,19 +19,19 @@ pub(crate) const PLACE: Place = Place {
 const OTHER_CORES_MAX: f64 = 0.5;
 
 /// The figures of a side.
-pub(crate) struct Figures {
-    pub(crate) side: Side,
+pub(crate) struct DispatchFigures {
+    pub(crate) side: DispatchSide,
     pub(crate) versions: String,
     pub(crate) rounds: Vec<Round>,
 }
 
 /// One figure of every side.
-struct Row {
+struct DispatchReportRow {
     name: String,
     cells: Vec<String>,
 }
 
-impl Figures {
+impl DispatchFigures {
     fn rate(&self) -> f64 {
         median(&self.rounds, Round::rate)
     }
@@ -43,7 +43,11 @@ impl Figures {
 }
 
 /// For people at a terminal.
-pub(crate) fn table(machine: &str, settings: &Settings, sides: &[Figures]) -> String {
+pub(crate) fn table(
+    machine: &str,
+    settings: &PostgresSettings,
+    sides: &[DispatchFigures],
+) -> String {
     let mut text = format!(
         "{machine}\nPostgres {}: {}\n",
         settings.version,
@@ -64,7 +68,7 @@ pub(crate) fn table(machine: &str, settings: &Settings, sides: &[Figures]) -> St
         .map(|figures| format!("{}, {}s", figures.side.name(), figures.side.unit()))
         .collect();
     text.push('\n');
-    for row in [Row {
+    for row in [DispatchReportRow {
         name: String::new(),
         cells: heads,
     }]
@@ -82,7 +86,11 @@ pub(crate) fn table(machine: &str, settings: &Settings, sides: &[Figures]) -> St
 }
 
 /// For docs/benchmarks.md.
-pub(crate) fn section(machine: &str, settings: &Settings, sides: &[Figures]) -> String {
+pub(crate) fn section(
+    machine: &str,
+    settings: &PostgresSettings,
+    sides: &[DispatchFigures],
+) -> String {
     let rounds = sides.first().map_or(0, |figures| figures.rounds.len());
     let mut text = format!("{machine}. Medians of {rounds} rounds; sides take turns.\n\n");
     let _ = writeln!(
@@ -117,13 +125,14 @@ pub(crate) fn section(machine: &str, settings: &Settings, sides: &[Figures]) -> 
     text
 }
 
-fn rows(sides: &[Figures]) -> Vec<Row> {
-    let row = |name: &str, figure: &dyn Fn(&Figures) -> String| Row {
+fn rows(sides: &[DispatchFigures]) -> Vec<DispatchReportRow> {
+    let row = |name: &str, figure: &dyn Fn(&DispatchFigures) -> String| DispatchReportRow {
         name: name.to_owned(),
         cells: sides.iter().map(figure).collect(),
     };
-    let middle = |figures: &Figures, figure: fn(&Round) -> f64| median(&figures.rounds, figure);
-    let every = |figures: &Figures, shown: &dyn Fn(&Round) -> String| {
+    let middle =
+        |figures: &DispatchFigures, figure: fn(&Round) -> f64| median(&figures.rounds, figure);
+    let every = |figures: &DispatchFigures, shown: &dyn Fn(&Round) -> String| {
         figures
             .rounds
             .iter()
@@ -149,7 +158,7 @@ fn rows(sides: &[Figures]) -> Vec<Row> {
 }
 
 /// Who is faster, in words.
-fn verdict(sides: &[Figures]) -> String {
+fn verdict(sides: &[DispatchFigures]) -> String {
     let [one, other] = sides else {
         return String::new();
     };
@@ -169,7 +178,7 @@ fn verdict(sides: &[Figures]) -> String {
 }
 
 /// A word of warning where the machine had other things to do.
-fn disturbance(sides: &[Figures]) -> &'static str {
+fn disturbance(sides: &[DispatchFigures]) -> &'static str {
     let most = sides
         .iter()
         .flat_map(|figures| &figures.rounds)
@@ -182,13 +191,17 @@ fn disturbance(sides: &[Figures]) -> &'static str {
 }
 
 /// Everything.
-pub(crate) fn json(machine: &str, settings: &Settings, sides: &[Figures]) -> String {
+pub(crate) fn json(
+    machine: &str,
+    settings: &PostgresSettings,
+    sides: &[DispatchFigures],
+) -> String {
     let server: serde_json::Map<String, Value> = settings
         .values
         .iter()
         .map(|(name, value)| ((*name).to_owned(), json!(value)))
         .collect();
-    let side = |figures: &Figures| {
+    let side = |figures: &DispatchFigures| {
         json!({
             "side": figures.side.name(),
             "versions": figures.versions,
@@ -221,19 +234,19 @@ fn round_json(round: &Round) -> Value {
 mod tests {
     use serde_json::Value;
 
-    use super::{Figures, json, section, table};
-    use crate::compare::dispatch::Side;
+    use super::{DispatchFigures, json, section, table};
+    use crate::compare::dispatch::DispatchSide;
     use crate::compare::dispatch::round::Round;
-    use crate::compare::dispatch::server::Settings;
+    use crate::compare::dispatch::server::PostgresSettings;
 
-    fn settings() -> Settings {
-        Settings {
+    fn settings() -> PostgresSettings {
+        PostgresSettings {
             version: "15.18".to_owned(),
             values: vec![("fsync", "on".to_owned())],
         }
     }
 
-    fn figures(side: Side, seconds: [f64; 3]) -> Figures {
+    fn figures(side: DispatchSide, seconds: [f64; 3]) -> DispatchFigures {
         let round = |seconds| Round {
             count: 100_000.0,
             seconds,
@@ -242,17 +255,17 @@ mod tests {
             other_cores: 0.5,
             settings: "its own".to_owned(),
         };
-        Figures {
+        DispatchFigures {
             side,
             versions: "version 1".to_owned(),
             rounds: seconds.map(round).to_vec(),
         }
     }
 
-    fn both() -> [Figures; 2] {
+    fn both() -> [DispatchFigures; 2] {
         [
-            figures(Side::Onward, [10.0, 8.0, 5.0]),
-            figures(Side::Graphile, [5.0, 4.0, 10.0]),
+            figures(DispatchSide::Onward, [10.0, 8.0, 5.0]),
+            figures(DispatchSide::Graphile, [5.0, 4.0, 10.0]),
         ]
     }
 

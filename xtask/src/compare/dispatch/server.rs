@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::compare::process::{Process, clean, printed};
 use crate::compare::side::{DataFolder, free_addresses};
-use crate::run::Run;
+use crate::run::XtaskRun;
 use crate::tools::{self, POSTGRES};
 
 const FOLDER: &str = "target/compare/dispatch";
@@ -39,28 +39,28 @@ const BESIDE: [&str; 5] = [
 pub(crate) struct Server {
     _process: Process,
     data: DataFolder,
-    programs: Programs,
+    programs: PostgresPrograms,
     address: SocketAddr,
 }
 
 /// What the server says of itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct PostgresSettings {
     pub(crate) version: String,
     /// By name, in the order that they are shown in.
     pub(crate) values: Vec<(&'static str, String)>,
 }
 
 /// Where the programs are, and as whom to run them.
-struct Programs {
+struct PostgresPrograms {
     folder: Option<PathBuf>,
     user: Option<u32>,
 }
 
 impl Server {
-    pub(crate) fn start(run: &Run) -> Result<Self> {
+    pub(crate) fn start(run: &XtaskRun) -> Result<Self> {
         tools::ensure(run, &[&POSTGRES])?;
-        let programs = Programs::find()?;
+        let programs = PostgresPrograms::find()?;
         let folder = run.root.join(FOLDER);
         let data = DataFolder::make(folder.join("data"))?;
         chown(data.path(), programs.user, None)
@@ -107,8 +107,8 @@ impl Server {
     }
 
     /// Refuses a server that would lose commits with the power.
-    pub(crate) fn settings(&self) -> Result<Settings> {
-        Settings::read(&self.run(
+    pub(crate) fn settings(&self) -> Result<PostgresSettings> {
+        PostgresSettings::read(&self.run(
             "psql",
             &["-X", "-At", "-F", "\t", "-d", "postgres", "-c", "SHOW ALL"],
         )?)
@@ -131,7 +131,7 @@ impl Drop for Server {
     }
 }
 
-impl Settings {
+impl PostgresSettings {
     /// Finds them in what `SHOW ALL` answers: a line for each, with its name, its value and its meaning.
     fn read(shown: &str) -> Result<Self> {
         let value = |wanted: &str| {
@@ -170,7 +170,7 @@ impl Settings {
     }
 }
 
-impl Programs {
+impl PostgresPrograms {
     /// The newest that Debian's packages installed, else those on the PATH.
     fn find() -> Result<Self> {
         let is_root =
@@ -241,7 +241,7 @@ fn newest(versions: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::Settings;
+    use super::PostgresSettings;
 
     fn shown(synchronous_commit: &str) -> String {
         format!(
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_is_durable_comes_first() {
-        let settings = Settings::read(&shown("on")).unwrap();
+        let settings = PostgresSettings::read(&shown("on")).unwrap();
         assert_eq!(settings.version, "15.18");
         assert!(
             settings.in_words().starts_with(
@@ -264,7 +264,9 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_wait_for_the_disk_is_refused() {
-        let error = Settings::read(&shown("off")).unwrap_err().to_string();
+        let error = PostgresSettings::read(&shown("off"))
+            .unwrap_err()
+            .to_string();
         assert_eq!(
             error,
             "the server would lose commits with the power: synchronous_commit is off"
@@ -273,6 +275,6 @@ mod tests {
 
     #[test]
     fn a_server_that_does_not_say_is_refused() {
-        assert!(Settings::read("fsync\ton\tForces.\n").is_err());
+        assert!(PostgresSettings::read("fsync\ton\tForces.\n").is_err());
     }
 }

@@ -12,13 +12,13 @@ use std::thread;
 use anyhow::{Context, Result};
 use serde_json::json;
 
-use crate::compare::http::Request;
+use crate::compare::http::BenchHttpRequest;
 use crate::compare::npm::Packages;
 use crate::compare::process::{Process, bound_to_this, clean, printed};
-use crate::compare::restate::settings::Settings;
+use crate::compare::restate::settings::RestateSettings;
 use crate::compare::side::{Choices, DataFolder, Facts, Running, free_addresses};
 use crate::compare::workload::Work;
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 const SOURCES: &str = "xtask/src/compare/restate";
 const FOLDER: &str = "target/compare/restate";
@@ -32,20 +32,20 @@ pub(crate) struct Restate {
     ingress: SocketAddr,
 }
 
-struct Programs {
+struct RestatePrograms {
     packages: Packages,
     partitions: usize,
 }
 
-pub(crate) fn install(run: &Run, choices: Choices) -> Result<Facts> {
-    facts(&Programs::of(
+pub(crate) fn install(run: &XtaskRun, choices: Choices) -> Result<Facts> {
+    facts(&RestatePrograms::of(
         Packages::install(run, SOURCES, FOLDER, &[SETTINGS, SERVICE])?,
         choices,
     )?)
 }
 
-pub(crate) fn start(run: &Run, choices: Choices) -> Result<Restate> {
-    let programs = Programs::of(Packages::at(run, FOLDER)?, choices)?;
+pub(crate) fn start(run: &XtaskRun, choices: Choices) -> Result<Restate> {
+    let programs = RestatePrograms::of(Packages::at(run, FOLDER)?, choices)?;
     let folder = &programs.packages.folder;
     let [ingress, admin, fabric, service] = free_addresses()?;
     let data = DataFolder::make(folder.join("data"))?;
@@ -59,7 +59,7 @@ pub(crate) fn start(run: &Run, choices: Choices) -> Result<Restate> {
     let mut server = Process::start("server", &mut command, folder)?;
     let service_process = Process::start("service", &mut programs.service(service), folder)?;
     let deployment = json!({ "uri": format!("http://{service}") });
-    server.wait_until_it_answers(&Request::post(admin, "/deployments", &deployment))?;
+    server.wait_until_it_answers(&BenchHttpRequest::post(admin, "/deployments", &deployment))?;
     server.wait_until_it_answers(&request(ingress, Work::Start))?;
     Ok(Restate {
         processes: [server, service_process],
@@ -69,7 +69,7 @@ pub(crate) fn start(run: &Run, choices: Choices) -> Result<Restate> {
 }
 
 impl Running for Restate {
-    fn request(&self, work: Work) -> Request {
+    fn request(&self, work: Work) -> BenchHttpRequest {
         request(self.ingress, work)
     }
 
@@ -78,12 +78,12 @@ impl Running for Restate {
     }
 }
 
-fn facts(programs: &Programs) -> Result<Facts> {
+fn facts(programs: &RestatePrograms) -> Result<Facts> {
     let server = printed(programs.server(clean).arg("--version"))?;
     let node = printed(programs.packages.node(clean).arg("--version"))?;
     let sdk = programs.packages.version("@restatedev/restate-sdk")?;
-    let default = Settings::read(&printed(programs.server(clean).arg("--dump-config"))?)?;
-    let used = Settings::read(&printed(
+    let default = RestateSettings::read(&printed(programs.server(clean).arg("--dump-config"))?)?;
+    let used = RestateSettings::read(&printed(
         programs.server_with_settings(clean).arg("--dump-config"),
     )?)?;
     Ok(Facts {
@@ -93,11 +93,11 @@ fn facts(programs: &Programs) -> Result<Facts> {
     })
 }
 
-fn request(ingress: SocketAddr, work: Work) -> Request {
-    Request::post(ingress, &format!("/compare/{}", work.name()), &work.input())
+fn request(ingress: SocketAddr, work: Work) -> BenchHttpRequest {
+    BenchHttpRequest::post(ingress, &format!("/compare/{}", work.name()), &work.input())
 }
 
-impl Programs {
+impl RestatePrograms {
     fn of(packages: Packages, choices: Choices) -> Result<Self> {
         let cores = thread::available_parallelism().context("cannot count the cores")?;
         let partitions = choices.partitions.map_or(cores.get(), usize::from);

@@ -5,7 +5,7 @@ use toml::de::{DeTable, DeValue};
 
 /// The settings that a comparison rests on.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct RestateSettings {
     partitions: String,
     /// What kind of log it keeps. All else it keeps is made from the log again after a crash.
     log: String,
@@ -19,7 +19,7 @@ enum Synced {
     Never,
 }
 
-impl Settings {
+impl RestateSettings {
     /// Finds them in what `--dump-config` prints.
     pub(crate) fn read(dumped: &str) -> Result<Self> {
         let document = DeTable::parse(dumped).context("the settings are not TOML")?;
@@ -78,15 +78,15 @@ impl Settings {
 
 #[cfg(test)]
 mod tests {
-    use super::Settings;
+    use super::RestateSettings;
 
-    fn settings(log: &str, without_sync: &str) -> Settings {
+    fn settings(log: &str, without_sync: &str) -> RestateSettings {
         let dumped = format!(
             "default-num-partitions = 24\n\
              [bifrost]\ndefault-provider = \"{log}\"\n\
              [log-server]\nrocksdb-disable-wal-fsync = {without_sync}\n"
         );
-        Settings::read(&dumped).unwrap()
+        RestateSettings::read(&dumped).unwrap()
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn settings_that_lack_one_are_refused() {
         assert!(
-            Settings::read(
+            RestateSettings::read(
                 "default-num-partitions = 24\n[bifrost]\ndefault-provider = \"replicated\"\n"
             )
             .is_err()

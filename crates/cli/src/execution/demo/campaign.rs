@@ -1,4 +1,5 @@
-//! A campaign whose process is killed in the middle, by which nobody is reached twice.
+//! Demo of a campaign whose process is killed while it sends: every recipient is still reached
+//! exactly once.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -20,20 +21,21 @@ use super::counting_provider::DemoProviderCalls;
 use super::{DemoProcess, STEP_TIMEOUT, print_step};
 use crate::console;
 
-/// Those who are reached, and how many of them in a job.
+/// Number of recipients; `JOB_ITEMS` of them form one job.
 const RECIPIENTS: u32 = 300;
 const JOB_ITEMS: u32 = 100;
 
-/// A job is taken over so soon after its process is gone; in production it is five minutes.
+/// Job lease: how soon another process takes over a job from a dead one. The default in production
+/// is five minutes.
 const LEASE_MS: u32 = 1_000;
 
-/// The process is killed when the provider was called for so many.
+/// The process is killed when the provider has been called for this many recipients.
 const KILL_AFTER: usize = 100;
 
-/// How often to look.
+/// How often to poll the run.
 const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(5);
 
-/// Plays it in a store of this folder.
+/// Plays the campaign demo with a store in `folder`.
 pub(super) async fn play_campaign(folder: &Path) -> anyhow::Result<()> {
     let url = format!("sqlite:{}", folder.join("campaign.db").display());
     let store = onward_embed::store::open_store(&url, StorePolicy::default()).await?;
@@ -125,7 +127,7 @@ impl CampaignDemo {
         }
     }
 
-    /// A process that sends campaigns.
+    /// Spawns a server process that sends campaigns.
     fn spawn_sender(&self) -> anyhow::Result<DemoProcess> {
         let lease = LEASE_MS.to_string();
         let campaigns = [
@@ -144,7 +146,7 @@ impl CampaignDemo {
         )
     }
 
-    /// Waits until the run is as wanted.
+    /// Polls the run until `is_wanted` holds. Fails after [`STEP_TIMEOUT`].
     async fn wait_until(
         &self,
         run: &str,
@@ -164,7 +166,8 @@ impl CampaignDemo {
             .context("nothing happens any more: this is a defect")?
     }
 
-    /// What the killed process was calling for, nobody knows; the provider does.
+    /// Settles the items that the killed process was sending, from the log of the provider: the
+    /// store cannot know whether the provider received them.
     async fn settle_in_doubt(&self, tally: &CampaignTally, killed: u32) -> anyhow::Result<()> {
         let CampaignTally {
             served, in_doubt, ..

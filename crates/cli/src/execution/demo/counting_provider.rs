@@ -1,4 +1,4 @@
-//! A provider that counts, in a process that nobody kills.
+//! HTTP provider that counts its calls, in the demo's own process, which is not killed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,15 +11,15 @@ use axum::http::HeaderMap;
 use axum::routing::post;
 use tokio::net::TcpListener;
 
-/// How long it takes to answer.
+/// Delay before each response.
 const ANSWER_DELAY: Duration = Duration::from_millis(20);
 
-/// How often it was called for which key.
+/// Number of calls per idempotency key.
 #[derive(Clone, Default)]
 pub(super) struct DemoProviderCalls(Arc<Mutex<BTreeMap<String, u32>>>);
 
 impl DemoProviderCalls {
-    /// Begins to answer.
+    /// Starts the provider on a free loopback port. Returns its call counts and its address.
     pub(super) async fn start_server() -> anyhow::Result<(Self, SocketAddr)> {
         let calls = Self::default();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -44,17 +44,17 @@ impl DemoProviderCalls {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For how many keys it was called.
+    /// Number of distinct keys that the provider was called with.
     pub(super) fn key_count(&self) -> usize {
         self.lock_counts().len()
     }
 
-    /// Whether it was called for this one.
+    /// Whether the provider was called with this key.
     pub(super) fn has_key(&self, key: &str) -> bool {
         self.lock_counts().contains_key(key)
     }
 
-    /// For how many it was called more than once.
+    /// Number of keys that the provider was called with more than once.
     pub(super) fn repeated_count(&self) -> usize {
         self.lock_counts()
             .values()

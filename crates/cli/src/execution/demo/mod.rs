@@ -1,4 +1,4 @@
-//! `onward demo`: what happens when processes are killed in the middle.
+//! `onward demo`: shows that executions and campaigns survive when their processes are killed.
 
 mod campaign;
 mod counting_provider;
@@ -11,21 +11,22 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// How long anything may take.
+/// Timeout of each wait.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Watch an order and a campaign survive the death of their processes
 ///
-/// Starts an order workflow in a SQLite file of its own, kills the process that runs it with SIGKILL in the middle, lets another take over, and shows what happened. Then the same with a
-/// campaign of 300 messages, and a provider that counts how often it is called for whom. Needs no set-up.
+/// Starts an order workflow on a new SQLite store, kills the process that runs it with SIGKILL
+/// halfway, lets another process take over, and shows what happened. Then does the same with a
+/// campaign of 300 messages and a provider that counts its calls per recipient. Needs no set-up.
 ///
-/// Exit codes: 0 they survived, 2 the demonstration could not be given.
+/// Exit codes: 0 both survived, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct DemoArgs {
-    /// Where to keep the stores; a new folder among the temporary ones if absent
+    /// Folder for the stores [default: a new folder in the system's temporary folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Only this one
+    /// Play only this demo
     #[arg(long, value_parser = ["order", "campaign"])]
     only: Option<String>,
 }
@@ -53,11 +54,11 @@ fn print_step(words: &str) -> io::Result<()> {
     writeln!(io::stdout(), "• {words}")
 }
 
-/// A process of its own that works on a store.
+/// A child process that works on a store. It is killed on drop.
 struct DemoProcess(Child);
 
 impl DemoProcess {
-    /// This program, with these arguments.
+    /// Spawns this binary with the given arguments.
     fn spawn_self(args: &[&str]) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
@@ -74,7 +75,7 @@ impl DemoProcess {
         self.0.id()
     }
 
-    /// SIGKILL: the process has no chance to do anything about it.
+    /// Kills the process with SIGKILL, which it cannot handle, and waits until it has exited.
     fn kill(mut self) -> anyhow::Result<()> {
         self.0.kill().context("cannot kill the process")?;
         self.0
@@ -85,7 +86,7 @@ impl DemoProcess {
 }
 
 impl Drop for DemoProcess {
-    /// Whatever goes wrong, no process stays behind.
+    /// Kills the process, so that none is left running after an error.
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

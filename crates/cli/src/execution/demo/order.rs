@@ -1,4 +1,5 @@
-//! An order whose process is killed in the middle, and which does not mind.
+//! Demo of an order workflow whose process is killed halfway: another process completes it, and
+//! each result is recorded once.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -16,20 +17,22 @@ use onward_store_sqlite::{Options, SqliteStore};
 use super::{DemoProcess, STEP_TIMEOUT, print_step};
 use crate::console;
 
-/// The order workflow of examples/workflows/orders.
+/// The compiled order workflow of `examples/workflows/orders`.
 const ORDERS_COMPONENT: &[u8] =
     include_bytes!("../../../../../examples/workflows/built/orders.wasm");
 
 const ORDER_INPUT: &str = r#"{"customer":"Ada","item":"lamp","quantity":2}"#;
 const APPROVAL_PAYLOAD: &str = r#"{"approved":true,"by":"Grace"}"#;
 
-/// Others take over so soon after a process is gone; in production it is five seconds.
+/// Lease: how soon another process takes over from a dead one. The default in production is five
+/// seconds.
 const LEASE_MS: u64 = 1_000;
 
-/// Events after which the first process is killed: the warehouse has not answered yet.
+/// Number of journal events after which the first process is killed: the warehouse task has not
+/// completed yet.
 const KILL_AFTER: usize = 6;
 
-/// Plays it in a store of this folder.
+/// Plays the order demo with a store in `folder`.
 pub(super) async fn play_order(folder: &Path) -> anyhow::Result<()> {
     let demo = OrderDemo::new(&folder.join("onward.db")).await?;
     demo.run_script().await?;
@@ -114,7 +117,7 @@ impl OrderDemo {
         Ok(self.client.read_journal(self.execution).await?)
     }
 
-    /// Waits until the journal is as wanted.
+    /// Polls the journal until `is_wanted` holds. Fails after [`STEP_TIMEOUT`].
     async fn wait_until(
         &self,
         is_wanted: impl Fn(&[JournalEvent]) -> bool,
@@ -184,7 +187,7 @@ impl OrderDemo {
     }
 }
 
-/// A process that runs executions.
+/// Spawns a node process that runs executions.
 fn spawn_node(url: &str) -> anyhow::Result<DemoProcess> {
     DemoProcess::spawn_self(&["node", "--store", url, "--lease-ms", &LEASE_MS.to_string()])
 }
@@ -211,7 +214,8 @@ fn is_terminal_event(last: &JournalEvent) -> bool {
     )
 }
 
-/// Every effect, and how often its result is recorded.
+/// Prints how often the result of each task is recorded. Fails unless each is recorded exactly
+/// once.
 fn print_summary(events: &[JournalEvent]) -> anyhow::Result<()> {
     let mut names = BTreeMap::new();
     let mut results: BTreeMap<String, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What a shard reads: executions that are due, and its inbox.
+//! Loads work of a shard from the store: due executions and the inbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,19 @@ use crate::client::read_journal;
 use crate::node::Node;
 use crate::shard::ShardInput;
 
-/// Messages that are read at a time.
+/// Number of messages read per page.
 const INBOX_PAGE: usize = 200;
 
 impl ShardOwner<'_> {
-    /// Executions that are busy, then those that are due by now.
+    /// Scan of the busy executions, then of those that are due now.
     pub(super) fn due_scan(&self) -> TableScan {
         TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
             .where_equal(&self.shard)
             .where_at_most(&self.time.now())
     }
 
-    /// Begins to read what a scan finds. Returns where to go on if that is too much at a time.
+    /// Begins to load the executions that a scan finds. Returns where to continue once the limit of
+    /// concurrent loads is reached.
     pub(super) async fn load_due(
         &mut self,
         mut scan: TableScan,
@@ -52,7 +53,8 @@ impl ShardOwner<'_> {
         let messages: Vec<(InboxMessageRow, u64)> =
             self.node.store.list_records(scan.clone()).await?;
         self.needs_inbox_read = false;
-        // Some may have to stay for long, and must not hide those behind them.
+        // Some messages may have to stay for long; continue after them, so that they do not block
+        // those behind.
         if messages.len() == INBOX_PAGE
             && let Some((last, _)) = messages.last()
         {
@@ -70,7 +72,8 @@ impl ShardOwner<'_> {
             return;
         }
         let node = Arc::clone(self.node);
-        // In a task of its own: this loop also waits for other things, and must not hold a connection meanwhile.
+        // In a separate task: this loop also waits for other events and must not hold a connection
+        // meanwhile.
         let reading = tokio::spawn(async move {
             tokio::time::sleep(after).await;
             match read_execution(&node, execution).await {
@@ -90,7 +93,8 @@ impl ShardOwner<'_> {
         }));
     }
 
-    /// Loads what is due by then, but for what is busy: that is in memory, or left behind.
+    /// Loads executions whose wake time is at most `by`, except busy ones: those are in memory, or
+    /// left by a previous owner.
     pub(super) async fn load_due_timers(&mut self, by: Timestamp) -> Result<(), Error> {
         let mut due = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
             .where_equal(&self.shard)

@@ -1,4 +1,5 @@
-//! One shard of a node: takes it over, feeds its core, and performs what the core wants done.
+//! The loop of one shard of a node: claims the shard, feeds its core with inputs, and performs the
+//! actions that the core returns.
 
 mod loader;
 
@@ -30,33 +31,35 @@ use crate::shard::{
 };
 use crate::task_queue;
 
-/// How long to wait before something is read again.
+/// Delay before a failed read is retried.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// What is dealt with at a time before others have their turn.
+/// Maximum number of ready inputs processed before the loop yields.
 const INPUT_BURST_MAX: usize = 16;
 
-/// How far the clocks of two nodes may be apart before one has to look twice, in milliseconds.
+/// Tolerated clock skew between two nodes, in milliseconds.
 const CLOCK_SKEW_MS: u64 = 50;
 
-/// Ends of attempts that are recorded together.
+/// Maximum number of further attempt ends that are recorded together with the first.
 const ATTEMPT_ENDS_BATCH_MAX: usize = 256;
 
-/// Whether a shard is to be given up.
+/// Instruction to a shard loop to keep or release its shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ShardDirective {
-    /// No.
+    /// Keep the shard.
     Keep,
-    /// Another node should have it: when what is under way has ended, or later.
+    /// Release the shard to another node once the work in flight has ended; retry later if it takes
+    /// too long.
     HandOver,
-    /// The node stops: soon, whatever is under way.
+    /// The node stops: release the shard within the drain timeout, even if work is still in flight.
     Stop,
 }
 
-/// How long a shard is kept that could not be handed over, because something in it takes long.
+/// How long a shard is kept after a handover that failed because work in it takes long.
 const HANDOVER_RETRY_DELAY: Duration = Duration::from_secs(30);
 
-/// Takes a shard over if it can be had, and works on it until it is to be given up, or another takes it.
+/// Claims a shard and, if that succeeds, runs it until it is to be released or another node takes
+/// it over.
 pub(super) async fn run_shard(
     node: &Arc<Node>,
     shard: ShardId,
@@ -90,50 +93,50 @@ pub(super) async fn run_shard(
     }
 }
 
-/// A shard that this node owns.
+/// State of the loop of a shard that this node owns.
 struct ShardOwner<'a> {
     node: &'a Arc<Node>,
     shard: ShardId,
     lease: HeldLease,
     time: StoreTime,
     core: ShardCore,
-    /// Reads and commits under way.
+    /// Reads and commits in progress.
     pending_inputs: FuturesUnordered<BoxFuture<'static, Result<ShardInput, Error>>>,
-    /// Executions that are being read: what was read before the last commit is of no use.
+    /// Executions that are being loaded: data read before the last commit is stale.
     loading: BTreeSet<ExecutionId>,
-    /// Which performance of an attempt, and how to stop it.
+    /// Dispatch id of each running attempt, and the handle to abort it.
     running_attempts: BTreeMap<AttemptId, (u64, AbortHandle)>,
-    /// What was over as soon as it had begun.
+    /// Inputs of operations that completed immediately.
     ready_inputs: VecDeque<Result<ShardInput, Error>>,
     attempt_end_sender: mpsc::UnboundedSender<AttemptEnd>,
     attempt_ends: mpsc::UnboundedReceiver<AttemptEnd>,
     hints: mpsc::UnboundedReceiver<ShardHint>,
-    /// Who waits for the start of which execution.
+    /// Clients that wait for the start of an execution.
     start_waiters: BTreeMap<ExecutionId, oneshot::Sender<Option<Result<(), Error>>>>,
-    /// Who waits for the end of which task to be recorded.
+    /// Workers that wait until the end of their task is recorded.
     completion_waiters: BTreeMap<AttemptId, oneshot::Sender<bool>>,
     needs_inbox_read: bool,
-    /// Where to go on reading the inbox.
+    /// Where to continue reading the inbox.
     inbox_cursor: Option<Vec<ColumnValue>>,
-    /// Where to go on reading executions that were busy when the shard was taken over.
+    /// Where to continue reading the executions that were due when the shard was taken over.
     takeover_scan: Option<TableScan>,
-    /// Whether another process has left something that may be due.
+    /// Whether another process has notified this shard of work that may be due.
     has_remote_hint: bool,
-    /// Whether the store could not be read. It is left alone for a while.
+    /// Whether the last access to the store failed. Reads pause until the next poll.
     is_store_failing: bool,
-    /// When the shard is given up at the latest, if it is to be.
+    /// Deadline of the drain; `None` if the shard is not being drained.
     drain_deadline: Option<Instant>,
-    /// Why it is to be given up.
+    /// The last directive received: why the shard is to be released.
     directive: ShardDirective,
-    /// When to try again to hand it over.
+    /// When to retry a postponed handover.
     handover_retry_at: Option<Instant>,
     is_lost: bool,
-    /// How many executions were in memory when that was last told.
+    /// Number of executions in memory that this shard has added to the node's count.
     counted_executions: usize,
 }
 
 impl Drop for ShardOwner<'_> {
-    /// However it ends, nobody goes on with what another is about to take over.
+    /// However the loop ends, no attempt continues that the next owner is about to take over.
     fn drop(&mut self) {
         self.running_attempts
             .values()
@@ -189,7 +192,8 @@ impl<'a> ShardOwner<'a> {
         }
     }
 
-    /// Returns the lease when the shard is to be given up, nothing when another has taken over.
+    /// Runs the loop. Returns the lease if the shard is to be released, `None` if another node has
+    /// taken it over.
     async fn run_loop(
         mut self,
         mut leave: watch::Receiver<ShardDirective>,
@@ -209,7 +213,8 @@ impl<'a> ShardOwner<'a> {
                 self.drain_deadline.unwrap_or_else(far_future),
             );
             let kept_until = self.handover_retry_at.unwrap_or_else(far_future);
-            // In no fixed order: whatever there is much of must not keep the lease from being renewed.
+            // In random order: a flood of one kind of event must not delay the renewal of the
+            // lease.
             tokio::select! {
                 why = next_directive(&mut leave, self.directive) => self.begin_drain(why),
                 () = tokio::time::sleep_until(kept_until) => self.begin_drain(self.directive),
@@ -224,7 +229,7 @@ impl<'a> ShardOwner<'a> {
                 () = tokio::time::sleep_until(due) => self.feed_core(ShardInput::Tick),
                 Some(note) = self.hints.recv() => {
                     self.handle_hint(note);
-                    // What is said many times is looked at once.
+                    // Repeated hints are handled together and cause one read.
                     while let Ok(note) = self.hints.try_recv() {
                         self.handle_hint(note);
                     }
@@ -237,7 +242,7 @@ impl<'a> ShardOwner<'a> {
         Ok((!self.is_lost).then(|| self.lease.clone()))
     }
 
-    /// Begins nothing more.
+    /// Starts draining: the core begins no more work.
     fn begin_drain(&mut self, why: ShardDirective) {
         self.directive = why;
         self.handover_retry_at = None;
@@ -245,8 +250,8 @@ impl<'a> ShardOwner<'a> {
         self.drain_deadline = Some(Instant::now() + self.node.options.drain_timeout);
     }
 
-    /// Whether the shard can be given up, or has to be. One that others could have goes on if something in it takes long: what
-    /// is under way would have to be repeated, or be in doubt.
+    /// Whether the shard can or must be released. A handover is postponed while work in the shard
+    /// takes long: otherwise that work would have to be repeated, or be in doubt.
     fn can_release_shard(&mut self) -> bool {
         let Some(leaves) = self.drain_deadline else {
             return false;
@@ -272,7 +277,8 @@ impl<'a> ShardOwner<'a> {
         self.perform_actions(actions);
     }
 
-    /// A store that cannot be reached may be later. What is under way goes on: as long as nobody takes over, it can be recorded.
+    /// Handles a store error that is not fatal: the store may be reachable later. Work in flight
+    /// continues, because it can be recorded as long as no other node takes over.
     fn tolerate_store_error(&mut self, error: Error) -> Result<(), Error> {
         if error.kind() == StoreErrorKind::Fatal {
             return Err(error);
@@ -282,7 +288,7 @@ impl<'a> ShardOwner<'a> {
         Ok(())
     }
 
-    /// Reads what is known to be there.
+    /// Reads the work that hints have announced, and the rest of the takeover scan.
     async fn read_known_work(&mut self) -> Result<(), Error> {
         if self.is_store_failing || self.drain_deadline.is_some() {
             return Ok(());
@@ -291,7 +297,7 @@ impl<'a> ShardOwner<'a> {
             self.read_inbox_page().await?;
         }
         if std::mem::take(&mut self.has_remote_hint) {
-            // The clocks of two nodes are not quite the same.
+            // The clocks of two nodes may differ slightly.
             self.load_due_timers(self.time.now().plus_ms(CLOCK_SKEW_MS))
                 .await?;
         }
@@ -303,8 +309,8 @@ impl<'a> ShardOwner<'a> {
         Ok(())
     }
 
-    /// Goes on with whatever has happened already, without looking at the clock each time: what takes no time at all takes
-    /// less than that.
+    /// Processes inputs that are already available, without reading the clock each time: handling
+    /// such an input takes less time than that.
     async fn process_ready_inputs(&mut self) -> Result<(), Error> {
         for _ in 0..INPUT_BURST_MAX {
             if let Some(Some(input)) = self.pending_inputs.next().now_or_never() {
@@ -321,7 +327,7 @@ impl<'a> ShardOwner<'a> {
         Ok(())
     }
 
-    /// An attempt has ended, and perhaps others that can be recorded with it.
+    /// Feeds the end of an attempt to the core, together with others that can be recorded with it.
     fn feed_attempt_ends(&mut self, first: AttemptEnd) {
         let more =
             std::iter::from_fn(|| self.attempt_ends.try_recv().ok()).take(ATTEMPT_ENDS_BATCH_MAX);
@@ -336,7 +342,8 @@ impl<'a> ShardOwner<'a> {
         let far = Duration::from_secs(3_600);
         let wait = self.core.next_deadline().map_or(far, |at| {
             let us = at.as_micros().saturating_sub(self.time.now().as_micros());
-            // A millisecond more than a clock that counts in them may be short of.
+            // One millisecond more, because a clock with millisecond resolution may be that much
+            // behind.
             Duration::from_micros(u64::try_from(us).unwrap_or(0)).min(far)
                 + Duration::from_millis(1)
         });
@@ -375,7 +382,8 @@ impl<'a> ShardOwner<'a> {
         }
     }
 
-    /// A worker has ended a task. Whoever is not answered goes through the store.
+    /// Accepts the result of a worker. A worker that gets no answer reports its result through the
+    /// store.
     fn accept_completion(
         &mut self,
         attempt: AttemptId,
@@ -385,10 +393,10 @@ impl<'a> ShardOwner<'a> {
         if self.drain_deadline.is_some() {
             return;
         }
-        // One that was told before and is not recorded yet may never be.
+        // An earlier report of the same attempt that is not recorded yet may never be.
         if let Entry::Vacant(vacant) = self.completion_waiters.entry(attempt) {
             vacant.insert(told);
-            // With others that have ended meanwhile.
+            // Through the channel, so that it is recorded together with other ends.
             drop(self.attempt_end_sender.send(AttemptEnd {
                 attempt,
                 reported_by: AttemptReporter::Worker,
@@ -421,7 +429,7 @@ impl<'a> ShardOwner<'a> {
         Ok(())
     }
 
-    /// Hands something to the core, and performs what it wants done.
+    /// Feeds an input to the core and performs the actions it returns.
     fn feed_core(&mut self, input: ShardInput) {
         match &input {
             ShardInput::Loaded { row, .. } => {
@@ -437,7 +445,7 @@ impl<'a> ShardOwner<'a> {
         self.perform_actions(actions);
     }
 
-    /// A performance that has ended need not be stopped.
+    /// Drops the abort handle of an attempt that has ended.
     fn forget_attempt(&mut self, end: &AttemptEnd) {
         if self
             .running_attempts
@@ -448,7 +456,7 @@ impl<'a> ShardOwner<'a> {
         }
     }
 
-    /// Performs what the core wants done.
+    /// Performs the actions that the core returned.
     fn perform_actions(&mut self, actions: Vec<ShardAction>) {
         self.update_memory_count();
         let is_alone = actions
@@ -464,7 +472,8 @@ impl<'a> ShardOwner<'a> {
         for action in actions {
             match action {
                 ShardAction::Commit { ticket, mut commit } => {
-                    // Several are made together rather than one after the other.
+                    // The store batches several background commits instead of making them one by
+                    // one.
                     commit.is_background |= is_busy;
                     self.begin_commit(ticket, *commit);
                 }
@@ -533,7 +542,7 @@ impl<'a> ShardOwner<'a> {
         }
     }
 
-    /// Begins at once: the core may have tasks performed meanwhile.
+    /// Begins the commit immediately, because the core may have tasks performed meanwhile.
     fn begin_commit(&mut self, ticket: u64, commit: Commit) {
         let store = Arc::clone(&self.node.store);
         let mut committing: BoxFuture<'static, Result<ShardInput, Error>> = Box::pin(async move {
@@ -541,7 +550,7 @@ impl<'a> ShardOwner<'a> {
                 Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
                 result => {
                     match &result {
-                        // Somebody else was first: with the same start, for example.
+                        // Another writer was first, for example with the same start.
                         Err(error @ Error::Conflict(_)) => {
                             tracing::debug!(%error, "a step does not fit any more")
                         }
@@ -573,7 +582,7 @@ impl<'a> ShardOwner<'a> {
         }
     }
 
-    /// Takes tasks back that workers will not hear of.
+    /// Releases claimed tasks that could not be delivered to their workers.
     fn reclaim_tasks(&self, claims: Vec<(AttemptId, SharedText)>) {
         let (store, offers) = (
             Arc::clone(&self.node.store),
@@ -586,7 +595,7 @@ impl<'a> ShardOwner<'a> {
         });
     }
 
-    /// Tells people of an execution that cannot go on.
+    /// Raises an alert for an execution that cannot make progress.
     fn raise_stuck_alert(&self, execution: ExecutionId, reason: &str) {
         let (store, now) = (Arc::clone(&self.node.store), self.time.now());
         let alarm = PendingAlert::execution_stuck(execution, reason);
@@ -597,8 +606,9 @@ impl<'a> ShardOwner<'a> {
         });
     }
 
-    /// A component's task begins here: most are over in less time than it takes to hand one to another thread. It gives
-    /// control back soon in any case, and goes on elsewhere then. Where there are several, each is for whoever has time.
+    /// Performs an attempt. A single component task is polled here first, because most end in less
+    /// time than it takes to hand one to another thread; it yields soon in any case and then
+    /// continues in a spawned task. If there are several, each is spawned, for any free thread.
     fn perform_attempt(&mut self, attempt: TaskAttempt, is_alone: bool) {
         let (node, ended) = (Arc::clone(self.node), self.attempt_end_sender.clone());
         let (id, performance) = (attempt.id, attempt.dispatch_id);
@@ -634,7 +644,7 @@ impl<'a> ShardOwner<'a> {
     }
 }
 
-/// Waits until something else is said about giving the shard up. Whoever could say so being gone means that the node stops.
+/// Waits for a directive other than `known`. If the sender is gone, the node stops.
 async fn next_directive(
     leave: &mut watch::Receiver<ShardDirective>,
     known: ShardDirective,

@@ -1,4 +1,5 @@
-//! What happened how often. A generator is only as good as what it makes happen, so a test insists on everything here.
+//! Coverage of the generated sequences: counts each kind of case. A generator is only as good as
+//! the cases that it produces, so a test requires every case listed here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,11 +9,11 @@ use crate::{
     ChangeOutcome, Commit, CommitConflict, CommitReceipt, Error, InvalidRequest, RowChange, tables,
 };
 
-/// What happened, and how often.
+/// The number of times each case occurred.
 #[derive(Debug, Clone, Default)]
 pub struct CaseCoverage(BTreeMap<(&'static str, &'static str), u64>);
 
-/// What has to happen sometimes, besides something in every table.
+/// The cases that must occur, in addition to the cases required for every table.
 const EXPECTED_CASES: &[(&str, &[&str])] = &[
     ("commit", &["stored", "of several parts", "under a fence"]),
     (
@@ -81,14 +82,14 @@ const EXPECTED_PER_TABLE: [&str; 6] = [
 ];
 
 impl CaseCoverage {
-    /// Adds what happened elsewhere.
+    /// Adds the counts of another run.
     pub fn merge_counts(&mut self, other: Self) {
         for (what, count) in other.0 {
             *self.0.entry(what).or_default() += count;
         }
     }
 
-    /// What never happened.
+    /// Returns the required cases that never occurred.
     pub fn uncovered_cases(&self) -> Vec<(&'static str, &'static str)> {
         let named = EXPECTED_CASES
             .iter()
@@ -96,7 +97,8 @@ impl CaseCoverage {
         let in_tables = tables::ALL_TABLES
             .iter()
             .flat_map(|table| EXPECTED_PER_TABLE.map(|what| (what, table.name)));
-        // Nothing in the audit log is unique but the number that the store assigns.
+        // The audit log has no unique columns except its serial key, so an insert never keeps a row
+        // there.
         let can_happen = in_tables.filter(|it| *it != ("kept in", "campaign_audit_log"));
         named
             .chain(can_happen)

@@ -1,4 +1,5 @@
-//! Random commits: mostly such as the engine makes, with guards read from the model; sometimes wrong in one way or other.
+//! Generates random commits: mostly valid ones as the engine makes them, with guards read from the
+//! model; sometimes with a fault.
 
 use onward_runs::{ExtraFields, IdempotencyKey, RunEventWrite, RunSeq};
 
@@ -11,9 +12,9 @@ use crate::{
     StoredRow, TableRow, TableSchema, tables,
 };
 
-/// How often a guard is what the store holds.
+/// Percentage of guards that match the stored state.
 const VALID_GUARD_PERCENT: u64 = 90;
-/// Rows have keys and unique values from so small a range that they clash.
+/// Range of row keys and unique values, small enough that rows conflict.
 const ROW_NUMBERS_MAX: u64 = 5;
 
 impl OperationGenerator {
@@ -46,7 +47,7 @@ impl OperationGenerator {
         self.rng.roll_percent(VALID_GUARD_PERCENT)
     }
 
-    /// A little more or less than what is right.
+    /// Returns a number one more or one less than the right one.
     fn off_by_one(&mut self, right: u64) -> u64 {
         if self.rng.roll_percent(50) {
             right + 1
@@ -163,7 +164,7 @@ impl OperationGenerator {
         fixtures::random_row(table, &mut self.rng, key, unique)
     }
 
-    /// A row whose unique values are sometimes those of one that is there.
+    /// Returns a row that sometimes has the unique values of an existing row.
     fn row_sharing_unique_values(
         &mut self,
         table: &'static TableSchema,
@@ -184,7 +185,8 @@ impl OperationGenerator {
         row
     }
 
-    /// The same, or one that has the key of one that is there: few would, by chance, where a key is of several columns.
+    /// Like `row_sharing_unique_values`, but sometimes with the key of an existing row, because
+    /// random keys of several columns rarely match.
     fn row_for_insert_or_keep(
         &mut self,
         table: &'static TableSchema,
@@ -231,7 +233,8 @@ impl OperationGenerator {
         }
     }
 
-    /// All columns but those that identify a row; rarely these as well, which is refused.
+    /// Returns all columns except identifying ones; rarely includes these too, which the store must
+    /// reject.
     fn random_updated_columns(&mut self, table: &'static TableSchema) -> ChangedColumns {
         let is_too_much = self.rng.roll_percent(3);
         ChangedColumns::from_positions(
@@ -240,7 +243,7 @@ impl OperationGenerator {
         )
     }
 
-    /// Of a row that is there, mostly, or of any.
+    /// Returns an unconditional deletion, mostly of an existing row.
     fn random_removal(
         &mut self,
         table: &'static TableSchema,
@@ -253,7 +256,7 @@ impl OperationGenerator {
         }
     }
 
-    /// A row with the key of one that is there, or with any.
+    /// Returns a row with the key of `known`, or with a random key if it is `None`.
     fn row_with_key(&mut self, table: &'static TableSchema, known: Option<StoredRow>) -> TableRow {
         let mut row = self.random_table_row(table);
         if let Some(stored) = known {
@@ -264,7 +267,7 @@ impl OperationGenerator {
         row
     }
 
-    /// A row that is there, if there is one.
+    /// Returns a random existing row, or `None` if the table is empty.
     pub(super) async fn pick_stored_row(
         &mut self,
         table: &'static TableSchema,
@@ -277,7 +280,7 @@ impl OperationGenerator {
         }
     }
 
-    /// Puts a value where it does not belong.
+    /// Puts an invalid value into a change.
     fn spoil_change(&mut self, change: &mut RowChange) {
         let (RowChange::Insert {
             row: TableRow(values),
@@ -353,7 +356,7 @@ impl OperationGenerator {
     }
 }
 
-/// The commit without what would touch something twice.
+/// Removes the parts that would touch something twice.
 fn without_repeats(mut commit: Commit) -> Commit {
     let mut shards: Vec<ShardId> = Vec::new();
     commit

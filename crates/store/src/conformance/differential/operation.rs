@@ -1,4 +1,4 @@
-//! What is done to a store, as data.
+//! Store operations as data, so that sequences of them can be generated, replayed and shrunk.
 
 use onward_base::Timestamp;
 use onward_journal::ExecutionId;
@@ -8,68 +8,69 @@ use crate::{
     Commit, PurgeTarget, RowKey, RunEventQuery, RunEventReader, ShardId, TableScan, TableSchema,
 };
 
-/// One thing that is done to a store. Numbers that stores assign to rows stand for "the n-th that was assigned".
+/// One call of a store. Serial numbers of rows are ordinals: n means the n-th number that the store
+/// assigned.
 #[derive(Debug, Clone)]
 pub enum StoreOperation {
-    /// Commit.
+    /// Applies a commit.
     Commit(Commit),
-    /// Read a row.
+    /// Reads one row by its key.
     Row(&'static TableSchema, RowKey),
-    /// Read rows.
+    /// Reads one page of a scan.
     Rows(TableScan),
-    /// Read rows page by page, to the end.
+    /// Reads all pages of a scan.
     Pages(TableScan),
-    /// Read a journal.
+    /// Reads the chunks of a journal.
     Journal {
-        /// Whose.
+        /// The execution that the journal belongs to.
         execution: ExecutionId,
-        /// From which event.
+        /// Sequence number of the first event to read.
         from: u64,
-        /// At most so many chunks.
+        /// Maximum number of chunks.
         limit: usize,
     },
-    /// Read run events.
+    /// Reads one page of the events of a run.
     RunEvents(RunId, RunEventQuery),
-    /// Read the head of a run.
+    /// Reads the head of a run.
     Run(RunId),
-    /// List runs.
+    /// Lists the heads of runs.
     Runs {
-        /// Only those that this reader has not finished.
+        /// Only runs with events that this reader has not processed.
         behind: Option<RunEventReader>,
-        /// Only those after this one.
+        /// Only runs with a greater id than this one.
         after: Option<RunId>,
-        /// At most so many.
+        /// Maximum number of runs.
         limit: usize,
     },
-    /// Read the snapshot that is kept.
+    /// Reads the stored snapshot of a run.
     Snapshot(RunId),
-    /// Project a run.
+    /// Computes the snapshot of a run from its log.
     Project(RunId),
-    /// Remove the whole of something.
+    /// Deletes a complete run or execution.
     Purge(PurgeTarget),
-    /// Claim a shard.
+    /// Claims a shard.
     Claim {
-        /// The shard.
+        /// The shard to claim.
         shard: ShardId,
-        /// The name of the node.
+        /// Name of the node that claims the shard.
         node: &'static str,
-        /// For how long.
+        /// Duration of the lease in milliseconds.
         lease_ms: u64,
     },
-    /// Renew the n-th lease that was granted.
+    /// Renews the n-th lease that the store granted.
     Renew {
-        /// Which lease.
+        /// Index of the lease among those granted, from 0.
         nth: usize,
-        /// For how long.
+        /// Duration of the lease in milliseconds.
         lease_ms: u64,
     },
-    /// Release the n-th lease that was granted.
+    /// Releases the n-th lease that the store granted.
     Release {
-        /// Which lease.
+        /// Index of the lease among those granted, from 0.
         nth: usize,
     },
-    /// Set the clock.
+    /// Sets the clock of the store.
     SetClock(Timestamp),
-    /// Ask for the time.
+    /// Reads the current time of the store.
     Now,
 }

@@ -1,4 +1,5 @@
-//! Random sequences. A model store is played along with them, so that most operations fit what is stored by then.
+//! Generates random sequences. Each operation also runs on a model store, so that most operations
+//! refer to data that is stored by then.
 
 use onward_base::Timestamp;
 use onward_runs::RunId;
@@ -10,14 +11,14 @@ use crate::{
     TableSchema, tables,
 };
 
-/// Names that snapshots have as well, and one that begins like another.
+/// Run ids that snapshot rows also use; one is a prefix of another.
 pub(super) const RUN_IDS: [&str; 4] = ["B1", "B11", "é2", "Z4"];
 pub(super) const EXECUTION_NUMBERS: [u8; 4] = [1, 2, 3, 4];
 pub(super) const SHARD_IDS: [ShardId; 3] = [ShardId(0), ShardId(1), ShardId(u32::MAX)];
 const NODE_NAMES: [&str; 2] = ["node", "'; DROP TABLE shards; --"];
 const PAGE_LIMITS: [usize; 6] = [0, 1, 2, 5, 100, usize::MAX];
 
-/// The sequence of `length` operations that `seed` makes.
+/// Returns the sequence of `length` operations that `seed` determines.
 pub async fn generate_operations(seed: u64, length: usize) -> Vec<StoreOperation> {
     let Ok(model) = OperationPlayer::open(&MODEL_FACTORY).await else {
         return Vec::new();
@@ -35,7 +36,7 @@ pub async fn generate_operations(seed: u64, length: usize) -> Vec<StoreOperation
     operations
 }
 
-/// Chance, and the model it looks at.
+/// The random numbers and the model store that the generator draws from.
 pub(super) struct OperationGenerator {
     pub(super) rng: SeededRng,
     model: OperationPlayer,
@@ -46,7 +47,7 @@ impl OperationGenerator {
         self.model.store()
     }
 
-    /// Rows of a table, as operations see them.
+    /// Returns the rows of a table in the model, with ordinals instead of serial numbers.
     pub(super) async fn read_rows(&mut self, table: &'static TableSchema) -> Vec<StoredRow> {
         self.model.read_rows(table).await
     }
@@ -119,7 +120,7 @@ impl OperationGenerator {
         StoreOperation::Row(table, key)
     }
 
-    /// A scan by any order, narrowed by the values of a row that is there.
+    /// Returns a scan in a random order, restricted by the values of an existing row.
     async fn random_scan(&mut self) -> TableScan {
         let mut table = *self.rng.pick_element(&tables::ALL_TABLES);
         if self.pick_stored_row(table).await.is_none() {

@@ -1,4 +1,4 @@
-//! Playing operations on one store, and the answers as values that can be compared.
+//! Runs operations on one store and returns the answers as comparable values.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     tables,
 };
 
-/// What a store answered.
+/// The answer of a store to an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -37,7 +37,8 @@ pub enum StoreAnswer {
     Error(Error),
 }
 
-/// A store with all that a sequence of operations has to remember.
+/// A store under test with the state that a sequence of operations needs: its clock, granted leases
+/// and serial numbers.
 pub struct OperationPlayer {
     opened: Box<dyn OpenedStore>,
     clock: Arc<ManualClock>,
@@ -46,7 +47,7 @@ pub struct OperationPlayer {
 }
 
 impl OperationPlayer {
-    /// Begins with an empty store.
+    /// Opens an empty store of this implementation.
     pub async fn open(subject: &dyn StoreFactory) -> Result<Self, Error> {
         let clock = Arc::new(ManualClock::new(fixtures::timestamp_after_ms(0)));
         let opened = subject
@@ -60,19 +61,19 @@ impl OperationPlayer {
         })
     }
 
-    /// What the store answers to `operation`.
+    /// Runs `operation` and returns the answer of the store.
     pub async fn play_operation(&mut self, operation: &StoreOperation) -> StoreAnswer {
         self.perform_operation(operation)
             .await
             .unwrap_or_else(|error| StoreAnswer::Error(self.normalize_error(error)))
     }
 
-    /// How many leases were granted.
+    /// Returns the number of leases granted so far.
     pub(super) const fn granted_leases(&self) -> usize {
         self.leases.len()
     }
 
-    /// All rows of a table.
+    /// Returns all rows of a table.
     pub(super) async fn read_rows(&self, table: &'static TableSchema) -> Vec<StoredRow> {
         let rows = store_dump::read_all_rows(self.store(), table)
             .await
@@ -82,7 +83,7 @@ impl OperationPlayer {
             .collect()
     }
 
-    /// Everything that is stored.
+    /// Returns everything that the store holds.
     pub(super) async fn dump_store(&self) -> Result<StoreDump, Error> {
         let mut dump = StoreDump::read_all(self.store()).await?;
         for table in tables::ALL_TABLES {
@@ -174,7 +175,8 @@ impl OperationPlayer {
         }
     }
 
-    /// The pages of a scan together; at most some, so that a store that repeats itself does not keep us for ever.
+    /// Returns all pages of a scan, up to a maximum, so that a store that repeats a page does not
+    /// cause an endless loop.
     async fn read_pages(&self, mut scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         const PAGES_MAX: usize = 50;
         self.serials.denormalize_scan(&mut scan);
@@ -241,7 +243,7 @@ impl OperationPlayer {
         Ok(receipt)
     }
 
-    /// Points a change at the row that the store knows.
+    /// Converts the ordinals in a change to the serial numbers of the store.
     fn denormalize_change(&self, change: &mut RowChange) {
         match change {
             RowChange::Update { table, row, .. } | RowChange::UpdateColumns { table, row, .. } => {
@@ -254,7 +256,7 @@ impl OperationPlayer {
         }
     }
 
-    /// Reads which numbers the store has assigned since.
+    /// Reads the serial numbers that the store has assigned since the last call.
     async fn learn_serials(&mut self, table: &'static TableSchema) -> Result<(), Error> {
         loop {
             let after = Some(vec![ColumnValue::Int(self.serials.last_serial(table))]);

@@ -1,21 +1,21 @@
-//! Numbers that a store assigns may have gaps, and two stores may leave different ones. Seen through a lens, the n-th
-//! number of a table is n.
+//! Maps the serial numbers of a store to ordinals. Serial numbers may have gaps, and two stores may
+//! leave different gaps; after normalization the n-th number of a table is n.
 
 use std::collections::BTreeMap;
 
 use crate::{ColumnValue, RowKey, StoredRow, TableRow, TableScan, TableSchema};
 
-/// What stands for a number that was not assigned: it must not meet one that is.
+/// Offset for ordinals that have no assigned number, so that they never equal an assigned one.
 const UNASSIGNED_OFFSET: i64 = 1 << 40;
 
-/// Which numbers one store has assigned.
+/// The serial numbers that one store has assigned, by table.
 #[derive(Debug, Default)]
 pub(super) struct SerialNormalizer {
     assigned: BTreeMap<&'static str, Vec<i64>>,
 }
 
 impl SerialNormalizer {
-    /// The largest number that is known to be assigned in a table.
+    /// Returns the largest number known to be assigned in a table, or `i64::MIN` if there is none.
     pub(super) fn last_serial(&self, table: &'static TableSchema) -> i64 {
         self.assigned
             .get(table.name)
@@ -24,7 +24,7 @@ impl SerialNormalizer {
             .unwrap_or(i64::MIN)
     }
 
-    /// Takes note of rows that are new.
+    /// Records the serial numbers of new rows.
     pub(super) fn record_serials(&mut self, table: &'static TableSchema, rows: &[StoredRow]) {
         let number = |stored: &StoredRow| {
             if let ColumnValue::Int(number) = stored.row.0[0] {
@@ -43,7 +43,7 @@ impl SerialNormalizer {
         self.assigned.get(table.name).map_or(&[], Vec::as_slice)
     }
 
-    /// The number that the store assigned as its n-th.
+    /// Replaces the ordinal n by the n-th number that the store assigned.
     fn ordinal_to_serial(&self, table: &'static TableSchema, value: &mut ColumnValue) {
         let ColumnValue::Int(nth) = value else { return };
         let place = usize::try_from(*nth - 1).ok();
@@ -57,7 +57,7 @@ impl SerialNormalizer {
         }));
     }
 
-    /// Which number, counted from 1, this one is.
+    /// Replaces a serial number by its ordinal, from 1.
     fn serial_to_ordinal(&self, table: &'static TableSchema, value: &mut ColumnValue) {
         let ColumnValue::Int(number) = value else {
             return;
@@ -74,7 +74,7 @@ impl SerialNormalizer {
         }));
     }
 
-    /// A key for the store.
+    /// Converts a key with an ordinal to the key in the store.
     pub(super) fn denormalize_key(&self, table: &'static TableSchema, RowKey(values): &mut RowKey) {
         if table.has_serial_key() {
             values
@@ -84,7 +84,7 @@ impl SerialNormalizer {
         }
     }
 
-    /// A key from the store.
+    /// Converts a key in the store to a key with an ordinal.
     pub(super) fn normalize_key(&self, table: &'static TableSchema, RowKey(values): &mut RowKey) {
         if table.has_serial_key() {
             values
@@ -94,7 +94,7 @@ impl SerialNormalizer {
         }
     }
 
-    /// A row for the store.
+    /// Converts a row with an ordinal to the row in the store.
     pub(super) fn denormalize_row(
         &self,
         table: &'static TableSchema,
@@ -108,7 +108,7 @@ impl SerialNormalizer {
         }
     }
 
-    /// A row from the store.
+    /// Converts a row in the store to a row with an ordinal.
     pub(super) fn normalize_stored_row(
         &self,
         table: &'static TableSchema,
@@ -125,7 +125,7 @@ impl SerialNormalizer {
         }
     }
 
-    /// A scan for the store.
+    /// Converts the ordinals in a scan to the serial numbers of the store.
     pub(super) fn denormalize_scan(&self, scan: &mut TableScan) {
         let table = scan.table;
         if !table.has_serial_key() {

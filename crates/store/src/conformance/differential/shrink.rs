@@ -1,13 +1,13 @@
-//! Making a sequence that shows a difference as short as it gets, so that people can see what it is about.
+//! Shrinks a sequence of operations that shows a difference, so that people can see its cause.
 
 use super::{FirstDivergence, StoreOperation, compare_stores};
 use crate::Commit;
 use crate::conformance::StoreFactory;
 
-/// How often a sequence is tried again with less in it.
+/// Maximum number of shorter sequences that are tried.
 const SHRINK_TRIES_MAX: usize = 1_000;
 
-/// Leaves out operations, and parts of commits, as long as the answers still differ.
+/// Removes operations, and parts of commits, as long as the answers still differ.
 pub(super) async fn shrink_operations(
     subjects: &[&dyn StoreFactory],
     mut operations: Vec<StoreOperation>,
@@ -38,7 +38,7 @@ struct ShrinkSearch<'a> {
 }
 
 impl ShrinkSearch<'_> {
-    /// Takes `fewer` for the sequence if the answers to it still differ.
+    /// Replaces the sequence with `fewer` if the answers to it still differ.
     async fn try_candidate(&mut self, fewer: Vec<StoreOperation>) -> bool {
         if self.tries_left == 0 {
             return false;
@@ -53,7 +53,7 @@ impl ShrinkSearch<'_> {
         true
     }
 
-    /// Leaves out `size` operations at a time.
+    /// Tries to remove `size` operations at a time.
     async fn remove_operations(&mut self, size: usize) {
         let mut start = 0;
         while start < self.operations.len() {
@@ -65,7 +65,7 @@ impl ShrinkSearch<'_> {
         }
     }
 
-    /// Leaves out one part of a commit at a time.
+    /// Tries to remove one part of a commit at a time.
     async fn remove_commit_parts(&mut self) {
         let mut place = 0;
         while place < self.operations.len() {
@@ -83,7 +83,7 @@ impl ShrinkSearch<'_> {
     }
 }
 
-/// The commits that have one part less than this one.
+/// Returns the commits that have one part less than this one.
 fn smaller_commits(operation: &StoreOperation) -> Vec<Commit> {
     let StoreOperation::Commit(whole) = operation else {
         return Vec::new();
@@ -121,7 +121,7 @@ fn smaller_commits(operation: &StoreOperation) -> Vec<Commit> {
     all
 }
 
-/// The lists that have one element less than this one.
+/// Returns the lists that have one element less than this one.
 fn lists_without_one<T: Clone>(list: &[T]) -> impl Iterator<Item = Vec<T>> {
     (0..list.len()).map(|place| [&list[..place], &list[place + 1..]].concat())
 }

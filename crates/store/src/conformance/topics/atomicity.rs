@@ -1,4 +1,5 @@
-//! All of a commit or nothing: every way in which a part can fail, beside every kind of part that would not.
+//! Checks of atomicity: every way in which a part of a commit can fail, combined with every kind of
+//! valid part.
 
 use futures_util::FutureExt as _;
 
@@ -23,7 +24,7 @@ super::checks!(fn written_checks, Atomicity:
     racing_commits_over_the_same_rows_in_other_orders_all_end,
 );
 
-/// A part that can be stored, on the ground that [`lay`] lays.
+/// A part of a commit that is valid on the state that [`prepare_store`] creates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommitPart {
     Journal,
@@ -38,7 +39,7 @@ enum CommitPart {
     EventOfKnownRun,
 }
 
-/// A part that cannot.
+/// A part of a commit that must make the whole commit fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommitFault {
     StaleFence,
@@ -62,7 +63,7 @@ enum CommitFault {
     SameRowTwice,
 }
 
-/// The lists that a commit is made of.
+/// The lists that a commit consists of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CommitList {
     Fences,
@@ -208,7 +209,8 @@ impl CommitFault {
         }
     }
 
-    /// What the answer is; `events` of the same commit come before.
+    /// Returns the error that the store must report. `events` is the number of events that precede
+    /// the fault in the commit.
     fn expected_error(self, events: usize) -> Error {
         let table = JobRow::TABLE.name;
         let version = |name: &str, expected, found| {
@@ -312,7 +314,7 @@ impl CommitFault {
     }
 }
 
-/// The ground for parts and faults.
+/// Creates the state that parts and faults refer to.
 async fn prepare_store(world: &CheckContext<'_>) -> CheckResult {
     let ground = Commit::new()
         .insert(&fixtures::shard_lease_row(1, 4))
@@ -333,7 +335,7 @@ async fn prepare_store(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-/// The fault is the answer, and nothing of the commit is stored.
+/// Expects the commit to fail with the fault's error and nothing of it to be stored.
 async fn expect_nothing_stored(
     world: &CheckContext<'_>,
     fault: CommitFault,
@@ -365,7 +367,7 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
     checks
 }
 
-/// `StaleFence` as `stale_fence`.
+/// Converts `StaleFence` to `stale_fence`.
 fn snake_case(name: &impl std::fmt::Debug) -> String {
     let mut snake = String::new();
     for char in format!("{name:?}").chars() {
@@ -377,7 +379,7 @@ fn snake_case(name: &impl std::fmt::Debug) -> String {
     snake
 }
 
-/// Without this, the checks below could pass on a store that stores nothing.
+/// Control check: without it, the checks below could pass on a store that stores nothing.
 fn check_part_stored(part: CommitPart) -> ConformanceCheck {
     let name = format!("without_a_fault_{}_is_stored", snake_case(&part));
     ConformanceCheck::new(Topic::Atomicity, name, move |world| {
@@ -594,7 +596,7 @@ async fn the_first_event_that_does_not_fit_is_the_answer(world: &CheckContext<'_
     Ok(())
 }
 
-/// Polls a commit once and drops it.
+/// Polls a commit once and drops its future.
 async fn drop_commit_midway(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let commit = Commit::new()
@@ -609,7 +611,8 @@ async fn a_dropped_future_leaves_a_whole_commit_or_nothing(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     drop_commit_midway(world).await?;
-    // It may still be stored while we look. What comes with a part that is seen must be seen afterwards.
+    // The store may still complete the commit during these reads. Once one part is visible, later
+    // reads must show the others.
     let row =
         |name: &str| world.read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row(name)));
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Places count 1, 2, 3 in every run, whatever else happens.
+//! Checks that the sequence numbers of every run are 1, 2, 3 … without gaps, whatever else happens.
 
 use super::prelude::*;
 use crate::conformance::fixtures::queued_job_row;

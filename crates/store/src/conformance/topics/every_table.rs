@@ -1,11 +1,11 @@
-//! The same questions to every table there is, so that a new table is tested by being declared.
+//! The same checks for every table, so that declaring a new table is enough to test it.
 
 use super::prelude::*;
 use crate::conformance::store_dump;
 use crate::tables;
 use crate::{ChangedColumns, RowChange, TableRow};
 
-/// What is asked of a table.
+/// A check that runs against one table.
 type TableCheck = for<'a> fn(
     &'a CheckContext<'a>,
     &'static TableSchema,
@@ -35,7 +35,8 @@ const TABLE_CHECKS: [(&str, TableCheck); 7] = [
     }),
 ];
 
-/// Where the store assigns the key, no two rows can have the same.
+/// Only for tables whose key the caller assigns: with a serial key, two rows cannot have the same
+/// key.
 const INSERTED_ONCE_CHECK: (&str, TableCheck) = ("inserted_once", |world, table| {
     Box::pin(expect_inserted_once(world, table))
 });
@@ -58,7 +59,7 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
     tables::ALL_TABLES.into_iter().flat_map(ask).collect()
 }
 
-/// What must be unique together, in this table.
+/// Returns one check for each unique set of the table.
 fn unique_checks(table: &'static TableSchema) -> impl Iterator<Item = ConformanceCheck> {
     (0..table.unique.len()).map(move |place| {
         let name = format!(
@@ -78,7 +79,7 @@ fn commit_change(change: RowChange) -> Commit {
     commit
 }
 
-/// Inserts rows 1 to `count`, and returns them as they are stored, in the order of their numbers.
+/// Inserts rows 1 to `count` and returns them as stored, in the order of their numbers.
 async fn fill_table(
     world: &CheckContext<'_>,
     table: &'static TableSchema,
@@ -109,7 +110,7 @@ async fn fill_table(
     Ok(all)
 }
 
-/// Another row with the key of this one.
+/// Returns a different row with the key of `stored`.
 fn row_with_same_key(table: &'static TableSchema, stored: &StoredRow, number: u64) -> TableRow {
     let TableRow(mut values) = fixtures::numbered_row(table, number);
     values[..table.key_length].clone_from_slice(&stored.row.0[..table.key_length]);
@@ -163,7 +164,8 @@ async fn expect_updated(world: &CheckContext<'_>, table: &'static TableSchema) -
     Ok(())
 }
 
-/// What identifies the row, and what is not told to change, stays, whatever is given for it.
+/// Identifying columns and columns outside `changed` must stay unchanged, whatever values the
+/// caller passes for them.
 async fn expect_columns_updated(
     world: &CheckContext<'_>,
     table: &'static TableSchema,

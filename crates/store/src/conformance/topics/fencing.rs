@@ -1,4 +1,5 @@
-//! Leases, epochs and who may still write. Every guard is tried with all others holding: none may hide another.
+//! Checks of leases, epochs and fenced commits. Each guard is tested while all others hold, so that
+//! no guard hides another.
 
 use onward_base::Timestamp;
 
@@ -50,7 +51,7 @@ super::checks!(Fencing:
 const TEST_SHARD: ShardId = ShardId(7);
 const LEASE_MS: u64 = 1_000;
 
-/// A lease that must be granted.
+/// Claims the shard and fails the check if the store does not grant the lease.
 async fn expect_claim(
     world: &CheckContext<'_>,
     node: &str,
@@ -61,7 +62,7 @@ async fn expect_claim(
     )
 }
 
-/// A first owner whose lease has run out, and the second who took over.
+/// Returns the leases of a first owner that has expired and of a second owner that took over.
 async fn claim_and_take_over(
     world: &CheckContext<'_>,
 ) -> Result<[HeldLease; 2], ConformanceFailure> {
@@ -332,7 +333,7 @@ async fn a_released_lease_cannot_be_renewed(world: &CheckContext<'_>) -> CheckRe
     )
 }
 
-/// Claims at once, and expects one winner with this epoch.
+/// Claims the shard concurrently and expects exactly one winner, with this epoch.
 async fn expect_one_claim(world: &CheckContext<'_>, epoch: u64) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let answers = pair
@@ -390,7 +391,8 @@ async fn racing_renewal_and_claim_leave_one_owner(world: &CheckContext<'_>) -> C
     )
 }
 
-/// A commit of every kind of part, whose guards all hold on the ground that [`grounded`] lays.
+/// A commit with every kind of part, whose guards all hold on the state that [`prepare_store`]
+/// creates.
 fn commit_of_every_part(epoch: ShardEpoch) -> Commit {
     Commit::new()
         .fence_shard(TEST_SHARD, epoch)
@@ -410,7 +412,7 @@ async fn prepare_store(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-/// The commit is refused with this conflict, and nothing of it is stored.
+/// Expects the commit to fail with this conflict and nothing of it to be stored.
 async fn expect_nothing_stored(
     world: &CheckContext<'_>,
     commit: Commit,

@@ -1,4 +1,5 @@
-//! Text that is meant to do harm, wherever text can be put. It is only text.
+//! Checks with malicious text in every place that accepts text. The store must treat it as plain
+//! text.
 
 use futures_util::future::BoxFuture;
 use onward_runs::RunId;
@@ -35,7 +36,7 @@ const HOSTILE_TEXTS: [(&str, &str); 18] = [
     ("a_path", "../../../etc/passwd"),
 ];
 
-/// Texts that some database or other takes for the same, or for numbers.
+/// Texts that some databases treat as equal, or as numbers.
 const LOOKALIKE_TEXTS: [&str; 20] = [
     "a", "A", "a ", " a", "á", "a\u{301}", "ａ", "ß", "ss", "7", "07", "7.0", "7e0", "+7", "true",
     "TRUE", "1", "null", "", " ",
@@ -62,7 +63,7 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
     checks
 }
 
-/// What is asked about a text.
+/// A check that runs with one text.
 type TextCheck = for<'a> fn(&'a CheckContext<'a>, &'static str) -> BoxFuture<'a, CheckResult>;
 
 const TEXT_CHECKS: [(&str, TextCheck); 3] = [

@@ -1,4 +1,4 @@
-//! A repeat is answered with what the first was given, and changes nothing.
+//! Checks of deduplication: a duplicate gets the result of the first event and changes nothing.
 
 use onward_runs::{AttemptNumber, EmittedAt};
 
@@ -56,7 +56,7 @@ async fn a_new_event_is_said_to_be_new(world: &CheckContext<'_>) -> CheckResult 
     )
 }
 
-/// Repeats an event, and expects the first answer every time.
+/// Repeats an event and expects the first result every time.
 async fn expect_repeats_answered(world: &CheckContext<'_>, times: usize) -> CheckResult {
     let first = world.append_event(step_event("r", 1)).await?;
     for _ in 0..times {
@@ -70,7 +70,7 @@ async fn expect_repeats_answered(world: &CheckContext<'_>, times: usize) -> Chec
     )
 }
 
-/// The answer that a repeat gets to which this was the first answer.
+/// Returns the receipt of a duplicate, given the receipt of the first event.
 fn repeated_receipt(first: &EventReceipt) -> EventReceipt {
     let result = onward_runs::AppendResult {
         idempotent: true,
@@ -190,7 +190,8 @@ async fn a_repeat_within_a_batch_that_differs_is_reported(world: &CheckContext<'
     )
 }
 
-/// Appends an event with one payload and again with another, and expects the first to be kept.
+/// Appends an event with one payload and again with another, and expects the store to keep the
+/// first.
 async fn append_contradiction(
     world: &CheckContext<'_>,
     first: Option<&str>,
@@ -232,7 +233,8 @@ async fn a_repeat_without_the_payload_is_reported(world: &CheckContext<'_>) -> C
     append_contradiction(world, Some("{}"), None, true).await
 }
 
-/// Where keys are not checked, an event can repeat the key of one that says something else.
+/// Without the key check, an event can reuse the idempotency key of an event with different
+/// content.
 async fn append_key_contradiction(world: &CheckContext<'_>, second: RunEventWrite) -> CheckResult {
     let world = world
         .open_another(StorePolicy {
@@ -406,7 +408,7 @@ async fn another_logical_attempt_is_another_event(world: &CheckContext<'_>) -> C
     )
 }
 
-/// The run is paused by a signal.
+/// Returns an event in which this signal pauses the run.
 fn event_paused_by_signal(signal: &str, number: u32) -> RunEventWrite {
     let paused = RunEventWrite {
         event_type: parse_id("RunPaused"),

@@ -1,4 +1,4 @@
-//! Events that contradict their idempotency key or themselves, under every policy.
+//! Checks of events that contradict their idempotency key or themselves, under every policy.
 
 use onward_runs::{AcceptedKeyForms, IdempotencyKey, verify_idempotency_key};
 
@@ -67,7 +67,7 @@ fn with_v1_key(number: u32) -> RunEventWrite {
     }
 }
 
-/// The event is refused for its key, and nothing is stored.
+/// Expects the store to reject the event for its key and to store nothing.
 async fn expect_key_refused(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     let mismatch = expect_some(
         "a mismatch",
@@ -84,7 +84,7 @@ async fn expect_key_refused(world: &CheckContext<'_>, event: RunEventWrite) -> C
     )
 }
 
-/// The event is stored with the key it came with.
+/// Expects the store to keep the event with the key that the caller sent.
 async fn expect_key_stored(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     expect_holds(
         "the event is new",
@@ -255,7 +255,7 @@ async fn a_key_of_another_run_is_refused(world: &CheckContext<'_>) -> CheckResul
     .await
 }
 
-/// The event is refused for its shape, whatever the policy says about keys.
+/// Expects the store to reject the event for its shape, whatever key check the policy sets.
 async fn expect_malformed(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     let reason = expect_some("a complaint", event.check_shape().err())?.to_string();
     for keys in KEY_CHECKS {

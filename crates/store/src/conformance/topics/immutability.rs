@@ -1,4 +1,5 @@
-//! What is stored stays as it is: no call of the store changes an event, and the database refuses to.
+//! Checks of immutability: no call of the store changes a stored event, and the database rejects
+//! such changes.
 
 use super::prelude::*;
 use crate::conformance::TamperAttempt;
@@ -21,7 +22,7 @@ super::checks!(Immutability:
     appending_leaves_earlier_chunks_as_they_are,
 );
 
-/// Three events, an execution and two chunks of its journal.
+/// Stores three events, an execution and two chunks of its journal.
 async fn prepare_store(
     world: &CheckContext<'_>,
 ) -> Result<crate::conformance::StoreDump, ConformanceFailure> {

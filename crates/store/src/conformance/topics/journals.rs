@@ -1,4 +1,4 @@
-//! Journals: chunks of events that the store numbers and never looks into.
+//! Checks of journals: chunks of events that the store numbers and does not interpret.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn stored_chunk(append: &JournalAppend) -> JournalChunk {
     }
 }
 
-/// Chunks of 2, 3, 1 and 4 events.
+/// Appends of 2, 3, 1 and 4 events.
 fn four_appends() -> [JournalAppend; 4] {
     [
         numbered_append(1, 0, 2),
@@ -64,7 +64,7 @@ async fn append_four_chunks(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-/// The numbers of the first events of the chunks.
+/// Returns the sequence numbers of the first events of the chunks.
 async fn chunk_starts(
     world: &CheckContext<'_>,
     from: u64,
@@ -564,7 +564,7 @@ async fn racing_writers_that_read_again_lose_nothing(world: &CheckContext<'_>) -
     )
 }
 
-/// Reads the length, appends, and starts again when another was faster.
+/// Reads the length and appends; retries if a concurrent append came first.
 async fn append_when_possible(store: &(dyn Store + 'static)) -> Result<(), Error> {
     for _ in 0..1_000 {
         let length = store

@@ -1,4 +1,4 @@
-//! How much is too much: every limit is tried with as much as it allows, and with one more.
+//! Checks of the size limits: every limit is tried at its maximum and at one more.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::conformance::fixtures::{queued_job_row, reader_advance};
 use crate::tables::JobRow;
 use crate::{JournalAppend, ShardEpoch, ShardId, StoreLimits};
 
-/// Something that is limited, and a commit that holds so much of it.
+/// A limited quantity, and a commit that contains a given amount of it.
 struct LimitCase {
     name: &'static str,
     what: &'static str,
@@ -17,9 +17,9 @@ struct LimitCase {
     commit: fn(usize) -> Commit,
 }
 
-/// What the limit is in these checks.
+/// The limit that these checks set for sizes in bytes.
 const BYTES_MAX: usize = 300;
-/// What the limit is where things are counted.
+/// The limit that these checks set for counts.
 const COUNT_MAX: usize = 5;
 
 const BYTE_CASES: [LimitCase; 5] = [
@@ -174,7 +174,7 @@ fn to_byte(number: u32) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX)
 }
 
-/// A JSON object of so many bytes.
+/// Returns a JSON object of this length in bytes.
 fn json_object_of_size(bytes: usize) -> String {
     format!("{{\"a\":\"{}\"}}", "x".repeat(bytes - 8))
 }
@@ -211,7 +211,7 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
     checks
 }
 
-/// An empty store with a limit, but for the runs that readers move in.
+/// Opens a store with these limits that contains only the runs that readers move in.
 async fn open_with_limits<'a>(
     world: &CheckContext<'a>,
     limits: StoreLimits,
@@ -311,7 +311,7 @@ async fn the_usual_limits_let_a_large_chunk_pass(world: &CheckContext<'_>) -> Ch
     expect_holds("the journal holds the chunk", kept == vec![records])
 }
 
-/// Letters that cannot be packed into fewer bytes by much: databases try.
+/// Returns text that compresses badly, because databases compress long values.
 fn incompressible_text(seed: u64, bytes: usize) -> String {
     let mut draw = crate::conformance::SeededRng::new(seed);
     (0..bytes)
@@ -319,7 +319,7 @@ fn incompressible_text(seed: u64, bytes: usize) -> String {
         .collect()
 }
 
-/// An execution whose function and start key are as long as said.
+/// Returns an execution whose function and start key have this length in bytes.
 fn execution_with_long_text(bytes: usize) -> crate::tables::ExecutionRow {
     let long = fixtures::running_execution_row(1, Some(&incompressible_text(1, bytes)));
     crate::tables::ExecutionRow {

@@ -1,4 +1,4 @@
-//! The checks, a file a topic. What a check is called is what it promises.
+//! The checks, one file per topic. The name of a check states the guarantee that it tests.
 
 mod atomicity;
 mod contiguity;
@@ -24,7 +24,7 @@ mod verbatim;
 
 use super::ConformanceCheck;
 
-/// What nearly every check uses.
+/// Names that nearly every check uses.
 mod prelude {
     pub(super) use onward_runs::{RunEventWrite, RunSeq};
 
@@ -45,7 +45,8 @@ mod prelude {
     };
 }
 
-/// Lists the checks of a file, or those of them that are written out.
+/// Generates the function that lists the checks of a file, or those of them that are written as
+/// functions.
 macro_rules! checks {
     ($topic:ident: $($name:ident),+ $(,)?) => {
         super::checks!(pub(super) fn checks, $topic: $($name),+);

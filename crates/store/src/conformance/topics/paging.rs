@@ -1,4 +1,4 @@
-//! Reading a log page by page, by a watermark.
+//! Checks of reading a log page by page from a watermark.
 
 use super::prelude::*;
 use crate::StoreLimits;

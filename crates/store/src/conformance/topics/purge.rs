@@ -1,4 +1,5 @@
-//! Retention takes the whole of something and nothing else, and then it is as if that had never been.
+//! Checks of retention: a purge deletes a complete run or execution and nothing else, and leaves no
+//! trace of it.
 
 use super::prelude::*;
 use crate::PurgeTarget;
@@ -35,7 +36,8 @@ super::checks!(Purge:
     the_other_handle_sees_nothing_of_what_is_purged,
 );
 
-/// Two runs with snapshots, two executions with all that can be theirs, and things that belong to neither.
+/// Stores two runs with snapshots, two executions with every kind of dependent row, and data that
+/// belongs to neither.
 async fn fill_store(world: &CheckContext<'_>) -> CheckResult {
     let mut commit = Commit::new()
         .append_events(step_events("r", 1, 3))
@@ -74,7 +76,7 @@ async fn purge_execution(world: &CheckContext<'_>, number: u8) -> Result<bool, C
         .await?)
 }
 
-/// What is left of a dump without the run `r`.
+/// Returns the dump without the run `r`.
 fn without_run(mut dump: StoreDump) -> StoreDump {
     dump.heads.retain(|head| head.run_id != parse_id("r"));
     dump.events
@@ -87,7 +89,7 @@ fn without_run(mut dump: StoreDump) -> StoreDump {
     dump
 }
 
-/// What is left of a dump without execution 1.
+/// Returns the dump without execution 1.
 fn without_execution(mut dump: StoreDump) -> StoreDump {
     dump.journals.retain(|(of, _)| *of != numbered_execution(1));
     for table in [

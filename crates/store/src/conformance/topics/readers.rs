@@ -1,4 +1,4 @@
-//! How far readers have come in each run, and the lists of runs they work from.
+//! Checks of the reader positions in each run, and of the lists of runs that readers work from.
 
 use super::prelude::*;
 use crate::conformance::fixtures::reader_advance;

@@ -1,4 +1,5 @@
-//! Removing a row, whatever is there: a removal always gets its way, alone, beside other changes and in races.
+//! Checks of unconditional deletion: it succeeds whatever is stored, alone, beside other changes
+//! and in races.
 
 use super::prelude::*;
 use crate::RowChange;

@@ -1,4 +1,4 @@
-//! Rows by example: versions, what must be unique, numbers that the store assigns, and races for all of them.
+//! Checks of rows by example: versions, unique columns, serial numbers, and races for all of them.
 
 use super::prelude::*;
 use crate::conformance::fixtures::{
@@ -508,7 +508,8 @@ async fn serials_follow_the_order_of_the_commit(world: &CheckContext<'_>) -> Che
     )
 }
 
-/// Inserts three messages, deletes the last `deleted`, and expects the next to come after all of them.
+/// Inserts three messages, deletes the last `deleted`, and expects the next message to get a larger
+/// number than all three.
 async fn expect_no_serial_reuse(world: &CheckContext<'_>, deleted: usize) -> CheckResult {
     let three = Commit::new()
         .insert(&signal_message_row(1, None))
@@ -662,7 +663,7 @@ async fn the_same_unique_values_twice_in_one_commit_are_refused(
     expect_same("what is stored", read_messages(world).await?, Vec::new())
 }
 
-/// A job whose row is changed so that it no longer fits.
+/// Inserts a job row that `change` has made invalid.
 fn insert_malformed_job(change: impl Fn(&mut Vec<ColumnValue>)) -> Commit {
     let TableRow(mut values) = queued_job_row("j").to_row();
     change(&mut values);
@@ -787,7 +788,8 @@ async fn a_reader_sees_what_another_handle_wrote(world: &CheckContext<'_>) -> Ch
     Ok(())
 }
 
-/// Makes a commit sixteen times at once, and expects one to be stored and the others to conflict.
+/// Runs a commit sixteen times concurrently, and expects the store to apply one and the others to
+/// conflict.
 async fn expect_one_winner(
     world: &CheckContext<'_>,
     commit: impl Fn(usize) -> Commit + Sync,
@@ -824,7 +826,7 @@ async fn racing_updates_of_one_version_have_one_winner(world: &CheckContext<'_>)
     )
 }
 
-/// A job that has something to tell.
+/// Returns a job with an error message.
 fn job_with_error(name: &str) -> JobRow {
     JobRow {
         error: Some("told".into()),
@@ -860,7 +862,7 @@ async fn an_amendment_leaves_what_others_changed_alone(world: &CheckContext<'_>)
             1,
         ))
         .await?;
-    // Whoever amends may be wrong about what is not amended.
+    // The caller may be wrong about the columns that it does not update.
     world
         .commit(Commit::new().update_columns(&queued_job_row("j"), &job_with_error("j"), 2))
         .await?;
@@ -981,7 +983,8 @@ async fn racing_deletes_have_one_winner(world: &CheckContext<'_>) -> CheckResult
     expect_one_winner(world, |_| Commit::new().delete(&queued_job_row("j"), 1)).await
 }
 
-/// Starts executions at once with one start key, and expects one of them and the same answer for all others.
+/// Starts executions concurrently with one start key, and expects one execution and the same result
+/// for all other calls.
 async fn expect_one_start(
     world: &CheckContext<'_>,
     number: impl Fn(usize) -> u8 + Sync,

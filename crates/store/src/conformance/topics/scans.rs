@@ -1,4 +1,5 @@
-//! Rows in the order of every index of every table, compared with a filter and a sort of our own.
+//! Checks of scans in every index order of every table, compared with the suite's own filter and
+//! sort.
 
 use std::collections::BTreeSet;
 
@@ -10,9 +11,9 @@ use crate::conformance::store_dump;
 use crate::tables::{JobRow, TimerRow};
 use crate::{IndexSchema, RowChange, StoreLimits, tables};
 
-/// How many rows a table is filled with.
+/// Number of rows that each table is filled with.
 const ROW_COUNT: u64 = 40;
-/// How many prefixes of the order are tried.
+/// Maximum number of prefixes of the order that are tried.
 const PREFIXES_MAX: usize = 12;
 
 type ScanCheck = for<'a> fn(&'a CheckContext<'a>, ScanOrder) -> BoxFuture<'a, CheckResult>;
@@ -72,7 +73,7 @@ struct ScanOrder {
 }
 
 impl ScanOrder {
-    /// Every order of a table.
+    /// Returns every order of a table.
     fn orders_of_table(table: &'static TableSchema) -> impl Iterator<Item = Self> {
         let indexes = table.indexes.iter().map(Some);
         std::iter::once(None)
@@ -88,13 +89,13 @@ impl ScanOrder {
         TableScan::over_table(self.table, self.index)
     }
 
-    /// A row's values in the columns of the order.
+    /// Returns the values of a row in the columns of the order.
     fn order_values(self, stored: &StoredRow) -> Vec<ColumnValue> {
         self.table.select_values(&self.order_columns(), &stored.row)
     }
 }
 
-/// Fills the table, and returns its rows in this order.
+/// Fills the table and returns its rows in this order.
 async fn fill_table(
     world: &CheckContext<'_>,
     order: ScanOrder,
@@ -114,7 +115,7 @@ async fn fill_table(
     Ok(rows)
 }
 
-/// The scan gives those of `rows` that it asks for.
+/// Expects the scan to return exactly the matching rows of `rows`.
 async fn expect_scan_result(
     world: &CheckContext<'_>,
     rows: &[StoredRow],
@@ -149,7 +150,7 @@ async fn expect_scan_result(
     )
 }
 
-/// The first `length` values of the places of some rows, and one that no row has.
+/// Returns the first `length` order values of some of the rows, without duplicates.
 fn order_prefixes(rows: &[StoredRow], order: ScanOrder, length: usize) -> Vec<Vec<ColumnValue>> {
     let of = |stored: &StoredRow| order.order_values(stored)[..length].to_vec();
     let all: BTreeSet<Vec<ColumnValue>> = rows.iter().map(of).collect();
@@ -157,7 +158,7 @@ fn order_prefixes(rows: &[StoredRow], order: ScanOrder, length: usize) -> Vec<Ve
     all.into_iter().step_by(every).collect()
 }
 
-/// A value that no row has, of the type of this column.
+/// Returns a value of the type of this column that no row has.
 fn absent_value(order: ScanOrder, place: usize) -> ColumnValue {
     let column = order
         .table

@@ -1,4 +1,4 @@
-//! What events amount to: as the projector keeps it, and as the log gives it now.
+//! Checks of snapshots: as the projector stores them, and as computed from the current log.
 
 use onward_runs::{RunSnapshot, project_run};
 
@@ -23,7 +23,7 @@ super::checks!(Snapshots:
     a_projection_is_made_of_the_log_and_not_of_the_snapshot,
 );
 
-/// A run from start to end, with a step that fails, is tried again and succeeds.
+/// A run from start to end, with a step that fails, is retried and succeeds.
 fn sample_run_events() -> Vec<RunEventWrite> {
     let of = |number: u32, kind: &str, step: Option<&str>| {
         fixtures::with_computed_key(RunEventWrite {

@@ -1,4 +1,5 @@
-//! Whose run it is: the first event says so, and nobody else can add to it, not even by a repeat.
+//! Checks of tenant isolation: the first event of a run sets its owner, and no other tenant,
+//! project or environment can append to it, not even a duplicate.
 
 use super::prelude::*;
 use crate::PurgeTarget;
@@ -27,7 +28,7 @@ fn foreign_run_conflict(index: usize) -> CommitConflict {
     }
 }
 
-/// A run of two events refuses this third one, and stays as it is.
+/// Expects a run of two events to reject this third event and to stay unchanged.
 async fn expect_foreign_refused(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     world.append_events(step_events("r", 1, 2)).await?;
     let before = world.dump_store().await?;

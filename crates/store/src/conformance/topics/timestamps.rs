@@ -1,4 +1,5 @@
-//! Whose clock says what: the producer's is kept to the letter, the store's never runs backwards within a run.
+//! Checks of timestamps: the producer's timestamp is stored verbatim, and the store's timestamps
+//! never decrease within a run.
 
 use onward_base::Timestamp;
 use onward_runs::EmittedAt;
@@ -218,7 +219,7 @@ async fn the_first_and_the_last_instant_can_be_stamped(world: &CheckContext<'_>)
     Ok(())
 }
 
-/// The event as it was emitted at this instant, in these letters.
+/// Returns an event whose `emitted_at` is this text.
 fn event_emitted_at(number: u32, text: &str) -> RunEventWrite {
     RunEventWrite {
         emitted_at: parse_id(text),

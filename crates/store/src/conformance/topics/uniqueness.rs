@@ -1,4 +1,5 @@
-//! No two events share a key in their run, an id anywhere, or a place.
+//! Checks that no two events share an idempotency key in their run, an id in the store, or a
+//! sequence number in their run.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +66,7 @@ async fn the_same_key_in_another_run_is_another_event(world: &CheckContext<'_>) 
     )
 }
 
-/// Events 1 and 2 of a run, the second under the id of the first.
+/// Events 1 and 2 of a run, where the second has the id of the first.
 fn events_with_same_id() -> [RunEventWrite; 2] {
     let first = step_event("r", 1);
     let second = RunEventWrite {

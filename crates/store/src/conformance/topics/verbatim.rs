@@ -1,4 +1,4 @@
-//! What is read is what was written, to the last bit.
+//! Checks that reads return exactly what was written, to the last bit.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::conformance::fixtures::{
 use crate::tables::{AlertRow, ExecutionRow, InboxMessageRow, JobRow, ShardLeaseRow, TimerRow};
 use crate::{RowChange, SerialId, ShardEpoch, ShardId, TableRow};
 
-/// Payloads that are easily changed on the way.
+/// Payloads that a store is likely to alter.
 const PAYLOADS: [(&str, &str); 15] = [
     ("an_empty_object", "{}"),
     (
@@ -86,7 +86,7 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
     checks
 }
 
-/// The event is read as it was written, also by the other handle.
+/// Expects reads to return the event as written, also through the second handle.
 async fn expect_event_kept(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     world.append_event(event.clone()).await?;
     let stored = world
@@ -102,7 +102,7 @@ async fn expect_event_kept(world: &CheckContext<'_>, event: RunEventWrite) -> Ch
     )
 }
 
-/// The record is read as it was written, by its key and in a scan.
+/// Expects reads to return the record as written, by its key and in a scan.
 async fn expect_row_kept<R: TableRecord + PartialEq + std::fmt::Debug + Clone + Send>(
     world: &CheckContext<'_>,
     record: &R,
@@ -169,7 +169,7 @@ async fn unknown_members_are_kept(world: &CheckContext<'_>) -> CheckResult {
     .await
 }
 
-/// An event whose ids all are `text`, cut to what they may be.
+/// Returns an event whose ids are all `text`, cut to their maximum lengths.
 fn event_with_long_ids(text: &str) -> RunEventWrite {
     let cut = |bytes: usize| {
         text.char_indices()

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::compare::dispatch::round::{Round, Size, number};
 use crate::compare::npm::Packages;
 use crate::compare::process::{bound_to_this, clean, printed};
-use crate::run::Run;
+use crate::run::XtaskRun;
 
 const SOURCES: &str = "xtask/src/compare/dispatch/graphile";
 const FOLDER: &str = "target/compare/graphile";
@@ -16,7 +16,7 @@ const ADDED_AT_ONCE: &str = "10000";
 /// How often it is looked whether all is done; as often as Onward's benchmark looks.
 const LOOK_MS: &str = "2";
 
-pub(crate) fn install(run: &Run) -> Result<String> {
+pub(crate) fn install(run: &XtaskRun) -> Result<String> {
     let packages = Packages::install(run, SOURCES, FOLDER, &[JOBS])?;
     let node = printed(packages.node(clean).arg("--version"))?;
     let (worker, client) = (
@@ -28,7 +28,7 @@ pub(crate) fn install(run: &Run) -> Result<String> {
     ))
 }
 
-pub(crate) fn measure(run: &Run, database: &str, size: Size) -> Result<Round> {
+pub(crate) fn measure(run: &XtaskRun, database: &str, size: Size) -> Result<Round> {
     let mut command = Packages::at(run, FOLDER)?.node(bound_to_this);
     command
         .arg(JOBS)
