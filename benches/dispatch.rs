@@ -1,6 +1,7 @@
-//! How many items of a campaign a second are reserved, called for and settled, with a provider that takes everything at once:
-//! two durable changes an item, in jobs of a hundred; beside what the same database does with plain one-row commits. And whether
-//! a job is found and locked as quickly among many as among few.
+//! How many items of a campaign a second are reserved, called for and settled, with a provider that
+//! takes everything at once: two durable changes an item, in jobs of a hundred; beside what the
+//! same database does with plain one-row commits. And whether a job is found and locked as quickly
+//! among many as among few.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -124,7 +125,8 @@ fn rate(
     Ok(())
 }
 
-/// One job after the other, of campaigns that wait whole; in turn, so that what slows the machine down slows both.
+/// One job after the other, of campaigns that wait whole; in turn, so that what slows the machine
+/// down slows both.
 fn claims(runtime: &Runtime, report: &mut Report, stores: [Arc<dyn Store>; 2]) -> Result<()> {
     let loads = stores.map(DispatchLoad::new);
     for (load, items) in loads.iter().zip(WAITING) {

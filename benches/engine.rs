@@ -1,5 +1,6 @@
-//! How fast workflows go on, beside what the same database does with plain one-row commits, measured turn by turn in the
-//! same run; how fast one is replayed; whether a long one gets slower; and what those that wait cost.
+//! How fast workflows go on, beside what the same database does with plain one-row commits,
+//! measured turn by turn in the same run; how fast one is replayed; whether a long one gets slower;
+//! and what those that wait cost.
 //!
 //! `cargo bench -p onward-benches --bench engine [-- --quick] [-- --only 3] [-- --gate 0.5]`
 
@@ -73,7 +74,8 @@ fn chains(options: Options, runtime: &Runtime, folder: &Path) -> Result<()> {
         &folder.join("reaching.db"),
         &["example.org".to_owned()],
     ))?);
-    // Until the write-ahead log has its size: one that still grows takes longer to sync, and a store has that behind it soon.
+    // Until the write-ahead log has its size: one that still grows takes longer to sync, and a
+    // store has that behind it soon.
     runtime.block_on(run(&contained, 64, 1_280))?;
     runtime.block_on(run(&reaching, 64, 1_280))?;
     (0..2_000).try_for_each(|_| yardstick.commit_row())?;

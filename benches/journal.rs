@@ -1,5 +1,6 @@
-//! The journal's speed: appending, recovering, encoding and reading, and that none of it grows with the journal's length.
-//! `cargo bench -p onward-benches --bench journal [-- --quick] [-- --gate 0.5]`
+//! The journal's speed: appending, recovering, encoding and reading, and that none of it grows with
+//! the journal's length. `cargo bench -p onward-benches --bench journal [-- --quick] [-- --gate
+//! 0.5]`
 
 use std::hint::black_box;
 
@@ -81,8 +82,8 @@ fn main() -> anyhow::Result<()> {
     report.finish()
 }
 
-/// A journal of about `length` events and the commands that made it: chains of tasks with, now and then, a join of
-/// three, a timer, a signal, time and randomness.
+/// A journal of about `length` events and the commands that made it: chains of tasks with, now and
+/// then, a join of three, a timer, a signal, time and randomness.
 fn script(length: usize) -> (Vec<JournalCommand>, Journal) {
     let component_digest = ComponentDigest::from_component(b"bench");
     let id = ExecutionId::derive(&component_digest, None, "bench");

@@ -1,5 +1,5 @@
-//! How fast run events become durable, beside what the same database does with plain one-row commits, measured turn by
-//! turn in the same run; and how fast they reduce to snapshots.
+//! How fast run events become durable, beside what the same database does with plain one-row
+//! commits, measured turn by turn in the same run; and how fast they reduce to snapshots.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -134,8 +134,9 @@ impl Bench<'_> {
         );
     }
 
-    /// Into a store that is new each time, and then into one that holds a million events: ids are random, so the tree that
-    /// keeps them unique is touched all over, and costs more the larger it is.
+    /// Into a store that is new each time, and then into one that holds a million events: ids are
+    /// random, so the tree that keeps them unique is touched all over, and costs more the larger it
+    /// is.
     fn batches(
         &self,
         report: &mut Report,
@@ -184,7 +185,8 @@ fn batches(events: &mut RunEventGenerator, count: usize) -> Vec<Vec<RunEventWrit
 
 async fn one_by_one(store: &Arc<dyn Store>, events: Vec<RunEventWrite>) -> Result<()> {
     let store = Arc::clone(store);
-    // On a task of its own, as a server would: the caller of `block_on` is not one of the runtime's threads.
+    // On a task of its own, as a server would: the caller of `block_on` is not one of the runtime's
+    // threads.
     tokio::spawn(async move {
         for event in events {
             store.append_event(event).await?;

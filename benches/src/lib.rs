@@ -1,5 +1,6 @@
-//! What all benchmarks share: medians over several runs, and a table that shows each rate beside a yardstick measured in
-//! the same run. Machines are shared and noisy; a rate without its yardstick says little.
+//! What all benchmarks share: medians over several runs, and a table that shows each rate beside a
+//! yardstick measured in the same run. Machines are shared and noisy; a rate without its yardstick
+//! says little.
 
 use std::time::Duration;
 
@@ -79,7 +80,8 @@ pub fn median_of<I, T>(
     times[times.len() / 2]
 }
 
-/// The median of `long`'s time over `short`'s, measured turn by turn: what slows the machine down slows both.
+/// The median of `long`'s time over `short`'s, measured turn by turn: what slows the machine down
+/// slows both.
 pub fn median_ratio(options: Options, mut short: impl FnMut(), mut long: impl FnMut()) -> f64 {
     short();
     long();
@@ -174,8 +176,9 @@ impl Report {
         }
     }
 
-    /// Adds the yardstick's row and that of `work`, which may have to do as many things at `least` times the yardstick's rate.
-    /// The two are measured turn by turn, so that what slows the machine down slows both.
+    /// Adds the yardstick's row and that of `work`, which may have to do as many things at `least`
+    /// times the yardstick's rate. The two are measured turn by turn, so that what slows the
+    /// machine down slows both.
     pub fn beside(
         &mut self,
         count: usize,

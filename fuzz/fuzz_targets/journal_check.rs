@@ -1,5 +1,5 @@
-//! Journals that anybody may hand to `onward journal check`: judging never panics, and the judge agrees with itself after
-//! the journal went through storage.
+//! Journals that anybody may hand to `onward journal check`: judging never panics, and the judge
+//! agrees with itself after the journal went through storage.
 
 #![no_main]
 

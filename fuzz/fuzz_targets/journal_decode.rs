@@ -1,4 +1,5 @@
-//! Records from a disk that nobody vouches for: decoding never panics, and what it accepts is written back the same.
+//! Records from a disk that nobody vouches for: decoding never panics, and what it accepts is
+//! written back the same.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Run events that anybody may hand to `onward state append`: reading never panics, what is read is written back the same,
-//! and whatever is stored reduces to a snapshot that survives storage.
+//! Run events that anybody may hand to `onward state append`: reading never panics, what is read is
+//! written back the same, and whatever is stored reduces to a snapshot that survives storage.
 
 #![no_main]
 

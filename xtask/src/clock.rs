@@ -1,5 +1,5 @@
-//! The one place that reads the machine's clock and waits by it: to say how long a step took, to put load on a server for
-//! a while, and to ask another process again.
+//! The one place that reads the machine's clock and waits by it: to say how long a step took, to
+//! put load on a server for a while, and to ask another process again.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Running other programs: shown as they go or kept quiet until they fail, and always named in the error so that a
-//! person can repeat the command by hand.
+//! Running other programs: shown as they go or kept quiet until they fail, and always named in the
+//! error so that a person can repeat the command by hand.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, BufRead, BufReader};
@@ -53,8 +53,8 @@ impl<'a> ToolCommand<'a> {
         self.require_success(status)
     }
 
-    /// Runs and returns what was printed, stdout and stderr in the order they came. Shown only when the command
-    /// fails, or as it goes when the run says so.
+    /// Runs and returns what was printed, stdout and stderr in the order they came. Shown only when
+    /// the command fails, or as it goes when the run says so.
     pub(crate) fn quiet(&self) -> Result<String> {
         let (reader, writer) = io::pipe().context("cannot open a pipe")?;
         let mut command = self.command();

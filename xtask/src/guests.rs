@@ -1,5 +1,5 @@
-//! The example components: built from examples/workflows, and committed with their digests so that nobody needs a wasm
-//! target to run the demonstration or the tests.
+//! The example components: built from examples/workflows, and committed with their digests so that
+//! nobody needs a wasm target to run the demonstration or the tests.
 
 mod stage;
 

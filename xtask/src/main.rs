@@ -1,6 +1,8 @@
-//! The project's own commands, so that one `cargo xtask test` on a bare machine proves everything that is checked.
+//! The project's own commands, so that one `cargo xtask test` on a bare machine proves everything
+//! that is checked.
 //!
-//! Kept apart from the product: nothing here is shipped, and nothing here is a dependency of another crate.
+//! Kept apart from the product: nothing here is shipped, and nothing here is a dependency of
+//! another crate.
 
 mod clock;
 mod command;
@@ -37,7 +39,8 @@ enum XtaskCommand {
     Test(TestArgs),
     /// Check the rules that ARCHITECTURE.md states.
     Tidy,
-    /// Print how many functions and types have a one-word name, and how many type names are repeated.
+    /// Print how many functions and types have a one-word name, and how many type names are
+    /// repeated.
     Names,
     /// Typecheck, test and simulate the model in spec/, then replay it against the code.
     Model(PaceArgs),
@@ -49,13 +52,15 @@ enum XtaskCommand {
         #[command(flatten)]
         pace: PaceArgs,
     },
-    /// Build the components in examples/workflows and write them, with their digests, to examples/workflows/built.
+    /// Build the components in examples/workflows and write them, with their digests, to
+    /// examples/workflows/built.
     Guests {
         /// Write nothing: fail if what is built is not what is committed.
         #[arg(long)]
         check: bool,
     },
-    /// Measure the same workloads on one engine after the other, by the same driver on this machine.
+    /// Measure the same workloads on one engine after the other, by the same driver on this
+    /// machine.
     Compare(CompareArgs),
     /// Change the code in small ways and see that a test notices each.
     Mutants {

@@ -1,4 +1,5 @@
-//! What every task needs to know about this invocation: where the workspace is, how long to search, what to show.
+//! What every task needs to know about this invocation: where the workspace is, how long to search,
+//! what to show.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +26,8 @@ pub(crate) struct XtaskRun {
 }
 
 impl XtaskRun {
-    /// Finds the workspace from the manifest folder that cargo names: at run time if it does, else at build time.
+    /// Finds the workspace from the manifest folder that cargo names: at run time if it does, else
+    /// at build time.
     pub(crate) fn locate(length: Length, output: Output) -> Result<Self> {
         let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

@@ -1,5 +1,5 @@
-//! The programs the checks need, how to see that each is there, and how to get it: a bare machine with Rust and root
-//! becomes one that can run everything.
+//! The programs the checks need, how to see that each is there, and how to get it: a bare machine
+//! with Rust and root becomes one that can run everything.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -154,7 +154,8 @@ impl Tool {
 
 /// Installs those of `tools` that are missing or of another version than the pinned one.
 ///
-/// One after the other, because one may bring the next: some packages of Node contain npm and refuse a second one.
+/// One after the other, because one may bring the next: some packages of Node contain npm and
+/// refuse a second one.
 pub(crate) fn ensure(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
     let mut index = PackageIndex::Stale;
     require_installable(run, tools)?;
@@ -176,7 +177,8 @@ enum PackageIndex {
     Fresh,
 }
 
-/// Fails with everything there is to install by hand, where Debian packages are missing and cannot be installed.
+/// Fails with everything there is to install by hand, where Debian packages are missing and cannot
+/// be installed.
 fn require_installable(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
     let mut wanted = Vec::new();
     let mut packages = Vec::new();

@@ -1,4 +1,5 @@
-//! A campaign run: one execution of a campaign.
+//! A campaign run: one dispatch of a campaign to an audience, with its status and the operator's
+//! control.
 
 use crate::text_enum;
 

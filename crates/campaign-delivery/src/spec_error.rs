@@ -47,6 +47,10 @@ mod tests {
 
     use crate::ProviderSpec;
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one scenario, or one list of cases, read from top to bottom"
+    )]
     #[test]
     fn what_is_wrong_is_told_in_words_and_never_repeats_what_may_be_a_secret() {
         let smtp = |more: serde_json::Value| {

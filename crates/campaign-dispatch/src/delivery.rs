@@ -77,8 +77,8 @@ pub trait AdmissionGate: Send + Sync + 'static {
         now: Timestamp,
     ) -> SendAdmission;
 
-    /// Called when the provider throttles: no user of the provider may send before `_wait` has
-    /// passed.
+    /// Called when the provider throttles: no user of the provider may send before this much time
+    /// has passed.
     fn pause_sends(&self, _wait: Duration, _now: Timestamp) {}
 }
 

@@ -267,8 +267,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Finds the due jobs of all due runs, jobs with an expired lease first. Finishes runs that
-    /// have no job left.
+    /// Finds the due jobs of the next page of due runs, jobs with an expired lease first. Also
+    /// tries to finish runs that have no due job.
     async fn find_due_jobs(
         &self,
         held: &BTreeMap<SharedText, Option<Instant>>,

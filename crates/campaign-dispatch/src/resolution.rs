@@ -114,75 +114,29 @@ async fn resolve_job_items(
     let Some((run, _)) = run else {
         return Err(CampaignError::RunNotFound(job.run_id.to_string()));
     };
-    if *verdict == Resolution::Retry
-        && CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled)
-    {
-        settled.extend(
-            items
-                .into_iter()
-                .map(|item| refused(item, CampaignError::RunCancelled(run.id.to_string()))),
-        );
-        return Ok(settled);
-    }
-    // The worker that holds the lease may be calling the provider right now.
-    if row_mapping::job_status(&job) == JobStatus::Locked {
-        let until = job.locked_until.unwrap_or(job.run_after);
-        settled.extend(
-            items
-                .into_iter()
-                .map(|item| refused(item, CampaignError::JobLocked(id.to_string(), until))),
-        );
+    if let Some(error) = resolution_refusal(verdict, &run, &job) {
+        settled.extend(items.into_iter().map(|item| refused(item, error.clone())));
         return Ok(settled);
     }
     let now = store.now().await?;
-    let (act, reason, message_id) = match verdict {
-        Resolution::Sent(message_id) => (
-            ItemTransition::Accept,
-            None,
-            message_id.as_deref().map(SharedText::from),
-        ),
-        Resolution::Failed => (
-            ItemTransition::Refuse,
-            Some(ItemReason::OperatorResolution),
-            None,
-        ),
-        Resolution::Retry => (ItemTransition::ConfirmNotSent, None, None),
-    };
     let mut slots = job_progress(&job, &stored, now);
     let mut commit = Commit::new();
     for (row, version) in stored
         .into_iter()
         .filter(|(row, _)| wanted.contains(&row.id))
     {
-        let Some(to) = Some(row_mapping::item_state(&row))
-            .filter(|it| *it == ItemState::InDoubt)
-            .and_then(|it| it.next_state(act))
-        else {
+        let Some(change) = resolution_change(&row, verdict, why) else {
             settled.push(refused(
                 &row.id,
                 CampaignError::ItemNotInDoubt(row.id.to_string()),
             ));
             continue;
         };
-        let (error, message_id) = (Some(why.into()), message_id.clone());
-        // A retried item gets the full number of sends again.
-        let calls = if *verdict == Resolution::Retry {
-            0
-        } else {
-            row.calls
-        };
-        let change = ItemChange {
-            new_state: to,
-            sends: calls,
-            reason,
-            error,
-            provider_message_id: message_id,
-        };
         let row = row_mapping::apply_change(row, &change, row_mapping::run_channel(&run), now);
         if let Some(slot) =
             row_mapping::item_position(&row.id).and_then(|position| slots.get_mut(position))
         {
-            (slot.state, slot.reason) = (to, reason);
+            (slot.state, slot.reason) = (change.new_state, change.reason);
         }
         let detail =
             json!({ "item": &*row.id, "verdict": resolution_name(verdict), "by": by, "why": why });
@@ -200,14 +154,80 @@ async fn resolve_job_items(
     }
     conclude_job(&mut job, &slots, verdict, now);
     commit = commit.update(&job, job_version);
-    if let Some((event, detail)) = job_end_event(&job, by) {
-        commit = audit::append_entry(commit, &run, event, &detail, now);
+    commit_resolved_job(store, &run, &job, commit, (by, now)).await?;
+    Ok(settled)
+}
+
+/// Commits the resolution of items of a job, with the audit event if it ended the job. The run is
+/// finished if this was its last job.
+async fn commit_resolved_job(
+    store: &dyn Store,
+    run: &CampaignRunRow,
+    job: &JobRow,
+    mut commit: Commit,
+    (by, now): (&str, Timestamp),
+) -> Result<(), CampaignError> {
+    if let Some((event, detail)) = job_end_event(job, by) {
+        commit = audit::append_entry(commit, run, event, &detail, now);
     }
     store.commit(commit).await?;
-    if row_mapping::job_status(&job).is_terminal() {
+    if row_mapping::job_status(job).is_terminal() {
         finish_run(store, &run.id, now).await?;
     }
-    Ok(settled)
+    Ok(())
+}
+
+/// The reason why no item of the job can be resolved now, if there is one.
+fn resolution_refusal(
+    verdict: &Resolution,
+    run: &CampaignRunRow,
+    job: &JobRow,
+) -> Option<CampaignError> {
+    if *verdict == Resolution::Retry
+        && CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled)
+    {
+        return Some(CampaignError::RunCancelled(run.id.to_string()));
+    }
+    // The worker that holds the lease may be calling the provider right now.
+    if row_mapping::job_status(job) == JobStatus::Locked {
+        let until = job.locked_until.unwrap_or(job.run_after);
+        return Some(CampaignError::JobLocked(job.id.to_string(), until));
+    }
+    None
+}
+
+/// The change that a resolution makes to an item, or `None` if the item is not in doubt.
+fn resolution_change(row: &OutboxItemRow, verdict: &Resolution, why: &str) -> Option<ItemChange> {
+    let (act, reason, message_id) = match verdict {
+        Resolution::Sent(message_id) => (
+            ItemTransition::Accept,
+            None,
+            message_id.as_deref().map(SharedText::from),
+        ),
+        Resolution::Failed => (
+            ItemTransition::Refuse,
+            Some(ItemReason::OperatorResolution),
+            None,
+        ),
+        Resolution::Retry => (ItemTransition::ConfirmNotSent, None, None),
+    };
+    let state = row_mapping::item_state(row);
+    let new_state = state
+        .next_state(act)
+        .filter(|_| state == ItemState::InDoubt)?;
+    // A retried item gets the full number of sends again.
+    let sends = if *verdict == Resolution::Retry {
+        0
+    } else {
+        row.calls
+    };
+    Some(ItemChange {
+        new_state,
+        sends,
+        reason,
+        error: Some(why.into()),
+        provider_message_id: message_id,
+    })
 }
 
 /// The audit event of a job that the resolution ended, or `None` if the job is not over.

@@ -103,7 +103,8 @@ pub enum CampaignError {
     /// The campaign run is over, so it cannot be paused, resumed or cancelled.
     #[error("the campaign run {0} is over")]
     RunFinished(String),
-    /// The campaign run is cancelled, so that nothing of it can be resumed or retried.
+    /// The campaign run is cancelled: it cannot be resumed, and its jobs and items cannot be
+    /// redriven.
     #[error(
         "the campaign run {0} is cancelled: say of what is in doubt that it was sent or has failed; `onward campaign retry` then reaches those who were not reached"
     )]
@@ -506,6 +507,35 @@ impl ScopedCampaigns {
             ));
         }
         let now = self.store.now().await?;
+        let (mut commit, reopened) = self.reopen_exhausted_items(&run, &job, now).await?;
+        job.failed -= reopened.min(job.failed);
+        (job.attempts, job.run_after, job.status) = (0, now, status.as_str().into());
+        commit = commit.update(&job, version);
+        if let Some(status) =
+            row_mapping::run_status(&run).next_status(CampaignRunTransition::Reopen)
+        {
+            (run.status, run.ended_at) = (status.as_str().into(), None);
+        }
+        if CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Paused) {
+            run.wake_at = now;
+        }
+        // The update makes a concurrent commit conflict that would finish the run because all of
+        // its jobs are over.
+        commit = commit.update(&run, run_version);
+        let detail = json!({ "job": &*job.id, "items": reopened, "by": by });
+        commit = audit::append_entry(commit, &run, "job.redriven", &detail, now);
+        self.commit_job_change(commit, job).await
+    }
+
+    /// Prepares the commit that reopens the exhausted items of a job, except those whose recipients
+    /// a later run targets. Returns it with the number of reopened items. Fails if later runs
+    /// target all of them.
+    async fn reopen_exhausted_items(
+        &self,
+        run: &CampaignRunRow,
+        job: &JobRow,
+        now: Timestamp,
+    ) -> Result<(Commit, u32), CampaignError> {
         let mut commit = Commit::new();
         let mut reopened = 0;
         let items = row_mapping::read_job_items(&*self.store, &job.id).await?;
@@ -537,7 +567,7 @@ impl ScopedCampaigns {
                     provider_message_id: None,
                 };
                 commit = commit.update(
-                    &row_mapping::apply_change(row, &change, row_mapping::run_channel(&run), now),
+                    &row_mapping::apply_change(row, &change, row_mapping::run_channel(run), now),
                     version,
                 );
                 reopened += 1;
@@ -549,22 +579,6 @@ impl ScopedCampaigns {
                 later.to_string(),
             ));
         }
-        job.failed -= reopened.min(job.failed);
-        (job.attempts, job.run_after, job.status) = (0, now, status.as_str().into());
-        commit = commit.update(&job, version);
-        if let Some(status) =
-            row_mapping::run_status(&run).next_status(CampaignRunTransition::Reopen)
-        {
-            (run.status, run.ended_at) = (status.as_str().into(), None);
-        }
-        if CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Paused) {
-            run.wake_at = now;
-        }
-        // The update makes a concurrent commit conflict that would finish the run because all of
-        // its jobs are over.
-        commit = commit.update(&run, run_version);
-        let detail = json!({ "job": &*job.id, "items": reopened, "by": by });
-        commit = audit::append_entry(commit, &run, "job.redriven", &detail, now);
-        self.commit_job_change(commit, job).await
+        Ok((commit, reopened))
     }
 }

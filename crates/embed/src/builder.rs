@@ -1,4 +1,4 @@
-//! How an engine is put together.
+//! Builder that configures and opens an embedded engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::task_context::{NativeTaskContext, TypedTask};
 use crate::wasm::default_cache_folder;
 use crate::{WasmComponentRuntime, store};
 
-/// An engine that is being put together.
+/// Configures an engine. [`open`](Self::open) starts it.
 #[must_use]
 pub struct EngineBuilder {
     store: StoreLocation,
@@ -67,14 +67,16 @@ impl EngineBuilder {
         Self::new(StoreLocation::Open(store))
     }
 
-    /// Whose functions and executions are meant; tenant, project and environment `default` unless told.
+    /// Sets the scope of functions and executions; default: tenant, project and environment
+    /// `default`.
     pub fn with_scope(mut self, scope: Scope) -> Self {
         self.scope = Some(scope);
         self
     }
 
-    /// A task that this process performs. Workflows invoke it by its name; every process that works on the store should
-    /// have it. An error is retried as the workflow says, unless it is [permanent](ExecutionError::permanent).
+    /// Adds a task that this process performs. Workflows invoke it by its name; every process that
+    /// works on the store should have it. An error is retried according to the workflow's retry
+    /// policy, unless it is [permanent](ExecutionError::into_permanent).
     pub fn with_task<F, A, I, O>(mut self, name: &str, function: F) -> Self
     where
         F: Fn(I, NativeTaskContext) -> A + Send + Sync + 'static,
@@ -86,75 +88,81 @@ impl EngineBuilder {
         self
     }
 
-    /// Lets requests go to these hosts, where the component that sends them may do so too.
+    /// Allows requests to these hosts. The component that sends a request must be allowed to reach
+    /// the host too.
     pub fn allow_hosts(mut self, hosts: impl IntoIterator<Item = HostRule>) -> Self {
         self.http.host_rules.extend(hosts);
         self
     }
 
-    /// What other nodes and people call this one; `pid` and a number unless told.
+    /// Sets the node name that other nodes and operators see; default: `pid` and the process id.
     pub fn with_name(mut self, name: &str) -> Self {
         self.options.name = name.into();
         self
     }
 
-    /// How long other nodes wait before they take over from this one when it is gone; five seconds unless told.
+    /// Sets the duration of shard leases: how long other nodes wait before they take over from this
+    /// node when it is dead; default: 5 s.
     pub const fn with_lease(mut self, lease: Duration) -> Self {
         self.options.lease_duration = lease;
         self
     }
 
-    /// How long tasks under way may take when it stops or hands work to another node; ten seconds unless told. What takes longer is
-    /// given up: it is performed again elsewhere, or in doubt where it may not be.
+    /// Sets the time that tasks in flight have to end when the engine stops or hands a shard to
+    /// another node; default: 10 s. A task that takes longer is aborted: it is performed again
+    /// elsewhere, or is in doubt if it must not be repeated.
     pub const fn with_drain_timeout(mut self, drain: Duration) -> Self {
         self.options.drain_timeout = drain;
         self
     }
 
-    /// Where this process listens, for people and other nodes.
+    /// Sets the address on which this process listens, for operators and other nodes.
     pub fn with_address(mut self, address: &str) -> Self {
         self.options.address = Some(address.into());
         self
     }
 
-    /// Lets it work only as long as no other node takes a share of the work.
+    /// Makes the node a fallback: it owns shards only while there is no live member.
     pub const fn as_fallback(mut self) -> Self {
         self.options.role = NodeRole::Fallback;
         self
     }
 
-    /// Where compiled components are kept between starts: `ONWARD_CACHE`, or the user's cache, unless told.
+    /// Sets the folder in which compiled components are cached between starts; `None` disables the
+    /// cache; default: `ONWARD_CACHE`, or `onward` in the user's cache folder.
     pub fn with_cache_folder(mut self, folder: Option<PathBuf>) -> Self {
         self.wasm.cache_folder = folder;
         self
     }
 
-    /// How many components are in memory at a time; 128 unless told. The others are loaded when they are needed, which takes
-    /// some milliseconds.
+    /// Sets the maximum number of components in memory; default: 128. Other components are loaded
+    /// when they are needed, which takes some milliseconds.
     pub const fn with_components_in_memory(mut self, max: usize) -> Self {
         self.wasm.loaded_max = max;
         self
     }
 
-    /// Lets workers perform tasks that neither a component nor this process has: they wait until one asks for them.
+    /// Allows workers to perform tasks that neither a component nor this process implements: such
+    /// tasks are queued until a worker claims them.
     pub const fn with_workers(mut self) -> Self {
         self.has_workers = true;
         self
     }
 
-    /// Follows executions as traces: one for each, with a span for each thing that it did or waited for.
+    /// Exports executions as traces: one trace per execution, with a span for each operation that
+    /// it performed or waited for.
     pub fn with_span_exporter(mut self, traces: Arc<dyn TraceExporter>) -> Self {
         self.span_exporter = Some(traces);
         self
     }
 
-    /// How the node works, for whoever wants to say more than the rest of this says.
+    /// Replaces all options of the node, including those set by other methods of this builder.
     pub fn with_node_options(mut self, options: NodeOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// Opens the store and begins to work, in the background.
+    /// Opens the store and starts the node in the background. Requires a tokio runtime.
     pub async fn open(self) -> Result<Engine, EngineError> {
         let store = match self.store {
             StoreLocation::Open(store) => store,

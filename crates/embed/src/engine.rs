@@ -1,4 +1,4 @@
-//! An engine at work, and what can be asked of it.
+//! A running embedded engine and the operations on it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use tokio::task::JoinHandle;
 use crate::store::StoreOpenError;
 use crate::{EngineBuilder, WasmComponentRuntime};
 
-/// How often to look whether the node still works.
+/// Interval at which a waiting call checks that the node is still running.
 const NODE_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why an engine could not do what was asked.
+/// Reason why an operation of the engine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The store could not be opened.
     #[error(transparent)]
     Open(#[from] StoreOpenError),
-    /// The store, or what is in it, says no.
+    /// The client or its store refused the operation.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// It is not a component that can be run.
+    /// The bytes are not a component that can be loaded.
     #[error(transparent)]
     Component(#[from] onward_wasm::LoadError),
-    /// The runtime could not be started.
+    /// The WASM runtime, its HTTP client or the default scope could not be created.
     #[error("{0}")]
     Runtime(String),
-    /// Something is not what was expected, or cannot be written down.
+    /// A value is invalid, or cannot be converted to or from JSON.
     #[error("{what} cannot be used: {reason}")]
     InvalidValue {
-        /// What it is.
+        /// The value that is invalid, such as `the input`.
         what: &'static str,
-        /// What is wrong with it.
+        /// Why the value is invalid.
         reason: String,
     },
-    /// It no longer works: its store failed.
+    /// The node has stopped, usually because its store failed.
     #[error("the engine has stopped: {0}")]
     Stopped(String),
 }
@@ -54,7 +54,7 @@ impl From<onward_store::Error> for EngineError {
     }
 }
 
-/// A node in this process, and access to the store that it works on.
+/// A node in this process, with a client for its store.
 pub struct Engine {
     client: EngineClient,
     wasm: Arc<WasmComponentRuntime>,
@@ -64,12 +64,13 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine on the store of this URL: `sqlite:PATH`, `postgres://USER@HOST/DATABASE` or `memory:`.
+    /// Configures an engine on the store with this URL: `sqlite:PATH`,
+    /// `postgres://USER@HOST/DATABASE` or `memory:`.
     pub fn builder(url: &str) -> EngineBuilder {
         EngineBuilder::from_url(url)
     }
 
-    /// An engine on a store that is open.
+    /// Configures an engine on a store that is already open.
     pub fn on_store(store: Arc<dyn Store>) -> EngineBuilder {
         EngineBuilder::from_store(store)
     }
@@ -90,27 +91,28 @@ impl Engine {
         }
     }
 
-    /// Access to the store, for what this has no words for.
+    /// Returns the client of the store, for operations that the engine does not offer itself.
     pub const fn client(&self) -> &EngineClient {
         &self.client
     }
 
-    /// The runtime of components, for whoever answers on behalf of this engine.
+    /// Returns the component runtime, for a server that serves requests on behalf of this engine.
     pub fn component_runtime(&self) -> Arc<dyn onward_engine::node::ComponentRuntime> {
         Arc::clone(&self.wasm) as Arc<dyn onward_engine::node::ComponentRuntime>
     }
 
-    /// The node.
+    /// Returns the node that runs in this process.
     pub const fn node(&self) -> &Arc<Node> {
         &self.node
     }
 
-    /// How many executions are in memory here; the others wait in the store alone.
+    /// Number of executions in the memory of this process; all others are only in the store.
     pub fn executions_in_memory(&self) -> usize {
         self.node.executions_in_memory()
     }
 
-    /// Deploys a component. Its functions may send requests to `hosts`, where the process that runs them allows it too.
+    /// Deploys a component. Its functions may send requests to `hosts`, if the process that runs
+    /// them allows these hosts too.
     pub async fn deploy_component(
         &self,
         code: &[u8],
@@ -125,7 +127,8 @@ impl Engine {
         Ok(digest)
     }
 
-    /// Starts a workflow, unless `key` has started one already.
+    /// Starts a workflow. If the idempotency key `key` has already started an execution, returns
+    /// that execution instead.
     pub async fn start_execution(
         &self,
         function: &str,
@@ -138,7 +141,8 @@ impl Engine {
             .await?)
     }
 
-    /// Sends a signal. Sending it again under the same key does nothing.
+    /// Sends a signal to an execution. Sending it again with the same idempotency key has no
+    /// effect.
     pub async fn send_signal(
         &self,
         to: ExecutionId,
@@ -156,7 +160,7 @@ impl Engine {
             .await?)
     }
 
-    /// Asks an execution to stop.
+    /// Requests cancellation of an execution.
     pub async fn request_cancel(
         &self,
         execution: ExecutionId,
@@ -165,7 +169,8 @@ impl Engine {
         Ok(self.client.request_cancel(execution, reason).await?)
     }
 
-    /// Waits until an execution is over, and reads what it ended with.
+    /// Waits until an execution ends and parses its result. The inner error is the failure of the
+    /// execution.
     pub async fn wait_for_output<T: DeserializeOwned>(
         &self,
         execution: ExecutionId,
@@ -181,14 +186,16 @@ impl Engine {
         }
     }
 
-    /// Waits until an execution is over, wherever it runs.
+    /// Waits until an execution ends, on whichever node it runs. Fails with
+    /// [`EngineError::Stopped`] if the node of this process stops.
     pub async fn wait_for_result(
         &self,
         execution: ExecutionId,
     ) -> Result<Result<Payload, ExecutionError>, EngineError> {
         let mut over = pin!(self.client.wait_for_result(execution));
         loop {
-            // Without a node of this process it would go on elsewhere, or never.
+            // Without a node in this process, the execution would continue on another node or not
+            // at all.
             if let Ok(outcome) = tokio::time::timeout(NODE_CHECK_INTERVAL, &mut over).await {
                 return Ok(outcome?);
             }
@@ -200,7 +207,7 @@ impl Engine {
         }
     }
 
-    /// Waits until it no longer works, which is when its store has failed.
+    /// Waits until the node stops, which happens when its store has failed, and returns the reason.
     pub async fn wait_for_failure(&mut self) -> EngineError {
         match (&mut self.node_task).await {
             Ok(Ok(())) => EngineError::Stopped("nobody asked for it".to_owned()),
@@ -209,7 +216,8 @@ impl Engine {
         }
     }
 
-    /// Begins nothing more, lets tasks under way end for a while, and gives its shards up so that others take over at once.
+    /// Stops gracefully: starts no more work, drains tasks in flight up to the drain timeout, and
+    /// releases its shards so that other nodes take over immediately.
     pub async fn stop(self) -> Result<(), EngineError> {
         self.stop.send_replace(true);
         match self.node_task.await {

@@ -1,28 +1,29 @@
-//! Onward in your own process: durable workflows without a server beside it.
+//! Embeds Onward in your own process: durable workflows without a separate server.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use onward_embed::{Call, Engine};
+//! use onward_embed::{Engine, NativeTaskContext};
 //!
 //! let engine = Engine::builder("sqlite:orders.db")
-//!     .task("charge", |amount: u32, call: Call| async move {
-//!         // The key is the same for every attempt: hand it to whoever takes the money.
+//!     .with_task("charge", |amount: u32, call: NativeTaskContext| async move {
+//!         // The key is the same for every attempt: pass it to the payment service.
 //!         println!("charging {amount} under {}", call.idempotency_key());
 //!         Ok(true)
 //!     })
 //!     .open()
 //!     .await?;
-//! engine.deploy(&std::fs::read("orders.wasm")?, &[]).await?;
-//! let order = engine.start("order", &42, Some("order-42")).await?;
-//! let receipt: String = engine.wait(order.execution).await??;
+//! engine.deploy_component(&std::fs::read("orders.wasm")?, &[]).await?;
+//! let order = engine.start_execution("order", &42, Some("order-42")).await?;
+//! let receipt: String = engine.wait_for_output(order.execution).await??;
 //! println!("{receipt}");
 //! engine.stop().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Workflows are WASM components, so that they can be replayed; tasks are too, or HTTP requests, or functions of this
-//! process. Any number of processes can work on one Postgres store, and one on a SQLite store while others look on.
+//! Workflows are WASM components, so that they can be replayed. Tasks are WASM components, HTTP
+//! requests, or functions of this process. Any number of processes can work on the same Postgres
+//! store; a SQLite store has one working process, while others may read it.
 
 mod builder;
 mod engine;
@@ -32,8 +33,7 @@ mod wasm;
 
 pub use builder::EngineBuilder;
 pub use engine::{Engine, EngineError};
-pub use onward_base::Payload;
-pub use onward_base::Scope;
+pub use onward_base::{Payload, Scope};
 pub use onward_engine::client::{
     ClientError, EngineClient, FunctionInfo, FunctionKind, StartedExecution,
 };

@@ -1,4 +1,4 @@
-//! Stores by URL: which adapter it is, and how it is opened.
+//! Opens stores by URL and selects the adapter for each scheme.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,23 +8,23 @@ use onward_store::{Store, StorePolicy, SystemClock};
 use onward_store_postgres::PostgresStore;
 use onward_store_sqlite::SqliteStore;
 
-/// Why a store could not be opened.
+/// Reason why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
-    /// The URL names none.
+    /// The URL has none of the supported forms.
     #[error("this is not a store: expected sqlite:PATH, postgres://USER@HOST/DATABASE or memory:")]
     UnsupportedUrl,
-    /// There is nothing to read.
+    /// There is no store at this path.
     #[error("there is no store at {0}")]
     NotFound(String),
-    /// It is there, and cannot be used.
+    /// The store could not be opened, for the reason that the store error gives.
     #[error("cannot open {0}")]
     Unusable(String, #[source] onward_store::Error),
 }
 
 const POSTGRES_LABEL: &str = "the Postgres store";
 
-/// Opens a store, creating or upgrading its tables if need be.
+/// Opens a store and creates or upgrades its tables if necessary.
 pub async fn open_store(url: &str, policy: StorePolicy) -> Result<Arc<dyn Store>, StoreOpenError> {
     match parse_store_url(url)? {
         StoreUrl::Sqlite(path) => {
@@ -50,7 +50,8 @@ pub async fn open_store(url: &str, policy: StorePolicy) -> Result<Arc<dyn Store>
     }
 }
 
-/// Opens a store that is there, to read from it only.
+/// Opens an existing store for reading only. Fails with [`StoreOpenError::NotFound`] if a SQLite
+/// file does not exist.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, StoreOpenError> {
     match parse_store_url(url)? {
         StoreUrl::Sqlite(path) if !path.exists() => {
@@ -77,14 +78,15 @@ fn unusable_store(path: &Path, error: onward_store::Error) -> StoreOpenError {
     StoreOpenError::Unusable(path.display().to_string(), error)
 }
 
-/// Where a URL leads.
+/// The adapter that a URL selects, with its path if it has one.
 enum StoreUrl<'a> {
     Sqlite(&'a Path),
     Postgres,
     Memory,
 }
 
-/// The form with an empty host is a path as well: `sqlite:///var/lib/onward.db`.
+/// Parses the URL of a store. A URL with an empty host is a path as well:
+/// `sqlite:///var/lib/onward.db`.
 fn parse_store_url(url: &str) -> Result<StoreUrl<'_>, StoreOpenError> {
     match url.split_once(':') {
         Some(("sqlite", path)) if !path.trim_start_matches("//").is_empty() => Ok(

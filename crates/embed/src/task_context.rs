@@ -1,4 +1,4 @@
-//! What a task of this process is told about the attempt that it makes.
+//! Tasks implemented in this process, and the context of the attempt that they perform.
 
 use async_trait::async_trait;
 use onward_base::Payload;
@@ -8,28 +8,29 @@ use onward_journal::{ExecutionError, ExecutionId, InvokeResult};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// An attempt of a task.
+/// Context of one attempt of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NativeTaskContext(AttemptId);
 
 impl NativeTaskContext {
-    /// The execution that wants it done.
+    /// Id of the execution that invoked the task.
     pub const fn execution_id(&self) -> ExecutionId {
         self.0.execution
     }
 
-    /// 1 is the first.
+    /// Number of the attempt, starting with 1.
     pub const fn attempt_number(&self) -> u32 {
         self.0.attempt
     }
 
-    /// The same for every attempt: hand it to whoever performs the effect, and it is performed once.
+    /// Idempotency key of the task, the same for every attempt. Pass it to the service that
+    /// performs the side effect, so that the service can deduplicate repeated attempts.
     pub fn idempotency_key(&self) -> String {
         self.0.promise_id().to_string()
     }
 }
 
-/// A function that takes what it can read and returns what can be written.
+/// A native task whose input and output are converted from and to JSON.
 pub(crate) struct TypedTask<F, I, O> {
     function: F,
     types: std::marker::PhantomData<fn(I) -> O>,
@@ -60,7 +61,8 @@ where
     }
 }
 
-/// Trying again does not help.
+/// Error of an input or a result that cannot be converted; permanent, because a retry does not
+/// help.
 fn invalid_value_error(what: &str, error: &dyn std::error::Error) -> ExecutionError {
     ExecutionError::from_kind_name(
         what,

@@ -1,4 +1,4 @@
-//! Components on wasmtime, as the engine wants them.
+//! Implements the engine's component runtime with wasmtime and the guest HTTP client.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::EngineError;
 
-/// Components of a process: compiled, limited, and run.
+/// Compiles, limits and runs the components of a process.
 pub struct WasmComponentRuntime {
     runtime: WasmRuntime,
     http: GuestHttpClient,
@@ -29,7 +29,7 @@ pub struct WasmComponentRuntime {
 }
 
 impl WasmComponentRuntime {
-    /// A runtime within these limits, whose tasks may send requests where `http` says.
+    /// Creates a runtime with these limits. Tasks may send requests only as `http` allows.
     pub fn new(config: Config, http: HttpConfig) -> Result<Self, EngineError> {
         let runtime =
             WasmRuntime::new(config).map_err(|error| EngineError::Runtime(error.to_string()))?;
@@ -42,7 +42,7 @@ impl WasmComponentRuntime {
         })
     }
 
-    /// A runtime with the usual limits and cache, whose tasks may send requests nowhere.
+    /// Creates a runtime with the default limits and cache folder. Tasks may not send any requests.
     pub fn with_defaults() -> Result<Self, EngineError> {
         Self::new(
             Config {
@@ -53,7 +53,8 @@ impl WasmComponentRuntime {
         )
     }
 
-    /// The functions of a component, if it is one, and if the patterns of `hosts` are some.
+    /// Returns the functions of a component. Fails if `code` is not a valid component or if `hosts`
+    /// contains an invalid pattern.
     pub fn read_functions(
         &self,
         code: &[u8],
@@ -64,7 +65,8 @@ impl WasmComponentRuntime {
         Ok(component.functions().iter().map(function_info).collect())
     }
 
-    /// What was deployed with a pattern that is none has no host.
+    /// Returns the HTTP client for an attempt. An invalid host pattern in the deployment allows no
+    /// host.
     fn attempt_egress(&self, attempt: &TaskAttempt) -> ComponentEgress {
         let hosts = attempt
             .hosts
@@ -89,7 +91,7 @@ fn check_host_patterns(hosts: &[String]) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// `ONWARD_CACHE`, or the user's cache. Nowhere if there is neither.
+/// `ONWARD_CACHE`, or `onward` in the user's cache folder; `None` if neither is known.
 pub(crate) fn default_cache_folder() -> Option<PathBuf> {
     let variable = |name: &str| {
         std::env::var_os(name)
@@ -119,7 +121,7 @@ fn function_info(function: &onward_wasm::GuestFunction) -> FunctionInfo {
 impl ComponentRuntime for WasmComponentRuntime {
     async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
         let (runtime, code) = (self.runtime.clone(), code.to_vec());
-        // Compiling takes its time, and others go on meanwhile.
+        // Compiling may take long and must not block the async runtime.
         let loaded = tokio::task::spawn_blocking(move || runtime.load_component(&code))
             .await
             .map_err(|error| error.to_string())?;
@@ -220,7 +222,9 @@ impl ComponentRuntime for WasmComponentRuntime {
                 "{} answered with status {}",
                 attempt.function, response.status
             );
-            // Who is busy and says for how long has not begun. Gateways say 503 also of what they have handed on.
+            // A server that responds 429, or 503 with `Retry-After`, has not started the work. A
+            // gateway also responds 503 to requests that it has already forwarded, so 503 alone
+            // proves nothing.
             let says_when = response
                 .headers
                 .iter()
@@ -244,7 +248,7 @@ impl ComponentRuntime for WasmComponentRuntime {
     }
 }
 
-/// The key is the same for every attempt.
+/// Context of the attempt; its idempotency key is the same for every attempt.
 fn attempt_context(attempt: &TaskAttempt) -> CallContext {
     let id = attempt.id;
     CallContext {
@@ -258,7 +262,7 @@ fn idempotency_key(attempt: &TaskAttempt) -> SharedText {
     SharedText::from(attempt.id.promise_id().to_string().as_str())
 }
 
-/// What a workflow says about a request besides `METHOD URL`.
+/// Input of an HTTP invocation: headers and body, in addition to `METHOD URL`.
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
@@ -274,7 +278,7 @@ struct HttpInvokeOutput {
     body: String,
 }
 
-/// What came under one name: a text, or a list if there are several.
+/// Values of one header name: a text, or a list if there are several.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum HeaderValues {
@@ -282,7 +286,8 @@ enum HeaderValues {
     Several(Vec<String>),
 }
 
-/// Values of the same name stay apart: not all of them can be told apart again once they are joined.
+/// Groups headers by name. Values of the same name are not joined, because not all of them could be
+/// separated again.
 fn group_headers(headers: Vec<(String, String)>) -> BTreeMap<String, HeaderValues> {
     let mut named: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (name, value) in headers {
@@ -317,7 +322,7 @@ fn build_request(attempt: &TaskAttempt) -> Result<HttpRequest, ExecutionError> {
     })
 }
 
-/// Real time, real randomness, and lines that go to the log.
+/// Task services of the operating system: real time, secure randomness, and the process log.
 struct SystemServices;
 
 impl TaskServices for SystemServices {
@@ -361,7 +366,8 @@ mod tests {
         assert_eq!(written, r#"{"etag":"x","set-cookie":["b=1","a=2","b=1"]}"#);
     }
 
-    /// Sends a request to a server that answers with `response` and hangs up. Returns the kind of failure.
+    /// Sends a request to a server that responds with `response` and closes the connection; without
+    /// a response there is no server. Returns the kind of the failure and whether it is retryable.
     async fn failure(
         delivery: DeliveryGuarantee,
         response: Option<&'static str>,

@@ -63,44 +63,7 @@ pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
     } = facts;
     let mut waits = waits::pending_waits(journal);
     for waiting in waits.waits_for.iter_mut().chain(&mut waits.besides) {
-        match &mut waiting.target {
-            WaitTarget::Child {
-                execution, state, ..
-            } => {
-                *state = Some(
-                    relatives
-                        .get(&execution.0)
-                        .cloned()
-                        .unwrap_or_else(|| "not there".to_owned()),
-                );
-            }
-            WaitTarget::Worker {
-                function,
-                attempt,
-                worker,
-                until,
-                ..
-            } => {
-                let is_it =
-                    |task: &&TaskRow| *task.function == **function && task.attempt == *attempt;
-                let number = waiting
-                    .promise
-                    .as_deref()
-                    .and_then(|promise| promise.rsplit('.').next()?.parse().ok());
-                let claimed = number
-                    .and_then(|number: u32| tasks.get(&number))
-                    .filter(is_it);
-                if let Some(TaskRow {
-                    worker: Some(name),
-                    leased_until,
-                    ..
-                }) = claimed
-                {
-                    (*worker, *until) = (Some(name.to_string()), Some(DisplayText(*leased_until)));
-                }
-            }
-            _ => {}
-        }
+        add_wait_details(waiting, relatives, tasks);
     }
     let mut explanation = ExecutionExplanation {
         execution: DisplayText(row.execution_id),
@@ -123,6 +86,52 @@ pub fn explain_facts(facts: &ExecutionFacts) -> ExecutionExplanation {
     };
     explanation.next = next_steps(facts, &explanation);
     explanation
+}
+
+/// Adds what the journal does not record: the state of a child, or the worker that has claimed a
+/// task and the expiry of its lease.
+fn add_wait_details(
+    waiting: &mut ExecutionWait,
+    relatives: &BTreeMap<ExecutionId, String>,
+    tasks: &BTreeMap<u32, TaskRow>,
+) {
+    match &mut waiting.target {
+        WaitTarget::Child {
+            execution, state, ..
+        } => {
+            *state = Some(
+                relatives
+                    .get(&execution.0)
+                    .cloned()
+                    .unwrap_or_else(|| "not there".to_owned()),
+            );
+        }
+        WaitTarget::Worker {
+            function,
+            attempt,
+            worker,
+            until,
+            ..
+        } => {
+            let is_it = |task: &&TaskRow| *task.function == **function && task.attempt == *attempt;
+            let number = waiting
+                .promise
+                .as_deref()
+                .and_then(|promise| promise.rsplit('.').next()?.parse().ok());
+            let claimed = number
+                .and_then(|number: u32| tasks.get(&number))
+                .filter(is_it);
+            if let Some(TaskRow {
+                worker: Some(name),
+                leased_until,
+                ..
+            }) = claimed
+            {
+                (*worker, *until) = (Some(name.to_string()), Some(DisplayText(*leased_until)));
+            }
+        }
+        _ => {}
+    }
 }
 
 /// The execution that invoked the one of this journal.
@@ -300,13 +309,7 @@ fn describe_next_step(
     } else {
         "it goes on"
     };
-    let when = |at: &DisplayText<Timestamp>| {
-        if at.0 <= now {
-            "at once".to_owned()
-        } else {
-            format_relative_time(at.0, now)
-        }
-    };
+    let when = |at: &DisplayText<Timestamp>| describe_due_time(at.0, now);
     match &waiting.target {
         WaitTarget::Code => "its code goes on as soon as a process runs it".to_owned(),
         WaitTarget::Signal { name, deadline } => {
@@ -350,13 +353,7 @@ fn describe_next_step(
             worker: None,
             ..
         } => {
-            let asked = match facts.worker_registrations.get(function.as_str()) {
-                Some((worker, at)) => format!(
-                    "{worker} asked for such a task {}",
-                    format_relative_time(*at, now)
-                ),
-                None => "none has ever asked for such a task: is the name right?".to_owned(),
-            };
+            let asked = describe_last_request(function, facts);
             format!("{it_goes_on} when a worker has asked for {function} and ended it; {asked}")
         }
         WaitTarget::Retry { function, at, .. } => format!("{function} is tried again {}", when(at)),
@@ -370,6 +367,25 @@ fn describe_next_step(
                 short_execution_id(execution.0)
             )
         }
+    }
+}
+
+fn describe_due_time(at: Timestamp, now: Timestamp) -> String {
+    if at <= now {
+        "at once".to_owned()
+    } else {
+        format_relative_time(at, now)
+    }
+}
+
+/// Describes which worker asked for tasks of a function last, and when.
+fn describe_last_request(function: &str, facts: &ExecutionFacts) -> String {
+    match facts.worker_registrations.get(function) {
+        Some((worker, at)) => format!(
+            "{worker} asked for such a task {}",
+            format_relative_time(*at, facts.now)
+        ),
+        None => "none has ever asked for such a task: is the name right?".to_owned(),
     }
 }
 

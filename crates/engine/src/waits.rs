@@ -102,62 +102,10 @@ impl WaitScan {
         let since = recorded.timestamp;
         self.last_event_at = since;
         match &recorded.event {
-            Event::InvokeScheduled {
-                promise_id,
-                function_name,
-                retry_policy,
-                ..
-            } => {
-                let policy = retry_policy
-                    .as_deref()
-                    .map_or_else(RetryPolicy::default, RetryPolicy::clone);
-                let (function, attempts) = (
-                    function_name.to_string(),
-                    policy.max_attempts.map(Into::into),
-                );
-                let begun = OpenInvocation {
-                    function,
-                    max_attempts: attempts,
-                    join_set: None,
-                    state: InvocationState::Scheduled,
-                    since,
-                };
-                promise_id
-                    .child_number_in(self.execution)
-                    .and_then(|number| self.invocations.insert(number, begun));
-            }
-            Event::InvokeStarted {
-                promise_id,
-                attempt,
-                performer,
-            } => {
-                self.set_invocation_state(
-                    promise_id,
-                    InvocationState::Started {
-                        attempt: *attempt,
-                        performer: *performer,
-                    },
-                    since,
-                );
-            }
-            Event::InvokeRetrying {
-                promise_id,
-                failed_attempt,
-                error,
-                retry_at,
-            } => {
-                let flight = InvocationState::Retrying {
-                    attempt: failed_attempt + 1,
-                    error: error.to_string(),
-                    at: *retry_at,
-                };
-                self.set_invocation_state(promise_id, flight, since);
-            }
-            Event::InvokeCompleted { promise_id, .. } => {
-                promise_id
-                    .child_number_in(self.execution)
-                    .and_then(|number| self.invocations.remove(&number));
-            }
+            Event::InvokeScheduled { .. }
+            | Event::InvokeStarted { .. }
+            | Event::InvokeRetrying { .. }
+            | Event::InvokeCompleted { .. } => self.apply_invoke_event(&recorded.event, since),
             Event::JoinSetSubmitted {
                 join_set_id,
                 promise_id,
@@ -189,6 +137,59 @@ impl WaitScan {
                 });
             }
             Event::ExecutionResumed | Event::CancelRequested { .. } => self.open_await = None,
+            _ => {}
+        }
+    }
+
+    /// Applies an event of an invocation, from its schedule to its end.
+    fn apply_invoke_event(&mut self, event: &Event, since: Timestamp) {
+        match event {
+            Event::InvokeScheduled {
+                promise_id,
+                function_name,
+                retry_policy,
+                ..
+            } => {
+                let begun = OpenInvocation {
+                    function: function_name.to_string(),
+                    max_attempts: max_attempts_of(retry_policy.as_deref()),
+                    join_set: None,
+                    state: InvocationState::Scheduled,
+                    since,
+                };
+                promise_id
+                    .child_number_in(self.execution)
+                    .and_then(|number| self.invocations.insert(number, begun));
+            }
+            Event::InvokeStarted {
+                promise_id,
+                attempt,
+                performer,
+            } => {
+                let started = InvocationState::Started {
+                    attempt: *attempt,
+                    performer: *performer,
+                };
+                self.set_invocation_state(promise_id, started, since);
+            }
+            Event::InvokeRetrying {
+                promise_id,
+                failed_attempt,
+                error,
+                retry_at,
+            } => {
+                let retrying = InvocationState::Retrying {
+                    attempt: failed_attempt + 1,
+                    error: error.to_string(),
+                    at: *retry_at,
+                };
+                self.set_invocation_state(promise_id, retrying, since);
+            }
+            Event::InvokeCompleted { promise_id, .. } => {
+                promise_id
+                    .child_number_in(self.execution)
+                    .and_then(|number| self.invocations.remove(&number));
+            }
             _ => {}
         }
     }
@@ -311,4 +312,11 @@ impl WaitScan {
             since: DisplayText(*since),
         })
     }
+}
+
+/// Maximum number of attempts that a retry policy allows; of the default policy if there is none.
+fn max_attempts_of(retry_policy: Option<&RetryPolicy>) -> Option<u32> {
+    let usual = RetryPolicy::default();
+    let policy = retry_policy.unwrap_or(&usual);
+    policy.max_attempts.map(Into::into)
 }

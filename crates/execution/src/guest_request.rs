@@ -30,6 +30,7 @@ macro_rules! try_replay {
     };
 }
 
+#[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
 pub(crate) fn handle_request(
     execution: &mut Execution,
     request: GuestRequest,

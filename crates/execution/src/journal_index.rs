@@ -92,6 +92,7 @@ impl JournalIndex {
     }
 
     /// Adds the next event of the journal to the index.
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
     pub(crate) fn index_event(&mut self, recorded: &JournalEvent) {
         let sequence = recorded.sequence;
         let number = recorded

@@ -30,8 +30,39 @@ struct EventDescription<'a> {
 
 impl fmt::Display for EventDescription<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.event {
+            Event::ExecutionStarted { .. }
+            | Event::ExecutionCompleted { .. }
+            | Event::ExecutionFailed { .. }
+            | Event::CancelRequested { .. }
+            | Event::ExecutionCancelled { .. }
+            | Event::ExecutionAwaiting { .. }
+            | Event::ExecutionResumed => self.describe_execution(f),
+            Event::InvokeScheduled { .. }
+            | Event::InvokeStarted { .. }
+            | Event::InvokeCompleted { .. }
+            | Event::InvokeRetrying { .. } => self.describe_invoke(f),
+            Event::RandomGenerated { .. }
+            | Event::TimeRecorded { .. }
+            | Event::TimerScheduled { .. }
+            | Event::TimerFired { .. }
+            | Event::SignalDelivered { .. }
+            | Event::SignalReceived { .. } => self.describe_input(f),
+            Event::JoinSetCreated { .. }
+            | Event::JoinSetSubmitted { .. }
+            | Event::JoinSetAwaited { .. } => self.describe_join_set(f),
+        }
+    }
+}
+
+impl EventDescription<'_> {
+    fn quote_id(&self, id: &PromiseId) -> String {
+        format!("\"{}\"", id.relative_to(self.own))
+    }
+
+    /// Describes an event of the execution itself: start, wait, resumption and end.
+    fn describe_execution(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.event.kind();
-        let id = |id: &PromiseId| format!("\"{}\"", id.relative_to(self.own));
         match self.event {
             Event::ExecutionStarted { input, .. } => {
                 write!(f, "{name}({})", describe_payload(input))
@@ -55,6 +86,23 @@ impl fmt::Display for EventDescription<'_> {
             Event::CancelRequested { reason } | Event::ExecutionCancelled { reason } => {
                 write!(f, "{name}({})", quote_text(reason))
             }
+            Event::ExecutionAwaiting { waiting_on, kind } => {
+                write!(
+                    f,
+                    "{name}([{}], {})",
+                    truncate_value(&describe_ids(waiting_on, self.own)),
+                    describe_await_kind(kind)
+                )
+            }
+            _ => write!(f, "{name}"),
+        }
+    }
+
+    /// Describes an event of an invocation.
+    fn describe_invoke(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.event.kind();
+        let id = |id: &PromiseId| self.quote_id(id);
+        match self.event {
             Event::InvokeScheduled {
                 promise_id,
                 function_name,
@@ -115,6 +163,15 @@ impl fmt::Display for EventDescription<'_> {
                     id(promise_id)
                 )
             }
+            _ => write!(f, "{name}"),
+        }
+    }
+
+    /// Describes an input of the execution: a random value, a time, a timer or a signal.
+    fn describe_input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.event.kind();
+        let id = |id: &PromiseId| self.quote_id(id);
+        match self.event {
             Event::RandomGenerated { promise_id, value } => {
                 write!(
                     f,
@@ -159,15 +216,15 @@ impl fmt::Display for EventDescription<'_> {
                     describe_payload(payload)
                 )
             }
-            Event::ExecutionAwaiting { waiting_on, kind } => {
-                write!(
-                    f,
-                    "{name}([{}], {})",
-                    truncate_value(&describe_ids(waiting_on, self.own)),
-                    describe_await_kind(kind)
-                )
-            }
-            Event::ExecutionResumed => write!(f, "{name}"),
+            _ => write!(f, "{name}"),
+        }
+    }
+
+    /// Describes an event of a join set.
+    fn describe_join_set(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.event.kind();
+        let id = |id: &PromiseId| self.quote_id(id);
+        match self.event {
             Event::JoinSetCreated { join_set_id } => write!(f, "{name}({})", id(&join_set_id.0)),
             Event::JoinSetSubmitted {
                 join_set_id,
@@ -188,6 +245,7 @@ impl fmt::Display for EventDescription<'_> {
                     describe_result(result)
                 )
             }
+            _ => write!(f, "{name}"),
         }
     }
 }

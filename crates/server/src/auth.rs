@@ -1,4 +1,5 @@
-//! Who asks, and whether they may: from the token of a request to access to what its owner has.
+//! Authenticates the token of a request and authorizes access to the scope and operations that the
+//! token permits.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -20,48 +21,51 @@ use crate::http_types::ProblemResponse;
 use crate::{ApiService, ServerState};
 use onward_service::token;
 
-/// How long a token is taken for what it was: one that is taken back is good for as long.
+/// How long an authenticated token is cached. A revoked token therefore stays valid for at most
+/// this long.
 const TOKEN_CACHE_TTL: Duration = Duration::from_secs(2);
 
-/// Tokens that are remembered at most.
+/// Maximum number of cached tokens; the cache is cleared when it is full.
 const TOKEN_CACHE_MAX: usize = 10_000;
 
-/// Whose rate tokens count against that nobody has: no token is as short.
+/// Rate limit key that all unknown tokens share. No token is this short, so it cannot collide with
+/// one.
 const UNKNOWN_TOKEN_KEY: &str = "?";
 
-/// Headers that say whose things are meant.
+/// Headers that select the tenant, project and environment of a request.
 pub(crate) const SCOPE_HEADERS: [&str; 3] =
     ["onward-tenant", "onward-project", "onward-environment"];
 
-/// Who may ask.
+/// Whether requests need a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthMode {
-    /// Whoever has a token.
+    /// Every request needs a valid bearer token.
     Tokens,
-    /// Everybody, for everything: development.
+    /// Requests without a token have full access to all scopes; for development only.
     Disabled,
 }
 
-/// What is known of those who ask.
+/// Authenticates requests, caches valid tokens and enforces the rate limit of each token.
 pub(crate) struct TokenAuthenticator {
     auth_mode: AuthMode,
     cached_callers: Mutex<HashMap<String, (Instant, CallerIdentity)>>,
     limiter: Option<DefaultKeyedRateLimiter<String>>,
 }
 
-/// Somebody who asks.
+/// The authenticated caller of a request.
 #[derive(Debug, Clone)]
 struct CallerIdentity {
     scope: Scope,
     role: TokenRole,
-    /// What their token is called.
+    /// Name of the caller's token; `None` for a request without a token.
     token_name: Option<SharedText>,
-    /// Whether there is nobody to be kept apart from.
+    /// Whether the caller may access the whole store and not only its scope.
     full_access: bool,
 }
 
 impl TokenAuthenticator {
-    /// At most so many requests a second for each token.
+    /// Creates an authenticator that limits each token to `requests_per_second`; `None` means no
+    /// limit.
     pub(crate) fn new(admission: AuthMode, requests_per_second: Option<NonZeroU32>) -> Self {
         let limiter = requests_per_second.map(|rate| RateLimiter::keyed(Quota::per_second(rate)));
         Self {
@@ -71,7 +75,7 @@ impl TokenAuthenticator {
         }
     }
 
-    /// Forgets who has not asked for a while.
+    /// Drops the rate limit state of callers without recent requests.
     pub(crate) fn prune_rate_limits(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.retain_recent();
@@ -115,7 +119,7 @@ impl TokenAuthenticator {
         };
         let asker = match self.cached_caller(token) {
             Some(asker) => asker,
-            // Whoever guesses tokens shares with all others who do.
+            // All requests with unknown tokens share one rate limit.
             None => match self.load_caller(store, token).await {
                 Err(unknown) => {
                     self.check_rate_limit(UNKNOWN_TOKEN_KEY)?;
@@ -198,7 +202,8 @@ fn bearer_token(parts: &Parts) -> Result<Option<&str>, ProblemResponse> {
     }
 }
 
-/// Whose things are meant, unless the headers say nothing of it.
+/// Returns the scope that the request's headers select; each part without a header is taken from
+/// `usual`.
 fn requested_scope(parts: &Parts, usual: &Scope) -> Result<Scope, ProblemResponse> {
     let header = |name: &str| {
         parts
@@ -223,14 +228,15 @@ fn requested_scope(parts: &Parts, usual: &Scope) -> Result<Scope, ProblemRespons
     Ok(scope)
 }
 
-/// Access to what whoever asks has.
+/// Access to the API on behalf of the authenticated caller.
 pub(crate) struct AuthenticatedCaller {
     service: ApiService,
     role: TokenRole,
 }
 
 impl AuthenticatedCaller {
-    /// Access, if the role allows this.
+    /// Returns the API of the caller's scope. Fails with `forbidden` if the caller's role lacks the
+    /// permission.
     pub(crate) fn require_permission(
         &self,
         deed: Permission,
@@ -244,7 +250,7 @@ impl AuthenticatedCaller {
     }
 }
 
-/// The role that is enough for something, and allows least besides.
+/// Returns the role with the fewest permissions that includes this one, for the error message.
 const fn least_role(deed: Permission) -> TokenRole {
     match deed {
         Permission::Read => TokenRole::Viewer,

@@ -1,4 +1,4 @@
-//! Connections: taken, answered, and closed when they say nothing.
+//! Accepts and serves connections, closes idle ones, and shuts down gracefully.
 
 use std::io;
 use std::pin::pin;
@@ -14,12 +14,14 @@ use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream};
 use tower_service::Service as _;
 
-/// How long to leave a system alone that has no descriptor for another connection.
+/// Delay before the next accept when the system cannot accept a connection, for example because it
+/// is out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Takes connections until `stopped`, and answers them until each has had what it asked for by then.
+/// Accepts connections until `stopped` completes, then finishes the requests in flight.
 ///
-/// A connection has `silence` to say all of the head of its next request; then it is closed.
+/// A connection is closed if it does not send the complete head of its next request within
+/// `silence`.
 pub(crate) async fn serve_connections(
     listener: TcpListener,
     router: Router,
@@ -51,18 +53,18 @@ pub(crate) async fn serve_connections(
     under_way.shutdown().await;
 }
 
-/// The next connection.
+/// Accepts the next connection, and retries after errors.
 async fn accept_connection(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // An answer is one small packet: it is not held back for more.
+                // Most responses are one small packet, which must be sent without delay.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "a connection cannot be told to hurry");
                 }
                 return stream;
             }
-            // Whoever asked has gone.
+            // The client closed the connection before it was accepted.
             Err(error) if is_connection_error(&error) => {}
             Err(error) => {
                 tracing::warn!(%error, "a connection cannot be taken");

@@ -1,4 +1,4 @@
-//! Answers: documents, problems, and what a request says, read so that whatever is wrong with it is told as a problem.
+//! Extractors and responses that report every invalid request as a problem document.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use axum::response::{IntoResponse, Response};
 use onward_api::problem::{Code, PROBLEM_JSON, Problem};
 use serde::de::DeserializeOwned;
 
-/// A request that was not carried out.
+/// Error response: a problem document, with `Retry-After` if the client should try again.
 pub(crate) struct ProblemResponse {
     problem: Box<Problem>,
     retry_after: Option<Duration>,
 }
 
 impl ProblemResponse {
-    /// A problem that is over after a while.
+    /// Creates an error response for a temporary problem; the client may retry after this duration.
     pub(crate) fn with_retry_after(problem: Problem, after: Duration) -> Self {
         Self {
             problem: Box::new(problem),
@@ -62,10 +62,10 @@ impl IntoResponse for ProblemResponse {
     }
 }
 
-/// What handlers answer with.
+/// Result of a handler: a JSON document or a problem.
 pub(crate) type JsonResult<T> = Result<AxumJson<T>, ProblemResponse>;
 
-/// A JSON body.
+/// Extracts a JSON body; requires the content type `application/json`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
@@ -102,7 +102,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     }
 }
 
-/// A body as it is.
+/// Extracts the body as unparsed bytes.
 pub(crate) struct RawBody(pub(crate) Bytes);
 
 impl<S: Send + Sync> FromRequest<S> for RawBody {
@@ -126,7 +126,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
     }
 }
 
-/// What stands behind the question mark.
+/// Extracts the query parameters of the URL.
 pub(crate) struct QueryParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T> {
@@ -140,7 +140,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for QueryParams<T>
     }
 }
 
-/// A name in the path.
+/// Extracts the only path parameter as text.
 pub(crate) struct PathName(pub(crate) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for PathName {
@@ -153,7 +153,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PathName {
     }
 }
 
-/// What stands in the path, where that is more than a name.
+/// Extracts several or typed path parameters.
 pub(crate) struct PathParams<T>(pub(crate) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for PathParams<T> {

@@ -24,23 +24,24 @@ use self::auth::TokenAuthenticator;
 pub use auth::AuthMode;
 pub use routes::openapi_document;
 
-/// How often those are forgotten who have not asked for a while.
+/// Interval at which the rate limit state of inactive callers is dropped.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How a server works.
+/// Settings of the HTTP server.
 #[derive(Clone)]
 pub struct Options {
-    /// Who may ask.
+    /// Whether requests need a token.
     pub auth_mode: AuthMode,
-    /// Requests a second of each token; as many as it can unless told.
+    /// Rate limit of each token in requests per second; `None` means no limit.
     pub requests_per_second: Option<NonZeroU32>,
-    /// How long a connection may say nothing before it is closed.
+    /// Time that a connection has to send the complete head of its next request before the server
+    /// closes it.
     pub header_timeout: Duration,
-    /// What is measured.
+    /// Metrics that `/metrics` serves; `None` serves an empty document.
     pub metrics: Option<PrometheusHandle>,
 }
 
-/// What handlers share.
+/// State that all handlers share.
 pub(crate) struct ServerState {
     pub(crate) service: ApiService,
     pub(crate) authenticator: TokenAuthenticator,
@@ -49,7 +50,8 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// Waits until nothing more is asked: whoever waits for something that may take long should be told to ask elsewhere.
+    /// Waits until the server is stopping. A handler that waits for something must then respond, so
+    /// that the client can continue on another server.
     pub(crate) async fn wait_for_stop(&self) {
         drop(
             self.stage
@@ -64,7 +66,8 @@ impl ServerState {
     }
 }
 
-/// Answers requests until `stage` says otherwise, and those that were under way then.
+/// Serves requests until `stage` reaches [`ServerStage::Stopping`], then finishes the requests in
+/// flight.
 pub async fn serve_http(
     listener: TcpListener,
     service: ApiService,

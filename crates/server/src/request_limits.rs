@@ -1,4 +1,4 @@
-//! Limits that hold for every request: how long it may take, and that a panic takes nobody along.
+//! Middleware for every request: response timeout, isolation of panics, and metrics.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use tokio::time::Instant;
 
 use crate::http_types::ProblemResponse;
 
-/// Until an answer begins: whoever waits for something waits a minute at most.
+/// Timeout until the response begins. It exceeds the maximum wait of a long poll, which is 60 s.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// Answers in time, whatever happens, and counts.
+/// Responds with a problem if the handler panics or exceeds the timeout, and records the duration
+/// of the request.
 pub(crate) async fn enforce_limits(request: Request, next: Next) -> Response {
     let begun = Instant::now();
     let path = request

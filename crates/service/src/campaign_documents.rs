@@ -1,14 +1,17 @@
-//! Converts the rows of campaign runs, jobs, items and suppressions to API documents.
+//! Converts the rows of campaign runs, jobs, items and suppressions, rendered messages and the
+//! results of deployments to API documents.
 
 use onward_api::campaign::{
     CampaignControl, CampaignRunSummary, CampaignStatus, CampaignTally, ChannelName,
-    PrerequisiteCheck,
+    DeployCampaignResponse, MessagePart, MessagePreview, PrerequisiteCheck,
 };
 use onward_api::outbox::{
     CampaignJob, CampaignJobStatus, OutboxItemState, OutboxItemView, SuppressionEntry,
 };
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{DeliveryChannel, ItemCounts, ItemState};
+use onward_campaign_dispatch::DeploymentResult;
+use onward_campaign_file::TemplateComposer;
 use onward_store::tables;
 
 pub(super) fn api_prerequisite_check(
@@ -18,6 +21,47 @@ pub(super) fn api_prerequisite_check(
         id: it.id,
         pass: it.pass,
         message: it.message,
+    }
+}
+
+/// Renders the message of a recipient, or reports why it cannot be rendered.
+pub fn preview_message(
+    composer: &TemplateComposer,
+    recipient: onward_campaign_core::AudienceRecipient,
+) -> MessagePreview {
+    let (parts, error) = match composer.preview_message(&recipient) {
+        Ok(message) => (message.parts, None),
+        Err(error) => (Vec::new(), Some(error)),
+    };
+    let parts = parts
+        .into_iter()
+        .map(|(name, text)| MessagePart { name, text })
+        .collect();
+    MessagePreview {
+        recipient: recipient.id,
+        to: recipient.address,
+        parts,
+        error,
+    }
+}
+
+/// Converts the result of a deployment or a retry. It carries no prerequisite checks.
+pub(super) fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignResponse {
+    let DeploymentResult {
+        run_id: run,
+        already_existed: existed,
+        items,
+        jobs,
+        excluded: left_out,
+    } = deployed;
+    let (run, prerequisites) = (run.to_string(), Vec::new());
+    DeployCampaignResponse {
+        run,
+        existed: *existed,
+        items: *items,
+        jobs: *jobs,
+        left_out: *left_out,
+        prerequisites,
     }
 }
 

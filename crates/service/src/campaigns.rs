@@ -1,39 +1,36 @@
 //! The campaign operations of the API: check, preview, deploy, control, list and settle.
 
-use std::io;
-
 use async_trait::async_trait;
 use onward_api::campaign::{
-    ActiveJobs, CampaignApi, CampaignAuditEntry, CampaignAuditPage, CampaignControl,
-    CampaignRunPage, CampaignRunSummary, CampaignRunView, CampaignRunWait, ChannelName,
-    CheckCampaignResponse, DeployCampaignRequest, DeployCampaignResponse, ListAuditEntriesQuery,
-    ListCampaignRunsQuery, MessagePart, MessagePreview, OperatorActionRequest,
-    PreviewCampaignRequest, PreviewCampaignResponse, PutAudiencePartRequest, RecipientInput,
-    RepeatContactPolicy,
+    CampaignApi, CampaignAuditEntry, CampaignAuditPage, CampaignControl, CampaignRunPage,
+    CampaignRunSummary, CampaignRunView, ChannelName, CheckCampaignResponse, DeployCampaignRequest,
+    DeployCampaignResponse, ListAuditEntriesQuery, ListCampaignRunsQuery, OperatorActionRequest,
+    PreviewCampaignRequest, PreviewCampaignResponse, PutAudiencePartRequest, RepeatContactPolicy,
 };
-use onward_api::finding::{self, DoctorFinding};
 use onward_api::outbox::{
-    AddSuppressionRequest, CampaignJob, ItemResolution, JobPage, ListInDoubtItemsQuery,
-    ListJobsQuery, ListOutboxItemsQuery, ListSuppressionsQuery, OutboxItemPage, OutboxItemView,
+    AddSuppressionRequest, CampaignJob, JobPage, ListInDoubtItemsQuery, ListJobsQuery,
+    ListOutboxItemsQuery, ListSuppressionsQuery, OutboxItemPage, OutboxItemView,
     RemoveSuppressionResponse, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
     SuppressionEntry, SuppressionPage, UnsettledItem,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
-use onward_campaign_core::{CampaignRunStatus, DeliveryChannel, JobStatus};
+use onward_campaign_core::{CampaignRunStatus, JobStatus};
 use onward_campaign_dispatch::{
-    CampaignDeployment, CampaignDoctorStats, CampaignError, CampaignFinding, CampaignFindingKind,
-    CampaignScope, DeploymentResult, EntropySource, JobCursor, JobFilter, Resolution, RunActivity,
-    ScopedCampaigns, TimestampCursor, examine_runs,
+    CampaignDeployment, CampaignScope, EntropySource, JobCursor, JobFilter, ScopedCampaigns,
+    TimestampCursor,
 };
-use onward_campaign_file::{
-    Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, TemplateComposer, check_campaign,
-};
-use onward_store::tables::{self, CampaignRunRow as Row};
+use onward_campaign_file::TemplateComposer;
+use onward_store::tables;
 
-use super::campaign_documents;
+use super::campaign_documents::{self, api_deployment, preview_message};
+use super::campaign_input::{
+    ADDRESS_MAX, ID_MAX, REASON_MAX, normalize_address, parse_campaign, parse_page_cursor,
+    parse_recipient, parse_resolution,
+};
+use super::campaign_inspection::require_prerequisites;
 use super::executions::{KEY_MAX, parse_page_size};
-use super::problems::{check_length, invalid_field, store_problem};
+use super::problems::{campaign_problem, check_length, invalid_field, store_problem};
 use super::{ApiService, audience_check};
 
 /// Default number of entries per page.
@@ -49,14 +46,11 @@ const SETTLE_ITEMS_MAX: usize = 1_000;
 const AUDIENCE_MAX: usize = 100;
 const PART_MAX: u32 = 98_999;
 
-/// Maximum lengths in characters: the actor of an operation, its reason, an address, an id.
+/// Maximum length in characters of the actor of an operation.
 const ACTOR_MAX: usize = 200;
-const REASON_MAX: usize = 1_024;
-const ADDRESS_MAX: usize = 1_024;
-const ID_MAX: usize = 255;
 
 impl ApiService {
-    fn campaigns_in_scope(&self) -> ScopedCampaigns {
+    pub(super) fn campaigns_in_scope(&self) -> ScopedCampaigns {
         let scope = self.client.scope();
         let workspace = format!("{}/{}", scope.project, scope.environment);
         let scope = CampaignScope {
@@ -64,36 +58,6 @@ impl ApiService {
             workspace: workspace.into(),
         };
         ScopedCampaigns::new(std::sync::Arc::clone(self.client.store()), scope)
-    }
-
-    /// Examines the campaign runs for the doctor and reports each problem as a finding.
-    pub(super) async fn examine_campaigns(
-        &self,
-        report: &mut (dyn FnMut(&DoctorFinding) -> io::Result<()> + Send),
-    ) -> Result<CampaignDoctorStats, Problem> {
-        let campaigns = self.campaigns_in_scope();
-        let scope = self.scope_filter().map(|_| campaigns.scope());
-        let mut tell = |CampaignFinding {
-                            run_id: run,
-                            kind: ailment,
-                            message,
-                        }: CampaignFinding| {
-            let code = match ailment {
-                CampaignFindingKind::Missing => finding::FindingCode::CampaignIncomplete,
-                CampaignFindingKind::Inconsistent => finding::FindingCode::CampaignDiffers,
-                CampaignFindingKind::Stuck => finding::FindingCode::CampaignForgotten,
-                CampaignFindingKind::InDoubt => finding::FindingCode::CampaignInDoubt,
-                CampaignFindingKind::Overdue => finding::FindingCode::CampaignLate,
-            };
-            drop(report(&DoctorFinding::for_campaign_run(
-                run.to_string(),
-                code,
-                message,
-            )));
-        };
-        examine_runs(&**self.client.store(), scope, &mut tell)
-            .await
-            .map_err(store_problem)
     }
 
     /// The actor for the audit trail: the name that the caller gave and the name of the caller's
@@ -107,277 +71,6 @@ impl ApiService {
             (None, Some(token)) => format!("token {token}"),
             (None, None) => "somebody".to_owned(),
         })
-    }
-
-    /// Checks the deploy prerequisites of a campaign that do not depend on its audience.
-    async fn check_prerequisites(
-        &self,
-        campaign: &Campaign,
-    ) -> Result<Vec<DeployPrerequisite>, Problem> {
-        let now = self.client.store().now().await.map_err(store_problem)?;
-        Ok(self.add_provider_checks(
-            campaign,
-            check_campaign(
-                campaign,
-                &DeployCheckInput {
-                    now,
-                    sample: &[],
-                    report: None,
-                },
-            ),
-        ))
-    }
-
-    /// Adds the checks of the campaign's provider, if this service has a provider registry.
-    fn add_provider_checks(
-        &self,
-        campaign: &Campaign,
-        mut all: Vec<DeployPrerequisite>,
-    ) -> Vec<DeployPrerequisite> {
-        all.extend(
-            self.providers
-                .as_ref()
-                .map(|house| house.check_campaign(campaign))
-                .unwrap_or_default(),
-        );
-        all
-    }
-
-    async fn load_campaign_run(
-        &self,
-        campaigns: &ScopedCampaigns,
-        row: Row,
-    ) -> Result<CampaignRunView, Problem> {
-        let tally = campaigns
-            .count_run_items(&row.id)
-            .await
-            .map_err(campaign_problem)?;
-        let retried_by = campaigns
-            .find_retry_run(&row)
-            .await
-            .map_err(campaign_problem)?
-            .map(|run| run.id.to_string());
-        let provider =
-            match Campaign::from_document(&row.document).map(|campaign| campaign.provider) {
-                Ok(ProviderRef::Named(name)) => name,
-                Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
-                Err(_) => String::new(),
-            };
-        let (mut under_way, mut waits) = (None, None);
-        match campaigns
-            .run_activity(&row)
-            .await
-            .map_err(campaign_problem)?
-        {
-            Some(RunActivity::InProgress {
-                jobs,
-                lease_until: until,
-            }) => {
-                under_way = Some(ActiveJobs {
-                    jobs,
-                    until: until.to_string(),
-                })
-            }
-            Some(RunActivity::WaitingUntil(until, why)) => {
-                waits = Some(CampaignRunWait {
-                    until: until.to_string(),
-                    why: why.map(|why| why.to_string()),
-                });
-            }
-            None => {}
-        }
-        let (summary, tally) = (
-            campaign_documents::api_campaign_run_summary(&row),
-            campaign_documents::api_campaign_tally(&tally),
-        );
-        Ok(CampaignRunView {
-            summary,
-            tally,
-            provider,
-            retried_by,
-            under_way,
-            waits,
-        })
-    }
-}
-
-fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
-    Campaign::from_document(campaign.as_str())
-        .map_err(|error| Problem::new(Code::Unprocessable, format!("the campaign: {error}")))
-}
-
-/// Renders the message of a recipient, or reports why it cannot be rendered.
-pub fn preview_message(
-    composer: &TemplateComposer,
-    recipient: onward_campaign_core::AudienceRecipient,
-) -> MessagePreview {
-    let (parts, error) = match composer.preview_message(&recipient) {
-        Ok(message) => (message.parts, None),
-        Err(error) => (Vec::new(), Some(error)),
-    };
-    let parts = parts
-        .into_iter()
-        .map(|(name, text)| MessagePart { name, text })
-        .collect();
-    MessagePreview {
-        recipient: recipient.id,
-        to: recipient.address,
-        parts,
-        error,
-    }
-}
-
-fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignResponse {
-    let DeploymentResult {
-        run_id: run,
-        already_existed: existed,
-        items,
-        jobs,
-        excluded: left_out,
-    } = deployed;
-    let (run, prerequisites) = (run.to_string(), Vec::new());
-    DeployCampaignResponse {
-        run,
-        existed: *existed,
-        items: *items,
-        jobs: *jobs,
-        left_out: *left_out,
-        prerequisites,
-    }
-}
-
-/// Returns the prerequisite checks if all pass. Fails with the list of unmet ones otherwise.
-fn require_prerequisites(
-    prerequisites: Vec<DeployPrerequisite>,
-) -> Result<Vec<onward_api::campaign::PrerequisiteCheck>, Problem> {
-    let unmet = prerequisites
-        .iter()
-        .filter(|it| !it.pass)
-        .map(|it| format!("{}: {}", it.id, it.message));
-    let unmet = unmet.collect::<Vec<_>>().join("; ");
-    let prerequisites = prerequisites
-        .into_iter()
-        .map(campaign_documents::api_prerequisite_check)
-        .collect();
-    if unmet.is_empty() {
-        return Ok(prerequisites);
-    }
-    Err(Problem {
-        prerequisites,
-        ..Problem::new(Code::Unprocessable, unmet)
-    })
-}
-
-fn parse_recipient(
-    recipient: RecipientInput,
-) -> Result<onward_campaign_core::AudienceRecipient, Problem> {
-    let RecipientInput { id, to, data } = recipient;
-    if id.is_empty() || to.is_empty() {
-        return Err(Problem::new(
-            Code::Unprocessable,
-            "a recipient has an id, and an address to be reached at",
-        ));
-    }
-    if id.chars().chain(to.chars()).any(char::is_control) {
-        return Err(Problem::new(
-            Code::Unprocessable,
-            "ids and addresses have no control characters",
-        ));
-    }
-    check_length("the id of a recipient", &id, ID_MAX)?;
-    check_length("the address of a recipient", &to, ADDRESS_MAX)?;
-    Ok(onward_campaign_core::AudienceRecipient {
-        id,
-        address: to,
-        data,
-    })
-}
-
-/// Normalizes an address to the form that audiences use. Fails if it is invalid for the channel.
-fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Problem> {
-    let wrong = |reason: &str| {
-        Problem::new(
-            Code::Unprocessable,
-            format!("the address {address}: {reason}"),
-        )
-    };
-    let channel =
-        DeliveryChannel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
-    onward_campaign_file::address::parse_address(channel, address.trim()).map_err(wrong)
-}
-
-/// Validates a resolution and its reason. Fails if the reason is empty.
-fn parse_resolution(
-    verdict: ItemResolution,
-    message_id: Option<String>,
-    why: &str,
-) -> Result<Resolution, Problem> {
-    check_length("why", why, REASON_MAX)?;
-    if why.trim().is_empty() {
-        return Err(Problem::new(
-            Code::Unprocessable,
-            "why: how it is known what became of the item",
-        ));
-    }
-    if message_id
-        .as_deref()
-        .is_some_and(|id| id.chars().any(char::is_control))
-    {
-        return Err(Problem::new(
-            Code::Unprocessable,
-            "the id of a message has no line breaks or control characters",
-        ));
-    }
-    Ok(match verdict {
-        ItemResolution::Sent => Resolution::Sent(message_id),
-        ItemResolution::Failed => Resolution::Failed,
-        ItemResolution::Again => Resolution::Retry,
-    })
-}
-
-/// Parses the cursor after which a list continues. Fails if it is malformed.
-fn parse_page_cursor<T>(
-    after: Option<&str>,
-    parse: impl Fn(&str) -> Option<T>,
-) -> Result<Option<T>, Problem> {
-    after
-        .map(|text| {
-            parse(text).ok_or_else(|| invalid_field("after", "that is not where a page ended"))
-        })
-        .transpose()
-}
-
-/// Converts a campaign error to an API problem.
-pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
-    let code = match &refused {
-        CampaignError::RunNotFound(_)
-        | CampaignError::ItemNotFound(_)
-        | CampaignError::JobNotFound(_)
-        | CampaignError::AudienceNotFound(_) => Code::NotFound,
-        CampaignError::RunCancelled(_)
-        | CampaignError::ItemNotInDoubt(_)
-        | CampaignError::JobNotRedrivable(_)
-        | CampaignError::RunNotFinished(_)
-        | CampaignError::RunInDoubt(..)
-        | CampaignError::AlreadyRetried(..) => Code::Conflict,
-        CampaignError::AudienceExpired(_)
-        | CampaignError::RunFinished(_)
-        | CampaignError::ConcurrentChange(_)
-        | CampaignError::JobLocked(..)
-        | CampaignError::AudiencePartMissing(..)
-        | CampaignError::AudiencePartConflict(..) => Code::Conflict,
-        CampaignError::EmptyAudience
-        | CampaignError::NothingToRetry
-        | CampaignError::AudiencePartSize(_)
-        | CampaignError::TooManyJobs(_) => Code::Unprocessable,
-        CampaignError::AmbiguousRunId(_) | CampaignError::RunIdTooShort(_) => Code::AmbiguousId,
-        CampaignError::DeploymentKeyReused(_) => Code::KeyTaken,
-        CampaignError::AlreadyReached { .. } => Code::ReachedBefore,
-        CampaignError::Store(_) => Code::Internal,
-    };
-    match refused {
-        CampaignError::Store(error) => store_problem(error),
-        other => Problem::new(code, other.to_string()),
     }
 }
 

@@ -1,8 +1,10 @@
-//! Every operation of the API, performed on a store. The server exposes it over HTTP; the command line
-//! calls it directly when it is given a store instead of a server.
+//! Every operation of the API, performed on a store. The server exposes it over HTTP; the command
+//! line calls it directly when it is given a store instead of a server.
 
 mod audience_check;
 mod campaign_documents;
+mod campaign_input;
+mod campaign_inspection;
 mod campaigns;
 mod executions;
 mod problems;
@@ -39,7 +41,7 @@ use onward_store::tables::{ComponentRow, FunctionRow};
 use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, TableScan};
 use tokio::sync::watch;
 
-pub use self::campaigns::preview_message;
+pub use self::campaign_documents::preview_message;
 pub use self::executions::JournalLinesPage;
 pub use self::problems::store_problem;
 use self::problems::{check_length, engine_problem};

@@ -1,6 +1,7 @@
-//! Converts errors of the engine and the store to API problems.
+//! Converts errors of the engine, the campaigns and the store to API problems.
 
 use onward_api::problem::{Code, Problem};
+use onward_campaign_dispatch::CampaignError;
 use onward_engine::client::ClientError;
 use onward_store::{Error, InvalidRequest};
 
@@ -19,6 +20,40 @@ pub(super) fn engine_problem(refused: ClientError) -> Problem {
     };
     match refused {
         ClientError::Store(error) => store_problem(error),
+        other => Problem::new(code, other.to_string()),
+    }
+}
+
+/// Converts a campaign error to an API problem.
+pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
+    let code = match &refused {
+        CampaignError::RunNotFound(_)
+        | CampaignError::ItemNotFound(_)
+        | CampaignError::JobNotFound(_)
+        | CampaignError::AudienceNotFound(_) => Code::NotFound,
+        CampaignError::RunCancelled(_)
+        | CampaignError::ItemNotInDoubt(_)
+        | CampaignError::JobNotRedrivable(_)
+        | CampaignError::RunNotFinished(_)
+        | CampaignError::RunInDoubt(..)
+        | CampaignError::AlreadyRetried(..) => Code::Conflict,
+        CampaignError::AudienceExpired(_)
+        | CampaignError::RunFinished(_)
+        | CampaignError::ConcurrentChange(_)
+        | CampaignError::JobLocked(..)
+        | CampaignError::AudiencePartMissing(..)
+        | CampaignError::AudiencePartConflict(..) => Code::Conflict,
+        CampaignError::EmptyAudience
+        | CampaignError::NothingToRetry
+        | CampaignError::AudiencePartSize(_)
+        | CampaignError::TooManyJobs(_) => Code::Unprocessable,
+        CampaignError::AmbiguousRunId(_) | CampaignError::RunIdTooShort(_) => Code::AmbiguousId,
+        CampaignError::DeploymentKeyReused(_) => Code::KeyTaken,
+        CampaignError::AlreadyReached { .. } => Code::ReachedBefore,
+        CampaignError::Store(_) => Code::Internal,
+    };
+    match refused {
+        CampaignError::Store(error) => store_problem(error),
         other => Problem::new(code, other.to_string()),
     }
 }

@@ -6,23 +6,23 @@ use std::sync::Arc;
 
 use onward_base::Timestamp;
 use onward_engine::shard::{
-    AttemptEnd, AttemptId, AttemptReporter, ShardAction, ShardCore, ShardInput, ShardOptions,
-    TaskAttempt,
+    AttemptId, ShardAction, ShardCore, ShardInput, ShardOptions, TaskAttempt,
 };
 use onward_execution::ExecutionLimits;
-use onward_journal::{DeliveryGuarantee, Event, ExecutionId, JournalEvent, PromiseId, codec};
+use onward_journal::{Event, ExecutionId, JournalEvent, PromiseId, codec};
 use onward_store::conformance::SeededRng;
 use onward_store::memory::MemoryStore;
 use onward_store::shard_lease::{self, HeldLease};
-use onward_store::tables::{ExecutionRow, InboxMessageRow};
+use onward_store::tables::ExecutionRow;
 use onward_store::{
-    Commit, Error, ManualClock, RecordReader as _, Store as _, StoreClock as _, StorePolicy,
-    TableScan,
+    Error, ManualClock, RecordReader as _, Store as _, StoreClock as _, StorePolicy,
 };
 
-use crate::client::{self, SHARD};
+use crate::client::SHARD;
+use crate::client_actions::ClientAction;
+use crate::node_operations::NodeOperation;
 use crate::ready_future::poll_ready;
-use crate::scripts::{SimFunctions, WORKFLOWS, perform_task};
+use crate::scripts::{SimFunctions, WORKFLOWS};
 use crate::workers::SimWorkers;
 
 /// Probabilities of faults, in thousandths per opportunity.
@@ -62,7 +62,7 @@ pub struct SimReport {
 }
 
 /// Duration of a shard lease in milliseconds.
-const LEASE_MS: u64 = 5_000;
+pub(crate) const LEASE_MS: u64 = 5_000;
 
 /// Maximum number of steps, after which the simulation fails.
 const STEPS_MAX: u64 = 200_000;
@@ -72,17 +72,17 @@ pub struct ShardSimulation {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) draw: SeededRng,
-    faults: SimFaults,
+    pub(crate) faults: SimFaults,
     pub(crate) nodes: BTreeMap<u32, SimNode>,
     pub(crate) owner: Option<u32>,
     nodes_created: u32,
-    in_flight: Vec<(Timestamp, u32, NodeOperation)>,
-    client_actions: Vec<(Timestamp, ClientAction)>,
+    pub(crate) in_flight: Vec<(Timestamp, u32, NodeOperation)>,
+    pub(crate) client_actions: Vec<(Timestamp, ClientAction)>,
     pub(crate) workers: SimWorkers,
     pub(crate) started: Vec<(ExecutionId, usize, u64)>,
     /// Number of times each attempt was performed; the flag is `true` for at-most-once attempts.
     pub(crate) performed: BTreeMap<(AttemptId, bool), u32>,
-    attempts: u64,
+    pub(crate) attempts: u64,
     /// The node that stored the start of each attempt.
     pub(crate) attempt_starters: BTreeMap<AttemptId, u32>,
     pub(crate) drained: u32,
@@ -97,25 +97,6 @@ pub(crate) struct SimNode {
     pub(crate) lease: HeldLease,
     /// Deadline for releasing the shard; `None` while the node is not draining.
     pub(crate) drain_deadline: Option<Timestamp>,
-}
-
-/// An operation that a node waits for.
-enum NodeOperation {
-    Commit(u64, Box<Commit>),
-    Perform(Box<TaskAttempt>),
-    Load(ExecutionId),
-    Inbox,
-    Scan,
-    Renew,
-}
-
-/// A scheduled action of a client.
-enum ClientAction {
-    Start(usize, u64, String),
-    /// Starts the execution again, because the first start was not acknowledged.
-    RetryStart(usize, u64, String),
-    Signal(ExecutionId),
-    Cancel(ExecutionId),
 }
 
 impl ShardSimulation {
@@ -230,7 +211,7 @@ impl ShardSimulation {
         self.complete_operation(node, op)
     }
 
-    fn draw_fault(&mut self, permille: u64) -> bool {
+    pub(crate) fn draw_fault(&mut self, permille: u64) -> bool {
         permille > 0 && self.draw.next_below(1_000) < permille
     }
 
@@ -344,286 +325,12 @@ impl ShardSimulation {
         }
     }
 
-    fn run_due_actions(&mut self, time: Timestamp) -> Result<(), String> {
-        while let Some(place) = self.client_actions.iter().position(|(at, _)| *at <= time) {
-            let done = match self.client_actions.swap_remove(place).1 {
-                ClientAction::Start(workflow, input, key) => {
-                    match self.owner.filter(|_| self.draw.roll_percent(50)) {
-                        Some(node) => self.start_via_owner(node, workflow, input, key, time),
-                        None => self.start_execution(workflow, input, &key, time),
-                    }
-                }
-                ClientAction::RetryStart(workflow, input, key) => {
-                    self.retry_start(workflow, input, &key, time)
-                }
-                ClientAction::Signal(execution) => {
-                    client::send_go_signal(&self.store, execution, time)
-                }
-                ClientAction::Cancel(execution) => {
-                    client::send_cancel(&self.store, execution, time)
-                }
-            };
-            done.map_err(|error| error.to_string())?;
-        }
-        Ok(())
-    }
-
-    fn start_execution(
-        &mut self,
-        workflow: usize,
-        input: u64,
-        key: &str,
-        time: Timestamp,
-    ) -> Result<(), Error> {
-        let name = WORKFLOWS[workflow].0;
-        let id = client::start_execution(&self.store, name, input, key, time)?;
-        let again = client::start_execution(&self.store, name, input, key, time);
-        debug_assert!(again.is_err(), "a key starts one execution");
-        self.record_start(id, workflow, input, time);
-        Ok(())
-    }
-
-    /// Lets the owner of the shard start an execution, and starts it again later, because the
-    /// outcome of the first start is unknown.
-    fn start_via_owner(
-        &mut self,
-        node: u32,
-        workflow: usize,
-        input: u64,
-        key: String,
-        time: Timestamp,
-    ) -> Result<(), Error> {
-        let (row, execution) = client::new_execution(WORKFLOWS[workflow].0, input, &key, time)?;
-        self.deliver_input(
-            node,
-            ShardInput::StartRequested {
-                row: Box::new(row),
-                execution: Box::new(execution),
-            },
-        );
-        let patience = if self.draw.roll_percent(50) {
-            100
-        } else {
-            LEASE_MS * 4
-        };
-        let later = time.plus_ms(self.draw.next_below(patience));
-        self.client_actions
-            .push((later, ClientAction::RetryStart(workflow, input, key)));
-        Ok(())
-    }
-
-    fn retry_start(
-        &mut self,
-        workflow: usize,
-        input: u64,
-        key: &str,
-        time: Timestamp,
-    ) -> Result<(), Error> {
-        let (row, execution) = client::new_execution(WORKFLOWS[workflow].0, input, key, time)?;
-        if let Some(node) = self.owner.filter(|_| self.draw.roll_percent(50)) {
-            self.deliver_input(
-                node,
-                ShardInput::StartRequested {
-                    row: Box::new(row.clone()),
-                    execution: Box::new(execution),
-                },
-            );
-        }
-        match client::start_execution(&self.store, WORKFLOWS[workflow].0, input, key, time) {
-            Ok(_) | Err(Error::Conflict(_)) => {}
-            Err(error) => return Err(error),
-        }
-        self.record_start(row.execution_id, workflow, input, time);
-        Ok(())
-    }
-
-    /// Records a started execution and schedules the client actions it needs.
-    fn record_start(&mut self, id: ExecutionId, workflow: usize, input: u64, time: Timestamp) {
-        let name = WORKFLOWS[workflow].0;
-        let later = time.plus_ms(self.draw.next_below(20_000));
-        match name {
-            "waiter" => self.client_actions.push((later, ClientAction::Signal(id))),
-            "endless" | "remote_endless" => {
-                self.client_actions.push((later, ClientAction::Cancel(id)))
-            }
-            _ => {}
-        }
-        self.started.push((id, workflow, input));
-    }
-
-    fn schedule_operation(&mut self, node: u32, op: NodeOperation) {
-        let delay = match op {
-            NodeOperation::Renew => 1_000,
-            NodeOperation::Scan | NodeOperation::Inbox => self.draw.next_below(200),
-            // Some commits take so long that executions that need not wait for them run far ahead.
-            NodeOperation::Commit(..) if self.draw.roll_percent(20) => self.draw.next_below(1_000),
-            NodeOperation::Commit(..) | NodeOperation::Load(_) => self.draw.next_below(20),
-            NodeOperation::Perform(_) if self.draw.roll_percent(50) => self.draw.next_below(10),
-            NodeOperation::Perform(_) => self.draw.next_below(300),
-        };
-        self.in_flight
-            .push((self.clock.now().plus_ms(delay), node, op));
-    }
-
-    fn complete_operation(&mut self, id: u32, op: NodeOperation) -> Result<(), String> {
-        if !self.nodes.contains_key(&id) {
-            return Ok(());
-        }
-        match op {
-            NodeOperation::Commit(ticket, commit) => {
-                let result = self.commit_with_faults(id, *commit);
-                self.deliver_input(id, ShardInput::Committed { ticket, result });
-            }
-            NodeOperation::Perform(attempt) => {
-                let mut ends = vec![self.perform_attempt(&attempt)];
-                // Some attempts end together.
-                while self.draw.roll_percent(50)
-                    && let Some(attempt) = self.take_other_attempt(id)
-                {
-                    ends.push(self.perform_attempt(&attempt));
-                }
-                self.deliver_input(id, ShardInput::AttemptsEnded(ends));
-            }
-            NodeOperation::Load(execution) => {
-                let input = if self.draw_fault(self.faults.read_fails) {
-                    ShardInput::LoadFailed {
-                        execution,
-                        error: Error::Unavailable("a read failed".to_owned()),
-                    }
-                } else {
-                    self.load_execution(execution)?
-                };
-                self.deliver_input(id, input);
-            }
-            NodeOperation::Inbox => {
-                if !self.draw_fault(self.faults.read_fails) {
-                    let scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
-                        .where_equal(&SHARD);
-                    let messages = poll_ready(self.store.list_records(scan))
-                        .map_err(|error| error.to_string())?;
-                    self.deliver_input(id, ShardInput::Messages(messages));
-                }
-                self.schedule_operation(id, NodeOperation::Inbox);
-            }
-            NodeOperation::Scan => {
-                self.load_due_executions(id)?;
-                self.schedule_operation(id, NodeOperation::Scan);
-            }
-            NodeOperation::Renew => self.renew_lease(id)?,
-        }
-        Ok(())
-    }
-
-    /// Performs an attempt and returns its end.
-    fn perform_attempt(&mut self, attempt: &TaskAttempt) -> AttemptEnd {
-        self.count_attempt(attempt);
-        let result = perform_task(&attempt.function, &attempt.input, attempt.id.attempt);
-        AttemptEnd {
-            attempt: attempt.id,
-            reported_by: AttemptReporter::Owner(attempt.dispatch_id),
-            result,
-        }
-    }
-
-    /// Takes another attempt that the node is performing.
-    fn take_other_attempt(&mut self, id: u32) -> Option<Box<TaskAttempt>> {
-        let is_other = |(_, node, op): &(Timestamp, u32, NodeOperation)| {
-            *node == id && matches!(op, NodeOperation::Perform(_))
-        };
-        let place = self.in_flight.iter().position(is_other)?;
-        match self.in_flight.swap_remove(place).2 {
-            NodeOperation::Perform(attempt) => Some(attempt),
-            _ => None,
-        }
-    }
-
-    fn renew_lease(&mut self, id: u32) -> Result<(), String> {
-        let Some(node) = self.nodes.get_mut(&id) else {
-            return Ok(());
-        };
-        match poll_ready(shard_lease::renew_lease(
-            &*self.store,
-            &node.lease,
-            LEASE_MS,
-        ))
-        .map_err(|error| error.to_string())?
-        {
-            Some(lease) => {
-                node.lease = lease;
-                self.schedule_operation(id, NodeOperation::Renew);
-            }
-            None => self.remove_node(id),
-        }
-        Ok(())
-    }
-
     pub(crate) fn remove_node(&mut self, id: u32) {
         self.nodes.remove(&id);
         self.in_flight.retain(|(_, node, _)| *node != id);
         if self.owner == Some(id) {
             self.owner = None;
         }
-    }
-
-    fn commit_with_faults(
-        &mut self,
-        id: u32,
-        commit: Commit,
-    ) -> Result<onward_store::CommitReceipt, Error> {
-        if self.draw_fault(self.faults.commit_fails) {
-            return Err(Error::Unavailable("the simulation wants it".to_owned()));
-        }
-        if self.draw_fault(self.faults.commit_unknown) {
-            // The commit is stored in half of the cases.
-            if self.draw.roll_percent(50) {
-                self.commit_as(id, commit)?;
-            }
-            return Err(Error::OutcomeUnknown("the simulation wants it".to_owned()));
-        }
-        self.commit_as(id, commit)
-    }
-
-    fn count_attempt(&mut self, attempt: &TaskAttempt) {
-        self.attempts += 1;
-        *self
-            .performed
-            .entry((
-                attempt.id,
-                attempt.delivery == DeliveryGuarantee::AtMostOnce,
-            ))
-            .or_default() += 1;
-    }
-
-    /// Loads executions that are due into a node, unless it tracks them already.
-    fn load_due_executions(&mut self, id: u32) -> Result<(), String> {
-        let scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
-            .where_equal(&SHARD)
-            .where_at_most(&self.clock.now());
-        let rows: Vec<(ExecutionRow, u64)> =
-            poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
-        for (row, _) in rows {
-            let Some(node) = self.nodes.get(&id) else {
-                break;
-            };
-            if !node.core.is_tracking(&row.execution_id) {
-                let input = self.load_execution(row.execution_id)?;
-                self.deliver_input(id, input);
-            }
-        }
-        Ok(())
-    }
-
-    fn load_execution(&self, execution: ExecutionId) -> Result<ShardInput, String> {
-        let text = |error: Error| error.to_string();
-        let Some((row, version)) = self.execution_row(execution).map_err(text)? else {
-            return Ok(ShardInput::NotFound(execution));
-        };
-        let events = self.read_journal(execution)?;
-        Ok(ShardInput::Loaded {
-            row: Box::new(row),
-            version,
-            events,
-        })
     }
 
     pub(crate) fn execution_row(
@@ -711,15 +418,6 @@ impl ShardSimulation {
         let events = self.read_journal(execution).unwrap_or_default();
         let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
         events.iter().any(is_start)
-    }
-
-    /// An aborted attempt may or may not be performed.
-    fn abandon_attempt(&mut self, id: u32, attempt: AttemptId) {
-        if self.draw.roll_percent(50) {
-            self.in_flight.retain(|(_, node, op)| {
-                !(*node == id && matches!(op, NodeOperation::Perform(it) if it.id == attempt))
-            });
-        }
     }
 
     fn hash_action(&mut self, action: &ShardAction) {

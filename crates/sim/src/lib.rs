@@ -7,9 +7,11 @@
 
 pub mod campaigns;
 mod client;
+mod client_actions;
 mod drain;
 mod driver;
 mod invariants;
+mod node_operations;
 mod ready_future;
 mod scripts;
 mod workers;

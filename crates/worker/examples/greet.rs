@@ -1,4 +1,5 @@
-//! A worker that greets, and a program that has three people greeted: both in one process, to try it out.
+//! A worker that greets, and a program that has three people greeted: both in one process, to try
+//! it out.
 
 use onward_worker::{ApiClient, ClientConfig, Problem, TaskFailure, Worker, WorkerTaskContext};
 

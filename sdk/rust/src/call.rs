@@ -16,7 +16,8 @@ use crate::{Error, Result};
 
 /// Has a workflow or a task done, and waits for it: `invoke(fetch_user, 42)?`.
 ///
-/// Several arguments are a tuple, none is `()`. The compiler knows what the function takes and returns:
+/// Several arguments are a tuple, none is `()`. The compiler knows what the function takes and
+/// returns:
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;
@@ -68,7 +69,8 @@ pub fn call_named<T: DeserializeOwned>(name: &str, input: &impl Serialize) -> Ca
     Call::new(Target::Function(name.to_owned()), encode(input), None)
 }
 
-/// Something to be done, and how. Nothing happens before [`run`](Self::run) or [`schedule`](Self::schedule).
+/// Something to be done, and how. Nothing happens before [`run`](Self::run) or
+/// [`schedule`](Self::schedule).
 #[must_use = "nothing happens before run() or schedule()"]
 pub struct Call<T> {
     /// An input that cannot be written is reported when the call is made.
@@ -93,22 +95,24 @@ impl<T: DeserializeOwned> Call<T> {
         }
     }
 
-    /// How it is retried. Unless said, there are ten attempts of a task, of a request and of a child workflow alike: a
-    /// second after the first, doubling up to a minute, shortened by up to a tenth. A failure that is
-    /// [`permanent`](Error::permanent) is not retried.
+    /// How it is retried. Unless said, there are ten attempts of a task, of a request and of a
+    /// child workflow alike: a second after the first, doubling up to a minute, shortened by up to
+    /// a tenth. A failure that is [`permanent`](Error::permanent) is not retried.
     pub fn retry(self, retry: Retry) -> Self {
         self.with(|invocation| invocation.retry = Some(retry))
     }
 
-    /// How long one attempt may take; then it fails with `timeout`, which may be retried. Unless said, a task has a minute,
-    /// a request half of one, a child workflow and a worker all the time they want. A child workflow that takes longer is asked to
-    /// stop, and nobody waits for its cleanup.
+    /// How long one attempt may take; then it fails with `timeout`, which may be retried. Unless
+    /// said, a task has a minute, a request half of one, a child workflow and a worker all the time
+    /// they want. A child workflow that takes longer is asked to stop, and nobody waits for its
+    /// cleanup.
     pub fn timeout(self, limit: Duration) -> Self {
         self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
     }
 
-    /// Never repeated where nobody knows its end: after a crash, or without an answer, it fails with `in_doubt`, for good. One
-    /// that answered with a failure is retried all the same; say [`Retry::never`] if it must not be.
+    /// Never repeated where nobody knows its end: after a crash, or without an answer, it fails
+    /// with `in_doubt`, for good. One that answered with a failure is retried all the same; say
+    /// [`Retry::never`] if it must not be.
     pub fn at_most_once(self) -> Self {
         self.with(|invocation| invocation.delivery = Delivery::AtMostOnce)
     }

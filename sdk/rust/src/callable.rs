@@ -1,7 +1,8 @@
 //! From the name of a function, as it stands in a call, to what the compiler knows about it.
 //!
-//! The type of a function has no name that a trait could be implemented for. So `#[workflow]` and `#[task]` mark what the
-//! function returns, and any function that returns something marked can be called.
+//! The type of a function has no name that a trait could be implemented for. So `#[workflow]` and
+//! `#[task]` mark what the function returns, and any function that returns something marked can be
+//! called.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,10 +11,12 @@ use std::ops::Deref;
 use crate::error::Error;
 use crate::function::{Function, Returned};
 
-/// A function with `#[workflow]` or `#[task]`, by its name: what `invoke(fetch_user, 42)` takes first.
+/// A function with `#[workflow]` or `#[task]`, by its name: what `invoke(fetch_user, 42)` takes
+/// first.
 ///
-/// `A` is the tuple of its arguments; the compiler finds it. Give the function itself: what counts is which function it is, so
-/// a closure around one stands for the function, and what else the closure does is not done.
+/// `A` is the tuple of its arguments; the compiler finds it. Give the function itself: what counts
+/// is which function it is, so a closure around one stands for the function, and what else the
+/// closure does is not done.
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;
@@ -69,7 +72,8 @@ callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12);
 /// What a plain call of the workflow or task `F` returns, when its author wrote `R`.
 pub type Called<F, R> = Result<<R as Returned>::Output, Failed<F, <R as Returned>::Error>>;
 
-/// The failure of a plain call of the workflow or task `F`: the error that it returned, and the mark that makes it callable.
+/// The failure of a plain call of the workflow or task `F`: the error that it returned, and the
+/// mark that makes it callable.
 ///
 /// `?` turns it into an [`Error`], as it does the error itself.
 pub struct Failed<F, E = Error> {

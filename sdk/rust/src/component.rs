@@ -1,6 +1,7 @@
 //! Making a component of functions.
 
-/// Makes these workflows and tasks the functions of the component. Once in a crate that is a `cdylib`.
+/// Makes these workflows and tasks the functions of the component. Once in a crate that is a
+/// `cdylib`.
 ///
 /// ```
 /// # use onward::prelude::*;

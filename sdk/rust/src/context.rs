@@ -10,8 +10,8 @@ use crate::{Error, Result, host};
 pub struct Context {
     /// The execution; for a task, the one that wants it done.
     pub execution: String,
-    /// The operation that this call performs, the same for every attempt: the key to send along with effects.
-    /// Empty for an execution that nobody called.
+    /// The operation that this call performs, the same for every attempt: the key to send along
+    /// with effects. Empty for an execution that nobody called.
     pub idempotency_key: String,
     /// 1 is the first.
     pub attempt: u32,
@@ -27,8 +27,8 @@ pub fn is_cancelled() -> bool {
     host::is_cancelled()
 }
 
-/// Ends this execution and starts the same workflow with this input in its place, so that a journal does not grow for ever.
-/// Signals that were not consumed go along.
+/// Ends this execution and starts the same workflow with this input in its place, so that a journal
+/// does not grow for ever. Signals that were not consumed go along.
 ///
 /// It takes effect when the workflow returns, so return what this returns:
 ///

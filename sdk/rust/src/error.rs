@@ -7,9 +7,11 @@ use serde::{Deserialize, Serialize};
 /// What workflows and tasks return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure. Any error of the standard library or of a crate becomes one with `?`, of kind `user_error`.
+/// A failure. Any error of the standard library or of a crate becomes one with `?`, of kind
+/// `user_error`.
 ///
-/// Whoever failed, a workflow gets kind, message and `retryable` as they were. These kinds are the engine's:
+/// Whoever failed, a workflow gets kind, message and `retryable` as they were. These kinds are the
+/// engine's:
 ///
 /// | kind | what happened | may be retried |
 /// |---|---|---|

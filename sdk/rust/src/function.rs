@@ -16,7 +16,8 @@ pub enum Kind {
     Task,
 }
 
-/// What the compiler knows about a workflow or a task: implemented by the type that `#[workflow]` or `#[task]` adds.
+/// What the compiler knows about a workflow or a task: implemented by the type that `#[workflow]`
+/// or `#[task]` adds.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a workflow nor a task",
     note = "put #[workflow] or #[task] on the function"

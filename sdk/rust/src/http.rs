@@ -1,5 +1,5 @@
-//! Requests to other services. A workflow's request is an operation of its own, recorded and retried by the engine; a task's
-//! is part of the task.
+//! Requests to other services. A workflow's request is an operation of its own, recorded and
+//! retried by the engine; a task's is part of the task.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,9 +16,10 @@ use crate::{Error, Result};
 
 /// A request, as `METHOD URL`.
 ///
-/// Unless it has an `idempotency-key` of its own, it is sent with one by which the service can recognise a repeated attempt:
-/// the key of the operation, as [`own`](crate::own) tells it to a task. The second request of a task has `/2` added to it,
-/// the third `/3`, and the next attempt counts anew: send them in the same order.
+/// Unless it has an `idempotency-key` of its own, it is sent with one by which the service can
+/// recognise a repeated attempt: the key of the operation, as [`own`](crate::own) tells it to a
+/// task. The second request of a task has `/2` added to it, the third `/3`, and the next attempt
+/// counts anew: send them in the same order.
 ///
 /// ```
 /// # use onward::prelude::*;
@@ -80,10 +81,11 @@ impl Http {
 
     /// Sends it and waits for the response.
     ///
-    /// In a task, an answer with an error status is a response too: see [`Response::successful`]. In a workflow, so is one
-    /// that would be the same next time, such as 404; a service that cannot answer now (408, 429, 500 and above) is the
-    /// failure `http_status`, and is asked again as [`Call::retry`] says. A request that came to nothing is the failure
-    /// `http_failed` or `timeout`; one that is not allowed `http_denied`, which is final.
+    /// In a task, an answer with an error status is a response too: see [`Response::successful`].
+    /// In a workflow, so is one that would be the same next time, such as 404; a service that
+    /// cannot answer now (408, 429, 500 and above) is the failure `http_status`, and is asked again
+    /// as [`Call::retry`] says. A request that came to nothing is the failure `http_failed` or
+    /// `timeout`; one that is not allowed `http_denied`, which is final.
     pub fn send(self) -> Result<Response> {
         match host::running() {
             (_, Kind::Workflow) => self.into_call().run(),
@@ -165,8 +167,8 @@ impl Response {
         }
     }
 
-    /// The same, or the failure `http_STATUS` if the status is not one of success. Requests that the service found wrong
-    /// are not worth trying again.
+    /// The same, or the failure `http_STATUS` if the status is not one of success. Requests that
+    /// the service found wrong are not worth trying again.
     pub fn successful(self) -> Result<Self> {
         if (200..300).contains(&self.status) {
             return Ok(self);

@@ -119,8 +119,8 @@ impl<T: DeserializeOwned> JoinSet<T> {
         self.take(Some(milliseconds(limit)))
     }
 
-    /// Waits for all results that were not taken, in the order in which they come. The first failure ends it, and cancels
-    /// what is still under way.
+    /// Waits for all results that were not taken, in the order in which they come. The first
+    /// failure ends it, and cancels what is still under way.
     pub fn join_all(mut self) -> Result<Vec<T>> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(done) = self.next()? {

@@ -56,11 +56,12 @@
 //! # }
 //! ```
 //!
-//! A [**workflow**](macro@workflow) is replayed from its journal after a crash: what the functions of this crate answered
-//! the first time they answer again, so it goes on where it was. It must get everything that can differ from them: time,
-//! randomness, and effects through tasks. A [**task**](macro@task) has effects. It *runs* at least once, and its result is
-//! *recorded* once; send the idempotency key of [`own`] along with what must not happen twice. Requests have it already: see
-//! [`http`].
+//! A [**workflow**](macro@workflow) is replayed from its journal after a crash: what the functions
+//! of this crate answered the first time they answer again, so it goes on where it was. It must get
+//! everything that can differ from them: time, randomness, and effects through tasks. A
+//! [**task**](macro@task) has effects. It *runs* at least once, and its result is *recorded* once;
+//! send the idempotency key of [`own`] along with what must not happen twice. Requests have it
+//! already: see [`http`].
 //!
 //! # Every call
 //!
@@ -85,8 +86,8 @@
 //! | tell others what to send | `#[workflow(schema)]`, with the feature `schema` and `JsonSchema` of the input |
 //! | test | [`testing::TestEnv`] |
 //!
-//! Inputs and results are owned values that serde can read and write. All of this is for workflows; a task has `http`,
-//! `now`, randomness, the log and `own`.
+//! Inputs and results are owned values that serde can read and write. All of this is for workflows;
+//! a task has `http`, `now`, randomness, the log and `own`.
 
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
@@ -135,7 +136,8 @@ struct Readme;
 extern crate self as onward;
 
 pub use onward_sdk_macros::{task, workflow};
-/// What the input of a function with a schema derives, with `#[schemars(crate = "onward::schemars")]`.
+/// What the input of a function with a schema derives, with `#[schemars(crate =
+/// "onward::schemars")]`.
 #[cfg(feature = "schema")]
 pub use schemars::{self, JsonSchema};
 /// Any JSON value.

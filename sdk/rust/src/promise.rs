@@ -44,7 +44,8 @@ impl<T: DeserializeOwned> Promise<T> {
         typed(host::await_one(self.id))
     }
 
-    /// Waits for it, but not for longer than this; nothing if the time was over first. The operation goes on.
+    /// Waits for it, but not for longer than this; nothing if the time was over first. The
+    /// operation goes on.
     pub fn wait_timeout(self, limit: Duration) -> Result<Option<T>> {
         match race(self, timer(limit)?)? {
             First::Left(done) => done.map(Some),

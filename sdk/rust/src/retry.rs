@@ -27,7 +27,8 @@ impl Retry {
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) const DEFAULT_ATTEMPTS: u32 = 10;
 
-    /// So many attempts in all: a second between the first two, doubling up to a minute, shortened by up to a tenth.
+    /// So many attempts in all: a second between the first two, doubling up to a minute, shortened
+    /// by up to a tenth.
     pub fn attempts(count: u32) -> Self {
         Self {
             attempts_max: count.max(1),

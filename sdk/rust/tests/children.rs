@@ -1,5 +1,5 @@
-//! Child workflows in the test environment: they share the clock of their parent, hear its cancellation, take signals of
-//! their own, and are retried like anything else.
+//! Child workflows in the test environment: they share the clock of their parent, hear its
+//! cancellation, take signals of their own, and are retried like anything else.
 
 use std::cell::Cell;
 

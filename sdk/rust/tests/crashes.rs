@@ -1,4 +1,5 @@
-//! A process that dies while something is under way: it is done again, or nobody knows whether it was done.
+//! A process that dies while something is under way: it is done again, or nobody knows whether it
+//! was done.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;

@@ -1,4 +1,5 @@
-//! Workflows in the test environment: what they wait for, what happens when it fails, and what a crash leaves.
+//! Workflows in the test environment: what they wait for, what happens when it fails, and what a
+//! crash leaves.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;

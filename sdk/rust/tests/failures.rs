@@ -1,5 +1,5 @@
-//! Failures as a workflow gets them: kind, message and whether trying again may help arrive as they were, whoever failed; and
-//! what the engine itself refuses is refused in its words.
+//! Failures as a workflow gets them: kind, message and whether trying again may help arrive as they
+//! were, whoever failed; and what the engine itself refuses is refused in its words.
 
 use std::num::ParseIntError;
 

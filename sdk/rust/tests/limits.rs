@@ -1,4 +1,5 @@
-//! Values that are too large to be recorded: each fails at once, for good, in the words of the engine.
+//! Values that are too large to be recorded: each fails at once, for good, in the words of the
+//! engine.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;

@@ -1,4 +1,5 @@
-//! Child workflows that take too long, are too many below each other, go on as others, or wonder who they are.
+//! Child workflows that take too long, are too many below each other, go on as others, or wonder
+//! who they are.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;

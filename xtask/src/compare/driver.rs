@@ -1,5 +1,5 @@
-//! Who puts the load on: as many connections as invocations at a time, each with the next invocation as soon as the last
-//! one is answered. The same for every side.
+//! Who puts the load on: as many connections as invocations at a time, each with the next
+//! invocation as soon as the last one is answered. The same for every side.
 
 use std::sync::Barrier;
 use std::thread;
@@ -43,7 +43,8 @@ impl Until {
     }
 }
 
-/// Invokes `request` over and over. An answer that is wrong, or none, is an error: there is no rate of failures.
+/// Invokes `request` over and over. An answer that is wrong, or none, is an error: there is no rate
+/// of failures.
 pub(crate) fn put_load_on(
     workload: &Workload,
     request: &BenchHttpRequest,
@@ -125,7 +126,8 @@ mod tests {
                 let mut stream = stream.unwrap();
                 thread::spawn(move || {
                     for line in BufReader::new(stream.try_clone().unwrap()).lines() {
-                        // The body of a request has no line break, so it comes with the first line of the next one.
+                        // The body of a request has no line break, so it comes with the first line
+                        // of the next one.
                         if line.unwrap().is_empty() {
                             write!(
                                 stream,

@@ -1,5 +1,5 @@
-//! HTTP/1.1 over one connection that stays open: all that a load driver on the same machine needs, so that xtask stays
-//! quick to build.
+//! HTTP/1.1 over one connection that stays open: all that a load driver on the same machine needs,
+//! so that xtask stays quick to build.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-/// Longer than any answer should take, so that a server that hangs is an error and not a wait for ever.
+/// Longer than any answer should take, so that a server that hangs is an error and not a wait for
+/// ever.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A request that is written down once, and sent as often as wanted.

@@ -1,4 +1,5 @@
-//! The figures of one workload on one side: taken while the load is on, and the middle one of several repetitions.
+//! The figures of one workload on one side: taken while the load is on, and the middle one of
+//! several repetitions.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! How fast Onward is beside an engine that people know, on the same machine, by the same driver, in one run.
+//! How fast Onward is beside an engine that people know, on the same machine, by the same driver,
+//! in one run.
 //!
-//! A rate says little by itself. Sides take turns, each with new processes and no data, so that what slows the machine
-//! down for a while slows down all; medians count. What a side promises for a finished step is read from the side itself
-//! and printed with its figures.
+//! A rate says little by itself. Sides take turns, each with new processes and no data, so that
+//! what slows the machine down for a while slows down all; medians count. What a side promises for
+//! a finished step is read from the side itself and printed with its figures.
 
 mod dispatch;
 mod driver;

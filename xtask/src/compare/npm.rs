@@ -1,5 +1,5 @@
-//! What a side has from npm: its packages, and a Node that they support. Installed under target/, from a lock file of this
-//! repository.
+//! What a side has from npm: its packages, and a Node that they support. Installed under target/,
+//! from a lock file of this repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub(crate) struct Packages {
 }
 
 impl Packages {
-    /// Installs what `sources` names into `folder`, both of this repository, and copies `files` to it: Node looks for modules
-    /// beside the file that wants them.
+    /// Installs what `sources` names into `folder`, both of this repository, and copies `files` to
+    /// it: Node looks for modules beside the file that wants them.
     pub(crate) fn install(
         run: &XtaskRun,
         sources: &str,

@@ -1,5 +1,5 @@
-//! Onward: the server of this repository, built for release, on SQLite, with its tasks as WASM in the same process or in a
-//! worker beside it.
+//! Onward: the server of this repository, built for release, on SQLite, with its tasks as WASM in
+//! the same process or in a worker beside it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -156,7 +156,8 @@ pub(crate) fn program(run: &XtaskRun) -> PathBuf {
 }
 
 impl Onward {
-    /// What a workflow is given: as everywhere, and who performs its steps if it is not the component itself.
+    /// What a workflow is given: as everywhere, and who performs its steps if it is not the
+    /// component itself.
     fn input(&self, work: Work) -> Value {
         let mut input = work.input();
         if self.tasks == Tasks::Worker {

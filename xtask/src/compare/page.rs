@@ -1,5 +1,5 @@
-//! The page with the last comparisons: tables between two marks each in docs/benchmarks.md, and what has to be known to
-//! believe them.
+//! The page with the last comparisons: tables between two marks each in docs/benchmarks.md, and
+//! what has to be known to believe them.
 
 use std::fmt::Write;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The processes of a side: started with a clean environment, asked what they have used, and ended when they are dropped,
-//! also when something fails.
+//! The processes of a side: started with a clean environment, asked what they have used, and ended
+//! when they are dropped, also when something fails.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -136,7 +136,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Nothing more can be done about a failure here. Its data is thrown away, so it may end abruptly.
+        // Nothing more can be done about a failure here. Its data is thrown away, so it may end
+        // abruptly.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,5 +1,6 @@
-//! The engines that are compared, and what the comparison has to know about each. Another one is another variant here and
-//! a module that starts it; workloads, driver and report are the same for all.
+//! The engines that are compared, and what the comparison has to know about each. Another one is
+//! another variant here and a module that starts it; workloads, driver and report are the same for
+//! all.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};

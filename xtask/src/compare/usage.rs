@@ -13,7 +13,8 @@ const TICK: Duration = Duration::from_millis(10);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) cpu: Duration,
-    /// What was sent to the disk. What the file system adds is not in it, nor what a file would have written later.
+    /// What was sent to the disk. What the file system adds is not in it, nor what a file would
+    /// have written later.
     pub(crate) written_bytes: u64,
 }
 
@@ -53,8 +54,8 @@ impl Sub for Usage {
     }
 }
 
-/// Time in the process and in the kernel for it: the 14th and the 15th field. The second one, the name, is in parentheses
-/// and may have any character in it.
+/// Time in the process and in the kernel for it: the 14th and the 15th field. The second one, the
+/// name, is in parentheses and may have any character in it.
 fn cpu(stat: &str) -> Option<Duration> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let mut fields = behind_name.split(' ').skip(11);
@@ -68,8 +69,8 @@ pub(crate) fn machine_cpu() -> Result<Duration> {
     busy(&stat).context("cannot find the CPU time in /proc/stat")
 }
 
-/// All of the first line but the fourth and the fifth field, where a core is idle or waits for the disk, and the last two,
-/// which are in others already.
+/// All of the first line but the fourth and the fifth field, where a core is idle or waits for the
+/// disk, and the last two, which are in others already.
 fn busy(stat: &str) -> Option<Duration> {
     let fields = stat
         .lines()

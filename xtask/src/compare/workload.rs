@@ -1,6 +1,7 @@
 //! What both sides are asked to do: durable steps that do nothing, in a few arrangements.
 //!
-//! An answer is checked: a server that answers without having done the work would be the fastest of all.
+//! An answer is checked: a server that answers without having done the work would be the fastest of
+//! all.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};

@@ -1,7 +1,8 @@
 //! The sources of the components, copied under one folder to be built from there.
 //!
-//! Cargo names a crate after its path from the workspace, and after its absolute path if it is elsewhere, as the SDK is for
-//! the examples; the name gets into the order of functions. Under one folder no name depends on where the repository is.
+//! Cargo names a crate after its path from the workspace, and after its absolute path if it is
+//! elsewhere, as the SDK is for the examples; the name gets into the order of functions. Under one
+//! folder no name depends on where the repository is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +78,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Flags that keep the folders of this machine out of the components, as cargo wants them in its environment.
+/// Flags that keep the folders of this machine out of the components, as cargo wants them in its
+/// environment.
 pub(crate) fn flags(run: &XtaskRun) -> Result<String> {
     let mut remaps = vec![remap(&run.root.join(FOLDER), "/onward")];
     // The folder of a registry is named after its address, which is the machine's business.
@@ -99,7 +101,8 @@ fn cargo_home() -> Option<PathBuf> {
     set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
 }
 
-/// Where the sources of the standard library are installed, their paths are used instead of those it was built with.
+/// Where the sources of the standard library are installed, their paths are used instead of those
+/// it was built with.
 fn standard_library(run: &XtaskRun) -> Option<String> {
     let sysroot = probe(&run.root, "rustc", &["--print", "sysroot"])?;
     let version = probe(&run.root, "rustc", &["-vV"])?;

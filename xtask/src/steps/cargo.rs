@@ -1,4 +1,5 @@
-//! The checks that are one cargo command each, with `--locked` so that none of them changes what it checks.
+//! The checks that are one cargo command each, with `--locked` so that none of them changes what it
+//! checks.
 
 use anyhow::Result;
 
@@ -23,8 +24,8 @@ pub(crate) fn clippy(run: &XtaskRun) -> Result<()> {
     ToolCommand::new(run, "cargo", ARGS).shown()
 }
 
-/// A long run also enumerates longer journals, kills processes ten times as often, those that send campaigns two hundred times, and
-/// lets nodes come and go for two minutes.
+/// A long run also enumerates longer journals, kills processes ten times as often, those that send
+/// campaigns two hundred times, and lets nodes come and go for two minutes.
 pub(crate) fn test(run: &XtaskRun) -> Result<()> {
     tools::ensure_schemathesis(run)?;
     tools::ensure_aiosmtpd(run)?;
@@ -54,14 +55,16 @@ pub(crate) fn docs(run: &XtaskRun) -> Result<()> {
     Ok(())
 }
 
-/// Advisories are left out: their database is a download, and a check must not depend on today's network.
+/// Advisories are left out: their database is a download, and a check must not depend on today's
+/// network.
 pub(crate) fn deny(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 6] = ["deny", "--locked", "check", "bans", "licenses", "sources"];
     ToolCommand::new(run, "cargo", ARGS).quiet()?;
     Ok(())
 }
 
-/// The gate is far below the targets: a shared machine is noisy, and a real regression is not small.
+/// The gate is far below the targets: a shared machine is noisy, and a real regression is not
+/// small.
 pub(crate) fn bench(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 8] = [
         "bench",

@@ -1,6 +1,7 @@
 //! Fuzzing, for a short while each time: the targets in fuzz/ must survive whatever bytes they get.
 //!
-//! No sanitizer is asked for, because sanitizers need a nightly compiler and the code under test has no `unsafe`.
+//! No sanitizer is asked for, because sanitizers need a nightly compiler and the code under test
+//! has no `unsafe`.
 
 use std::fs;
 

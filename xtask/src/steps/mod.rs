@@ -1,4 +1,5 @@
-//! The table of checks, and the runner that goes through it in order and stops at the first that fails.
+//! The table of checks, and the runner that goes through it in order and stops at the first that
+//! fails.
 
 mod cargo;
 pub(crate) mod fuzz;

@@ -1,5 +1,5 @@
-//! The model in spec/: that it is well formed, that its own tests pass, that random walks keep its invariant, and
-//! that the code does what the model does.
+//! The model in spec/: that it is well formed, that its own tests pass, that random walks keep its
+//! invariant, and that the code does what the model does.
 
 use std::fs;
 use std::time::SystemTime;
@@ -21,7 +21,8 @@ struct Quint {
     walks: Option<u32>,
 }
 
-/// The TypeScript backend is the one that npm installs whole; the other fetches a program at run time.
+/// The TypeScript backend is the one that npm installs whole; the other fetches a program at run
+/// time.
 const QUINT: &[Quint] = &[
     Quint {
         args: &["typecheck", "journal.qnt"],
@@ -89,8 +90,8 @@ struct Search {
 }
 
 impl Search {
-    /// The same walks every time, so that a check is repeatable; a long search goes further, and elsewhere each time.
-    /// Its seed is in the command lines it prints.
+    /// The same walks every time, so that a check is repeatable; a long search goes further, and
+    /// elsewhere each time. Its seed is in the command lines it prints.
     fn new(length: Length) -> Self {
         let now = || {
             SystemTime::UNIX_EPOCH

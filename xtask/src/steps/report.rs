@@ -1,4 +1,5 @@
-//! What the runner says about time: after each step and, sorted, at the end, so that the slow ones are seen.
+//! What the runner says about time: after each step and, sorted, at the end, so that the slow ones
+//! are seen.
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A1 and A3: the dependencies between our crates are exactly those drawn here, and pure crates use few
-//! external ones.
+//! A1 and A3: the dependencies between our crates are exactly those drawn here, and pure crates use
+//! few external ones.
 
 use toml::Table;
 

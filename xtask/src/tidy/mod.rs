@@ -1,4 +1,5 @@
-//! The rules of ARCHITECTURE.md as tests: every sentence there has a row here, and every row a sentence.
+//! The rules of ARCHITECTURE.md as tests: every sentence there has a row here, and every row a
+//! sentence.
 //!
 //! What clippy (length of functions, purity, unfinished code), rustfmt and cargo-deny (sources,
 //! licences, who may use wasmtime) check is not repeated here.

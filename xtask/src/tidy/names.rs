@@ -121,8 +121,8 @@ pub(crate) fn type_names_say_something(repository: &Repository) -> Vec<RuleFindi
         .collect()
 }
 
-/// Production code: tests, benchmarks, examples, fuzz targets and the SDK, a workspace of its own with
-/// the short names of a prelude, are left out.
+/// Production code: tests, benchmarks, examples, fuzz targets and the SDK, a workspace of its own
+/// with the short names of a prelude, are left out.
 fn is_production(path: &str) -> bool {
     const OTHER: [&str; 5] = ["tests", "benches", "examples", "fuzz", "sdk"];
     let is_test_file = path.ends_with("tests.rs") || path.ends_with("/test.rs");

@@ -47,7 +47,8 @@ impl Repository {
         let mut files = Vec::new();
         for path in tracked_paths(run)? {
             let full = run.root.join(&path);
-            // A file that is deleted but not committed is still listed, and a link may lead to a folder.
+            // A file that is deleted but not committed is still listed, and a link may lead to a
+            // folder.
             if full.is_file() {
                 let bytes = fs::read(&full).with_context(|| format!("cannot read {path}"))?;
                 files.push(TrackedFile {

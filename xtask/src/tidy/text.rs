@@ -1,5 +1,5 @@
-//! Rules about files as text: headers, length, width, marks, blobs, machine names, and where SQL and
-//! campaign rows may be written.
+//! Rules about files as text: headers, length, width, marks, blobs, machine names, and where SQL
+//! and campaign rows may be written.
 
 use crate::tidy::repository::{Repository, RuleFinding};
 
@@ -65,20 +65,30 @@ pub(crate) fn files_stay_short(repository: &Repository) -> Vec<RuleFinding> {
         .collect()
 }
 
+/// Tables, links and examples in documentation keep their lines.
 pub(crate) fn comments_are_wrapped(repository: &Repository) -> Vec<RuleFinding> {
-    let is_comment = |line: &str| line.trim_start().starts_with("//") && line.contains(' ');
-    let is_link = |line: &str| line.contains("://");
-    lines_of(repository, ".rs")
-        .filter(|(_, _, line)| is_comment(line) && !is_link(line))
-        .filter(|(_, _, line)| line.chars().count() > COLUMNS_MAX)
-        .map(|(path, number, _)| {
-            RuleFinding::new(
-                path,
-                number,
-                format!("wrap the comment at {COLUMNS_MAX} columns"),
-            )
-        })
-        .collect()
+    let mut findings = Vec::new();
+    for (path, text) in repository.texts(".rs") {
+        let mut is_example = false;
+        for (index, line) in text.lines().enumerate() {
+            let Some(comment) = comment_text(line) else {
+                is_example = false;
+                continue;
+            };
+            is_example ^= comment.starts_with("```");
+            let keeps_line = is_example || comment.starts_with('|') || comment.contains("://");
+            if !keeps_line && line.chars().count() > COLUMNS_MAX {
+                let advice = format!("wrap the comment at {COLUMNS_MAX} columns");
+                findings.push(RuleFinding::new(path, index + 1, advice));
+            }
+        }
+    }
+    findings
+}
+
+fn comment_text(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    Some(text.trim_start_matches(['/', '!']).trim_start())
 }
 
 pub(crate) fn no_large_blobs(repository: &Repository) -> Vec<RuleFinding> {
@@ -235,6 +245,8 @@ mod tests {
             1
         );
         assert_eq!(count(comments_are_wrapped, "a.rs", &wide), 0);
+        let example = format!("/// ```\n/// {wide}\n/// ```\n/// | {wide}|\n/// {wide}");
+        assert_eq!(count(comments_are_wrapped, "a.rs", &example), 1);
     }
 
     #[test]

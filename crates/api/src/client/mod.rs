@@ -1,16 +1,17 @@
 //! HTTP client of a server. It implements the same trait as a direct reader of a store.
 
 mod campaigns;
+mod transport;
 
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::StreamExt as _;
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use self::transport::unreachable_problem;
 use crate::component::{DeployComponentResponse, DeployedFunction, FunctionList};
 use crate::execution::{
     AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
@@ -40,12 +41,6 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long one request of [`ApiClient::call_workflow`] waits for the result, in milliseconds.
 const CALL_WAIT_MS: u64 = 30_000;
-
-/// Maximum total time that one request waits because of rate limiting.
-const RATE_LIMIT_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// Timeout of a response that streams findings.
-const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
 /// Installs a TLS crypto provider for this process unless one is already installed.
 pub fn install_crypto_provider() {
@@ -280,151 +275,10 @@ impl ApiClient {
         )
         .await
     }
-
-    /// Builds a request to a path below `/v1`; the path segments are percent-encoded.
-    fn build_request(&self, method: Method, path: &[&str]) -> Result<RequestBuilder, Problem> {
-        let url = self.endpoint_url(&[&["v1"], path].concat())?;
-        Ok(self.http.request(method, url).timeout(RESPONSE_TIMEOUT))
-    }
-
-    fn endpoint_url(&self, path: &[&str]) -> Result<Url, Problem> {
-        let mut url = self.base_url.clone();
-        let mut segments = url
-            .path_segments_mut()
-            .map_err(|()| Problem::new(Code::InvalidRequest, "the URL has no path"))?;
-        segments.pop_if_empty().extend(path);
-        drop(segments);
-        Ok(url)
-    }
-
-    fn build_get_request(
-        &self,
-        path: &[&str],
-        query: &impl Serialize,
-        wait_ms: u64,
-    ) -> Result<RequestBuilder, Problem> {
-        let timeout = RESPONSE_TIMEOUT + Duration::from_millis(wait_ms);
-        Ok(self
-            .build_request(Method::GET, path)?
-            .query(query)
-            .timeout(timeout))
-    }
-
-    async fn send_for_json<T: DeserializeOwned>(
-        &self,
-        request: RequestBuilder,
-    ) -> Result<T, Problem> {
-        let bytes = self
-            .send_with_retry(request)
-            .await?
-            .bytes()
-            .await
-            .map_err(|error| unreachable_problem(&error))?;
-        serde_json::from_slice(&bytes)
-            .map_err(|error| unexpected_response_problem(&error.to_string()))
-    }
-
-    async fn send_for_text(&self, request: RequestBuilder) -> Result<String, Problem> {
-        self.send_with_retry(request)
-            .await?
-            .text()
-            .await
-            .map_err(|error| unreachable_problem(&error))
-    }
-
-    /// Reads one finding per line and the report on the last line. The server may read the whole
-    /// store, so the duration is unknown and the timeout is long.
-    async fn stream_findings<F: DeserializeOwned, V: DeserializeOwned>(
-        &self,
-        request: RequestBuilder,
-        found: &mut (dyn FnMut(F) + Send),
-    ) -> Result<V, Problem> {
-        let mut chunks = self
-            .send_with_retry(request.timeout(STREAM_TIMEOUT))
-            .await?
-            .bytes_stream();
-        let mut rest = Vec::new();
-        while let Some(chunk) = chunks.next().await {
-            rest.extend_from_slice(&chunk.map_err(|error| unreachable_problem(&error))?);
-            while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = rest.drain(..=end).collect();
-                if let Ok(finding) = serde_json::from_slice(&line) {
-                    found(finding);
-                } else if let Ok(verdict) = serde_json::from_slice(&line) {
-                    return Ok(verdict);
-                } else {
-                    return Err(serde_json::from_slice(&line)
-                        .unwrap_or_else(|_| unexpected_response_problem("a finding")));
-                }
-            }
-        }
-        Err(unexpected_response_problem("it ends without a verdict"))
-    }
-
-    async fn send_with_retry(&self, mut request: RequestBuilder) -> Result<Response, Problem> {
-        let mut left = RATE_LIMIT_WAIT_MAX;
-        let response = loop {
-            let again = request.try_clone();
-            let response = request
-                .send()
-                .await
-                .map_err(|error| unreachable_problem(&error))?;
-            // A rate-limited request was not carried out, so repeating it after the `Retry-After`
-            // time is safe.
-            match (again, retry_after(&response)) {
-                (Some(again), Some(wait)) if wait <= left => {
-                    tokio::time::sleep(wait).await;
-                    (request, left) = (again, left - wait);
-                }
-                _ => break response,
-            }
-        };
-        let status = response.status();
-        if status.is_success() {
-            return Ok(response);
-        }
-        let text = response
-            .text()
-            .await
-            .map_err(|error| unreachable_problem(&error))?;
-        // A proxy may have sent the response, so its body need not be a problem document.
-        Err(serde_json::from_str(&text)
-            .unwrap_or_else(|_| unexpected_response_problem(&format!("status {status}"))))
-    }
-}
-
-/// The time from the `Retry-After` header of a response with status 429; `None` for other
-/// responses.
-fn retry_after(response: &Response) -> Option<Duration> {
-    let seconds = response
-        .headers()
-        .get(RETRY_AFTER)
-        .filter(|_| response.status() == StatusCode::TOO_MANY_REQUESTS);
-    Some(Duration::from_secs(seconds?.to_str().ok()?.parse().ok()?))
-}
-
-fn unreachable_problem(error: &reqwest::Error) -> Problem {
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(deeper) = cause {
-        words = format!("{words}: {deeper}");
-        cause = deeper.source();
-    }
-    Problem::new(
-        Code::Unavailable,
-        format!("the server cannot be reached: {words}"),
-    )
 }
 
 fn invalid_json_problem(error: &serde_json::Error) -> Problem {
     Problem::new(Code::Unprocessable, error.to_string())
-}
-
-fn unexpected_response_problem(words: &str) -> Problem {
-    Problem::new(
-        Code::Internal,
-        format!("the answer is not one of Onward: {words}"),
-    )
 }
 
 #[async_trait]

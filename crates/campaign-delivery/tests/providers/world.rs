@@ -1,4 +1,5 @@
-//! A store, a provider as its document says, and a dispatcher that works until a campaign run is over.
+//! A store, a provider as its document says, and a dispatcher that works until a campaign run is
+//! over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -80,7 +81,8 @@ impl World {
         }
     }
 
-    /// Sends to these, until that is over or waits for somebody; and tells of each what became of it.
+    /// Sends to these, until that is over or waits for somebody; and tells of each what became of
+    /// it.
     pub(crate) async fn send(&self, recipients: &[(&str, &str)]) -> BTreeMap<String, String> {
         self.send_until(recipients, |status| !status.starts_with("queued"))
             .await

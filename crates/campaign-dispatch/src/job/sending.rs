@@ -15,6 +15,8 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{JobRunner, LEASE_RENEW_DIVISOR, STORE_RETRY_DELAY};
+use crate::delivery::Provider;
+use crate::reservation::Reservation;
 use crate::row_mapping;
 
 /// No call starts when less than 1/`LEASE_MARGIN_DIVISOR` of the lease is left: it would not finish
@@ -59,24 +61,7 @@ impl JobRunner<'_> {
             let rest = reservations.split_off(batch.min(reservations.len()));
             let reserved = std::mem::replace(&mut reservations, rest);
             let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
-            calls.push(async move {
-                let items: Vec<SharedText> =
-                    reserved.iter().map(|it| it.item_id().clone()).collect();
-                let called = AssertUnwindSafe(timeout(patience, provider.deliver_batch(reserved)))
-                    .catch_unwind()
-                    .await;
-                let lost = |why: &str| {
-                    items
-                        .iter()
-                        .map(|item| (item.clone(), SendOutcome::Unknown(why.into())))
-                        .collect()
-                };
-                match called {
-                    Ok(Ok(answers)) => answers,
-                    Ok(Err(_)) => lost("the provider did not answer in time"),
-                    Err(_) => lost("the provider's adapter panicked"),
-                }
-            });
+            calls.push(deliver_reserved(provider, reserved, patience));
         }
         let mut calling = std::pin::pin!(join_all(calls));
         let answered = loop {
@@ -104,6 +89,12 @@ impl JobRunner<'_> {
         };
         answers.extend(answered.into_iter().flatten().filter_map(place));
         self.send_permits = None;
+        self.pause_if_throttled(&answers);
+        Ok(Some(answers))
+    }
+
+    /// Pauses the sends of the campaign for the longest delay that a throttled answer gave.
+    fn pause_if_throttled(&self, answers: &[(usize, SendOutcome)]) {
         let busy = answers.iter().filter_map(|(_, answer)| {
             if let SendOutcome::Throttled(_, ms) = answer {
                 *ms
@@ -116,7 +107,6 @@ impl JobRunner<'_> {
                 .gate
                 .pause_sends(Duration::from_millis(ms), self.context.clock.now());
         }
-        Ok(Some(answers))
     }
 
     fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
@@ -214,6 +204,30 @@ impl JobRunner<'_> {
             self.renew_lease().await?;
         }
         Ok(())
+    }
+}
+
+/// Delivers one batch. If the provider does not answer within `patience`, or its adapter panics,
+/// the outcome of every item is unknown.
+async fn deliver_reserved(
+    provider: Arc<dyn Provider>,
+    reserved: Vec<Reservation>,
+    patience: Duration,
+) -> Vec<(SharedText, SendOutcome)> {
+    let items: Vec<SharedText> = reserved.iter().map(|it| it.item_id().clone()).collect();
+    let called = AssertUnwindSafe(timeout(patience, provider.deliver_batch(reserved)))
+        .catch_unwind()
+        .await;
+    let lost = |why: &str| {
+        items
+            .iter()
+            .map(|item| (item.clone(), SendOutcome::Unknown(why.into())))
+            .collect()
+    };
+    match called {
+        Ok(Ok(answers)) => answers,
+        Ok(Err(_)) => lost("the provider did not answer in time"),
+        Err(_) => lost("the provider's adapter panicked"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! A store with somebody between it and those who use it, who does something to what is asked and answered.
+//! A store with somebody between it and those who use it, who does something to what is asked and
+//! answered.
 
 use std::sync::Arc;
 

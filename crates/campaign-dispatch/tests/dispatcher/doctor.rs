@@ -1,4 +1,5 @@
-//! What a doctor finds in campaign runs: nothing in those that dispatchers made, and everything that was broken by hand.
+//! What a doctor finds in campaign runs: nothing in those that dispatchers made, and everything
+//! that was broken by hand.
 
 use std::time::Duration;
 
@@ -161,6 +162,10 @@ async fn a_job_whose_worker_is_gone_is_late_when_nobody_takes_it_over() {
     );
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[tokio::test(start_paused = true)]
 async fn what_was_broken_by_hand_is_found() {
     let is_in_doubt = |job: &JobRow| job.in_doubt > 0;

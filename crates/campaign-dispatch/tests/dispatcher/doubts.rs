@@ -1,4 +1,5 @@
-//! What is in doubt stays so until somebody knows: whoever is sent away the second time was not told of the first.
+//! What is in doubt stays so until somebody knows: whoever is sent away the second time was not
+//! told of the first.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A worker that dies at a chosen point: before or after the n-th commit, or in the n-th call of the provider.
+//! A worker that dies at a chosen point: before or after the n-th commit, or in the n-th call of
+//! the provider.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -59,7 +60,12 @@ impl Meddle for Deadly {
     }
 }
 
-/// Lets a worker die at a point, lets another go on, and returns how many items were in doubt; nothing if the point does not come.
+/// Lets a worker die at a point, lets another go on, and returns how many items were in doubt;
+/// nothing if the point does not come.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 async fn die_at(point: Point) -> Option<usize> {
     let people = ["a", "b", "c", "d", "e", "f"];
     let terms = onward_campaign_core::DispatchPolicy { window: 2, ..TERMS };
@@ -210,7 +216,8 @@ async fn whenever_a_worker_dies_nobody_is_called_twice_and_nobody_is_forgotten()
         let (Some(before), Some(after)) = (before, after) else {
             break;
         };
-        // Before the first reservation there is nothing to doubt; after that no more than what a window holds in each lane.
+        // Before the first reservation there is nothing to doubt; after that no more than what a
+        // window holds in each lane.
         assert!(before <= 4 && after <= 4, "{number}: {before} {after}");
         doubts.extend([before, after]);
     }

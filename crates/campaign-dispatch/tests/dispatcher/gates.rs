@@ -163,6 +163,10 @@ enum Stop {
     KilledAndUnknown,
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[tokio::test(start_paused = true)]
 async fn whoever_takes_each_key_once_is_called_again_whatever_stopped_the_worker() {
     for how in [

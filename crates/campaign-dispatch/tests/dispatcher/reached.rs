@@ -1,4 +1,5 @@
-//! Deploying a campaign another time: nobody is reached again whom an earlier run has reached, unless that is wanted.
+//! Deploying a campaign another time: nobody is reached again whom an earlier run has reached,
+//! unless that is wanted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +23,8 @@ fn wanted(key: &str, reached: RepeatSendPolicy) -> CampaignDeployment {
     }
 }
 
-/// A store whose answers take their time, so that others come between; that of the first commit is lost, if it is to be.
+/// A store whose answers take their time, so that others come between; that of the first commit is
+/// lost, if it is to be.
 struct Distant {
     loses: AtomicBool,
 }

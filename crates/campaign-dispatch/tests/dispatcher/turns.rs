@@ -1,4 +1,5 @@
-//! Tenants share what there is: lanes, and room at providers. Nobody is kept back by those who are gone, or slow.
+//! Tenants share what there is: lanes, and room at providers. Nobody is kept back by those who are
+//! gone, or slow.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -15,8 +15,8 @@ use crate::between::{Between, Meddle};
 use crate::turns::{Slow, outlet};
 use crate::world::{Counting, TERMS, World, accepted};
 
-/// The second commit, a renewal, is stored and not heard of, and cannot be read either. The fourth, which has what the provider
-/// said, is neither stored nor heard of.
+/// The second commit, a renewal, is stored and not heard of, and cannot be read either. The fourth,
+/// which has what the provider said, is neither stored nor heard of.
 struct Cut {
     commits: AtomicU32,
     is_unreadable: AtomicBool,

@@ -2,10 +2,10 @@
 
 fn main() {
     let _ = onward_campaign_dispatch::Reservation {
-        item: "item".into(),
-        key: "key".into(),
+        item_id: "item".into(),
+        idempotency_key: "key".into(),
         address: "ada@example.org".into(),
-        recipient: "ada".into(),
-        message: onward_campaign_dispatch::Message::default(),
+        recipient_id: "ada".into(),
+        message: onward_campaign_core::RenderedMessage::default(),
     };
 }

@@ -1,8 +1,8 @@
 //! A call uses a reservation up.
 
 async fn send_twice(provider: &dyn onward_campaign_dispatch::Provider, reservation: onward_campaign_dispatch::Reservation) {
-    provider.deliver(vec![reservation]).await;
-    provider.deliver(vec![reservation]).await;
+    provider.deliver_batch(vec![reservation]).await;
+    provider.deliver_batch(vec![reservation]).await;
 }
 
 fn main() {

@@ -184,6 +184,10 @@ fn a_mistake_is_shown_where_it_is() {
     );
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[test]
 fn a_mistake_is_told_in_words_of_those_who_write_campaigns() {
     for (rest, words) in [

@@ -88,6 +88,15 @@ fn print_campaign_run(
     skipped: usize,
     audit: &[CampaignAuditEntry],
 ) -> io::Result<()> {
+    let mut out = anstream::stdout().lock();
+    write_run_summary(&mut out, run)?;
+    write_run_activity(&mut out, run)?;
+    writeln!(out)?;
+    write_audit_entries(&mut out, skipped, audit)
+}
+
+/// Writes the settings, the status and the item counts of a run.
+fn write_run_summary(out: &mut impl io::Write, run: &CampaignRunView) -> io::Result<()> {
     let CampaignRunSummary {
         run: id,
         campaign,
@@ -105,7 +114,6 @@ fn print_campaign_run(
         in_doubt,
         waiting,
     } = run.tally;
-    let mut out = anstream::stdout().lock();
     writeln!(
         out,
         "run        {id}\ncampaign   {}",
@@ -133,6 +141,11 @@ fn print_campaign_run(
         out,
         "items      {items} in {jobs}: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
     )?;
+    Ok(())
+}
+
+/// Writes what a run does or waits for, and whether items are in doubt.
+fn write_run_activity(out: &mut impl io::Write, run: &CampaignRunView) -> io::Result<()> {
     if let Some(ActiveJobs { jobs, until }) = &run.under_way {
         let jobs = console::format_count(*jobs, "job");
         writeln!(
@@ -148,14 +161,22 @@ fn print_campaign_run(
             .unwrap_or_default();
         writeln!(out, "waits      until {}{why}", waits.until)?;
     }
-    if in_doubt > 0 {
+    if run.tally.in_doubt > 0 {
         writeln!(
             out,
             "           {}: onward outbox in-doubt",
             console::style_error("nobody knows what became of some")
         )?;
     }
-    writeln!(out)?;
+    Ok(())
+}
+
+/// Writes the newest entries of the audit trail and the number of earlier ones.
+fn write_audit_entries(
+    out: &mut impl io::Write,
+    skipped: usize,
+    audit: &[CampaignAuditEntry],
+) -> io::Result<()> {
     if skipped > 0 {
         let earlier = if skipped == 1 { "entry" } else { "entries" };
         writeln!(out, "{skipped} earlier {earlier}: --entries N shows more")?;

@@ -4,8 +4,8 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_api::explanation::{ExecutionEndView, ExecutionExplanation, ExecutionOwner};
+use onward_api::format_relative_time;
 use onward_api::waits::{ExecutionWait, WaitTarget};
-use onward_api::{DisplayText, format_relative_time};
 use onward_base::Timestamp;
 
 use super::ExecutionArg;
@@ -46,7 +46,6 @@ pub(crate) async fn explain_execution(args: &WhyArgs) -> anyhow::Result<ExitCode
 /// Returns the label and text of each line; further lines under the same label have an empty one.
 fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, String)> {
     let now = explained.now.0;
-    let moment = |at: DisplayText<Timestamp>| format_instant(at.0, now);
     let mut lines = vec![
         ("execution", explained.execution.0.to_string()),
         ("function", explained.function.clone()),
@@ -55,7 +54,7 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
             format!(
                 "{}, since {}",
                 console::style_state_name(&explained.state),
-                moment(explained.since)
+                format_instant(explained.since.0, now)
             ),
         ),
     ];
@@ -95,29 +94,35 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
             .iter()
             .map(|waiting| format_wait(waiting, now)),
     );
+    push_notices(&mut lines, explained);
+    push_lines(&mut lines, "next", explained.next.iter().cloned());
+    lines
+}
+
+/// Appends the messages on their way to the execution, and its alerts.
+fn push_notices(lines: &mut Vec<(&'static str, String)>, explained: &ExecutionExplanation) {
+    let now = explained.now.0;
     let messages = explained.on_its_way.iter().map(|it| {
         format!(
             "{}, sent {}",
             console::escape_control_chars(&it.what),
-            moment(it.sent_at)
+            format_instant(it.sent_at.0, now)
         )
     });
-    push_lines(&mut lines, "on its way", messages);
+    push_lines(lines, "on its way", messages);
     let alerts = explained.alerts.iter().map(|it| {
         format!(
             "{}: {}, {}",
             it.code,
             console::escape_control_chars(&it.message),
-            moment(it.raised_at)
+            format_instant(it.raised_at.0, now)
         )
     });
     push_lines(
-        &mut lines,
+        lines,
         "alerts",
         alerts.map(|line| console::style_error(line).to_string()),
     );
-    push_lines(&mut lines, "next", explained.next.iter().cloned());
-    lines
 }
 
 /// Appends lines under one label; a label that is too long for the column gets its own line.

@@ -4,9 +4,13 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Subcommand;
+use onward_embed::HostPattern;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::settings::{ResolvedSetting, ServerSettingsArgs, SettingSource, redact_url};
+use super::settings::{
+    ResolvedSetting, ServerSettings, ServerSettingsArgs, SettingSource, redact_url,
+};
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigSubcommand {
@@ -28,102 +32,14 @@ pub(crate) struct ConfigShowArgs {
     json: bool,
 }
 
+/// Name, value and source of a setting.
+type SettingRow = (&'static str, Value, SettingSource);
+
 pub(crate) fn show_config(
     ConfigSubcommand::Show(args): &ConfigSubcommand,
 ) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
-    let hosts = |hosts: &ResolvedSetting<Vec<onward_embed::HostPattern>>| {
-        json!(
-            hosts
-                .value
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-        )
-    };
-    let campaigns = &settings.campaigns;
-    let rows: [(&str, Value, SettingSource); 16] = [
-        (
-            "store",
-            json!(settings.store.value.as_deref().map(redact_url)),
-            settings.store.source,
-        ),
-        (
-            "listen",
-            json!(settings.listen.value.to_string()),
-            settings.listen.source,
-        ),
-        (
-            "tls-in-front",
-            json!(settings.tls_in_front.value),
-            settings.tls_in_front.source,
-        ),
-        (
-            "node-name",
-            json!(settings.node_name.value),
-            settings.node_name.source,
-        ),
-        (
-            "lease-ms",
-            json!(settings.lease_ms.value),
-            settings.lease_ms.source,
-        ),
-        (
-            "drain-ms",
-            json!(settings.drain_ms.value),
-            settings.drain_ms.source,
-        ),
-        (
-            "otlp-endpoint",
-            json!(settings.otlp_endpoint.value.as_deref().map(redact_url)),
-            settings.otlp_endpoint.source,
-        ),
-        (
-            "requests-per-second",
-            json!(settings.requests_per_second.value),
-            settings.requests_per_second.source,
-        ),
-        (
-            "idle-ms",
-            json!(settings.idle_ms.value),
-            settings.idle_ms.source,
-        ),
-        (
-            "allow-hosts",
-            hosts(&settings.allow_hosts),
-            settings.allow_hosts.source,
-        ),
-        (
-            "allow-private-hosts",
-            hosts(&settings.allow_private_hosts),
-            settings.allow_private_hosts.source,
-        ),
-        (
-            "campaigns.lanes",
-            json!(campaigns.lanes.value),
-            campaigns.lanes.source,
-        ),
-        (
-            "campaigns.tenant-max",
-            json!(campaigns.tenant_max.value),
-            campaigns.tenant_max.source,
-        ),
-        (
-            "campaigns.lease-ms",
-            json!(campaigns.lease_ms.value),
-            campaigns.lease_ms.source,
-        ),
-        (
-            "campaigns.inline-providers",
-            json!(campaigns.inline_providers.value),
-            campaigns.inline_providers.source,
-        ),
-        (
-            "providers",
-            json!(settings.providers.value),
-            settings.providers.source,
-        ),
-    ];
+    let rows = setting_rows(&settings);
     let mut out = io::stdout().lock();
     if args.json {
         let all: Map<String, Value> = rows
@@ -150,4 +66,43 @@ pub(crate) fn show_config(
         writeln!(out, "{text:<48} # {source}")?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns all settings in the order in which they are printed.
+fn setting_rows(settings: &ServerSettings) -> [SettingRow; 16] {
+    let campaigns = &settings.campaigns;
+    let listen = json!(settings.listen.value.to_string());
+    [
+        url_row("store", &settings.store),
+        ("listen", listen, settings.listen.source),
+        plain_row("tls-in-front", &settings.tls_in_front),
+        plain_row("node-name", &settings.node_name),
+        plain_row("lease-ms", &settings.lease_ms),
+        plain_row("drain-ms", &settings.drain_ms),
+        url_row("otlp-endpoint", &settings.otlp_endpoint),
+        plain_row("requests-per-second", &settings.requests_per_second),
+        plain_row("idle-ms", &settings.idle_ms),
+        hosts_row("allow-hosts", &settings.allow_hosts),
+        hosts_row("allow-private-hosts", &settings.allow_private_hosts),
+        plain_row("campaigns.lanes", &campaigns.lanes),
+        plain_row("campaigns.tenant-max", &campaigns.tenant_max),
+        plain_row("campaigns.lease-ms", &campaigns.lease_ms),
+        plain_row("campaigns.inline-providers", &campaigns.inline_providers),
+        plain_row("providers", &settings.providers),
+    ]
+}
+
+fn plain_row(name: &'static str, setting: &ResolvedSetting<impl Serialize>) -> SettingRow {
+    (name, json!(setting.value), setting.source)
+}
+
+/// The row of a URL, without its password.
+fn url_row(name: &'static str, setting: &ResolvedSetting<Option<String>>) -> SettingRow {
+    let url = setting.value.as_deref().map(redact_url);
+    (name, json!(url), setting.source)
+}
+
+fn hosts_row(name: &'static str, setting: &ResolvedSetting<Vec<HostPattern>>) -> SettingRow {
+    let hosts: Vec<String> = setting.value.iter().map(ToString::to_string).collect();
+    (name, json!(hosts), setting.source)
 }

@@ -119,6 +119,20 @@ fn span_context(trace: TraceId, span: SpanId) -> SpanContext {
     SpanContext::new(trace, span, TraceFlags::SAMPLED, false, TraceState::NONE)
 }
 
+fn link_to_span(execution: ExecutionId, span: SpanId) -> Link {
+    Link::with_context(span_context(trace_id(execution), span))
+}
+
+/// Returns the name of the performer of an attempt, and a link to the child execution if one
+/// performs it.
+fn performer_link(performer: InvokePerformer) -> (&'static str, Option<Link>) {
+    match performer {
+        InvokePerformer::Owner => ("owner", None),
+        InvokePerformer::Worker => ("worker", None),
+        InvokePerformer::Child(child) => ("child", Some(link_to_span(child, root_span_id(child)))),
+    }
+}
+
 fn to_system_time(at: Timestamp) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(u64::try_from(at.as_micros()).unwrap_or(0))
 }
@@ -143,12 +157,9 @@ fn to_span_data(span: TraceSpan) -> SpanData {
     let (id, parent, name): (SpanId, SpanId, Cow<'static, str>) = match what {
         TraceSpanKind::Execution { function, parent } => {
             attributes.push(KeyValue::new("onward.function", function.to_string()));
-            links.links.extend(parent.map(|parent| {
-                Link::with_context(span_context(
-                    trace_id(parent.execution),
-                    self::operation_span_id(parent),
-                ))
-            }));
+            links.links.extend(
+                parent.map(|parent| link_to_span(parent.execution, operation_span_id(parent))),
+            );
             (
                 root_span_id(execution),
                 SpanId::INVALID,
@@ -163,17 +174,7 @@ fn to_span_data(span: TraceSpan) -> SpanData {
         } => {
             attributes.push(KeyValue::new("onward.promise", i64::from(number)));
             attributes.push(KeyValue::new("onward.attempt", i64::from(attempt)));
-            let (by, link) = match performer {
-                InvokePerformer::Owner => ("owner", None),
-                InvokePerformer::Worker => ("worker", None),
-                InvokePerformer::Child(child) => (
-                    "child",
-                    Some(Link::with_context(span_context(
-                        trace_id(child),
-                        root_span_id(child),
-                    ))),
-                ),
-            };
+            let (by, link) = performer_link(performer);
             attributes.push(KeyValue::new("onward.performer", by));
             links.links.extend(link);
             (

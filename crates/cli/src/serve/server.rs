@@ -16,6 +16,7 @@ use onward_service::{ApiService, ServerStage, token};
 use onward_store::{Store, StorePolicy};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::campaign_sender::CampaignSender;
 use super::settings::{ServerSettings, ServerSettingsArgs};
@@ -163,18 +164,24 @@ pub(super) async fn serve_until_stopped(
     {
         serving.abort();
     }
-    // Export the remaining spans: the engine has stopped, so no span is added any more.
-    if let Some(sending) = sending
-        && tokio::time::timeout(SHUTDOWN_TIMEOUT, sending)
-            .await
-            .is_err()
-    {
-        tracing::warn!("some traces could not be sent in time");
+    // The engine has stopped, so no span is added any more.
+    if let Some(sending) = sending {
+        finish_trace_export(sending).await;
     }
     again.abort();
     drained?;
     sent?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Waits until the remaining spans are exported, at most [`SHUTDOWN_TIMEOUT`].
+async fn finish_trace_export(sending: JoinHandle<()>) {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, sending)
+        .await
+        .is_err()
+    {
+        tracing::warn!("some traces could not be sent in time");
+    }
 }
 
 fn engine_builder(

@@ -6,6 +6,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use anyhow::Context as _;
 use onward_campaign_delivery::ProviderSpec;
@@ -147,38 +148,16 @@ const DEFAULT_IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 impl ServerSettingsArgs {
     /// Resolves the effective settings from command line, environment, file and defaults.
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
-        let path = self
-            .config
-            .clone()
-            .or_else(|| env_variable("ONWARD_CONFIG").map(PathBuf::from));
-        let file = path
-            .as_deref()
-            .map(read_settings_file)
-            .transpose()?
-            .unwrap_or_default();
-        let args = self.clone();
+        let (args, file) = (self.clone(), self.read_config_file()?);
         let name = || format!("pid {}", std::process::id());
         Ok(ServerSettings {
-            store: resolve_setting(
-                args.store.map(Some),
-                "ONWARD_STORE",
-                file.store.map(Some),
-                || None,
-                |text| Ok(Some(text.to_owned())),
-            )?,
-            listen: resolve_setting(
-                args.listen,
-                "ONWARD_LISTEN",
-                file.listen,
-                || DEFAULT_LISTEN,
-                |text| Ok(text.parse()?),
-            )?,
-            tls_in_front: resolve_setting(
+            store: resolve_text(args.store, "ONWARD_STORE", file.store)?,
+            listen: resolve_parsed(args.listen, "ONWARD_LISTEN", file.listen, DEFAULT_LISTEN)?,
+            tls_in_front: resolve_parsed(
                 args.tls_in_front,
                 "ONWARD_TLS_IN_FRONT",
                 file.tls_in_front,
-                || false,
-                |text| Ok(text.parse()?),
+                false,
             )?,
             node_name: resolve_setting(
                 args.node_name,
@@ -187,75 +166,120 @@ impl ServerSettingsArgs {
                 name,
                 |text| Ok(text.to_owned()),
             )?,
-            lease_ms: resolve_setting(
+            lease_ms: resolve_parsed(
                 args.lease_ms,
                 "ONWARD_LEASE_MS",
                 file.lease_ms,
-                || DEFAULT_LEASE_MS,
-                |text| Ok(text.parse()?),
+                DEFAULT_LEASE_MS,
             )?,
-            drain_ms: resolve_setting(
+            drain_ms: resolve_parsed(
                 args.drain_ms,
                 "ONWARD_DRAIN_MS",
                 file.drain_ms,
-                || DEFAULT_DRAIN_MS,
-                |text| Ok(text.parse()?),
+                DEFAULT_DRAIN_MS,
             )?,
-            otlp_endpoint: resolve_setting(
-                args.otlp_endpoint.map(Some),
+            otlp_endpoint: resolve_text(
+                args.otlp_endpoint,
                 "ONWARD_OTLP_ENDPOINT",
-                file.otlp_endpoint.map(Some),
-                || None,
-                |text| Ok(Some(text.to_owned())),
+                file.otlp_endpoint,
             )?,
-            requests_per_second: resolve_setting(
+            requests_per_second: resolve_parsed(
                 args.requests_per_second,
                 "ONWARD_REQUESTS_PER_SECOND",
                 file.requests_per_second,
-                || DEFAULT_REQUESTS_PER_SECOND,
-                |text| Ok(text.parse()?),
+                DEFAULT_REQUESTS_PER_SECOND,
             )?,
-            idle_ms: resolve_setting(
+            idle_ms: resolve_parsed(
                 args.idle_ms,
                 "ONWARD_IDLE_MS",
                 file.idle_ms,
-                || DEFAULT_IDLE_MS,
-                |text| Ok(text.parse()?),
+                DEFAULT_IDLE_MS,
             )?,
-            allow_hosts: resolve_setting(
+            allow_hosts: resolve_hosts(
                 args.allow_hosts,
                 "ONWARD_ALLOW_HOSTS",
-                file.allow_hosts
-                    .as_deref()
-                    .map(parse_host_patterns)
-                    .transpose()?,
-                Vec::new,
-                |text| parse_host_patterns(&split_list(text)),
+                file.allow_hosts.as_deref(),
             )?,
-            allow_private_hosts: resolve_setting(
+            allow_private_hosts: resolve_hosts(
                 args.allow_private_hosts,
                 "ONWARD_ALLOW_PRIVATE_HOSTS",
-                file.allow_private_hosts
-                    .as_deref()
-                    .map(parse_host_patterns)
-                    .transpose()?,
-                Vec::new,
-                |text| parse_host_patterns(&split_list(text)),
+                file.allow_private_hosts.as_deref(),
             )?,
             campaigns: args
                 .campaigns
                 .resolve_settings(&file.campaigns.unwrap_or_default())?,
-            providers: match file.providers {
-                Some(value) => ResolvedSetting {
-                    value,
-                    source: SettingSource::File,
-                },
-                None => ResolvedSetting {
-                    value: BTreeMap::new(),
-                    source: SettingSource::Usual,
-                },
-            },
+            providers: resolve_providers(file.providers),
         })
+    }
+
+    /// Reads the configuration file of `--config` or `ONWARD_CONFIG`; without one, it is empty.
+    fn read_config_file(&self) -> anyhow::Result<ServerSettingsFile> {
+        let path = self
+            .config
+            .clone()
+            .or_else(|| env_variable("ONWARD_CONFIG").map(PathBuf::from));
+        let file = path.as_deref().map(read_settings_file).transpose()?;
+        Ok(file.unwrap_or_default())
+    }
+}
+
+/// Resolves an optional setting that is a text.
+fn resolve_text(
+    said: Option<String>,
+    variable_name: &str,
+    in_file: Option<String>,
+) -> anyhow::Result<ResolvedSetting<Option<String>>> {
+    resolve_setting(
+        said.map(Some),
+        variable_name,
+        in_file.map(Some),
+        || None,
+        |text| Ok(Some(text.to_owned())),
+    )
+}
+
+/// Resolves a setting that is parsed in the same way in the environment and on the command line.
+fn resolve_parsed<T>(
+    said: Option<T>,
+    variable_name: &str,
+    in_file: Option<T>,
+    usual: T,
+) -> anyhow::Result<ResolvedSetting<T>>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    resolve_setting(
+        said,
+        variable_name,
+        in_file,
+        || usual,
+        |text| Ok(text.parse()?),
+    )
+}
+
+/// Resolves a list of hosts; in the environment it is separated by commas.
+fn resolve_hosts(
+    said: Option<Vec<HostPattern>>,
+    variable_name: &str,
+    in_file: Option<&[String]>,
+) -> anyhow::Result<ResolvedSetting<Vec<HostPattern>>> {
+    let in_file = in_file.map(parse_host_patterns).transpose()?;
+    resolve_setting(said, variable_name, in_file, Vec::new, |text| {
+        parse_host_patterns(&split_list(text))
+    })
+}
+
+/// Resolves the providers, which only the file can define.
+fn resolve_providers(
+    in_file: Option<BTreeMap<String, ProviderSpec>>,
+) -> ResolvedSetting<BTreeMap<String, ProviderSpec>> {
+    let source = match in_file {
+        Some(_) => SettingSource::File,
+        None => SettingSource::Usual,
+    };
+    ResolvedSetting {
+        value: in_file.unwrap_or_default(),
+        source,
     }
 }
 

@@ -89,7 +89,8 @@ async fn a_provider_that_is_busy_for_one_campaign_is_left_alone_by_all() {
     );
 }
 
-/// The limit is one for all nodes. They count each other every few seconds, so the campaign begins after that.
+/// The limit is one for all nodes. They count each other every few seconds, so the campaign begins
+/// after that.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_together_keep_to_the_rate_of_a_provider() {
     const PER_SECOND: usize = 40;
@@ -119,7 +120,8 @@ async fn two_processes_together_keep_to_the_rate_of_a_provider() {
     let most = times.iter().map(within).max().unwrap();
     let took = *times.last().unwrap() - times[0];
     println!("240 calls in {took:?}, at most {most} in any second where {PER_SECOND} are allowed");
-    // Each node may begin with one at once, and calls that were let pass in time may arrive a little late together.
+    // Each node may begin with one at once, and calls that were let pass in time may arrive a
+    // little late together.
     assert!(most <= PER_SECOND + PER_SECOND / 4, "{most} in a second");
     assert!(
         took >= Duration::from_millis(240 * 1_000 / PER_SECOND as u64 * 9 / 10),

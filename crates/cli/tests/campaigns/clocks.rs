@@ -1,4 +1,5 @@
-//! Processes whose clocks are wrong, beside one whose clock is right: the time is that of the database, and nothing changes.
+//! Processes whose clocks are wrong, beside one whose clock is right: the time is that of the
+//! database, and nothing changes.
 
 use std::process::Command;
 
@@ -9,7 +10,8 @@ use crate::provider::Reply;
 use crate::text;
 use crate::world::{LEASE, World, people, tally, until_done};
 
-/// Whose clock is off by so much. `faketime` would stand between the test and the process, so it only says what to load.
+/// Whose clock is off by so much. `faketime` would stand between the test and the process, so it
+/// only says what to load.
 fn off_by(offset: &str, command: &mut Command) {
     let said = Command::new("faketime")
         .args(["-f", offset, "env"])
@@ -58,8 +60,8 @@ async fn processes_whose_clocks_are_wrong_change_nothing() {
         &[],
     );
     let client = honest.client();
-    // All of them are in the middle of calls, for longer than a lease: nobody takes over from anybody, whatever time they think
-    // that it is.
+    // All of them are in the middle of calls, for longer than a lease: nobody takes over from
+    // anybody, whatever time they think that it is.
     world.provider.until_called(12).await;
     sleep(LEASE * 2).await;
     assert_eq!(

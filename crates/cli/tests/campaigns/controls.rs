@@ -1,4 +1,5 @@
-//! Pausing, resuming, cancelling and trying again while a campaign is sent: the right people are reached, once.
+//! Pausing, resuming, cancelling and trying again while a campaign is sent: the right people are
+//! reached, once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +24,8 @@ const TERMS: &str = "terms = { window = 2 }";
 /// As many calls may be under way when somebody wants something else, in two processes.
 const UNDER_WAY: usize = 2 * 2 * 2;
 
-/// Those who are reached while others come to know what somebody wants. They look every half second.
+/// Those who are reached while others come to know what somebody wants. They look every half
+/// second.
 const KNOWN: Duration = Duration::from_secs(2);
 
 /// Two processes that send a campaign, slowly, and a client of one.
@@ -76,7 +78,8 @@ async fn a_campaign_that_is_paused_calls_nobody_until_it_is_resumed() {
     sleep(KNOWN).await;
     sending.until_quiet().await;
     let quiet = sending.world.provider.count();
-    // Eight at a time, each fifty milliseconds: those that are reached in the time in which it becomes known.
+    // Eight at a time, each fifty milliseconds: those that are reached in the time in which it
+    // becomes known.
     let late = KNOWN.as_millis() as usize / 50 * UNDER_WAY;
     println!("{} were called after it was paused", quiet - paused);
     assert!(

@@ -1,5 +1,5 @@
-//! kill -9 of the processes that send a campaign, again and again while they do: nobody is called twice, nobody is forgotten, and
-//! what nobody knows is said to be in doubt.
+//! kill -9 of the processes that send a campaign, again and again while they do: nobody is called
+//! twice, nobody is forgotten, and what nobody knows is said to be in doubt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -28,10 +28,12 @@ const PEOPLE: usize = 50;
 const ANSWERS: usize = 40;
 const LATEST: usize = 32;
 
-/// A kill comes at any moment of so many microseconds after that: before, in and after whatever is written then.
+/// A kill comes at any moment of so many microseconds after that: before, in and after whatever is
+/// written then.
 const SPREAD_US: usize = 12_000;
 
-/// Jobs of a process at a time, and items of a job that are called for together: as many may be in doubt after a kill.
+/// Jobs of a process at a time, and items of a job that are called for together: as many may be in
+/// doubt after a kill.
 const LANES: usize = 4;
 const WINDOW: usize = 2;
 
@@ -82,7 +84,8 @@ impl Draw {
 async fn survive(world: World, processes: usize) {
     let (kills, since) = (kills(), Instant::now());
     let people = people(kills * PEOPLE);
-    // The provider keeps the pace of the kills. Some connections it closes just when they may be used again.
+    // The provider keeps the pace of the kills. Some connections it closes just when they may be
+    // used again.
     world
         .provider
         .reply(|request| match request.calls[0].key.as_bytes()[0] {
@@ -176,7 +179,8 @@ impl Proof<'_> {
         found
     }
 
-    /// Nobody was called twice, everybody has one row, and what it says is so. Returns what is in doubt.
+    /// Nobody was called twice, everybody has one row, and what it says is so. Returns what is in
+    /// doubt.
     async fn expect_nothing_lost(&self, kills: usize) -> Vec<OutboxItemView> {
         self.world.provider.expect_once();
         let items = outbox(&self.client, &self.run).await;
@@ -229,7 +233,8 @@ impl Proof<'_> {
         doubts
     }
 
-    /// Says of each item in doubt what the provider's own record says: first of those that it has, then of all that are left.
+    /// Says of each item in doubt what the provider's own record says: first of those that it has,
+    /// then of all that are left.
     async fn settle(&self, doubts: &[OutboxItemView]) {
         let (called, missed): (Vec<&OutboxItemView>, Vec<_>) =
             doubts.iter().partition(|item| self.was_called(item));

@@ -1,5 +1,5 @@
-//! Campaigns of real processes, against a provider outside of them that counts: whatever happens to the processes, nobody is
-//! called twice, and nobody is forgotten.
+//! Campaigns of real processes, against a provider outside of them that counts: whatever happens to
+//! the processes, nobody is called twice, and nobody is forgotten.
 
 #![expect(
     clippy::unwrap_used,

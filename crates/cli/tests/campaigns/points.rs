@@ -1,5 +1,6 @@
-//! A process that is killed at a chosen point: before and after it reserves, in a call, and before and after it stores what was
-//! answered. Whatever the point, the provider's own record is enough to end with everybody called once.
+//! A process that is killed at a chosen point: before and after it reserves, in a call, and before
+//! and after it stores what was answered. Whatever the point, the provider's own record is enough
+//! to end with everybody called once.
 
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -18,8 +19,8 @@ use crate::world::{World, outbox, people, until, until_done, until_over};
 /// One item at a time: what happens to it happens to no other.
 const ONE_BY_ONE: &str = "terms = { window = 1 }";
 
-/// What is said to the database when the first item of a run is reserved or changed: how its name ends, and at last that it is to
-/// be kept.
+/// What is said to the database when the first item of a run is reserved or changed: how its name
+/// ends, and at last that it is to be kept.
 const ASKED: &[&str] = &[".000000.0000"];
 const STORED: &[&str] = &[".000000.0000", "COMMIT\0"];
 
@@ -213,10 +214,10 @@ const STRIDE: usize = 3;
 /// Kills that are tried together.
 const TOGETHER: usize = 4;
 
-/// The same on SQLite, where the store is a part of the process: killed before syncs and in the middle of writes, from its start
-/// until the campaign is over.
-/// A process that lives on, and whose way to the database is cut just when it stores something. It finds out by itself what
-/// became of that.
+/// The same on SQLite, where the store is a part of the process: killed before syncs and in the
+/// middle of writes, from its start until the campaign is over. A process that lives on, and whose
+/// way to the database is cut just when it stores something. It finds out by itself what became of
+/// that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_was_cut_off_from_its_database_calls_everybody_once_and_is_sure_of_it() {
     for (side, is_answer) in [
@@ -267,7 +268,8 @@ async fn whichever_write_a_process_dies_in_nobody_is_called_twice_or_forgotten()
     assert!(doubts.len() >= 20 && in_doubt > 0, "{doubts:?}");
 }
 
-/// Lets a process die at a write or sync, and another go on. Returns how many were in doubt; nothing if there are not so many.
+/// Lets a process die at a write or sync, and another go on. Returns how many were in doubt;
+/// nothing if there are not so many.
 async fn die_at_step(step: usize) -> Option<usize> {
     let world = World::sqlite(ONE_BY_ONE).await;
     let run = world.deploy_into_store(&world.campaign("spring", &people(2), ""));

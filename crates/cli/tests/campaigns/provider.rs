@@ -1,4 +1,5 @@
-//! A provider outside of the processes that call it. It counts, takes down when, and answers as a test wants it to.
+//! A provider outside of the processes that call it. It counts, takes down when, and answers as a
+//! test wants it to.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -293,7 +294,8 @@ impl Shared {
     }
 }
 
-/// The next request of a connection, if it comes to its end. One of which a part is missing is none.
+/// The next request of a connection, if it comes to its end. One of which a part is missing is
+/// none.
 async fn read_request(stream: &mut TcpStream, heard: &mut Vec<u8>) -> Option<(String, Vec<u8>)> {
     let head = loop {
         if let Some(end) = heard.windows(4).position(|bytes| bytes == b"\r\n\r\n") {

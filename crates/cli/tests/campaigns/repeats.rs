@@ -44,7 +44,8 @@ async fn the_same_campaign_deployed_twice_is_one_run_unless_again_is_said() {
     }
 }
 
-/// A row more, the rows the other way round, jobs of another size, other words: nobody is to hear of it twice.
+/// A row more, the rows the other way round, jobs of another size, other words: nobody is to hear
+/// of it twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_campaign_that_was_changed_reaches_nobody_again_unless_that_is_said() {
     for world in [World::sqlite("").await, World::postgres("").await] {

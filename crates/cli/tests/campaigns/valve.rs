@@ -1,5 +1,5 @@
-//! A way to the database that stops where a test wants it to: just before something is asked, or just after it, before the
-//! answer.
+//! A way to the database that stops where a test wants it to: just before something is asked, or
+//! just after it, before the answer.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};

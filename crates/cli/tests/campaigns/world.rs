@@ -27,7 +27,8 @@ pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// Nothing here takes nearly as long.
 pub(crate) const HANGS: Duration = Duration::from_secs(60);
 
-/// How long others wait before they take over a job. On a busy machine processes stand still for a second now and then.
+/// How long others wait before they take over a job. On a busy machine processes stand still for a
+/// second now and then.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
 /// A store and a provider.

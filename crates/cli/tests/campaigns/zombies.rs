@@ -1,5 +1,5 @@
-//! Processes that stand still for longer than others wait, and do not know it when they go on: what they have to say comes too
-//! late, and they call nobody.
+//! Processes that stand still for longer than others wait, and do not know it when they go on: what
+//! they have to say comes too late, and they call nobody.
 
 use onward_api::campaign::{CampaignApi as _, CampaignStatus};
 use onward_api::outbox::{ItemResolution, OutboxItemState, SettleItemRequest};
@@ -75,8 +75,8 @@ async fn what_a_process_says_that_stood_still_in_a_call_is_refused() {
     );
 }
 
-/// The worst moment: it has reserved, and has not heard so. Meanwhile another has it in doubt, somebody has found out that nobody
-/// was called, and the other has called.
+/// The worst moment: it has reserved, and has not heard so. Meanwhile another has it in doubt,
+/// somebody has found out that nobody was called, and the other has called.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_hears_too_late_of_its_reservation_does_not_call() {
     let world = World::postgres(ONE_BY_ONE).await;

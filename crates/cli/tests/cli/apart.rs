@@ -1,4 +1,5 @@
-//! A server and those who ask it: tenants are kept apart, whoever waits is answered, and whoever guesses is slowed down.
+//! A server and those who ask it: tenants are kept apart, whoever waits is answered, and whoever
+//! guesses is slowed down.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

@@ -1,4 +1,5 @@
-//! `onward bench`: that it measures what it says it does, and leaves nothing behind. How fast that is, is not a test's business.
+//! `onward bench`: that it measures what it says it does, and leaves nothing behind. How fast that
+//! is, is not a test's business.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

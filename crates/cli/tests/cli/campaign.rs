@@ -258,7 +258,12 @@ fn what_a_server_cannot_send_is_not_deployed_there() {
     }
 }
 
-/// Whoever stores an audience over HTTP may have read no file: what the command line looks at is looked at there as well.
+/// Whoever stores an audience over HTTP may have read no file: what the command line looks at is
+/// looked at there as well.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[test]
 fn what_was_stored_over_http_is_looked_at_before_it_is_deployed() {
     let place = Place::sqlite();

@@ -1,4 +1,5 @@
-//! kill -9 of the processes that run workflows, again and again under load: everything ends as it should, once.
+//! kill -9 of the processes that run workflows, again and again under load: everything ends as it
+//! should, once.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -217,7 +218,8 @@ impl Worker {
     }
 }
 
-/// What is killed leaves something behind in its cache, and that is not for others. Compiled code is taken from theirs.
+/// What is killed leaves something behind in its cache, and that is not for others. Compiled code
+/// is taken from theirs.
 fn own_cache(place: &Place) -> PathBuf {
     let (shared, own) = (
         std::env::temp_dir().join("onward-test-cache"),
@@ -299,8 +301,8 @@ impl Load {
         }
     }
 
-    /// Waits until somebody has taken a shard over, or else until something happens: nobody takes over from a process that had
-    /// nothing.
+    /// Waits until somebody has taken a shard over, or else until something happens: nobody takes
+    /// over from a process that had nothing.
     async fn change_of_hands(&mut self) {
         let epochs = self.epochs().await;
         let mut looks = Looks::new();
@@ -376,7 +378,8 @@ impl Load {
         );
     }
 
-    /// Messages that nobody has taken. Of signals that were taken the key stays behind, where no shard looks.
+    /// Messages that nobody has taken. Of signals that were taken the key stays behind, where no
+    /// shard looks.
     async fn messages(&self) -> Vec<InboxMessageRow> {
         let rows: Vec<(InboxMessageRow, u64)> = self
             .client
@@ -390,7 +393,8 @@ impl Load {
             .collect()
     }
 
-    /// All executions, those that others started included: how many there are, and how often a shard changed hands.
+    /// All executions, those that others started included: how many there are, and how often a
+    /// shard changed hands.
     async fn check(&self) -> (usize, u64) {
         for it in &self.started {
             let result = self.client.execution_result(it.id).await.unwrap().unwrap();
@@ -478,7 +482,8 @@ fn expect_result(kind: &Kind, result: &InvokeResult) {
     });
 }
 
-/// The rules hold for what is stored and for what is printed of it, and everything that was begun has ended once.
+/// The rules hold for what is stored and for what is printed of it, and everything that was begun
+/// has ended once.
 pub(crate) fn expect_sound(id: ExecutionId, events: &[JournalEvent]) {
     Journal::recover(id, events.to_vec()).unwrap();
     let mut reader = JournalLineReader::new();

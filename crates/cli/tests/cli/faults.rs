@@ -1,4 +1,5 @@
-//! Disks that fail: nothing is acknowledged after a failed sync, and a full disk is refused cleanly.
+//! Disks that fail: nothing is acknowledged after a failed sync, and a full disk is refused
+//! cleanly.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::Stdio;
@@ -153,7 +154,8 @@ fn a_read_that_fails_stores_nothing_of_what_is_refused() {
     assert!(refused > 0, "no read failed while it mattered");
 }
 
-/// From the first byte of a new file to the last of its closing: every write is torn and every sync is missed once.
+/// From the first byte of a new file to the last of its closing: every write is torn and every sync
+/// is missed once.
 #[test]
 fn whichever_write_a_new_store_dies_in_it_goes_on() {
     let events = RunEventGenerator::new("torn").next_events(3);

@@ -241,7 +241,8 @@ fn control_characters_of_a_journal_do_not_reach_the_terminal() {
     );
     assert_eq!(output.status.code(), Some(0));
 
-    // Colours are asked for, so that nothing between the program and the terminal takes escapes away.
+    // Colours are asked for, so that nothing between the program and the terminal takes escapes
+    // away.
     let line = "{\"sequence\":0,\"timestamp\":\"2026-03-01T12:00:00Z\",\"event\":\"TimerFired\",\"promise_id\":\"\\u001b]0;title\\u0007\"}";
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), line).unwrap();

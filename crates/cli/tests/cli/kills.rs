@@ -1,4 +1,5 @@
-//! kill -9 while appending, again and again: what was acknowledged is there, once, where it was said to be.
+//! kill -9 while appending, again and again: what was acknowledged is there, once, where it was
+//! said to be.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -65,7 +66,8 @@ fn survive(place: &Place, kills: usize) {
 }
 
 impl Ledger {
-    /// Sends what is open and more, kills the process after so many answers, and takes down what it still had said.
+    /// Sends what is open and more, kills the process after so many answers, and takes down what it
+    /// still had said.
     fn round(&mut self, place: &Place, answers: usize) {
         let fresh = self.events.next_events(150);
         self.sent.extend(fresh.iter().cloned());

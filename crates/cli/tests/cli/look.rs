@@ -1,4 +1,5 @@
-//! Looking at executions: why they wait, what they do, whether any is stuck, and whether code repeats what it did.
+//! Looking at executions: why they wait, what they do, whether any is stuck, and whether code
+//! repeats what it did.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};

@@ -1,4 +1,5 @@
-//! The binary as its users meet it: what it prints where, with which exit code, and what is left after it was killed.
+//! The binary as its users meet it: what it prints where, with which exit code, and what is left
+//! after it was killed.
 
 #![expect(
     clippy::unwrap_used,
@@ -20,6 +21,9 @@ mod look;
 mod nodes;
 mod old_stores;
 mod server;
+mod server_authorization;
+mod server_configuration;
+mod server_shutdown;
 mod state;
 mod traces;
 mod work;

@@ -1,5 +1,5 @@
-//! Three nodes on one Postgres under load, while they are killed, stopped, paused and cut off, and the database is killed too: what
-//! was acknowledged is there, everything ends as it should, once.
+//! Three nodes on one Postgres under load, while they are killed, stopped, paused and cut off, and
+//! the database is killed too: what was acknowledged is there, everything ends as it should, once.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -286,7 +286,8 @@ impl World {
         self.cluster.restart_server().unwrap();
     }
 
-    /// Cuts the connections of a node to the database; one that has just begun may not have any yet.
+    /// Cuts the connections of a node to the database; one that has just begun may not have any
+    /// yet.
     async fn cut(&self) {
         let mut looks = interval(LOOK);
         let cut = async {
@@ -367,7 +368,8 @@ fn shards(node: &Server) -> usize {
     metrics(node).lines().filter(is_owned).count()
 }
 
-/// Starts one execution after the other, each through another node, and sees it to its end. Returns which.
+/// Starts one execution after the other, each through another node, and sees it to its end. Returns
+/// which.
 async fn load(shared: Arc<Shared>, number: usize) -> Vec<String> {
     let mut asked = Asked {
         shared,

@@ -1,8 +1,9 @@
 //! Stores of earlier schemas: they open, nothing in them is lost, and their work continues.
 //!
-//! A fixture holds the same work in each database: a completed, a cancelled, a blocked and an unstarted
-//! execution, a task that waits for a worker, a run with its events, a token, a suppressed address, and
-//! two campaign runs, of which one is paused and one has four items in doubt after a kill -9.
+//! A fixture holds the same work in each database: a completed, a cancelled, a blocked and an
+//! unstarted execution, a task that waits for a worker, a run with its events, a token, a
+//! suppressed address, and two campaign runs, of which one is paused and one has four items in
+//! doubt after a kill -9.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Traces by OTLP, as a collector sees them: one for each execution, a span for each thing that it did or waited for.
+//! Traces by OTLP, as a collector sees them: one for each execution, a span for each thing that it
+//! did or waited for.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -80,6 +81,10 @@ fn take(connection: TcpStream, spans: &Mutex<Vec<Span>>) {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[test]
 fn an_execution_is_a_trace_with_a_span_for_each_step() {
     let collector = Collector::new();

@@ -217,7 +217,8 @@ fn a_workflow_that_is_cancelled_cleans_up() {
     );
 }
 
-/// Kills the process that runs a chain again and again, each time when it has come a little further.
+/// Kills the process that runs a chain again and again, each time when it has come a little
+/// further.
 fn killed(place: &Place, kills: usize) {
     let args = [
         "start",

@@ -1,5 +1,5 @@
-//! The three worked journals of the specification are what real guests leave behind: event by event, up to the interleaving
-//! of promises that do not wait for each other.
+//! The three worked journals of the specification are what real guests leave behind: event by
+//! event, up to the interleaving of promises that do not wait for each other.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,8 @@ struct Told(Vec<(Value, String)>);
 struct Projection {
     /// What the guest did and how it was resumed, in order, with the state after each event.
     own: Vec<String>,
-    /// The attempts of each promise, in order. Those of different promises may be interleaved otherwise.
+    /// The attempts of each promise, in order. Those of different promises may be interleaved
+    /// otherwise.
     attempts: BTreeMap<String, Vec<String>>,
     /// What came from outside, in order: it may come at another moment.
     outside: Vec<String>,
@@ -172,7 +173,8 @@ fn the_full_example_is_what_a_guest_leaves_behind() {
     }
 }
 
-/// The signal is there before anybody runs the workflow, so it is recorded earlier than in the file, and consumed as there.
+/// The signal is there before anybody runs the workflow, so it is recorded earlier than in the
+/// file, and consumed as there.
 #[test]
 fn a_signal_that_comes_early_is_consumed_without_waiting() {
     let worked = Told::example("signal-buffered.jsonl");

@@ -1,4 +1,5 @@
-//! What every client for workers has to show, by the one in Rust: the list is examples/workers/scenarios.txt.
+//! What every client for workers has to show, by the one in Rust: the list is
+//! examples/workers/scenarios.txt.
 
 use std::collections::BTreeSet;
 use std::future::pending;

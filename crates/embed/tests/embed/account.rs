@@ -1,13 +1,15 @@
 //! What an execution and all that it started amount to, as far as a crash must not change it.
 //!
-//! Compared are, promise by promise: what was invoked, with what, how, and what came of it at which attempt; how long timers
-//! were; which signals were received, as which delivery; which members join sets had and which results were taken from them;
-//! how each execution ended. A crash is no attempt of its own, so attempts are compared too.
+//! Compared are, promise by promise: what was invoked, with what, how, and what came of it at which
+//! attempt; how long timers were; which signals were received, as which delivery; which members
+//! join sets had and which results were taken from them; how each execution ended. A crash is no
+//! attempt of its own, so attempts are compared too.
 //!
-//! Not compared are times, ids of executions (they follow from the key of the start) and the order in which promises that do
-//! not wait for each other come along: that is left to chance without a crash as well. So lists that workflows fill in the
-//! order of a join set are sorted first. Random values are what they are; `order` uses one in inputs and in its result, as
-//! `number`, and there it is replaced by its name: that it was drawn once is seen by that.
+//! Not compared are times, ids of executions (they follow from the key of the start) and the order
+//! in which promises that do not wait for each other come along: that is left to chance without a
+//! crash as well. So lists that workflows fill in the order of a join set are sorted first. Random
+//! values are what they are; `order` uses one in inputs and in its result, as `number`, and there
+//! it is replaced by its name: that it was drawn once is seen by that.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -60,7 +62,8 @@ impl Account {
                         attempt,
                         performer: InvokePerformer::Owner | InvokePerformer::Worker,
                     } => {
-                        // The same attempt may not be recorded as started twice; the rules of the journal see to it.
+                        // The same attempt may not be recorded as started twice; the rules of the
+                        // journal see to it.
                         account.attempts.push((promise_id.to_string(), *attempt));
                     }
                     Event::ExecutionCompleted {
@@ -76,6 +79,10 @@ impl Account {
         account
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one scenario, or one list of cases, read from top to bottom"
+    )]
     fn take_in(&mut self, place: &str, id: ExecutionId, event: &Event, number: Option<&str>) {
         let (what, said) = match event {
             Event::InvokeScheduled {

@@ -1,5 +1,6 @@
-//! A process that dies at a chosen moment: from then on its store and its tasks answer nothing any more, for ever. It gets
-//! no chance to clean up, and nothing that it still does can reach the store.
+//! A process that dies at a chosen moment: from then on its store and its tasks answer nothing any
+//! more, for ever. It gets no chance to clean up, and nothing that it still does can reach the
+//! store.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +44,8 @@ pub(crate) struct Point {
     pub(crate) nth: usize,
 }
 
-/// How often each attempt was performed, counted where the engine cannot see it: by idempotency key and attempt.
+/// How often each attempt was performed, counted where the engine cannot see it: by idempotency key
+/// and attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Mutex<BTreeMap<(String, u32), u32>>);
 

@@ -1,5 +1,5 @@
-//! Requests of workflows and tasks to a server on this machine: where they may go, what goes with them, and what answers
-//! amount to.
+//! Requests of workflows and tasks to a server on this machine: where they may go, what goes with
+//! them, and what answers amount to.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +15,8 @@ use crate::world::{built, cache};
 /// The workflows that send a request: itself, and through a task.
 const BOTH: [&str; 2] = ["http_get", "http_by_task"];
 
-/// A server on the loopback interface. The path says how often it is busy before it answers, and with which status.
+/// A server on the loopback interface. The path says how often it is busy before it answers, and
+/// with which status.
 struct Server {
     address: String,
     /// The idempotency key of each request.
@@ -133,7 +134,8 @@ impl Place {
             .collect()
     }
 
-    /// The kinds of failures that the journal has: of attempts that were followed by another, of the request, of the whole.
+    /// The kinds of failures that the journal has: of attempts that were followed by another, of
+    /// the request, of the whole.
     async fn failures(&self, id: ExecutionId) -> (Vec<String>, Option<String>, Option<String>) {
         let (mut retried, mut request, mut whole) = (Vec::new(), None, None);
         for event in self.events(id).await {

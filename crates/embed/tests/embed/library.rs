@@ -1,4 +1,5 @@
-//! The engine as a library: workflows in WASM, tasks in Rust, in a process that goes on with something else.
+//! The engine as a library: workflows in WASM, tasks in Rust, in a process that goes on with
+//! something else.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -276,8 +277,8 @@ async fn a_signal_under_a_key_is_delivered_once() {
     engine.stop().await.unwrap();
 }
 
-/// What holds a connection must go on while others wait for one. The executions are there before the engine is, so that it
-/// reads all of them at once.
+/// What holds a connection must go on while others wait for one. The executions are there before
+/// the engine is, so that it reads all of them at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn few_connections_are_enough() {
     let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
@@ -316,8 +317,8 @@ async fn few_connections_are_enough() {
     engine.stop().await.unwrap();
 }
 
-/// Each process has a folder of its own in the cache while it runs. One that is gone while another looks is no reason for that
-/// one to fail.
+/// Each process has a folder of its own in the cache while it runs. One that is gone while another
+/// looks is no reason for that one to fail.
 #[test]
 fn a_cache_is_shared_with_processes_that_come_and_go() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The engine in one process, on real stores with real components: what it survives, where its requests may go, and what
-//! its tasks may do to it.
+//! The engine in one process, on real stores with real components: what it survives, where its
+//! requests may go, and what its tasks may do to it.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,9 +1,10 @@
-//! Every workflow of the examples, crashed at every moment that matters, on every store: what is left must be what a run
-//! without a crash leaves.
+//! Every workflow of the examples, crashed at every moment that matters, on every store: what is
+//! left must be what a run without a crash leaves.
 //!
-//! The moments are those around each commit of a step and around each task, found by counting: the n-th of a moment is tried
-//! for n = 1, 2, 3 … until a run does not come that far. Around leases it is enough to crash one workflow. Two crashes in a row
-//! are tried for a sample, where the second comes with the first step after the takeover; `ONWARD_MATRIX=full` tries all.
+//! The moments are those around each commit of a step and around each task, found by counting: the
+//! n-th of a moment is tried for n = 1, 2, 3 … until a run does not come that far. Around leases it
+//! is enough to crash one workflow. Two crashes in a row are tried for a sample, where the second
+//! comes with the first step after the takeover; `ONWARD_MATRIX=full` tries all.
 
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
@@ -185,8 +186,8 @@ fn compare(scenario: &Scenario, crashes: &[Point], usual: &Usual, outcome: &Outc
     expect_performed(&context, outcome);
 }
 
-/// What was started was performed, and again only where a crash left its end unknown. What was performed was started: it is
-/// recorded before.
+/// What was started was performed, and again only where a crash left its end unknown. What was
+/// performed was started: it is recorded before.
 fn expect_performed(context: &str, outcome: &Outcome) {
     let performed = outcome.ledger.performed();
     let started: BTreeSet<_> = outcome.account.attempts.iter().cloned().collect();

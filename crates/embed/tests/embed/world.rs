@@ -25,8 +25,8 @@ use crate::account::Account;
 use crate::faults::{Echo, Faults, Faulty, Ledger, Performing, Point};
 use crate::scenario::{Act, Scenario};
 
-/// Leases end when the clock of the store says so, and that is moved by the tests: hundreds of crashes need not be waited
-/// for.
+/// Leases end when the clock of the store says so, and that is moved by the tests: hundreds of
+/// crashes need not be waited for.
 const LEASE: Duration = Duration::from_secs(3_600);
 
 /// How often an engine looks for what others sent.

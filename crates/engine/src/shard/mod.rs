@@ -12,11 +12,16 @@
 //! commit is discarded when a commit fails: the store is the source of truth, memory is a copy.
 
 mod active_execution;
+mod attempts;
 mod commits;
 mod drain;
+mod input_routing;
+mod loading;
+mod memory;
 mod message;
 mod shard_core;
 mod step;
+mod step_commit;
 pub(crate) mod task_row;
 pub mod trace_span;
 

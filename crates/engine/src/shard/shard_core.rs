@@ -1,35 +1,21 @@
-//! The state machine of a shard: routes inputs to the executions they concern and commits their
-//! steps.
+//! The state machine of a shard: dispatches inputs, and advances and commits the executions they
+//! concern.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use onward_base::{Payload, Timestamp};
-use onward_execution::{Execution, ExecutionLimits, ExecutionOutcome};
-use onward_journal::{DeliveryGuarantee, ExecutionError, ExecutionId, Journal, JournalEvent};
-use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
-use onward_store::{Commit, Error, ShardEpoch, ShardId, StoreErrorKind};
+use onward_base::Timestamp;
+use onward_execution::ExecutionLimits;
+use onward_journal::{ExecutionError, ExecutionId};
+use onward_store::{ShardEpoch, ShardId};
 
-use super::active_execution::{ActiveExecution, PendingInput, VERSION_UNSTORED};
+use super::active_execution::{ActiveExecution, PendingInput};
 use super::step::StepBlocked;
-use super::{
-    AttemptEnd, AttemptId, AttemptReporter, FunctionResolver, ShardAction, ShardInput, message,
-    step,
-};
+use super::{AttemptId, FunctionResolver, ShardAction, ShardInput, step, step_commit};
 use crate::task_matcher::TaskMatcher;
-
-/// Maximum number of remembered message ids. If an id is dropped too early, the store rejects the
-/// commit that consumes the message a second time.
-const SEEN_MESSAGES_MAX: usize = 1 << 16;
-
-/// Interval at which idle executions are looked for, in milliseconds.
-const IDLE_SWEEP_INTERVAL_MS: u64 = 100;
 
 /// Delay before a stuck execution is retried, in milliseconds: its code may be available by then.
 const STUCK_RETRY_MS: u64 = 30_000;
-
-/// Guest capacity below which all idle executions are evicted.
-const GUEST_CAPACITY_LOW: usize = 64;
 
 /// Settings of a shard.
 #[derive(Debug, Clone, Copy)]
@@ -71,13 +57,13 @@ pub struct ShardCore {
     /// Executions that are being loaded, and the inputs that arrived for them meanwhile.
     pub(super) loading: BTreeMap<ExecutionId, VecDeque<PendingInput>>,
     /// Executions whose guests have used up their time slice, in FIFO order.
-    paused: VecDeque<ExecutionId>,
+    pub(super) paused: VecDeque<ExecutionId>,
     /// Executions that wait for guest capacity, in FIFO order.
     pub(super) waiting_for_capacity: VecDeque<ExecutionId>,
     /// Stuck executions: when to retry them, and the attempt ends that arrived for them.
-    parked: BTreeMap<ExecutionId, (Timestamp, VecDeque<PendingInput>)>,
+    pub(super) parked: BTreeMap<ExecutionId, (Timestamp, VecDeque<PendingInput>)>,
     /// Executions in memory that have a deadline, ordered by it.
-    deadlines: BTreeSet<(Timestamp, ExecutionId)>,
+    pub(super) deadlines: BTreeSet<(Timestamp, ExecutionId)>,
     pub(super) commits_in_flight: BTreeMap<u64, CommitSubject>,
     pub(super) next_ticket: u64,
     /// Ids of messages that are being recorded or were recently recorded: an older read of the
@@ -90,7 +76,7 @@ pub struct ShardCore {
     /// unknown.
     pub(super) unstarted: BTreeSet<AttemptId>,
     /// When idle executions were last looked for.
-    last_sweep_at: Timestamp,
+    pub(super) last_sweep_at: Timestamp,
     pub(super) is_lost: bool,
     /// Whether the core is draining: no new work begins.
     pub(super) is_draining: bool,
@@ -209,143 +195,8 @@ impl ShardCore {
         actions
     }
 
-    fn on_loaded(
-        &mut self,
-        row: Row,
-        version: u64,
-        events: Vec<JournalEvent>,
-        now: Timestamp,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        let id = row.execution_id;
-        if self.actives.contains_key(&id) {
-            return;
-        }
-        let news = self.loading.remove(&id).unwrap_or_default();
-        if self.is_draining && !self.is_needed_for_drain(&id, &news) {
-            return;
-        }
-        let journal = match Journal::recover(id, events) {
-            Ok(journal) => journal,
-            Err(violation) => {
-                let reason = format!("its journal is not valid: {violation}");
-                return self.park_execution(id, reason, news, now, actions);
-            }
-        };
-        let execution = Execution::recover(journal, self.options.limits);
-        if let Some(ending) = execution.execution_outcome() {
-            return self.forward_or_discard(news, &ending, actions);
-        }
-        let mut active = Box::new(ActiveExecution::new(row, version, execution, now));
-        // A step that was too large for one commit ends in the middle of a turn: the guest
-        // continues before it receives new inputs.
-        active.is_paused = active.execution.is_mid_turn();
-        active.inputs = news;
-        self.resume_attempts(&mut active, actions);
-        self.advance_execution(active, now, actions);
-    }
-
-    /// Starts an execution together with its first step, if that step is short.
-    fn on_start_requested(
-        &mut self,
-        row: Row,
-        execution: Execution,
-        now: Timestamp,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        let id = execution.id();
-        let mut active = Box::new(ActiveExecution::new(row, VERSION_UNSTORED, execution, now));
-        let mut said = Vec::new();
-        let Some(commit) = self.try_first_step(&mut active, now, &mut said) else {
-            return actions.push(ShardAction::StartSettled {
-                execution: id,
-                result: None,
-            });
-        };
-        actions.append(&mut said);
-        self.commit_step(&mut active, commit, actions);
-        self.put_active(active, now);
-    }
-
-    fn try_first_step(
-        &mut self,
-        active: &mut ActiveExecution,
-        now: Timestamp,
-        said: &mut Vec<ShardAction>,
-    ) -> Option<Commit> {
-        let is_refused = self.is_draining || self.is_tracking(&active.id());
-        if is_refused || step::run_step(self, active, now, said).ok()? == step::StepProgress::Paused
-        {
-            return None;
-        }
-        step::compose_commit(self, active, now).ok()?
-    }
-
-    /// Resumes attempts that were in flight when the execution left memory: at-least-once attempts
-    /// are repeated, at-most-once attempts are in doubt.
-    fn resume_attempts(&mut self, active: &mut ActiveExecution, actions: &mut Vec<ShardAction>) {
-        let execution = active.id();
-        for flight in active
-            .execution
-            .attempts_in_flight()
-            .filter(|flight| flight.performer.is_owner())
-            .collect::<Vec<_>>()
-        {
-            let id = AttemptId {
-                execution,
-                number: flight.number,
-                attempt: flight.attempt,
-            };
-            let Some(attempt) = step::build_attempt(
-                self,
-                active,
-                id,
-                step::resolve_invocation(self, active, id.number),
-            ) else {
-                continue;
-            };
-            if self.is_performing(&id) || active.has_ended(id) {
-                continue;
-            }
-            let is_untouched = self.unstarted.remove(&id);
-            if self.is_draining && !is_untouched {
-                continue;
-            }
-            match attempt.delivery {
-                DeliveryGuarantee::AtMostOnce if !is_untouched => {
-                    active.inputs.push_back(PendingInput::AttemptEnded(
-                        id,
-                        Err(in_doubt_error("it was started before a crash")),
-                    ));
-                    actions.push(ShardAction::InDoubt(id));
-                }
-                // Its start is recorded, perhaps by another owner that has performed it. A fenced
-                // commit shows whether there was one.
-                DeliveryGuarantee::AtMostOnce => active.pending.attempts.push(attempt),
-                DeliveryGuarantee::AtLeastOnce => self.dispatch_attempt(attempt, actions),
-            }
-        }
-    }
-
     pub(super) fn is_performing(&self, attempt: &AttemptId) -> bool {
         self.performing.contains_key(attempt)
-    }
-
-    /// Retries a load that failed temporarily; parks the execution if its stored data is corrupt.
-    fn on_load_failed(
-        &mut self,
-        execution: ExecutionId,
-        error: &Error,
-        now: Timestamp,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        match error.kind() {
-            StoreErrorKind::Corrupt | StoreErrorKind::Invalid => {
-                let news = self.loading.remove(&execution).unwrap_or_default();
-                self.park_execution(execution, error.to_string(), news, now, actions);
-            }
-            _ => actions.push(ShardAction::LoadLater(execution)),
-        }
     }
 
     /// Parks a stuck execution until its retry. Its messages stay in the inbox.
@@ -365,155 +216,6 @@ impl ShardCore {
         self.parked
             .insert(execution, (now.plus_ms(STUCK_RETRY_MS), ends));
         actions.push(ShardAction::ExecutionStuck { execution, reason });
-    }
-
-    /// Forwards the pending messages of an execution that has ended to the execution it continued
-    /// as, or deletes them.
-    pub(super) fn forward_or_discard(
-        &mut self,
-        news: VecDeque<PendingInput>,
-        ending: &ExecutionOutcome,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        let mut commit = Commit::new().fence_shard(self.shard, self.epoch);
-        let mut ids = Vec::new();
-        for item in news {
-            if let PendingInput::AttemptEnded(attempt, _) = item {
-                actions.push(ShardAction::WorkerResultSettled {
-                    attempt,
-                    is_recorded: false,
-                });
-            } else if let PendingInput::Message(sent, version) = item {
-                let next = match ending {
-                    ExecutionOutcome::Continued(next) => {
-                        message::forward_message(&sent, *next).ok().flatten()
-                    }
-                    ExecutionOutcome::Result(_) => None,
-                };
-                commit = match next {
-                    Some(next) => {
-                        message::consume_message(commit, &sent, version).insert_or_keep(&next)
-                    }
-                    None => commit.delete(&*sent, version),
-                };
-                ids.extend(sent.message_id.0);
-            }
-        }
-        if !ids.is_empty() {
-            self.begin_commit(CommitSubject::Messages(ids), commit, actions);
-        }
-    }
-
-    fn forget_messages(&mut self, news: &VecDeque<PendingInput>) {
-        for item in news {
-            if let PendingInput::Message(message, _) = item
-                && let Some(id) = message.message_id.0
-            {
-                self.seen_messages.remove(&id);
-            }
-        }
-    }
-
-    fn on_not_found(&mut self, execution: ExecutionId, actions: &mut Vec<ShardAction>) {
-        let news = self.loading.remove(&execution).unwrap_or_default();
-        self.forward_or_discard(
-            news,
-            &ExecutionOutcome::Result(Ok(Payload::null())),
-            actions,
-        );
-    }
-
-    fn on_messages(
-        &mut self,
-        messages: Vec<(InboxMessageRow, u64)>,
-        now: Timestamp,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        // While draining, messages stay in the inbox for the next owner.
-        if self.is_draining {
-            return;
-        }
-        let mut touched = BTreeSet::new();
-        while self.seen_messages.len() > SEEN_MESSAGES_MAX {
-            self.seen_messages.pop_first();
-        }
-        for (message, version) in messages {
-            let is_new = message
-                .message_id
-                .0
-                .is_some_and(|id| self.seen_messages.insert(id));
-            if is_new {
-                touched.insert(message.execution_id);
-                self.enqueue_input(
-                    message.execution_id,
-                    PendingInput::Message(Box::new(message), version),
-                    actions,
-                );
-            }
-        }
-        for execution in touched {
-            self.advance_if_active(execution, now, actions);
-        }
-    }
-
-    /// Enqueues all ends first, so that those of one execution go into one commit.
-    fn on_attempts_ended(
-        &mut self,
-        ends: Vec<AttemptEnd>,
-        now: Timestamp,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        let mut touched = BTreeSet::new();
-        for AttemptEnd {
-            attempt,
-            reported_by: by,
-            result,
-        } in ends
-        {
-            let is_wanted = match by {
-                AttemptReporter::Owner(performance) => {
-                    let is_its = self.performing.get(&attempt) == Some(&performance);
-                    is_its && self.performing.remove(&attempt).is_some()
-                }
-                AttemptReporter::Worker => true,
-            };
-            if is_wanted {
-                touched.insert(attempt.execution);
-                self.enqueue_input(
-                    attempt.execution,
-                    PendingInput::AttemptEnded(attempt, result),
-                    actions,
-                );
-            }
-        }
-        for execution in touched {
-            self.advance_if_active(execution, now, actions);
-        }
-    }
-
-    /// Enqueues an input for an execution, which is loaded first if it is not in memory.
-    fn enqueue_input(
-        &mut self,
-        execution: ExecutionId,
-        news: PendingInput,
-        actions: &mut Vec<ShardAction>,
-    ) {
-        if let Some(active) = self.actives.get_mut(&execution) {
-            active.inputs.push_back(news);
-            return;
-        }
-        if let Some((_, ends)) = self.parked.get_mut(&execution) {
-            match news {
-                PendingInput::AttemptEnded(..) => ends.push_back(news),
-                PendingInput::Message(..) => self.forget_messages(&[news].into()),
-            }
-            return;
-        }
-        let loading = self.loading.entry(execution).or_insert_with(|| {
-            actions.push(ShardAction::Load(execution));
-            VecDeque::new()
-        });
-        loading.push_back(news);
     }
 
     /// Advances an execution if it is in memory.
@@ -582,75 +284,6 @@ impl ShardCore {
         }
     }
 
-    /// Evicts the idle guest that was unused for longest. Returns whether there was one.
-    fn evict_idle_guest(&mut self) -> bool {
-        let idle = self
-            .actives
-            .values()
-            .filter(|active| active.guest.is_some() && active.is_idle());
-        match idle
-            .min_by_key(|active| active.last_used_at)
-            .map(|active| active.id())
-        {
-            Some(execution) => self.take_active(&execution).is_some(),
-            None => false,
-        }
-    }
-
-    /// Evicts executions that have been idle for too long or exceed the maximum number.
-    fn evict_idle_executions(&mut self, now: Timestamp) {
-        if now < self.last_sweep_at.plus_ms(IDLE_SWEEP_INTERVAL_MS) {
-            return;
-        }
-        self.last_sweep_at = now;
-        let mut idle: Vec<(Timestamp, ExecutionId)> = self
-            .actives
-            .values()
-            .filter(|active| active.is_idle())
-            .map(|active| (active.last_used_at, active.id()))
-            .collect();
-        idle.sort_unstable();
-        let idle_max = if self.functions.guest_capacity() < GUEST_CAPACITY_LOW {
-            0
-        } else {
-            self.options.idle_max
-        };
-        let surplus = idle.len().saturating_sub(idle_max);
-        for (place, (touched, execution)) in idle.into_iter().enumerate() {
-            if place < surplus || touched.plus_ms(self.options.idle_ms) <= now {
-                self.take_active(&execution);
-            }
-        }
-    }
-
-    pub(super) fn take_active(&mut self, execution: &ExecutionId) -> Option<Box<ActiveExecution>> {
-        let active = self.actives.remove(execution)?;
-        self.unwatch_deadline(&active);
-        Some(active)
-    }
-
-    fn unwatch_deadline(&mut self, active: &ActiveExecution) {
-        if let Some(at) = active.watched_deadline {
-            self.deadlines.remove(&(at, active.id()));
-        }
-    }
-
-    /// Puts an execution back into memory and registers its deadline.
-    fn put_active(&mut self, mut active: Box<ActiveExecution>, now: Timestamp) {
-        self.unwatch_deadline(&active);
-        // While a commit is in flight, a deadline cannot be acted on.
-        active.watched_deadline = if active.commit_ticket.is_some() || active.is_paused {
-            None
-        } else {
-            active.execution.next_deadline()
-        };
-        if let Some(at) = active.watched_deadline {
-            self.deadlines.insert((at, active.id()));
-        }
-        active.last_used_at = now;
-        self.actives.insert(active.id(), active);
-    }
-
     /// Advances an execution as far as possible and commits the result, unless a commit is in
     /// flight.
     pub(super) fn advance_execution(
@@ -714,7 +347,7 @@ impl ShardCore {
         }
         if is_ahead {
             self.perform_side_effect_free(&mut active.pending, actions);
-        } else if let Some(commit) = step::compose_commit(self, active, now)? {
+        } else if let Some(commit) = step_commit::compose_commit(self, active, now)? {
             self.commit_step(active, commit, actions);
             if is_held {
                 return self.step_and_commit(active, now, actions);

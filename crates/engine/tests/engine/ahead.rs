@@ -193,7 +193,8 @@ fn it_does_not_run_ahead_for_ever() {
     assert_eq!(attempts(&actions).len(), 1, "it goes on");
 }
 
-/// Tasks are quick and commits slow: a commit ends only when there is no task left. Returns when it is over.
+/// Tasks are quick and commits slow: a commit ends only when there is no task left. Returns when it
+/// is over.
 fn to_its_end(chain: impl FunctionResolver + 'static, result: &str) {
     let (mut alone, mut actions) = Alone::begin(chain);
     let (mut tickets, mut todo) = (Vec::new(), Vec::new());

@@ -1,4 +1,5 @@
-//! What tests of a node share: a store in memory with virtual time, and code that is written as scripts.
+//! What tests of a node share: a store in memory with virtual time, and code that is written as
+//! scripts.
 
 use std::sync::Arc;
 

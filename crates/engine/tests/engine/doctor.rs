@@ -1,4 +1,5 @@
-//! Every kind of damage is found, and nothing is found where there is none, also while a node works.
+//! Every kind of damage is found, and nothing is found where there is none, also while a node
+//! works.
 
 use std::time::Duration;
 

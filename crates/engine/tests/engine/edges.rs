@@ -1,5 +1,5 @@
-//! Where executions come to their limits: no room, no time, no code, too deep, and somebody who took their place. Time is
-//! virtual.
+//! Where executions come to their limits: no room, no time, no code, too deep, and somebody who
+//! took their place. Time is virtual.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -36,6 +36,10 @@ fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
     }))
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
     match function {
         // Calls itself, for ever.
@@ -467,7 +471,8 @@ async fn what_a_step_asks_for_is_stored_in_pieces() {
     let world = World::new(100).await;
     let id = world.start("wide", "null").await;
     assert_eq!(world.result(id).await, Ok(json("20")));
-    // The same from outside: more than one commit takes waits for it, and a cancellation behind that.
+    // The same from outside: more than one commit takes waits for it, and a cancellation behind
+    // that.
     let id = world.start("slow", "null").await;
     for _ in 0..20 {
         world

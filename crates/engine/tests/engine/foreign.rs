@@ -1,4 +1,5 @@
-//! A store whose log somebody else writes: events can be missing and turn up later, and commits can fail.
+//! A store whose log somebody else writes: events can be missing and turn up later, and commits can
+//! fail.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};

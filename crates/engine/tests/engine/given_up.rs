@@ -1,4 +1,5 @@
-//! A task that its own step has given up: the end is durable together with the start, and nothing is performed after it.
+//! A task that its own step has given up: the end is durable together with the start, and nothing
+//! is performed after it.
 
 use onward_engine::shard::{
     AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,

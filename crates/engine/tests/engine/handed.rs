@@ -1,4 +1,5 @@
-//! Tasks that go to a worker with the commit that stores them, and ends that go into a journal without a way through the inbox.
+//! Tasks that go to a worker with the commit that stores them, and ends that go into a journal
+//! without a way through the inbox.
 
 use std::future::pending;
 use std::sync::Arc;

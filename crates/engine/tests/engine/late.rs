@@ -1,4 +1,5 @@
-//! Workers, when something takes long: a step that cannot be taken, a commit that is slow, a shard that is lost. Time is virtual.
+//! Workers, when something takes long: a step that cannot be taken, a commit that is slow, a shard
+//! that is lost. Time is virtual.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
@@ -431,7 +432,8 @@ async fn a_task_of_a_shard_that_was_lost_is_not_left_with_a_worker_that_never_he
     let place = Place::open().await;
     let waiting = place.waiting("anna", 1, 600_000);
     sleep(Duration::from_millis(100)).await;
-    // The step is stored, and nothing is heard of that for long. Meanwhile somebody else becomes the owner of all.
+    // The step is stored, and nothing is heard of that for long. Meanwhile somebody else becomes
+    // the owner of all.
     let (before, after) = (Duration::ZERO, Duration::from_secs(100));
     place.store.delay(Delay {
         execution: None,

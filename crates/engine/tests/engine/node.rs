@@ -1,4 +1,5 @@
-//! A node on a store: starts, signals, cancellation, children, and another node that takes over. Time is virtual.
+//! A node on a store: starts, signals, cancellation, children, and another node that takes over.
+//! Time is virtual.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! Several nodes on one store: they share the shards out, hand them on in order, and take them over from whoever is gone. Time is
-//! virtual.
+//! Several nodes on one store: they share the shards out, hand them on in order, and take them over
+//! from whoever is gone. Time is virtual.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -339,7 +339,8 @@ async fn what_is_started_while_a_node_drains_waits_for_another() {
     sleep(Duration::from_secs(1)).await;
     first.stop.send(true).unwrap();
     sleep(Duration::from_millis(1_500)).await;
-    // In the same process, so that its shard is asked to begin them; some are in the shard that still drains.
+    // In the same process, so that its shard is asked to begin them; some are in the shard that
+    // still drains.
     let beside = world.client.clone().with_local_node(&first.node);
     let mut started = Vec::new();
     for number in 0..EVERYWHERE {
@@ -452,8 +453,9 @@ async fn a_node_that_has_nothing_to_do_asks_little_of_its_store() {
     world.store.counts();
     sleep(Duration::from_secs(100)).await;
     let (reads, writes) = world.store.counts();
-    // Each 200 ms: what is due in 8 shards, whose they are, who is there, all messages, all names. Every 1.7 s the time, for each of
-    // its leases and for the node. Each second workers that are lost, and every ten what waits in 11 places.
+    // Each 200 ms: what is due in 8 shards, whose they are, who is there, all messages, all names.
+    // Every 1.7 s the time, for each of its leases and for the node. Each second workers that are
+    // lost, and every ten what waits in 11 places.
     assert!((6_600..6_850).contains(&reads), "{reads} reads in 100 s");
     assert!((500..550).contains(&writes), "{writes} writes in 100 s");
 }

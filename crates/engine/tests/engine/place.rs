@@ -1,4 +1,5 @@
-//! A store with workflows that wait for every kind of thing, and a node that runs them. Time is virtual.
+//! A store with workflows that wait for every kind of thing, and a node that runs them. Time is
+//! virtual.
 
 use std::sync::Arc;
 use std::time::Duration;

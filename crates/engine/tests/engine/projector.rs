@@ -163,7 +163,8 @@ async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
     );
 }
 
-/// Every set of the six events missing at first, with every one of them turning up after every number of passes.
+/// Every set of the six events missing at first, with every one of them turning up after every
+/// number of passes.
 #[tokio::test]
 async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
     let run = run_id("r");

@@ -1,4 +1,5 @@
-//! A guest that takes another path than the recorded one is found out at the first step, and nothing is recorded.
+//! A guest that takes another path than the recorded one is found out at the first step, and
+//! nothing is recorded.
 
 use onward_base::{Payload, Timestamp};
 use onward_execution::{

@@ -1,4 +1,5 @@
-//! The smallest engine there is: one execution, one list of stored events, virtual time. It can be told to crash.
+//! The smallest engine there is: one execution, one list of stored events, virtual time. It can be
+//! told to crash.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,8 @@ impl Outcome {
     }
 }
 
-/// Virtual time and entropy that is the same in every run: it depends on how much is recorded, as a test wants it.
+/// Virtual time and entropy that is the same in every run: it depends on how much is recorded, as a
+/// test wants it.
 pub(crate) struct Virtual {
     pub(crate) now: Timestamp,
     pub(crate) logs: Vec<String>,
@@ -105,6 +107,10 @@ pub(crate) enum Point {
 }
 
 /// Runs the plan; `crashes` decides at each point whether to crash there.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) -> Outcome {
     let mut stored: Vec<JournalEvent> = Vec::new();
     let mut world = Virtual {
@@ -225,7 +231,8 @@ fn has_signal(plan: &Plan, commits: usize) -> bool {
     plan.signals.iter().any(|(at, ..)| *at == commits)
 }
 
-/// What happens outside once so much is stored. It is durable outside, so it happens again in the next life if it was lost.
+/// What happens outside once so much is stored. It is durable outside, so it happens again in the
+/// next life if it was lost.
 fn outside(plan: &Plan, execution: &mut Execution, world: &mut Virtual, commits: usize) {
     if execution.is_terminal() {
         return;

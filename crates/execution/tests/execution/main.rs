@@ -1,4 +1,5 @@
-//! Executions of scripts: what is recorded, what a replay is answered, and what a crash changes: nothing.
+//! Executions of scripts: what is recorded, what a replay is answered, and what a crash changes:
+//! nothing.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Requests that make no sense, and too much of anything: refused, not recorded, the same again in a replay.
+//! Requests that make no sense, and too much of anything: refused, not recorded, the same again in
+//! a replay.
 
 use onward_base::Timestamp;
 use onward_execution::{

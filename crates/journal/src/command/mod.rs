@@ -117,6 +117,7 @@ pub enum JournalCommand {
 impl JournalCommand {
     /// Returns the event that the command records. Fails if the command cannot be turned into an
     /// event.
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each command")]
     pub(crate) fn decide_event(
         self,
         journal: &Journal,

@@ -33,6 +33,7 @@ impl JournalState {
         self.phase = next;
     }
 
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
     fn apply_effects(&mut self, sequence: u64, event: &Event) {
         match event {
             Event::InvokeScheduled {

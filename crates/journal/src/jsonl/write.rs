@@ -25,6 +25,7 @@ impl<'a> JournalLine<'a> {
         Self { event, own }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
     fn write_fields<M: serde::ser::SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let own = self.own;
         match &self.event.event {
@@ -105,6 +106,7 @@ impl<'a> JournalLine<'a> {
     }
 
     /// Writes the fields of the events whose first field is `promise_id`.
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
     fn write_promise_fields<M: serde::ser::SerializeMap>(
         &self,
         map: &mut M,

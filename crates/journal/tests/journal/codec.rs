@@ -35,8 +35,8 @@ macro_rules! fixture {
     };
 }
 
-/// Every kind of event and every optional field, as written by version 1: first those it began with, then those that were
-/// appended.
+/// Every kind of event and every optional field, as written by version 1: first those it began
+/// with, then those that were appended.
 fn fixtures() -> Vec<(&'static str, &'static [u8], &'static str)> {
     vec![fixture!("v1/every-event"), fixture!("v1/later-fields")]
 }
@@ -70,7 +70,8 @@ fn the_current_version_writes_its_fixtures_byte_for_byte() {
         kinds.extend(events.iter().map(|event| event.event.kind()));
         let written = encode_record(own(), &events).unwrap();
         if record.is_empty() && std::env::var_os("UPDATE_EXPECT").is_some() {
-            // A new fixture. One that exists is never rewritten: it is what an older Onward left behind.
+            // A new fixture. One that exists is never rewritten: it is what an older Onward left
+            // behind.
             let path = format!("{}/tests/fixtures/{name}.oj", env!("CARGO_MANIFEST_DIR"));
             std::fs::write(path, &written).unwrap();
             continue;
@@ -229,7 +230,8 @@ fn a_few_bytes_cannot_ask_for_much_memory() {
 
 #[test]
 fn fields_that_later_versions_append_are_skipped() {
-    // [5, 0, [[1000, [12, [3, "later"]], "later"]], "later"]: a timer that fired, with unknown fields at every level.
+    // [5, 0, [[1000, [12, [3, "later"]], "later"]], "later"]: a timer that fired, with unknown
+    // fields at every level.
     let later = [b"\x65later".as_slice()].concat();
     let body = [
         &[0x84, 5, 0, 0x81, 0x83, 0x19, 0x03, 0xe8, 0x82, 12, 0x82, 3][..],

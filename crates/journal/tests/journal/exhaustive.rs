@@ -1,5 +1,5 @@
-//! All small journals: every event of a small alphabet is tried after every legal journal up to a length, and the fold and
-//! the second judge must agree each time.
+//! All small journals: every event of a small alphabet is tried after every legal journal up to a
+//! length, and the fold and the second judge must agree each time.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use onward_journal::{AwaitKind, Event, JournalEvent, JournalState, Rule};
 use super::oracle;
 use super::script::*;
 
-/// Two promises, two attempts, two payloads, one signal, a join set: enough for every rule but the policy's limits.
+/// Two promises, two attempts, two payloads, one signal, a join set: enough for every rule but the
+/// policy's limits.
 fn alphabet() -> Vec<Event> {
     let mut events = vec![
         started(),

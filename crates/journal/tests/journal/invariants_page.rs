@@ -1,5 +1,5 @@
-//! Keeps `spec/INVARIANTS.md` true: its table is what the code says, and every test and function it names exists.
-//! `UPDATE_EXPECT=1 cargo test -p onward-journal` writes it anew.
+//! Keeps `spec/INVARIANTS.md` true: its table is what the code says, and every test and function it
+//! names exists. `UPDATE_EXPECT=1 cargo test -p onward-journal` writes it anew.
 
 use std::collections::BTreeSet;
 use std::fs;

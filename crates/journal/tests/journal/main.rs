@@ -1,4 +1,5 @@
-//! The journal's tests, one binary: worked examples, a breaker for every rule, a second judge, properties, encodings.
+//! The journal's tests, one binary: worked examples, a breaker for every rule, a second judge,
+//! properties, encodings.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,13 +14,24 @@
 
 mod breakers;
 mod codec;
+mod command_awaits;
+mod command_cancellation;
+mod command_fixture;
+mod command_join_sets;
 mod commands;
 mod exhaustive;
+mod guest_script;
 mod invariants_page;
 mod jsonl;
+mod live_host;
 mod model;
+mod model_record;
 mod oracle;
 mod properties;
 mod replay;
+mod replay_host;
+mod replay_index;
+mod rule_boundaries;
 mod script;
+mod violation_messages;
 mod worked_examples;

@@ -1,232 +1,32 @@
-//! Traffic between the model in `spec/` and the code, both ways, refusals and their reasons included.
+//! Traffic between the model in `spec/` and the code, both ways, refusals and their reasons
+//! included.
 //!
-//! Model to code: traces of the model, in which legal and illegal events are tried, are replayed through the fold. A corpus
-//! of them is kept in `spec/traces`; `cargo xtask model` makes fresh ones in the folder `ONWARD_TRAFFIC_DIR`, and with
-//! `UPDATE_EXPECT=1` they replace the corpus.
+//! Model to code: traces of the model, in which legal and illegal events are tried, are replayed
+//! through the fold. A corpus of them is kept in `spec/traces`; `cargo xtask model` makes fresh
+//! ones in the folder `ONWARD_TRAFFIC_DIR`, and with `UPDATE_EXPECT=1` they replace the corpus.
 //!
-//! Code to model: journals made here, with illegal events among them, are written into the same folder as a Quint test,
-//! with the verdict of the code beside each event; `cargo xtask model` has Quint judge them.
+//! Code to model: journals made here, with illegal events among them, are written into the same
+//! folder as a Quint test, with the verdict of the code beside each event; `cargo xtask model` has
+//! Quint judge them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-use onward_base::Timestamp;
-use onward_journal::{
-    AwaitKind, Event, INVARIANTS, JournalEvent, JournalState, PromiseState, Rule, RuleEnforcement,
-};
+use onward_journal::{INVARIANTS, JournalState, PromiseState, Rule, RuleEnforcement};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::Value;
 
+use super::model_record::{Record, Step};
 use super::script::*;
 
 const SPEC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec");
 
 /// The rules that the model leaves out: ids of other executions, and what may be retried.
 const NOT_MODELLED: [Rule; 2] = [Rule::ID1, Rule::H13];
-
-/// An event as the model has it: a flat record, -1 or empty where a field does not apply.
-#[derive(Clone, PartialEq, Debug, Default)]
-struct Record {
-    tag: String,
-    seq: i64,
-    pid: i64,
-    set: i64,
-    attempt: i64,
-    value: i64,
-    ok: bool,
-    signal: String,
-    delivery: i64,
-    waiting: Vec<i64>,
-    kind: String,
-}
-
-/// An event that was tried, and what came of it: the rule that refused it or nothing, and the state then.
-#[derive(Clone, PartialEq, Debug)]
-struct Step {
-    record: Record,
-    answer: String,
-    status: String,
-}
-
-impl Record {
-    fn from_itf(value: &Value) -> Self {
-        let int = |name: &str| integer(&value[name]);
-        let text = |name: &str| value[name].as_str().unwrap().to_owned();
-        Self {
-            tag: text("tag"),
-            seq: int("seq"),
-            pid: int("pid"),
-            set: int("set"),
-            attempt: int("attempt"),
-            value: int("value"),
-            ok: value["ok"].as_bool().unwrap(),
-            signal: text("signal"),
-            delivery: int("delivery"),
-            waiting: value["waiting"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(integer)
-                .collect(),
-            kind: text("kind"),
-        }
-    }
-
-    /// The event it stands for.
-    fn event(&self) -> JournalEvent {
-        let Self {
-            attempt,
-            value,
-            delivery,
-            signal,
-            ..
-        } = self;
-        let (pid, of_set) = (self.pid as u32, self.set as u32);
-        let (attempt, value, delivery) = (*attempt as u32, *value as u32, *delivery as u64);
-        let result = if self.ok {
-            Ok(payload(value))
-        } else {
-            Err(error(&value.to_string()))
-        };
-        let waiting: Vec<u32> = self.waiting.iter().map(|number| *number as u32).collect();
-        let event = match self.tag.as_str() {
-            "ExecutionStarted" => started(),
-            "ExecutionCompleted" => complete(),
-            "ExecutionFailed" => fail(),
-            "CancelRequested" => cancel_requested(),
-            "ExecutionCancelled" => cancelled(),
-            "InvokeScheduled" => scheduled(pid),
-            "InvokeStarted" => attempted(pid, attempt),
-            "InvokeCompleted" => Event::InvokeCompleted {
-                promise_id: promise(pid),
-                result,
-                attempt,
-            },
-            "InvokeRetrying" => retrying(pid, attempt),
-            "RandomGenerated" => random(pid),
-            "TimeRecorded" => clock(pid),
-            "TimerScheduled" => timer(pid),
-            "TimerFired" => fired(pid),
-            "SignalDelivered" => delivered(signal, delivery, value),
-            "SignalReceived" => received(pid, signal, delivery, value),
-            "ExecutionAwaiting" => awaiting(self.await_kind(), &waiting),
-            "ExecutionResumed" => resumed(),
-            "JoinSetCreated" => created(of_set),
-            "JoinSetSubmitted" => submitted(of_set, pid),
-            "JoinSetAwaited" => taken_result(of_set, pid, result),
-            other => panic!("the model has an event {other}"),
-        };
-        JournalEvent {
-            sequence: self.seq as u64,
-            timestamp: Timestamp::EPOCH,
-            event,
-        }
-    }
-
-    fn await_kind(&self) -> AwaitKind {
-        match self.kind.as_str() {
-            "single" => AwaitKind::Single,
-            "any" => AwaitKind::Any,
-            "all" => AwaitKind::All,
-            _ => AwaitKind::Signal(name(&self.signal)),
-        }
-    }
-
-    /// As a Quint expression.
-    fn quint(&self) -> String {
-        let Self {
-            tag,
-            seq,
-            pid,
-            set,
-            attempt,
-            value,
-            ok,
-            signal,
-            delivery,
-            waiting,
-            kind,
-        } = self;
-        format!(
-            "{{ tag: \"{tag}\", seq: {seq}, pid: {pid}, set: {set}, attempt: {attempt}, value: {value}, ok: {ok}, \
-             signal: \"{signal}\", delivery: {delivery}, waiting: {waiting:?}, kind: \"{kind}\" }}"
-        )
-    }
-
-    /// As few words, for the corpus.
-    fn write(&self) -> String {
-        let mut words = self.tag.clone();
-        let numbers = [
-            ("seq", self.seq),
-            ("pid", self.pid),
-            ("set", self.set),
-            ("attempt", self.attempt),
-        ];
-        for (name, number) in numbers
-            .into_iter()
-            .chain([("value", self.value), ("delivery", self.delivery)])
-        {
-            if number != -1 {
-                write!(words, " {name}={number}").unwrap();
-            }
-        }
-        for (name, text) in [("signal", &self.signal), ("kind", &self.kind)] {
-            if !text.is_empty() {
-                write!(words, " {name}={text}").unwrap();
-            }
-        }
-        let waiting: Vec<String> = self.waiting.iter().map(ToString::to_string).collect();
-        words + &format!(" waiting={} ok={}", waiting.join(","), self.ok)
-    }
-
-    fn read(words: &str) -> Self {
-        let (tag, fields) = words.split_once(' ').unwrap();
-        let mut record = Self {
-            tag: tag.to_owned(),
-            seq: -1,
-            pid: -1,
-            set: -1,
-            attempt: -1,
-            value: -1,
-            delivery: -1,
-            ..Self::default()
-        };
-        for (name, text) in fields
-            .split(' ')
-            .map(|field| field.split_once('=').unwrap())
-        {
-            let number = || text.parse().unwrap();
-            match name {
-                "seq" => record.seq = number(),
-                "pid" => record.pid = number(),
-                "set" => record.set = number(),
-                "attempt" => record.attempt = number(),
-                "value" => record.value = number(),
-                "delivery" => record.delivery = number(),
-                "signal" => text.clone_into(&mut record.signal),
-                "kind" => text.clone_into(&mut record.kind),
-                "ok" => record.ok = text == "true",
-                _ => {
-                    record.waiting = text
-                        .split_terminator(',')
-                        .map(|number| number.parse().unwrap())
-                        .collect()
-                }
-            }
-        }
-        record
-    }
-}
-
-fn integer(value: &Value) -> i64 {
-    value["#bigint"]
-        .as_str()
-        .map_or_else(|| value.as_i64().unwrap(), |digits| digits.parse().unwrap())
-}
 
 /// The steps of a trace that Quint wrote; the first state is the one before any event.
 fn trace_from_itf(text: &str) -> Vec<Step> {
@@ -280,14 +80,14 @@ fn write_corpus(traces: &[Vec<Step>]) {
     fs::write(format!("{SPEC}/traces/probe.txt"), text).unwrap();
 }
 
-/// Where traffic is exchanged; a scratch folder of cargo's if nobody cares.
+/// The folder for the exchanged files. Default: the scratch folder of cargo.
 fn traffic_folder() -> PathBuf {
     PathBuf::from(
         std::env::var_os("ONWARD_TRAFFIC_DIR").unwrap_or(env!("CARGO_TARGET_TMPDIR").into()),
     )
 }
 
-/// Fresh traces, if somebody made some.
+/// The traces of a fresh model run, or nothing if there was none.
 fn fresh() -> Vec<Vec<Step>> {
     let folder = traffic_folder().join("itf");
     if !folder.exists() {
@@ -304,7 +104,7 @@ fn fresh() -> Vec<Vec<Step>> {
         .collect()
 }
 
-/// Replays a trace through the fold and says which rules refused something.
+/// Replays a trace through the fold and returns the rules that refused an event.
 fn replay(trace: &[Step]) -> BTreeSet<String> {
     let mut fold = JournalState::new(own());
     let mut refusals = BTreeSet::new();
@@ -487,8 +287,8 @@ fn is_end(record: &Record) -> bool {
     )
 }
 
-/// A script of events with the code's verdicts. Random events are tried; those that are legal move the journal on, and of
-/// the refused ones each rule is kept once. Ends are put off.
+/// A script of events with the code's verdicts. Random events are tried; those that are legal move
+/// the journal on, and of the refused ones each rule is kept once. Ends are put off.
 fn script(runner: &mut TestRunner) -> Vec<Step> {
     let mut fold = JournalState::new(own());
     let mut steps: Vec<Step> = Vec::new();
@@ -587,7 +387,8 @@ fn path_to_spec() -> String {
     format!("{up}{}", spec.strip_prefix("/").unwrap().display())
 }
 
-/// Folds a script with the model's own `verdict` and `apply` and lists the steps it sees differently.
+/// Folds a script with the model's own `verdict` and `apply` and lists the steps it sees
+/// differently.
 const JUDGE: &str = r#"
   type Step = { e: Event, answer: str, status: str }
   type Judged = { s: State, wrong: List[Step] }

@@ -1,5 +1,6 @@
-//! A second judge, written from the sentences of the specification and from nothing else: for each rule a predicate over
-//! a list of events and the one that follows, searching the list each time. Slow, obvious, and independent of the fold.
+//! A second judge, written from the sentences of the specification and from nothing else: for each
+//! rule a predicate over a list of events and the one that follows, searching the list each time.
+//! Slow, obvious, and independent of the fold.
 
 use onward_journal::{
     AwaitKind, Event, InvokeResult, JoinSetId, JournalEvent, PromiseId, RetryPolicy, Rule,
@@ -371,7 +372,8 @@ fn allocates<'a>(before: History<'_>, event: &'a Event) -> Option<&'a PromiseId>
     }
 }
 
-/// The same without awaits, which have a rule of their own, and without receipts by an open await for a signal.
+/// The same without awaits, which have a rule of their own, and without receipts by an open await
+/// for a signal.
 fn allocates_as_operation<'a>(before: History<'_>, event: &'a Event) -> Option<&'a PromiseId> {
     match event {
         Event::SignalReceived { promise_id, .. } => {

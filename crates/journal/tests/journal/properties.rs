@@ -1,4 +1,5 @@
-//! Random journals made by commands: whatever is accepted satisfies every rule, survives every encoding, and replays.
+//! Random journals made by commands: whatever is accepted satisfies every rule, survives every
+//! encoding, and replays.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -16,7 +17,8 @@ use proptest::test_runner::{Config, TestRunner};
 use super::oracle;
 use super::script::{name, own, payload, started};
 
-/// A command in three small numbers, so that proptest can shrink it; ids are taken among those that exist, or just past.
+/// A command in three small numbers, so that proptest can shrink it; ids are taken among those that
+/// exist, or just past.
 type Step = (u8, u8, u8);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -44,6 +46,10 @@ fn promise_that(journal: &Journal, pick: u8, is_wanted: fn(&PromiseState) -> boo
 }
 
 /// Mostly what could succeed, sometimes what cannot.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 fn command((choice, a, b): Step, journal: &Journal) -> JournalCommand {
     let promise = any_promise(journal, a);
     let invoke = promise_that(journal, a, |promise| {
@@ -191,7 +197,8 @@ fn run(steps: &[Step]) -> Journal {
     journal
 }
 
-/// Runs a property over random journals and says which events they held: a property over empty journals proves nothing.
+/// Runs a property over random journals and says which events they held: a property over empty
+/// journals proves nothing.
 fn for_random_journals(
     cases: u32,
     property: impl Fn(&Journal) -> Result<(), TestCaseError>,

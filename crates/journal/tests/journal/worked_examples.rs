@@ -1,5 +1,5 @@
-//! The worked examples of the specification, from the files that users see: each event is accepted, with the state that the
-//! specification shows beside it.
+//! The worked examples of the specification, from the files that users see: each event is accepted,
+//! with the state that the specification shows beside it.
 
 use onward_journal::jsonl::JournalLineReader;
 use onward_journal::{ExecutionState, Journal, JournalEvent};

@@ -1,4 +1,5 @@
-//! Idempotency keys: the golden vectors of `spec/runs.md`, which form an event takes, and what a mismatch says.
+//! Idempotency keys: the golden vectors of `spec/runs.md`, which form an event takes, and what a
+//! mismatch says.
 
 use std::collections::BTreeMap;
 use std::fs;

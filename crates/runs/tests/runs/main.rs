@@ -1,4 +1,5 @@
-//! The tests of runs, one binary: the contract in JSON, golden keys, worked dialogues, properties, permutations.
+//! The tests of runs, one binary: the contract in JSON, golden keys, worked dialogues, properties,
+//! permutations.
 
 #![expect(
     clippy::unwrap_used,

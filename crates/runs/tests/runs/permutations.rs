@@ -1,4 +1,5 @@
-//! Every order of a small run's events: whatever arrives when, the snapshot stays one that the tables can reach.
+//! Every order of a small run's events: whatever arrives when, the snapshot stays one that the
+//! tables can reach.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Logs as short text, so that a test reads as the run it is about: `StepFailed load#2/3 {"error":…}` is the failure of the
-//! second logical and third engine attempt of the step `load`.
+//! Logs as short text, so that a test reads as the run it is about: `StepFailed load#2/3
+//! {"error":…}` is the failure of the second logical and third engine attempt of the step `load`.
 
 use onward_base::{Payload, Timestamp};
 use onward_runs::{

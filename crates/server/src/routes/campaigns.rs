@@ -1,4 +1,4 @@
-//! Campaigns over HTTP.
+//! Routes for campaigns, audiences and campaign runs.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -15,7 +15,7 @@ use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, ProblemResponse, QueryParams};
 
-/// Checks whether a campaign can be deployed, as far as that can be told without its audience.
+/// Checks whether a campaign can be deployed, as far as this is possible without its audience.
 #[utoipa::path(
     post, path = "/v1/campaigns/check", tag = "campaigns", operation_id = "checkCampaign", request_body = CheckCampaignRequest,
     responses(
@@ -35,8 +35,9 @@ pub(super) async fn check_campaign(
     ))
 }
 
-/// What whoever has a campaign checked does. A provider that the campaign defines is made for that, with secrets and files of
-/// this server that it names: that is for those alone who may deploy it.
+/// Permission that is required to check a campaign. If the campaign defines its provider inline,
+/// the check creates that provider with the secrets and files of this server that the campaign
+/// names; only callers that may deploy the campaign may do this.
 fn permission_to_check(campaign: &onward_api::RawJson) -> Permission {
     match Campaign::from_document(campaign.as_str()) {
         Ok(Campaign {
@@ -47,7 +48,7 @@ fn permission_to_check(campaign: &onward_api::RawJson) -> Permission {
     }
 }
 
-/// Shows what some recipients would be sent. Nothing is sent or stored.
+/// Returns the messages that the given recipients would receive. Sends and stores nothing.
 #[utoipa::path(
     post, path = "/v1/campaigns/preview", tag = "campaigns", operation_id = "previewCampaign", request_body = PreviewCampaignRequest,
     responses(
@@ -67,9 +68,11 @@ pub(super) async fn preview_campaign(
     ))
 }
 
-/// Stores a part of an audience. Whoever stores it chooses its name, best at random; parts are numbered from 0.
+/// Stores one part of an audience. The client chooses the name of the audience, preferably at
+/// random; parts are numbered from 0.
 ///
-/// Storing a part again does nothing; another cannot take its place.
+/// Storing the same part again changes nothing. A stored part cannot be replaced by a different
+/// one.
 #[utoipa::path(
     put, path = "/v1/audiences/{audience}/parts/{number}", tag = "campaigns", operation_id = "putAudiencePart",
     params(
@@ -94,10 +97,12 @@ pub(super) async fn put_audience_part(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deploys a campaign for an audience whose parts are stored: a run and its jobs, all of it or nothing.
+/// Deploys a campaign for an audience whose parts are already stored: creates a campaign run and
+/// its jobs, atomically.
 ///
-/// All of the audience is looked at before: what does not pass is told in `prerequisites` of a problem with the status 422. If
-/// earlier runs of the campaign have reached any of its people, or are to, it is refused (409, `reached_before`), unless
+/// The whole audience is checked first: failed checks are listed in `prerequisites` of a problem
+/// with status 422. If earlier runs of the campaign have reached any of its recipients, or will
+/// reach them, the deployment is refused with status 409 and code `reached_before`, unless
 /// `reached` says otherwise.
 #[utoipa::path(
     post, path = "/v1/campaign-runs", tag = "campaigns", operation_id = "deployCampaign",
@@ -119,7 +124,7 @@ pub(super) async fn deploy_campaign(
     ))
 }
 
-/// Lists campaign runs, the newest first.
+/// Lists campaign runs, newest first.
 #[utoipa::path(
     get, path = "/v1/campaign-runs", tag = "campaigns", operation_id = "listCampaignRuns", params(ListCampaignRunsQuery),
     responses(
@@ -139,7 +144,7 @@ pub(super) async fn list_campaign_runs(
     ))
 }
 
-/// Shows a campaign run, and how many were reached.
+/// Returns a campaign run with the number of items in each state.
 #[utoipa::path(
     get, path = "/v1/campaign-runs/{run}", tag = "campaigns", operation_id = "showCampaignRun",
     params(("run" = String, Path, description = "The campaign run, or the beginning of its id")),
@@ -160,7 +165,7 @@ pub(super) async fn get_campaign_run(
     ))
 }
 
-/// Lists what happened to a campaign run, in order.
+/// Lists the audit trail of a campaign run, in chronological order.
 #[utoipa::path(
     get, path = "/v1/campaign-runs/{run}/audit", tag = "campaigns", operation_id = "auditCampaignRun",
     params(("run" = String, Path, description = "The campaign run, or the beginning of its id"), ListAuditEntriesQuery),
@@ -182,7 +187,8 @@ pub(super) async fn list_audit_entries(
     ))
 }
 
-/// Begins nothing more of a campaign run until it is resumed. What is under way is settled.
+/// Pauses a campaign run: no new sends are started until it is resumed. Sends in flight are
+/// settled.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/pause", tag = "campaigns", operation_id = "pauseCampaignRun",
     params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
@@ -204,7 +210,7 @@ pub(super) async fn pause_campaign_run(
     ))
 }
 
-/// Goes on with a campaign run that was paused.
+/// Resumes a paused campaign run.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/resume", tag = "campaigns", operation_id = "resumeCampaignRun",
     params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
@@ -226,7 +232,8 @@ pub(super) async fn resume_campaign_run(
     ))
 }
 
-/// Begins nothing more of a campaign run, ever: whoever was not reached by then is skipped.
+/// Cancels a campaign run for good: no new sends are started, and items that are not sent yet are
+/// marked `skipped`.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/cancel", tag = "campaigns", operation_id = "cancelCampaignRun",
     params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
@@ -248,7 +255,8 @@ pub(super) async fn cancel_campaign_run(
     ))
 }
 
-/// Tries a campaign run again that is over: another run reaches those whom it did not. Asked again, it is the same run.
+/// Retries a finished campaign run: deploys another run for the recipients that this run did not
+/// reach. Retrying the same run again returns the same new run.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/retry", tag = "campaigns", operation_id = "retryCampaignRun",
     params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,

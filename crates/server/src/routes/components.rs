@@ -1,4 +1,4 @@
-//! Code, and by which names it is called.
+//! Routes for components and the function names that resolve to them.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -13,19 +13,20 @@ use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonResult, ProblemResponse, QueryParams, RawBody};
 
-/// What functions of a component may do.
+/// Query of a deployment: permissions of the component's functions.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DeployComponentQuery {
-    /// Hosts that its functions may send requests to, with commas between them: `api.example.com,*.example.org`.
+    /// Hosts to which the component's functions may send requests, separated by commas:
+    /// `api.example.com,*.example.org`; default: none.
     #[serde(rename = "allowHosts", default)]
     allow_hosts: String,
 }
 
 /// Deploys a component: its functions can be started and invoked from now on.
 ///
-/// Executions that have started keep the code they started with.
+/// Executions that have already started keep the component with which they started.
 #[utoipa::path(
     post, path = "/v1/components", tag = "components", operation_id = "deployComponent", params(DeployComponentQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The bytes of the component"),
@@ -52,7 +53,7 @@ pub(super) async fn deploy_component(
     Ok((StatusCode::CREATED, Json(deployed)).into_response())
 }
 
-/// What names stand for.
+/// Lists the deployed functions, each with the component that its name resolves to.
 #[utoipa::path(
     get, path = "/v1/functions", tag = "components", operation_id = "listFunctions",
     responses(
@@ -69,7 +70,7 @@ pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<Fu
     }))
 }
 
-/// What is deployed: the components that names stand for.
+/// Lists the deployed components: those to which at least one function name resolves.
 #[utoipa::path(
     get, path = "/v1/components", tag = "components", operation_id = "listComponents",
     responses(

@@ -1,4 +1,5 @@
-//! Looking at all there is: whether any work is stuck, whether what is stored can have happened. Told as it is found.
+//! Routes that check the whole scope: whether any work is stuck, and whether stored runs are
+//! consistent. Findings are streamed as they are found.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -17,9 +18,10 @@ use super::executions::JSON_LINES;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{ProblemResponse, QueryParams};
 
-/// Checks that no work of the scope is stuck.
+/// Checks whether any work in the scope is stuck.
 ///
-/// One finding a line, and a verdict on the last; a problem on the last where the store could not be read to its end.
+/// Responds with one finding per line and a verdict on the last line; the last line is a problem if
+/// the store could not be read completely.
 #[utoipa::path(
     get, path = "/v1/doctor", tag = "administration", operation_id = "doctor",
     responses(
@@ -42,21 +44,23 @@ pub(super) async fn run_doctor(access: AuthenticatedCaller) -> Result<Response, 
     }))
 }
 
-/// Which runs, and which keys are right.
+/// Query of a verification.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct VerifyRunsQuery {
-    /// Only this run.
+    /// Verifies only this run; default: all runs.
     run: Option<String>,
-    /// Take idempotency keys of contract v1 for right, in logs that were imported.
+    /// Accepts idempotency keys of contract v1, which imported logs have; default: false.
     #[serde(rename = "acceptV1Keys", default)]
     accept_v1_keys: bool,
 }
 
-/// Checks what is stored of runs: keys, order, contiguity, and that every snapshot is what its log reduces to.
+/// Verifies the stored runs: keys, order, contiguity, and that every snapshot equals the reduction
+/// of its log.
 ///
-/// One finding a line, and a verdict on the last; a problem on the last where the store could not be read to its end.
+/// Responds with one finding per line and a verdict on the last line; the last line is a problem if
+/// the store could not be read completely.
 #[utoipa::path(
     get, path = "/v1/verify", tag = "administration", operation_id = "verify", params(VerifyRunsQuery),
     responses(
@@ -83,7 +87,7 @@ pub(super) async fn verify_runs(
     }))
 }
 
-/// Lines as they are known.
+/// Runs a check in the background and streams its lines as they are produced.
 fn stream_findings<F: Future<Output = ()> + Send + 'static>(
     look: impl FnOnce(JsonLineSender) -> F,
 ) -> Response {
@@ -97,7 +101,7 @@ fn stream_findings<F: Future<Output = ()> + Send + 'static>(
     ([(CONTENT_TYPE, JSON_LINES)], Body::from_stream(stream)).into_response()
 }
 
-/// Where lines go. Whoever no longer listens does not want to know.
+/// Sends lines to the response. Lines are discarded once the client has disconnected.
 #[derive(Clone)]
 struct JsonLineSender(mpsc::UnboundedSender<String>);
 
@@ -117,7 +121,7 @@ impl JsonLineSender {
     }
 }
 
-/// A look that ends with whoever wanted it.
+/// Aborts the check when the response is dropped, for example because the client disconnected.
 struct AbortOnDrop(JoinHandle<()>);
 
 impl Drop for AbortOnDrop {

@@ -1,4 +1,4 @@
-//! What requests are refused with, for OpenAPI: by what can go wrong with them, and not by route.
+//! Error responses in the OpenAPI document, grouped by cause and not by route.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ macro_rules! error_responses {
 }
 
 error_responses! {
-    /// Any request.
+    /// Errors that every request can return.
     CommonErrors:
         "400" "The request cannot be read",
         "401" "Who asks is not known",
@@ -29,18 +29,18 @@ error_responses! {
         "500" "Something went wrong",
         "503" "Not now, or it is not known whether it was done: ask again, with the same key",
         "504" "It took too long";
-    /// A request with a body.
+    /// Errors of requests with a body.
     BodyErrors:
         "413" "The body is too large",
         "415" "The body is of another type than expected",
         "422" "The body makes no sense";
-    /// A request whose path or query can be read, and makes no sense.
+    /// Errors of requests whose path or query is well-formed but invalid.
     UnprocessableErrors:
         "422" "It makes no sense";
-    /// A request about something that has a name.
+    /// Errors of requests for a named resource.
     NotFoundErrors:
         "404" "There is no such thing, or it belongs to somebody else";
-    /// A request that expects things to be in a certain way, or that may mean several.
+    /// Errors of requests that expect a certain state, or whose name is ambiguous.
     ConflictErrors:
         "409" "Something is not as expected";
 }

@@ -1,4 +1,5 @@
-//! An execution as it goes on: server-sent events, which can be taken up where they broke off.
+//! Route that follows an execution as server-sent events, which a client can resume after a
+//! disconnect.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -20,27 +21,29 @@ use crate::ApiService;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{PathName, ProblemResponse, QueryParams};
 
-/// How long to wait for an event at a time, in milliseconds.
+/// Maximum time in milliseconds that one read waits for an event.
 const POLL_WAIT_MS: u64 = 10_000;
 
-/// How often to say that the connection is alive.
+/// Interval of keep-alive messages on an idle stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// From where.
+/// Query of the event stream of an execution.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct FollowExecutionQuery {
-    /// The sequence of the first event that is wanted.
+    /// Sequence of the first event to return; default: 0. Ignored if the request has the header
+    /// `Last-Event-ID`.
     #[serde(default)]
     #[param(minimum = 0)]
     from: i64,
 }
 
-/// Follows the journal of an execution, event by event, until it is over.
+/// Follows the journal of an execution, event by event, until the execution ends.
 ///
-/// An event has the type `journal`, its sequence as its id, and a line of the journal as its data. After the last one, an event of the type `end` has the
-/// execution as its data. Whoever comes back with `Last-Event-ID` gets what follows it.
+/// Each event has the type `journal`, its sequence as the id, and one line of the journal as data.
+/// After the last one, an event of the type `end` has the execution as data. A client that
+/// reconnects with `Last-Event-ID` gets the events after that one.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/events", tag = "executions", operation_id = "followExecution",
     params(
@@ -70,7 +73,7 @@ pub(super) async fn follow_execution(
             .saturating_add(1)
         }
     };
-    // Whatever is wrong with the name is told before the stream begins.
+    // An invalid or unknown execution is reported as a problem before the stream begins.
     let execution = service.get_execution(&execution).await?.execution;
     let events = stream_event_pages(service, execution, from).flat_map(stream::iter);
     Ok(Sse::new(events)
@@ -78,13 +81,13 @@ pub(super) async fn follow_execution(
         .into_response())
 }
 
-/// Where a reader is.
+/// Position of a client in the journal.
 enum FollowPosition {
     Next(u64),
     End,
 }
 
-/// What is read at a time.
+/// Reads the journal page by page and returns the events of each page.
 fn stream_event_pages(
     service: ApiService,
     execution: String,
@@ -96,7 +99,7 @@ fn stream_event_pages(
             let FollowPosition::Next(from) = place else {
                 return None;
             };
-            // Whoever follows takes it up elsewhere.
+            // The stream ends; the client can resume it on another server.
             if service.is_stopping() {
                 return None;
             }

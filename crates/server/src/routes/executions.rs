@@ -1,4 +1,4 @@
-//! Executions: start, list, show, signal, cancel.
+//! Routes for executions: start, list, show, explain, signal and cancel.
 
 use axum::Json;
 use axum::http::HeaderMap;
@@ -20,10 +20,11 @@ use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse, QueryParams};
 
-/// Nobody waits longer, in milliseconds: what is between would give up.
+/// Maximum wait of a long poll in milliseconds. Proxies between client and server close connections
+/// that wait longer.
 const WAIT_MS_MAX: u64 = 60_000;
 
-/// The sequence of an event, from a number as others write it.
+/// Converts a number from a request into the sequence of an event. Fails if it is negative.
 pub(super) fn parse_sequence(number: i64) -> Result<u64, ProblemResponse> {
     let wrong = |_| {
         Problem::new(
@@ -34,7 +35,7 @@ pub(super) fn parse_sequence(number: i64) -> Result<u64, ProblemResponse> {
     Ok(u64::try_from(number).map_err(wrong)?)
 }
 
-/// How long somebody wants to wait, if that is not too long.
+/// Returns the requested wait. Fails if it exceeds [`WAIT_MS_MAX`].
 pub(super) fn check_wait_ms(wait_ms: u64) -> Result<u64, ProblemResponse> {
     let words = || format!("waitMs: {wait_ms} is more than {WAIT_MS_MAX}: ask again instead");
     if wait_ms > WAIT_MS_MAX {
@@ -44,12 +45,13 @@ pub(super) fn check_wait_ms(wait_ms: u64) -> Result<u64, ProblemResponse> {
     }
 }
 
-/// The media type of JSON Lines.
+/// Media type of JSON Lines.
 pub(super) const JSON_LINES: &str = "application/jsonl";
 
 /// Starts a workflow.
 ///
-/// The key can be given in the body or as the header `Idempotency-Key`.
+/// The idempotency key can be given in the body or in the header `Idempotency-Key`. If the key has
+/// already started an execution, that execution is returned with status 200.
 #[utoipa::path(
     post, path = "/v1/executions", tag = "executions", operation_id = "startExecution",
     params(("idempotency-key" = Option<String>, Header, description = "The key, unless the body has one", max_length = 500)),
@@ -88,9 +90,10 @@ pub(super) async fn start_execution(
     Ok((status, Json(started)).into_response())
 }
 
-/// Lists executions, the last that was started first unless asked otherwise.
+/// Lists executions; default order: newest first.
 ///
-/// A page may be short, or empty, without being the last: go on as long as there is a `next`.
+/// A page may have fewer executions than the limit, or none, and still not be the last: continue as
+/// long as the response has a `next`.
 #[utoipa::path(
     get, path = "/v1/executions", tag = "executions", operation_id = "listExecutions", params(ListExecutionsQuery),
     responses(
@@ -110,7 +113,7 @@ pub(super) async fn list_executions(
     ))
 }
 
-/// Shows an execution, by its id or four or more digits that it begins with.
+/// Returns an execution by its id or by a prefix of the id with at least four digits.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}", tag = "executions", operation_id = "getExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
@@ -131,18 +134,19 @@ pub(super) async fn get_execution(
     ))
 }
 
-/// For how long to wait.
+/// Query of the result of an execution.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ExecutionResultQuery {
-    /// How many milliseconds to wait for it; at most a minute.
+    /// Maximum time in milliseconds to wait for the execution to end; default: 0, at most 60000.
     #[serde(rename = "waitMs", default)]
     #[param(maximum = 60_000)]
     wait_ms: u64,
 }
 
-/// What an execution ended with; neither result nor error while it has not.
+/// Returns the result or the error of an execution; neither is set while the execution has not
+/// ended.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/result", tag = "executions", operation_id = "getResult",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionResultQuery),
@@ -164,22 +168,24 @@ pub(super) async fn get_execution_result(
     ))
 }
 
-/// From where, and for how long to wait.
+/// Query of the journal of an execution.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ExecutionJournalQuery {
-    /// The sequence of the first event that is wanted.
+    /// Sequence of the first event to return; default: 0.
     #[serde(default)]
     #[param(minimum = 0)]
     from: i64,
-    /// How many milliseconds to wait for an event, where there is none; at most a minute.
+    /// Maximum time in milliseconds to wait for an event if there is none yet; default: 0, at most
+    /// 60000.
     #[serde(rename = "waitMs", default)]
     #[param(maximum = 60_000)]
     wait_ms: u64,
 }
 
-/// The journal of an execution as JSON Lines, in the form that `onward journal check` reads.
+/// Returns the journal of an execution as JSON Lines, in the format that `onward journal check`
+/// reads.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/journal", tag = "executions", operation_id = "getJournal",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionJournalQuery),
@@ -200,7 +206,7 @@ pub(super) async fn get_execution_journal(
     Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
 }
 
-/// The component that an execution runs.
+/// Returns the bytes of the component that an execution runs.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/component", tag = "executions", operation_id = "getComponent",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
@@ -220,7 +226,8 @@ pub(super) async fn get_execution_component(
     Ok(([(CONTENT_TYPE, "application/wasm")], code).into_response())
 }
 
-/// Why an execution does not go on: what it waits for, since when, and what happens next.
+/// Explains why an execution makes no progress: what it waits for, since when, and what happens
+/// next.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/why", tag = "executions", operation_id = "explainExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
@@ -241,7 +248,7 @@ pub(super) async fn explain_execution(
     ))
 }
 
-/// Sends a signal. It is kept until the execution waits for it.
+/// Sends a signal to an execution. The signal is kept until the execution waits for it.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/signals", tag = "executions", operation_id = "signalExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
@@ -263,7 +270,7 @@ pub(super) async fn signal_execution(
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
-/// Asks an execution to stop. It may clean up first.
+/// Requests cancellation of an execution. The workflow may clean up before it ends.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/cancel", tag = "executions", operation_id = "cancelExecution",
     params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),

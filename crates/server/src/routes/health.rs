@@ -1,4 +1,4 @@
-//! Whether the server is alive, whether it can work, and how it does.
+//! Liveness, readiness and metrics of the server, for orchestrators and Prometheus.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use onward_api::problem::{Code, Problem};
 use crate::ServerState;
 use crate::http_types::ProblemResponse;
 
-/// It answers.
+/// Liveness: succeeds whenever the server can respond.
 pub(super) async fn check_liveness() -> &'static str {
     "ok\n"
 }
 
-/// It answers, its store does, and it is not about to stop.
+/// Readiness: succeeds if the store responds and the server is not about to stop.
 pub(super) async fn check_readiness(
     State(app): State<Arc<ServerState>>,
 ) -> Result<&'static str, ProblemResponse> {
@@ -31,7 +31,7 @@ pub(super) async fn check_readiness(
     Ok("ready\n")
 }
 
-/// What is measured, for Prometheus.
+/// Returns the metrics in the Prometheus text format.
 pub(super) async fn render_metrics(State(app): State<Arc<ServerState>>) -> Response {
     if let Some(node) = app.service.local_node() {
         metrics::gauge!("onward_executions_in_memory").set(node.executions_in_memory() as f64);

@@ -1,4 +1,4 @@
-//! What is where. Every route is described for OpenAPI beside the code that answers it.
+//! The router. Each route is described for OpenAPI next to its handler.
 
 mod campaigns;
 mod components;
@@ -27,16 +27,16 @@ use utoipa_axum::routes;
 use crate::http_types::ProblemResponse;
 use crate::{ServerState, request_limits};
 
-/// Bytes of a body, unless the route says otherwise.
+/// Maximum size of a body in bytes, for routes without a limit of their own.
 const BODY_BYTES_MAX: usize = 2 << 20;
 
-/// Bytes of a campaign with its templates, and of a part of its audience.
+/// Maximum size in bytes of a campaign with its templates, and of one part of its audience.
 const CAMPAIGN_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes of a component.
+/// Maximum size of a component in bytes.
 const COMPONENT_BYTES_MAX: usize = 64 << 20;
 
-/// Bytes of run events that are appended together.
+/// Maximum size in bytes of a request that appends run events.
 const EVENTS_BYTES_MAX: usize = 16 << 20;
 
 #[derive(OpenApi)]
@@ -120,7 +120,7 @@ fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
         .merge(appends)
 }
 
-/// The description of all of it.
+/// Returns the OpenAPI document of all described routes, including the bearer token scheme.
 pub fn openapi_document() -> utoipa::openapi::OpenApi {
     let mut api = openapi_routes().into_openapi();
     let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
@@ -130,7 +130,8 @@ pub fn openapi_document() -> utoipa::openapi::OpenApi {
     api
 }
 
-/// Everything that is answered.
+/// Builds the router with all routes, the OpenAPI document, health checks, metrics and request
+/// limits.
 pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
     let document = openapi_document();
     let (described, _) = openapi_routes().split_for_parts();

@@ -1,4 +1,4 @@
-//! Items, jobs and suppressions over HTTP.
+//! Routes for outbox items, jobs and the suppression list.
 
 use axum::Json;
 use onward_api::campaign::{CampaignApi as _, ChannelName, OperatorActionRequest};
@@ -14,7 +14,8 @@ use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, QueryParams};
 
-/// Lists items of a campaign run: what was sent to whom, or why not.
+/// Lists the outbox items of a campaign run: what was sent to which recipient, or why it was not
+/// sent.
 #[utoipa::path(
     get, path = "/v1/outbox", tag = "campaigns", operation_id = "listOutbox", params(ListOutboxItemsQuery),
     responses(
@@ -34,7 +35,8 @@ pub(super) async fn list_outbox_items(
     ))
 }
 
-/// Lists items in doubt of all campaign runs: nobody knows whether the provider has taken them.
+/// Lists the items in doubt of all campaign runs: it is unknown whether the provider has accepted
+/// them.
 #[utoipa::path(
     get, path = "/v1/outbox/in-doubt", tag = "campaigns", operation_id = "listInDoubt", params(ListInDoubtItemsQuery),
     responses(
@@ -54,7 +56,7 @@ pub(super) async fn list_in_doubt_items(
     ))
 }
 
-/// Says what became of an item in doubt, and how that is known.
+/// Settles an item in doubt with its actual outcome and the evidence for it.
 #[utoipa::path(
     post, path = "/v1/outbox/{item}/settle", tag = "campaigns", operation_id = "settleItem",
     params(("item" = String, Path, description = "The item")), request_body = SettleItemRequest,
@@ -76,8 +78,8 @@ pub(super) async fn settle_item(
     ))
 }
 
-/// Says the same of many items in doubt, and how that is known. Those of one job are settled together; what could not be
-/// settled is listed with why.
+/// Settles many items in doubt with the same outcome and evidence. Items of the same job are
+/// settled together; items that could not be settled are listed with the reason.
 #[utoipa::path(
     post, path = "/v1/outbox/settle", tag = "campaigns", operation_id = "settleItems", request_body = SettleItemsRequest,
     responses(
@@ -97,7 +99,7 @@ pub(super) async fn settle_items(
     ))
 }
 
-/// Lists jobs of campaign runs.
+/// Lists the jobs of campaign runs.
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "campaigns", operation_id = "listJobs", params(ListJobsQuery),
     responses(
@@ -117,7 +119,8 @@ pub(super) async fn list_jobs(
     ))
 }
 
-/// Tries a dead job again: those of its items that nobody tried any more. One that waits for its time is tried now.
+/// Redrives a dead job: its exhausted items are attempted again. A job that waits for its next
+/// attempt is attempted now.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/redrive", tag = "campaigns", operation_id = "redriveJob",
     params(("job" = String, Path, description = "The job")), request_body = OperatorActionRequest,
@@ -139,7 +142,7 @@ pub(super) async fn redrive_job(
     ))
 }
 
-/// Lists those who want nothing more by a channel.
+/// Lists the suppression list of a channel.
 #[utoipa::path(
     get, path = "/v1/suppressions", tag = "campaigns", operation_id = "listSuppressions", params(ListSuppressionsQuery),
     responses(
@@ -159,7 +162,8 @@ pub(super) async fn list_suppressions(
     ))
 }
 
-/// Reaches somebody no more by a channel. Runs that are under way heed it from their next job on.
+/// Adds an address to the suppression list of a channel. Campaign runs in progress apply it from
+/// their next job on.
 #[utoipa::path(
     post, path = "/v1/suppressions", tag = "campaigns", operation_id = "suppress", request_body = AddSuppressionRequest,
     responses(
@@ -179,7 +183,7 @@ pub(super) async fn add_suppression(
     ))
 }
 
-/// Reaches somebody again by a channel.
+/// Removes an address from the suppression list of a channel.
 #[utoipa::path(
     delete, path = "/v1/suppressions/{channel}/{address}", tag = "campaigns", operation_id = "unsuppress",
     params(

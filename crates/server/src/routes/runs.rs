@@ -1,4 +1,4 @@
-//! Run events and snapshots.
+//! Routes for run events and run snapshots.
 
 use axum::Json;
 use onward_api::OnwardApi as _;
@@ -14,12 +14,13 @@ use super::executions::{check_wait_ms, parse_sequence};
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
-/// Events of a page, unless told.
+/// Default maximum number of events in a page.
 const DEFAULT_PAGE_SIZE: u32 = 1_000;
 
-/// Appends run events, in this order, all of them or none.
+/// Appends run events in the given order, atomically: all of them or none.
 ///
-/// An event whose idempotency key is there already is answered with what the first one was given.
+/// An event whose idempotency key already exists is not appended again; its result is that of the
+/// first append.
 #[utoipa::path(
     post, path = "/v1/run-events", tag = "runs", operation_id = "appendRunEvents", request_body = AppendRunEventsRequest,
     responses(
@@ -39,25 +40,26 @@ pub(super) async fn append_run_events(
     }))
 }
 
-/// Which events of a run.
+/// Query of the events of a run.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RunEventsQuery {
-    /// Only events after this sequence.
+    /// Returns only events whose sequence is greater than this; default: 0.
     #[serde(default)]
     #[param(minimum = 0)]
     after: i64,
-    /// At most so many.
+    /// Maximum number of events to return; default: 1000.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// How many milliseconds to wait for an event, where there is none; at most a minute.
+    /// Maximum time in milliseconds to wait for an event if there is none yet; default: 0, at most
+    /// 60000.
     #[serde(rename = "waitMs", default)]
     #[param(maximum = 60_000)]
     wait_ms: u64,
 }
 
-/// The events of a run after a watermark.
+/// Returns the events of a run after a watermark.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", operation_id = "getRunEvents",
     params(("run" = String, Path, description = "The run"), RunEventsQuery),
@@ -84,17 +86,18 @@ pub(super) async fn get_run_events(
     ))
 }
 
-/// Which snapshot.
+/// Query of the snapshot of a run.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RunSnapshotQuery {
-    /// Reduce the log now instead of reading the stored snapshot, which may be up to a second old.
+    /// Reduces the log now instead of reading the stored snapshot, which may be up to a second old;
+    /// default: false.
     #[serde(default)]
     project: bool,
 }
 
-/// Where a run stands.
+/// Returns the snapshot of a run: the state to which its events reduce.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/snapshot", tag = "runs", operation_id = "getRunSnapshot",
     params(("run" = String, Path, description = "The run"), RunSnapshotQuery),

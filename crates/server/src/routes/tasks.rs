@@ -1,4 +1,4 @@
-//! Tasks for workers in any language: claim, go on, complete, fail.
+//! Routes for workers in any language: claim, heartbeat, complete, fail, release and list tasks.
 
 use std::sync::Arc;
 
@@ -18,10 +18,12 @@ use crate::ServerState;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
-/// Claims tasks. Answers as soon as there is one, or with none when the time is over.
+/// Claims tasks for a worker. Responds as soon as a task is available, or with an empty list when
+/// the wait is over.
 ///
-/// Each is held by the worker that has its token, until the lease runs out. What is claimed and not heard of in time fails
-/// as `worker_lost` and is attempted again, or is in doubt where it must not be repeated.
+/// A claimed task belongs to the worker that has its claim token, until its lease expires. A task
+/// whose worker sends no heartbeat in time fails as `worker_lost` and is attempted again, or is in
+/// doubt if it must not be repeated.
 #[utoipa::path(
     post, path = "/v1/tasks/claim", tag = "tasks", operation_id = "claimTasks", request_body = ClaimTasksRequest,
     responses(
@@ -41,7 +43,8 @@ pub(super) async fn claim_tasks(
     }
 }
 
-/// Shows that the worker of a task is alive. Where it does not hold the task any more, it should stop.
+/// Extends the lease of a claimed task. If the claim is no longer valid, the worker should stop
+/// working on the task.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", operation_id = "heartbeatTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
@@ -64,7 +67,8 @@ pub(super) async fn heartbeat_task(
     ))
 }
 
-/// A task was performed. Said a second time it is refused: the task is over.
+/// Completes a task with its result. A second completion is refused, because the task has already
+/// ended.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/complete", tag = "tasks", operation_id = "completeTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
@@ -87,7 +91,8 @@ pub(super) async fn complete_task(
     ))
 }
 
-/// A task could not be performed. Whether there is another attempt is up to the workflow that wants it.
+/// Fails a task with an error. Whether the task is attempted again depends on the retry policy of
+/// the workflow that invoked it.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/fail", tag = "tasks", operation_id = "failTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
@@ -110,7 +115,7 @@ pub(super) async fn fail_task(
     ))
 }
 
-/// Lists tasks that workers hold, or that wait for one.
+/// Lists tasks that workers have claimed or that are queued for a worker.
 #[utoipa::path(
     get, path = "/v1/tasks", tag = "tasks", operation_id = "listTasks", params(ListTasksQuery),
     responses(
@@ -130,7 +135,8 @@ pub(super) async fn list_tasks(
     ))
 }
 
-/// Gives a task back that its worker has not begun: it waits for another as if nobody had had it.
+/// Releases a claimed task that the worker has not started: it is queued for another worker as if
+/// it had never been claimed.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/release", tag = "tasks", operation_id = "releaseTask",
     params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),

@@ -1,4 +1,4 @@
-//! Tokens of the asker's tenant, project and environment.
+//! Routes for the API tokens of the caller's tenant, project and environment.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse};
 use onward_service::token;
 
-/// Makes a token. It is shown this once.
+/// Creates a token. Its value is returned only in this response.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "administration", operation_id = "createToken", request_body = CreateTokenRequest,
     responses(
@@ -47,7 +47,7 @@ pub(super) async fn create_token(
         .into_response())
 }
 
-/// Lists tokens, without what they read.
+/// Lists the tokens, without their values.
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "administration", operation_id = "listTokens",
     responses(
@@ -64,7 +64,7 @@ pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<Token
     }))
 }
 
-/// Takes a token back. Servers that have seen it know after two seconds at most.
+/// Revokes a token. Servers that have cached the token reject it after at most two seconds.
 #[utoipa::path(
     delete, path = "/v1/tokens/{name}", tag = "administration", operation_id = "revokeToken",
     params(("name" = String, Path, description = "What it is called")),

@@ -210,7 +210,7 @@ async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
 
 impl CampaignWorld {
     async fn new(seed: u64) -> Result<Self, String> {
-        let chance = SharedRandom(Arc::new(Mutex::new(SeededRng::new(seed))));
+        let random = SharedRandom(Arc::new(Mutex::new(SeededRng::new(seed))));
         let clock = Arc::new(SimClock {
             started_at: Instant::now(),
             offset_ms: AtomicI64::new(0),
@@ -219,84 +219,29 @@ impl CampaignWorld {
             StorePolicy::default(),
             Arc::clone(&clock) as Arc<dyn StoreClock>,
         ));
-        let nature = ProviderCapabilities {
-            max_batch: usize::try_from(1 + chance.draw_below(4)).unwrap_or(1),
-            idempotent: chance.roll_percent(25),
-            status_lookup: chance.roll_percent(25),
-        };
-        let ledger = Arc::new(SimProvider::new(chance.clone(), nature));
-        let terms = DispatchPolicy {
-            window: usize::try_from(1 + chance.draw_below(5)).unwrap_or(1),
-            max_sends: 3,
-            max_attempts: 4,
-            backoff: ExponentialBackoff {
-                initial_ms: 1_000,
-                max_ms: 30_000,
-            },
-            resend_in_doubt: nature.idempotent,
-            lookup_after_ms: nature.status_lookup.then_some(600_000),
-        };
-        let outlet = Arc::new(CampaignDelivery {
-            provider: Arc::clone(&ledger) as Arc<dyn onward_campaign_dispatch::Provider>,
-            composer: Arc::new(GreetingComposer),
-            gate: Arc::new(RandomGate(chance.clone())),
-            policy: terms,
-            timeout: Duration::from_secs(30),
-        });
+        let (provider, delivery) = random_delivery(&random);
         let scope = CampaignScope {
             tenant: "acme".into(),
             workspace: "shop".into(),
         };
-        let flaky = Arc::new(FlakyStore::new(Arc::clone(&store), chance.clone()));
+        let flaky_store = Arc::new(FlakyStore::new(Arc::clone(&store), random.clone()));
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope);
         // Some recipients are named twice.
-        let count = 1 + chance.draw_below(14);
+        let count = 1 + random.draw_below(14);
         let recipients: Vec<String> = (0..count)
-            .map(|_| format!("r{}", chance.draw_below(count + 3)))
+            .map(|_| format!("r{}", random.draw_below(count + 3)))
             .collect();
-        let channel = *chance.lock_draw().pick_element(&DeliveryChannel::ALL);
-        let deployment = CampaignDeployment {
-            campaign_id: "spring".into(),
-            channel,
-            asset: "spring".into(),
-            document: "{}".into(),
-            scheduled_for: None,
-            idempotency_key: None,
-            already_reached: RepeatSendPolicy::Refuse,
-            deployed_by: "sim".to_owned(),
-        };
-        let (entropy, part_items) = (
-            chance.entropy_source(),
-            u32::try_from(1 + chance.draw_below(6)).unwrap_or(1),
-        );
-        let mut gathering = campaigns.begin_audience(part_items, &entropy);
-        for id in &recipients {
-            let recipient = AudienceRecipient {
-                id: id.clone(),
-                address: id.clone(),
-                data: serde_json::Map::new(),
-            };
-            gathering
-                .add_recipient(recipient)
-                .await
-                .map_err(|error| error.to_string())?;
-        }
-        let audience = gathering
-            .finish()
+        let run = deploy_random_run(&campaigns, &random, &recipients)
             .await
             .map_err(|error| error.to_string())?;
-        let deployed = campaigns
-            .deploy_campaign(&deployment, &audience, &entropy)
-            .await;
-        let run = deployed.map_err(|error| error.to_string())?.run_id;
-        let (may_cancel, report) = (chance.roll_percent(20), CampaignSimReport::default());
+        let (may_cancel, report) = (random.roll_percent(20), CampaignSimReport::default());
         Ok(Self {
-            random: chance,
+            random,
             clock,
             store,
-            flaky_store: flaky,
-            provider: ledger,
-            delivery: outlet,
+            flaky_store,
+            provider,
+            delivery,
             campaigns,
             recipients,
             run,
@@ -414,4 +359,69 @@ impl CampaignWorld {
             sleep(Duration::from_secs(10)).await;
         }
     }
+}
+
+/// Creates a provider with random capabilities and a delivery that uses it, with a random policy.
+fn random_delivery(random: &SharedRandom) -> (Arc<SimProvider>, Arc<CampaignDelivery>) {
+    let capabilities = ProviderCapabilities {
+        max_batch: usize::try_from(1 + random.draw_below(4)).unwrap_or(1),
+        idempotent: random.roll_percent(25),
+        status_lookup: random.roll_percent(25),
+    };
+    let provider = Arc::new(SimProvider::new(random.clone(), capabilities));
+    let policy = DispatchPolicy {
+        window: usize::try_from(1 + random.draw_below(5)).unwrap_or(1),
+        max_sends: 3,
+        max_attempts: 4,
+        backoff: ExponentialBackoff {
+            initial_ms: 1_000,
+            max_ms: 30_000,
+        },
+        resend_in_doubt: capabilities.idempotent,
+        lookup_after_ms: capabilities.status_lookup.then_some(600_000),
+    };
+    let delivery = Arc::new(CampaignDelivery {
+        provider: Arc::clone(&provider) as Arc<dyn onward_campaign_dispatch::Provider>,
+        composer: Arc::new(GreetingComposer),
+        gate: Arc::new(RandomGate(random.clone())),
+        policy,
+        timeout: Duration::from_secs(30),
+    });
+    (provider, delivery)
+}
+
+/// Deploys a run for these recipients, over a random channel and in parts of a random size. Returns
+/// the id of the run.
+async fn deploy_random_run(
+    campaigns: &ScopedCampaigns,
+    random: &SharedRandom,
+    recipients: &[String],
+) -> Result<SharedText, CampaignError> {
+    let channel = *random.lock_draw().pick_element(&DeliveryChannel::ALL);
+    let deployment = CampaignDeployment {
+        campaign_id: "spring".into(),
+        channel,
+        asset: "spring".into(),
+        document: "{}".into(),
+        scheduled_for: None,
+        idempotency_key: None,
+        already_reached: RepeatSendPolicy::Refuse,
+        deployed_by: "sim".to_owned(),
+    };
+    let entropy = random.entropy_source();
+    let part_items = u32::try_from(1 + random.draw_below(6)).unwrap_or(1);
+    let mut gathering = campaigns.begin_audience(part_items, &entropy);
+    for id in recipients {
+        let recipient = AudienceRecipient {
+            id: id.clone(),
+            address: id.clone(),
+            data: serde_json::Map::new(),
+        };
+        gathering.add_recipient(recipient).await?;
+    }
+    let audience = gathering.finish().await?;
+    let deployed = campaigns
+        .deploy_campaign(&deployment, &audience, &entropy)
+        .await?;
+    Ok(deployed.run_id)
 }

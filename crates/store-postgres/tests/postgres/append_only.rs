@@ -142,6 +142,10 @@ fn item(status: &str, skipped: bool) -> OutboxItemRow {
     }
 }
 
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[tokio::test]
 async fn the_database_refuses_statuses_that_do_not_exist() {
     let Fixture {

@@ -14,7 +14,8 @@ use onward_testing::PostgresCluster;
 
 use crate::server::{careless, connect};
 
-/// Every store gets a schema of its own in one database: making a database takes longer than most checks.
+/// Every store gets a schema of its own in one database: making a database takes longer than most
+/// checks.
 struct OnPostgres {
     url: String,
     schemas: AtomicU32,

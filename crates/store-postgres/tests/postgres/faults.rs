@@ -273,7 +273,8 @@ async fn a_dropped_future_leaves_no_open_transaction() {
     next.unwrap();
 }
 
-/// A server that crashes gives numbers of transactions again that it had given and not written down.
+/// A server that crashes gives numbers of transactions again that it had given and not written
+/// down.
 #[tokio::test]
 async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
     let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();

@@ -20,7 +20,8 @@ use tokio_postgres::Client;
 use crate::sample::{append, event, job, message, run};
 use crate::server::{careless, connect, wait_for_lock};
 
-/// A store whose only writer is busy until [`Busy::go_on`]: what is committed meanwhile is one group.
+/// A store whose only writer is busy until [`Busy::go_on`]: what is committed meanwhile is one
+/// group.
 struct Busy {
     store: PostgresStore,
     url: String,

@@ -81,7 +81,8 @@ async fn pass_on(client: TcpStream, server: TcpStream, state: Arc<State>) {
     let back = tokio::spawn(back(from_server, to_client, Arc::clone(&is_cut)));
     there(from_client, to_server, &state, &is_cut).await;
     if is_cut.load(Ordering::SeqCst) {
-        // Until the server has dealt with it and hangs up. Whoever asks it afterwards finds it done.
+        // Until the server has dealt with it and hangs up. Whoever asks it afterwards finds it
+        // done.
         back.await.unwrap();
     } else {
         back.abort();

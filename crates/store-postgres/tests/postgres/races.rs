@@ -37,7 +37,8 @@ async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
         let store = Arc::clone(&pair[task % 2]);
         tasks.spawn(async move {
             for step in 0..EACH {
-                // Two runs at a time, in an order of its own, so that they would wait for each other if they could.
+                // Two runs at a time, in an order of its own, so that they would wait for each
+                // other if they could.
                 let step = task * EACH + step;
                 let mut events = vec![event("a", step), event("b", step), event("c", step)];
                 events.rotate_left(task % 3);

@@ -1,4 +1,5 @@
-//! The suite that every store has to pass, and random sequences beside the store in memory, on SQLite.
+//! The suite that every store has to pass, and random sequences beside the store in memory, on
+//! SQLite.
 
 use std::path::PathBuf;
 use std::sync::Arc;

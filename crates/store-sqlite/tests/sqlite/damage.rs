@@ -1,4 +1,5 @@
-//! A file that is not as it was written: what is read from it is right, or is refused, or `verify` says what is wrong.
+//! A file that is not as it was written: what is read from it is right, or is refused, or `verify`
+//! says what is wrong.
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
-/// Moves the events from `seq` on up by one, as a writer would have left them that took a number and never used it.
+/// Moves the events from `seq` on up by one, as a writer would have left them that took a number
+/// and never used it.
 fn punch(place: &Place, seq: u64) {
     let raw = place.raw();
     raw.execute_batch(&format!(

@@ -1,4 +1,5 @@
-//! Journals share a log whose index is made by the block, and their ends are kept in memory: none of that shows.
+//! Journals share a log whose index is made by the block, and their ends are kept in memory: none
+//! of that shows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use onward_store::{
 use crate::Place;
 use crate::groups::campaign_run;
 
-/// What a journal holds: each part by the place of its first event, how many events it has, and its bytes.
+/// What a journal holds: each part by the place of its first event, how many events it has, and its
+/// bytes.
 type Parts = Vec<(u64, u32, Vec<u8>)>;
 
 fn append(execution: ExecutionId, expected: u64, count: u32, records: &[u8]) -> Commit {
@@ -52,6 +54,10 @@ impl Dice {
 }
 
 /// Two processes append to and purge the same journals, and each reads what both have written.
+#[expect(
+    clippy::too_many_lines,
+    reason = "one scenario, or one list of cases, read from top to bottom"
+)]
 #[tokio::test]
 async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
     for seed in 0..3 {

@@ -1,5 +1,5 @@
-//! The execution contract of campaigns, as whoever has the database sees it: rows that must be taken, rows that must not, and
-//! the query that traces a campaign.
+//! The execution contract of campaigns, as whoever has the database sees it: rows that must be
+//! taken, rows that must not, and the query that traces a campaign.
 
 /// Traces a campaign: its runs, their jobs and items.
 pub(crate) const TRACE: &str = "SELECT 

@@ -6,6 +6,7 @@ use crate::{
 };
 
 /// Plans one row change. With `is_trusted`, a row to insert or to update by columns is not read.
+#[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
 pub(super) fn plan_change<'a>(
     change: &'a RowChange,
     before: &mut impl StoredState,

@@ -1,4 +1,5 @@
-//! Random sequences: does the generator make everything happen, and does a difference come out short?
+//! Random sequences: does the generator make everything happen, and does a difference come out
+//! short?
 
 use onward_store::conformance::MemoryStoreFactory;
 use onward_store::conformance::differential::{CaseCoverage, run_differential};

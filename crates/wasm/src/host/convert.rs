@@ -1,4 +1,4 @@
-//! Between the types of the interface and those of the engine.
+//! Conversions between the types of the WIT interface and those of the engine.
 
 use std::num::NonZeroU32;
 
@@ -14,7 +14,8 @@ use crate::bindings::types::Failure;
 use crate::bindings::workflow;
 use crate::guest_error::{permanent_error, too_large_error};
 
-/// A message of a failure is recorded, and one that is longer is a payload.
+/// Maximum length in bytes of a failure's message, because the journal records it. Longer data
+/// belongs in a payload.
 const MESSAGE_BYTES_MAX: usize = 16 << 10;
 
 type GuestOutcome = Result<String, Failure>;
@@ -30,7 +31,7 @@ impl From<ExecutionError> for Failure {
 }
 
 impl From<Failure> for ExecutionError {
-    /// A kind that is not a name is the guest's mistake, and not worth losing the message for.
+    /// Keeps the message even if the kind is not a valid name, which is a mistake of the guest.
     fn from(failure: Failure) -> Self {
         let error = Self::from_kind_name(
             &failure.kind,
@@ -44,7 +45,7 @@ impl From<Failure> for ExecutionError {
     }
 }
 
-/// The result of a call, as it is recorded.
+/// Converts the result of a call into the form that is recorded.
 pub(crate) fn to_invoke_result(outcome: GuestOutcome, bytes_max: usize) -> InvokeResult {
     match outcome {
         Ok(text) => accept_payload("the result", &text, bytes_max),
@@ -53,14 +54,14 @@ pub(crate) fn to_invoke_result(outcome: GuestOutcome, bytes_max: usize) -> Invok
 }
 
 impl GuestState {
-    /// The end of an operation, as the guest sees it.
+    /// Converts the outcome of an operation into the form that the guest receives.
     pub(super) fn to_guest_outcome(&self, result: InvokeResult) -> GuestOutcome {
         result
             .and_then(|payload| self.to_guest_payload("a result", &payload))
             .map_err(Failure::from)
     }
 
-    /// A payload for the guest, unless it is too large for it.
+    /// Converts a payload for the guest. Fails if it exceeds the size limit of this call.
     pub(super) fn to_guest_payload(
         &self,
         what: &str,
@@ -73,7 +74,8 @@ impl GuestState {
         Ok(text.to_owned())
     }
 
-    /// What an `invoke` asks for.
+    /// Converts the arguments of `invoke` into a request. Fails if a name, the payload or the retry
+    /// policy is invalid.
     pub(super) fn to_invoke_request(
         &self,
         target: &workflow::Target,
@@ -98,13 +100,14 @@ impl GuestState {
     }
 }
 
-/// A name that the guest chose.
+/// Parses a name from the guest. Fails with the permanent error `invalid_name`.
 pub(super) fn parse_guest_name(text: &str) -> Result<BoundedName, ExecutionError> {
     text.parse()
         .map_err(|error: NameError| permanent_error("invalid_name", error.to_string()))
 }
 
-/// None if the guest leaves everything to the default.
+/// Converts the guest's retry policy and timeout; `None` if the guest set neither, so that the
+/// default applies.
 fn to_retry_policy(
     retry: Option<workflow::RetryPolicy>,
     timeout_ms: Option<u64>,
@@ -134,7 +137,8 @@ fn to_retry_policy(
     }))
 }
 
-/// At most so many bytes of a text, whole characters.
+/// Truncates a text to at most `bytes_max` bytes at a character boundary, and marks the cut with
+/// `…`.
 pub(crate) fn truncate_text(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         text.truncate(text.floor_char_boundary(bytes_max));

@@ -1,4 +1,4 @@
-//! What every function can call.
+//! The interface `host`, which workflows and tasks can call.
 
 use onward_base::SharedText;
 use onward_execution::{GuestLogLevel, GuestRequest, GuestResponse};
@@ -8,9 +8,10 @@ use super::{GuestState, InstanceRole, truncate_text};
 use crate::bindings::host;
 use crate::guest_error::{GuestStop, permanent_error};
 
-/// Bytes of randomness in one draw: it is recorded.
+/// Maximum number of random bytes in one call of `random`, because a workflow's journal records
+/// them.
 const RANDOM_BYTES_MAX: u32 = 4_096;
-/// Bytes of a line of a log.
+/// Maximum length of a log line in bytes; a longer line is truncated.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 impl host::Host for GuestState {
@@ -79,7 +80,7 @@ impl host::Host for GuestState {
 }
 
 impl GuestState {
-    /// Logs a line on behalf of the guest.
+    /// Logs a line on behalf of the guest and records it if it may be part of a panic message.
     pub(crate) async fn log_guest_line(
         &mut self,
         level: GuestLogLevel,

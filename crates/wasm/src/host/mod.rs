@@ -1,5 +1,6 @@
-//! What guests can call. A workflow asks the engine for everything through its mailbox; a task is served at once; while it
-//! describes itself, a component gets nothing that differs from one time to the next.
+//! Host functions that guests can call. A workflow sends every request to the engine through its
+//! mailbox; a task is served immediately; during `describe`, a component gets only constant
+//! responses, so that the result is always the same.
 
 mod convert;
 mod host_interface;
@@ -22,50 +23,52 @@ use crate::wasi::PartialLines;
 
 pub(crate) use convert::{to_invoke_result, truncate_text};
 
-/// What a function is told about itself.
+/// The context of a call that the called function can read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallContext {
-    /// The execution; for a task, the one that wants it done.
+    /// Id of the execution; for a task, the execution that invoked it.
     pub execution: SharedText,
-    /// The operation that the call performs, the same for every attempt. Empty for an execution that nobody called.
+    /// Idempotency key: identifies the operation that the call performs, and is the same for every
+    /// attempt. Empty for an execution that no other execution invoked.
     pub idempotency_key: SharedText,
-    /// 1 is the first.
+    /// Number of the attempt, starting with 1.
     pub attempt: u32,
 }
 
-/// What the store of an instance holds.
+/// The host's state of one instance, kept in its wasmtime store.
 pub(crate) struct GuestState {
     pub(crate) limiter: InstanceLimiter,
     pub(crate) role: InstanceRole,
     pub(crate) context: CallContext,
     pub(crate) payload_bytes_max: usize,
-    /// What the guest logged as errors since it last called for anything else: what a panic says before it traps.
+    /// Lines that the guest logged as errors since its last other request. A panic logs its message
+    /// before it traps.
     panic_message: String,
-    /// What it wrote, as far as it is no whole line yet.
+    /// Output of the guest that does not yet form a complete line.
     pub(crate) partial_lines: PartialLines,
-    /// The last instant of a clock that never goes back.
+    /// Last value returned by the monotonic clock, in nanoseconds.
     instant_ns: u64,
-    /// How many requests the task has sent.
+    /// Number of HTTP requests that the task has sent in this call.
     request_count: u32,
 }
 
-/// As what an instance runs.
+/// What an instance runs: `describe`, a workflow or a task.
 pub(crate) enum InstanceRole {
     Describe,
     Workflow(RequestMailbox),
     Task(Arc<TaskEnvironment>),
 }
 
-/// A panic is a few lines.
+/// Limit of the recorded panic message in bytes; a panic is a few lines.
 const PANIC_MESSAGE_BYTES_MAX: usize = 1_024;
 
-/// What a request came to, or why the guest has to stop.
+/// Response of the engine to a request; the outer error stops the guest.
 type EngineResult<T> = Result<std::result::Result<T, ExecutionError>>;
 
-/// What a guest gets to see of it.
+/// Result of a host function as the guest receives it; the outer error stops the guest.
 type HostResult<T> = Result<std::result::Result<T, Failure>>;
 
-/// Types only.
+/// The interface `types` defines only types and has no functions.
 impl types::Host for GuestState {}
 
 impl GuestState {
@@ -87,7 +90,7 @@ impl GuestState {
         }
     }
 
-    /// Lets go of what the last call was about.
+    /// Removes all data of the last call from an instance that is kept for reuse.
     pub(crate) fn clear_call(&mut self) {
         self.role = InstanceRole::Describe;
         self.context = CallContext {
@@ -100,7 +103,7 @@ impl GuestState {
         self.request_count = 0;
     }
 
-    /// The same instance, for another call of a task.
+    /// Prepares a reused instance for another call of a task.
     pub(crate) fn reuse_for_call(
         &mut self,
         role: InstanceRole,
@@ -133,13 +136,15 @@ impl GuestState {
         }
     }
 
-    /// An instant that is not before the last one.
+    /// Returns `instant_ns`, or the last returned instant if that is later, so that the clock never
+    /// goes back.
     pub(crate) fn monotonic_ns(&mut self, instant_ns: u64) -> u64 {
         self.instant_ns = self.instant_ns.max(instant_ns);
         self.instant_ns
     }
 
-    /// Asks the engine. `fit` picks the value out of the right kind of answer.
+    /// Sends a request to the engine and waits for the response. `fit` extracts the value from the
+    /// expected kind of response. Fails with `not_in_task` unless the guest is a workflow.
     async fn request_engine<T>(
         &mut self,
         name: &str,
@@ -167,7 +172,8 @@ impl GuestState {
         }
     }
 
-    /// As [`Data::ask`], for functions that cannot fail: a refusal stops the guest.
+    /// Like [`Self::request_engine`], for host functions that cannot return an error: a refusal
+    /// stops the guest.
     async fn request_or_stop<T>(
         &mut self,
         name: &str,
@@ -179,7 +185,7 @@ impl GuestState {
             .map_err(|error| GuestStop(error).into())
     }
 
-    /// Reads a payload that the guest hands out.
+    /// Parses a payload from the guest, within the size limit of this call.
     fn parse_guest_payload(
         &self,
         what: &str,
@@ -189,7 +195,8 @@ impl GuestState {
     }
 }
 
-/// A payload from a guest, if it is one and not too large.
+/// Parses a payload from a guest. Fails with a permanent error if it is too large or not a valid
+/// payload.
 pub(crate) fn accept_payload(
     what: &str,
     text: &str,

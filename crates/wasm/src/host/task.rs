@@ -1,4 +1,4 @@
-//! What tasks can call.
+//! The interface `task`, which only tasks can call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +41,9 @@ impl Host for GuestState {
 }
 
 impl GuestState {
-    /// The key of the next request: one that a service takes for a repetition must be one. The next attempt counts anew, and
-    /// so repeats the keys of this one.
+    /// Idempotency key of the next HTTP request; `None` if the call has no key. Each request of an
+    /// attempt has its own key, so that a service deduplicates only true repetitions. The next
+    /// attempt counts from 1 again and so repeats the keys of this attempt.
     fn next_request_key(&mut self) -> Option<SharedText> {
         self.request_count = self.request_count.saturating_add(1);
         let key = &self.context.idempotency_key;

@@ -1,4 +1,4 @@
-//! What workflows can call. Each call is one request to the engine.
+//! The interface `workflow`, which only workflows can call. Each call is one request to the engine.
 
 use onward_execution::{AwaitMode, GuestRequest, GuestResponse, JoinSetNext};
 use onward_journal::ExecutionError;
@@ -208,7 +208,8 @@ impl GuestState {
     }
 }
 
-/// Most requests make an operation, or are just done.
+/// Extract the response of the most common requests: those that create a promise, and those that
+/// return nothing.
 const EXPECT_PROMISE: fn(GuestResponse) -> Option<u32> = |answer| {
     if let GuestResponse::Promise(number) = answer {
         Some(number)

@@ -1,20 +1,23 @@
-//! Which addresses a guest may reach. A name in an allow-list says nothing about where it leads: whoever controls its DNS
-//! can point it at the inside of our network. So every address is judged, after resolution and before connecting.
+//! Decides which IP addresses a guest may reach. An allowed host name does not determine its
+//! address: the owner of its DNS zone can point it at our internal network (SSRF). Therefore every
+//! address is checked after resolution and before connecting.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What sort of address it is.
+/// Classification of an IP address by whether a guest may reach it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressClass {
-    /// On the internet.
+    /// An address on the public internet; always allowed.
     Public,
-    /// Inside some network: only where the configuration says so.
+    /// An address inside a private network, with its kind; allowed only if the configuration says
+    /// so.
     Private(&'static str),
-    /// Never the right place for a request.
+    /// An address that is never a valid target of a request, with the reason.
     Forbidden(&'static str),
 }
 
-/// Addresses under which clouds hand credentials to whoever asks. Some lie in ranges that are public otherwise.
+/// Addresses of cloud metadata services, which return credentials to any caller. Some are in ranges
+/// that are otherwise public.
 const METADATA_V4: [Ipv4Addr; 5] = [
     Ipv4Addr::new(169, 254, 169, 254),
     Ipv4Addr::new(169, 254, 170, 2),
@@ -28,7 +31,8 @@ const METADATA_V6: [Ipv6Addr; 2] = [
 ];
 const METADATA: AddressClass = AddressClass::Forbidden("a metadata service of a cloud");
 
-/// IPv4 ranges that are not the internet: the range, the length of its prefix, and what it is.
+/// IPv4 ranges that are not part of the public internet: the range, its prefix length and its
+/// class.
 const RANGES_V4: [(Ipv4Addr, u32, AddressClass); 16] = [
     (
         Ipv4Addr::new(0, 0, 0, 0),
@@ -112,7 +116,7 @@ const RANGES_V4: [(Ipv4Addr, u32, AddressClass); 16] = [
     ),
 ];
 
-/// What sort of address this is.
+/// Classifies an IP address.
 pub fn classify_address(address: IpAddr) -> AddressClass {
     match address {
         IpAddr::V4(address) => classify_v4(address),
@@ -139,7 +143,8 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
     match address.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => AddressClass::Forbidden("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => AddressClass::Private("loopback"),
-        // Mapped, translated, by way of NAT64, 6to4: they lead to an IPv4 address, and are what that is.
+        // IPv4-mapped, IPv4-translated, NAT64 and 6to4 addresses lead to an IPv4 address and have
+        // its class.
         [0, 0, 0, 0, 0, 0xffff, a, b] | [0, 0, 0, 0, 0xffff, 0, a, b] => {
             classify_v4(embedded_ipv4(a, b))
         }
@@ -166,7 +171,8 @@ fn embedded_ipv4(high: u16, low: u16) -> Ipv4Addr {
 mod tests {
     use super::*;
 
-    /// The first and the last address of each range, and its neighbours.
+    /// The first and the last address of each range and the adjacent addresses, with the expected
+    /// class.
     const JUDGED: &[(&str, &str)] = &[
         ("0.0.0.0", "forbidden: unspecified"),
         ("0.255.255.255", "forbidden: unspecified"),

@@ -1,4 +1,5 @@
-//! Connects to an address that was judged, and to no other: what a name resolves to a second time does not matter.
+//! Connects only to an address that was checked. The host name is not resolved a second time, so
+//! DNS rebinding has no effect.
 
 use std::error::Error;
 use std::io;
@@ -16,16 +17,16 @@ use super::address::{AddressClass, classify_address};
 use super::pattern::normalize_host;
 use super::{HostRule, HttpError, default_port};
 
-/// Addresses of names. A parameter, so that a test can say what a name resolves to.
+/// Resolves host names. A trait, so that a test can choose the addresses of a name.
 pub trait HostResolver: Send + Sync {
-    /// The addresses of a host.
+    /// Returns all addresses of a host.
     fn resolve_host(
         &self,
         host: String,
     ) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 }
 
-/// The resolver of the machine.
+/// The resolver of the operating system.
 #[derive(Debug, Clone, Copy)]
 pub struct SystemResolver;
 
@@ -94,7 +95,8 @@ impl GuestConnector {
     }
 }
 
-/// One bad address among several is enough: whoever put it there may decide which is used.
+/// Fails if guests must not reach the address. One forbidden address among several is enough to
+/// refuse the host, because the attacker who added it may control which one is used.
 fn check_address(host: &str, address: IpAddr, private: bool) -> Result<(), HttpError> {
     match classify_address(address) {
         AddressClass::Public => Ok(()),

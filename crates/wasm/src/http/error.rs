@@ -1,4 +1,4 @@
-//! Why a request came to nothing.
+//! Errors of outgoing HTTP requests.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -8,54 +8,55 @@ use thiserror::Error;
 
 use crate::guest_error::permanent_error;
 
-/// Why there is no response.
+/// Reason why a request has no response.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum HttpError {
-    /// It is not a request.
+    /// The request is malformed and cannot be sent.
     #[error("the request is invalid: {0}")]
     Invalid(String),
-    /// The host is in no list.
+    /// The host is not in an allow-list.
     #[error("requests to {host} are not allowed by {allow_list} configuration")]
     HostDenied {
-        /// And the port.
+        /// The refused host and port.
         host: String,
-        /// Which list.
+        /// The allow-list that lacks the host: the server's or the component's.
         allow_list: &'static str,
     },
-    /// The host has an address that guests must not reach.
+    /// The host resolves to an address that guests must not reach.
     #[error("`{host}` has the address {address}, which is {reason}")]
     AddressDenied {
-        /// Whose.
+        /// The refused host.
         host: String,
-        /// Which.
+        /// The forbidden address of the host.
         address: IpAddr,
-        /// Why not.
+        /// Why the address is forbidden.
         reason: &'static str,
     },
-    /// More bytes than the configuration allows.
+    /// The request or the response exceeds its size limit.
     #[error("the {what} has more than {max} bytes")]
     TooLarge {
-        /// The request or the response.
+        /// `request` or `response`, whichever is too large.
         what: &'static str,
-        /// The limit.
+        /// Maximum size in bytes.
         max: usize,
     },
-    /// It took too long.
+    /// The timeout expired before the response was complete.
     #[error("no response in {ms} ms")]
     Timeout {
-        /// How long it had.
+        /// The timeout in milliseconds.
         ms: u128,
     },
-    /// There was nobody to send it to.
+    /// No connection could be established, so the request was not sent.
     #[error("{0}")]
     Unreachable(String),
-    /// The network, or the other side.
+    /// The network or the remote server failed, or the TLS configuration is unusable.
     #[error("{0}")]
     Failed(String),
 }
 
 impl HttpError {
-    /// What a library's error amounts to: ours, if it began with ours.
+    /// Converts the error of a library. If its chain of sources contains an [`HttpError`], returns
+    /// that one.
     pub(super) fn from_source(error: &(dyn Error + 'static)) -> Self {
         let mut reasons = Vec::new();
         let mut next = Some(error);
@@ -70,7 +71,7 @@ impl HttpError {
         Self::Failed(reasons.join(": "))
     }
 
-    /// Whether the request may have reached the other side: nobody knows what came of it there.
+    /// Whether the request may have reached the remote server, so that its effect is unknown.
     pub fn may_have_arrived(&self) -> bool {
         match self {
             Self::Timeout { .. } | Self::Failed(_) => true,
@@ -82,7 +83,8 @@ impl HttpError {
         }
     }
 
-    /// The failure of whoever sent the request. Only time and the network may be better next time.
+    /// Converts the error into the failure of the task that sent the request. Only timeouts and
+    /// network failures are retryable.
     pub fn into_execution_error(self) -> ExecutionError {
         let message = self.to_string();
         match self {

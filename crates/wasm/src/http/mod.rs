@@ -1,5 +1,6 @@
-//! Requests to the outside, for tasks and for the engine. Only to hosts that the server and the component both allow, only
-//! to addresses that are fit for it, and only so much for so long. Nothing is followed: a redirect is an answer.
+//! Outgoing HTTP requests of tasks and of the engine. A request is sent only to hosts that both the
+//! server and the component allow, only to permitted addresses, and within limits of size and time.
+//! Redirects are not followed: a redirect is returned as the response.
 
 mod address;
 mod connect;
@@ -27,21 +28,23 @@ pub use connect::{HostResolver, SystemResolver};
 pub use error::HttpError;
 pub use pattern::{HostPattern, HostPatternError};
 
-/// What the server allows.
+/// The server's allow-list of hosts and limits of HTTP requests.
 #[derive(Debug, Clone)]
 pub struct HttpConfig {
-    /// Where requests may go; nowhere when empty.
+    /// Hosts to which requests may be sent; if empty, all requests are refused.
     pub host_rules: Vec<HostRule>,
-    /// A larger request, headers included, is not sent.
+    /// Maximum size of a request in bytes, including its URL and headers; a larger request is not
+    /// sent; default: 1 MiB.
     pub request_bytes_max: usize,
-    /// A larger response, headers not included, is cut off.
+    /// Maximum size of a response body in bytes, without headers; reading stops with an error above
+    /// it; default: 1 MiB.
     pub response_bytes_max: usize,
-    /// How long a request may take; one may ask for less.
+    /// Timeout of a request; a request may set a shorter one; default: 30 s.
     pub timeout: Duration,
 }
 
 impl Default for HttpConfig {
-    /// No hosts, a mebibyte each way, thirty seconds.
+    /// No hosts, 1 MiB in each direction, a timeout of 30 s.
     fn default() -> Self {
         Self {
             host_rules: Vec::new(),
@@ -52,44 +55,46 @@ impl Default for HttpConfig {
     }
 }
 
-/// Hosts that the server allows.
+/// An entry of the server's allow-list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostRule {
-    /// Which.
+    /// The hosts and ports that the rule allows.
     pub pattern: HostPattern,
-    /// Whether they may have addresses inside a network. Metadata services of clouds are refused even so.
+    /// Whether these hosts may have private addresses. Cloud metadata services are refused in any
+    /// case.
     pub private_networks: bool,
 }
 
-/// A request.
+/// An HTTP request of a guest or of the engine.
 #[derive(Debug, Clone)]
 pub struct HttpRequest {
-    /// Such as `GET`.
+    /// The HTTP method, such as `GET`.
     pub method: String,
-    /// With scheme and host.
+    /// Absolute URL with scheme and host.
     pub url: String,
-    /// Those that say how the message is framed are the host's.
+    /// Names and values of the headers. Headers that frame the message, such as `content-length`,
+    /// are set by the host and refused here.
     pub headers: Vec<(String, String)>,
-    /// Empty for none.
+    /// The request body; empty if there is none.
     pub body: Bytes,
-    /// How long it may take, if that is less than the configuration says.
+    /// Timeout of this request; `None` or a longer one means the timeout of [`HttpConfig`].
     pub timeout: Option<Duration>,
-    /// Sent as `Idempotency-Key`, unless the headers have one.
+    /// Sent as the header `Idempotency-Key`, unless `headers` already has one.
     pub idempotency_key: Option<SharedText>,
 }
 
-/// A response, whatever its status.
+/// An HTTP response of any status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpResponse {
-    /// Such as 200.
+    /// The HTTP status, such as 200.
     pub status: u16,
-    /// What is not UTF-8 in a value is replaced.
+    /// Names and values of the headers; invalid UTF-8 in a value is replaced.
     pub headers: Vec<(String, String)>,
-    /// As it came.
+    /// The response body, unchanged.
     pub body: Bytes,
 }
 
-/// A client under the server's rules. A clone is a counter, not a copy; they share connections.
+/// HTTP client that enforces the server's rules. Clones share the same client and its connections.
 #[derive(Clone)]
 pub struct GuestHttpClient {
     client: Client<HttpsConnector<GuestConnector>, Full<Bytes>>,
@@ -97,12 +102,12 @@ pub struct GuestHttpClient {
 }
 
 impl GuestHttpClient {
-    /// A client that trusts the certificates that the machine trusts.
+    /// Creates a client that trusts the root certificates of the machine.
     pub fn new(config: HttpConfig) -> Result<Self, HttpError> {
         Self::with_resolver(config, Arc::new(SystemResolver))
     }
 
-    /// A client that finds addresses in its own way.
+    /// Creates a client that resolves host names with `resolver`.
     pub fn with_resolver(
         config: HttpConfig,
         resolver: Arc<dyn HostResolver>,
@@ -125,7 +130,7 @@ impl GuestHttpClient {
         })
     }
 
-    /// Sends a request to a host that the server allows.
+    /// Sends a request and reads the response. Fails if the server does not allow the host.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let target = RequestTarget::parse(&request.url)?;
         if !self
@@ -166,17 +171,19 @@ impl GuestHttpClient {
     }
 }
 
-/// A client under the rules of a component too.
+/// HTTP client that also enforces the allow-list of a component.
 #[derive(Clone)]
 pub struct ComponentEgress {
-    /// The client.
+    /// The client that enforces the server's rules.
     pub http: GuestHttpClient,
-    /// Where the component may send requests, as far as the server allows it; nowhere when empty.
+    /// Hosts to which the component may send requests if the server allows them too; if empty, all
+    /// requests are refused.
     pub hosts: Arc<[HostPattern]>,
 }
 
 impl ComponentEgress {
-    /// Sends a request to a host that both allow.
+    /// Sends a request and reads the response. Fails if the server or the component does not allow
+    /// the host.
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let target = RequestTarget::parse(&request.url)?;
         if !self.hosts.iter().any(|pattern| target.matches(pattern)) {
@@ -237,7 +244,7 @@ fn tls_config() -> Result<rustls::ClientConfig, HttpError> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The port of a URL without one.
+/// Port of a URL that specifies none: 443 for `https`, otherwise 80.
 fn default_port(scheme: Option<&str>) -> u16 {
     if scheme == Some("https") { 443 } else { 80 }
 }

@@ -1,19 +1,20 @@
-//! Lists of hosts that requests may go to.
+//! Patterns for allow-lists of hosts to which requests may be sent.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Hosts by pattern: `api.example.com`, `*.example.com` (everything below, not itself), `*`; with `:8443` for that port
-/// and `:*` for every port. Without one it is the usual port of the scheme.
+/// Pattern of hosts: `api.example.com`, `*.example.com` (all subdomains, but not the domain itself)
+/// or `*`; followed by `:8443` for one port or `:*` for all ports. Without a port, the pattern
+/// matches the default port of the scheme.
 ///
 /// ```
 /// use onward_wasm::HostPattern;
 /// let pattern: HostPattern = "*.example.com:8443".parse()?;
 /// assert!(pattern.matches("api.example.com", 8443, 443));
 /// assert!(!pattern.matches("example.com", 8443, 443));
-/// # Ok::<(), onward_wasm::PatternError>(())
+/// # Ok::<(), onward_wasm::HostPatternError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern {
@@ -36,7 +37,8 @@ enum PortMatch {
 }
 
 impl HostPattern {
-    /// Whether a request to this host and port is meant; `usual_port` is the one of its scheme.
+    /// Whether the pattern allows requests to this host and port; `usual_port` is the default port
+    /// of the scheme.
     pub fn matches(&self, host: &str, port: u16, usual_port: u16) -> bool {
         let host = normalize_host(host);
         let host_fits = match &self.host {
@@ -55,7 +57,7 @@ impl HostPattern {
     }
 }
 
-/// Lower case, without the dot that may end a name and the brackets around an IPv6 address.
+/// Converts a host to lower case and removes a trailing dot and the brackets of an IPv6 address.
 pub(super) fn normalize_host(host: &str) -> String {
     let host = host.strip_suffix('.').unwrap_or(host);
     let host = host
@@ -97,7 +99,7 @@ impl FromStr for HostPattern {
     }
 }
 
-/// Parts a port from a host; the colons of an IPv6 address are in brackets.
+/// Splits a host from its port; an IPv6 address with a port must be in brackets.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once(':') {
         Some((host, port)) if host.starts_with('[') == host.ends_with(']') => (host, Some(port)),
@@ -130,7 +132,7 @@ impl fmt::Display for HostPattern {
     }
 }
 
-/// Why a text is not a pattern.
+/// A text that is not a valid host pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error(
     "`{0}` is not a pattern of hosts: expected such as `api.example.com`, `*.example.com:8443` or `*`"

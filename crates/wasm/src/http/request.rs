@@ -1,4 +1,4 @@
-//! What makes a request one that can be sent.
+//! Validates a guest's request and builds the HTTP request that is sent.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use hyper::{Method, Request, Uri};
 use super::pattern::{HostPattern, normalize_host};
 use super::{HttpError, HttpRequest, default_port};
 
-/// Headers that frame the message or name its receiver. From a guest they would let it say one thing to us and another to
-/// whoever is behind us.
+/// Headers that frame the message or name its receiver. A guest that could set them could make this
+/// host and a server behind it interpret the same message differently (request smuggling).
 const RESERVED_HEADERS: [&str; 10] = [
     "connection",
     "content-length",
@@ -26,7 +26,7 @@ const RESERVED_HEADERS: [&str; 10] = [
 ];
 const IDEMPOTENCY_KEY_HEADER: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Where a request goes.
+/// The parsed and normalized target of a request.
 #[derive(Debug)]
 pub(super) struct RequestTarget {
     uri: Uri,
@@ -60,7 +60,7 @@ impl RequestTarget {
         let host = host.ok_or_else(|| invalid_request("its URL has no host"))?;
         let usual_port = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual_port);
-        // A port that is no number is not taken for none.
+        // An invalid port is refused and not treated as a missing one.
         if uri.authority().is_some_and(|authority| {
             authority.port().is_none() && authority.as_str() != authority.host()
         }) {
@@ -85,7 +85,8 @@ impl fmt::Display for RequestTarget {
     }
 }
 
-/// The request as it is sent.
+/// Builds the request that is sent. Fails if it is too large or malformed, or sets a reserved
+/// header.
 pub(super) fn build_request(
     target: RequestTarget,
     request: HttpRequest,

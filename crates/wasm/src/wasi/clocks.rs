@@ -1,4 +1,4 @@
-//! Clocks. Both are the one that the guest would get from the host interface; nothing waits for them.
+//! WASI clocks. Both read the clock of the host interface; waiting on a clock is not implemented.
 
 use wasmtime::Result;
 use wasmtime::component::{ComponentType, Lower};
@@ -6,7 +6,7 @@ use wasmtime::component::{ComponentType, Lower};
 use super::WasiLinker;
 use crate::bindings::host::Host;
 
-/// A microsecond: no clock here is finer.
+/// Resolution of both clocks in nanoseconds: one microsecond, the resolution of the host's clock.
 const RESOLUTION_NS: u32 = 1_000;
 
 #[derive(ComponentType, Lower)]
@@ -17,7 +17,8 @@ struct WasiDatetime {
 }
 
 impl WasiDatetime {
-    /// Before 1970 there is no time.
+    /// Converts microseconds since 1970. A time before 1970 becomes 1970, because the type is
+    /// unsigned.
     fn from_micros(us: i64) -> Self {
         let us = u64::try_from(us).unwrap_or(0);
         let nanoseconds = u32::try_from(us % 1_000_000).unwrap_or(0) * 1_000;

@@ -1,4 +1,5 @@
-//! What a program finds around it: no arguments, no variables, no files, no terminal, and a way to leave.
+//! The WASI environment of a guest: no arguments, variables, files or terminal; standard streams;
+//! and `exit`, which stops the guest with an error.
 
 use wasmtime::Result;
 use wasmtime::component::Resource;

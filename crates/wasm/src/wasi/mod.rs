@@ -1,9 +1,10 @@
-//! WASI for runtimes of languages that cannot do without: a clock, randomness, and two places to write lines to. There are
-//! no files, no arguments and nobody to talk to. A workflow gets the clock and randomness that are recorded, so it stays
-//! deterministic; what it writes is logged.
+//! A minimal WASI for language runtimes that require it: a clock, randomness, and two output
+//! streams. There are no files, no arguments and no network. A workflow gets the recorded clock and
+//! randomness, so it stays deterministic; its output is logged.
 //!
-//! A component may import more than there is here: a runtime brings its whole library along. What it then calls in vain
-//! stops it, and the error says what it was.
+//! A component may import more functions than are implemented here, because a language runtime
+//! links its whole standard library. A call to an unimplemented function stops the guest with an
+//! error that names the function.
 
 mod clocks;
 mod environment;
@@ -19,7 +20,7 @@ use crate::host::GuestState;
 
 pub(crate) use streams::PartialLines;
 
-/// Packages of WASI of which at least something is here.
+/// WASI packages of which at least one function is implemented.
 const WASI_PACKAGES: [&str; 5] = [
     "wasi:cli",
     "wasi:clocks",
@@ -31,7 +32,7 @@ const VERSION_PREFIX: &str = "0.2.";
 
 type WasiLinker<'a> = LinkerInstance<'a, GuestState>;
 
-/// Resources that a guest can name. It never gets more than streams and what to wait for.
+/// Resource types that a guest can name. It only ever receives streams and pollables.
 enum InputStreamResource {}
 enum OutputStreamResource {}
 enum IoErrorResource {}
@@ -40,19 +41,20 @@ enum TerminalResource {}
 enum DescriptorResource {}
 enum DirectoryEntriesResource {}
 
-/// Whether an import is of a package that is here.
+/// Whether an import belongs to a WASI package that is at least partly implemented.
 pub(crate) fn is_virtual_import(import: &str) -> bool {
     wasi_interface(import).is_some()
 }
 
-/// The interface that an import names, without its version.
+/// Returns the interface of a supported import without its version; `None` if the package or the
+/// version is not supported.
 fn wasi_interface(import: &str) -> Option<&str> {
     let (interface, version) = import.split_once('@')?;
     let (package, _) = interface.split_once('/')?;
     (WASI_PACKAGES.contains(&package) && version.starts_with(VERSION_PREFIX)).then_some(interface)
 }
 
-/// Defines what a component imports of WASI, in the versions that it wants.
+/// Defines the WASI functions that a component imports, in the versions that it imports.
 pub(crate) fn link_wasi_imports(
     linker: &mut Linker<GuestState>,
     component: &Component,
@@ -86,7 +88,7 @@ fn define_interface(
     Ok(())
 }
 
-/// A resource goes by one name in all interfaces.
+/// Maps the name of a resource to its type; a resource has the same name in all interfaces.
 fn resource_type(name: &str) -> ResourceType {
     match name {
         "input-stream" => ResourceType::host::<InputStreamResource>(),

@@ -1,4 +1,5 @@
-//! Randomness, all of it as good as that of the host interface.
+//! WASI randomness. All functions, including the insecure ones, use the randomness of the host
+//! interface.
 
 use wasmtime::{Result, StoreContextMut};
 
@@ -7,7 +8,7 @@ use crate::bindings::host::Host;
 use crate::guest_error::{GuestStop, permanent_error};
 use crate::host::GuestState;
 
-/// What one call may draw; a workflow's journal records all of it.
+/// Maximum number of random bytes in one call, because a workflow's journal records all of them.
 const RANDOM_BYTES_MAX: u64 = 64 << 10;
 const DRAW_MAX: u64 = 4_096;
 
@@ -56,7 +57,7 @@ async fn random_bytes(mut store: StoreContextMut<'_, GuestState>, length: u64) -
     Ok(bytes)
 }
 
-/// Eight bytes as a number.
+/// Reads eight bytes as a big-endian number.
 fn read_u64(bytes: &[u8], from: usize) -> u64 {
     bytes
         .iter()

@@ -1,4 +1,4 @@
-//! Streams. What is written becomes lines of the log; there is nothing to read; nothing ever has to be waited for.
+//! WASI streams. Output becomes log lines; input is always closed; every pollable is always ready.
 
 use std::mem;
 
@@ -13,9 +13,9 @@ use crate::host::GuestState;
 
 pub(super) const STDOUT: u32 = 1;
 pub(super) const STDERR: u32 = 2;
-/// What may be written at once.
+/// Number of bytes that `check-write` permits for one write.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
-/// A line that is longer is logged in parts.
+/// Maximum length of a line in bytes; a longer line is logged in parts.
 const LINE_BYTES_MAX: usize = 16 << 10;
 
 #[derive(ComponentType, Lower)]
@@ -30,7 +30,7 @@ enum WasiStreamError {
 
 type StreamResult<T> = std::result::Result<T, WasiStreamError>;
 
-/// What was written and is not a whole line yet.
+/// Output of both streams that does not yet form a complete line.
 #[derive(Debug, Default)]
 pub(crate) struct PartialLines {
     out: Vec<u8>,
@@ -38,7 +38,7 @@ pub(crate) struct PartialLines {
 }
 
 impl PartialLines {
-    /// Adds what was written to a stream, and takes the lines that are whole.
+    /// Appends output to a stream and returns the lines that are now complete.
     fn complete_lines(&mut self, stream: u32, written: &[u8]) -> Vec<String> {
         let rest = if stream == STDERR {
             &mut self.err

@@ -7,9 +7,9 @@ const DESCRIBED: &str = r#"
     (data (i32.const 56) "\cc\00\00\00\03\00\00\00\01\00\00\00\00\00\00\00\00\00\00\00\00\00\00\00")
     (data (i32.const 200) "flowjob")"#;
 
-/// A component whose `call` has this body. Parameters: `$f`, `$f-length`, `$input`, `$input-length`. There is `$ok` to
-/// return a text; the host's answers and results can be at 2048, where a failure of one is a failure of the other; texts
-/// can be at 300.
+/// A component whose `call` has this body. Parameters: `$f`, `$f-length`, `$input`,
+/// `$input-length`. There is `$ok` to return a text; the host's answers and results can be at 2048,
+/// where a failure of one is a failure of the other; texts can be at 300.
 pub(crate) fn with_call(body: &str) -> Vec<u8> {
     component(body, DESCRIBED)
 }

@@ -18,7 +18,8 @@ use tokio::net::TcpListener;
 use crate::task::Fixed;
 use crate::{guests, load, own, payload};
 
-/// A server that answers every request with `response`; `{request}` in it is the request, as a JSON text.
+/// A server that answers every request with `response`; `{request}` in it is the request, as a JSON
+/// text.
 async fn serve(response: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

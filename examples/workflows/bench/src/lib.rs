@@ -1,4 +1,5 @@
-//! The workflows that `onward bench` measures. Their task does nothing, so that the engine is what is measured.
+//! The workflows that `onward bench` measures. Their task does nothing, so that the engine is what
+//! is measured.
 
 use onward::prelude::*;
 use onward::{Call, call_named};
@@ -8,7 +9,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Load {
     pub steps: u32,
-    /// Has each step done by the task of this name, wherever it is, instead of the one beside the workflow.
+    /// Has each step done by the task of this name, wherever it is, instead of the one beside the
+    /// workflow.
     #[serde(default)]
     pub task: Option<String>,
     /// How many steps `bench_long` takes for its beginning, and how many for its end.

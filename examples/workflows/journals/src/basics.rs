@@ -120,7 +120,8 @@ pub fn compensate(work: String) -> Result<usize> {
     Ok(work.len())
 }
 
-/// Goes on as a new execution until nothing is left, and takes one signal `add` that came meanwhile each time.
+/// Goes on as a new execution until nothing is left, and takes one signal `add` that came meanwhile
+/// each time.
 #[workflow]
 pub fn counter(left: u64) -> Result<u64> {
     let more = await_signal_timeout::<u64>("add", Duration::ZERO)?.unwrap_or(0);

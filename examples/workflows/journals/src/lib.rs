@@ -1,6 +1,7 @@
 //! Workflows and tasks for the tests of the engine, each as small as what it is for.
 //!
-//! `seed` has the three that produce the worked journals of the specification; the others provoke one behaviour each.
+//! `seed` has the three that produce the worked journals of the specification; the others provoke
+//! one behaviour each.
 
 mod basics;
 mod limits;

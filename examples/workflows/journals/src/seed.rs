@@ -1,4 +1,5 @@
-//! The three worked examples of the specification: the operations come in its order, so the journals are its journals.
+//! The three worked examples of the specification: the operations come in its order, so the
+//! journals are its journals.
 
 use onward::prelude::*;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,5 @@
-//! The order workflow of the demonstration: randomness, a task that is retried, two messages at once, a timer, a signal.
+//! The order workflow of the demonstration: randomness, a task that is retried, two messages at
+//! once, a timer, a signal.
 
 use onward::prelude::*;
 use onward::schemars::{self, JsonSchema};

@@ -1,4 +1,5 @@
-//! The order workflow in virtual time: what it does, what it does when it is refused, and that a crash changes nothing.
+//! The order workflow in virtual time: what it does, what it does when it is refused, and that a
+//! crash changes nothing.
 
 use onward::Function;
 use onward::prelude::*;

@@ -1,4 +1,5 @@
-//! Workflows without tasks of their own: workers perform what they call, in whatever language they are written.
+//! Workflows without tasks of their own: workers perform what they call, in whatever language they
+//! are written.
 
 use onward::call_named;
 use onward::prelude::*;

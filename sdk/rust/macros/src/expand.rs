@@ -1,8 +1,9 @@
 //! From a function to one that knows what it is called.
 //!
-//! The name stands for two things: a type, which is what the compiler knows about the function, and a function as before,
-//! whose failure is marked with that type. So `invoke(order, input)` finds the type, and `order(input)?` is still a call. A
-//! constant of the same name would do for the first, but then every variable called `order` would mean the constant.
+//! The name stands for two things: a type, which is what the compiler knows about the function, and
+//! a function as before, whose failure is marked with that type. So `invoke(order, input)` finds
+//! the type, and `order(input)?` is still a call. A constant of the same name would do for the
+//! first, but then every variable called `order` would mean the constant.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};

@@ -1,5 +1,5 @@
-//! The door to the host. In a component these are the functions of `sdk/wit/onward.wit`; in a native test they are those of
-//! the [`TestEnv`](crate::testing::TestEnv) that runs it.
+//! The door to the host. In a component these are the functions of `sdk/wit/onward.wit`; in a
+//! native test they are those of the [`TestEnv`](crate::testing::TestEnv) that runs it.
 
 #[cfg(target_arch = "wasm32")]
 mod guest;

@@ -1,4 +1,5 @@
-//! The host functions in a native build: asked of the [`TestEnv`](crate::testing::TestEnv) that runs the function.
+//! The host functions in a native build: asked of the [`TestEnv`](crate::testing::TestEnv) that
+//! runs the function.
 
 use crate::context::Context;
 use crate::function::Kind;

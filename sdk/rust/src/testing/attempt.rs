@@ -1,4 +1,5 @@
-//! One attempt of what a workflow wants done: a stub, the real task, a child workflow, or a request.
+//! One attempt of what a workflow wants done: a stub, the real task, a child workflow, or a
+//! request.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,7 +21,8 @@ use crate::testing::world::Effect;
 /// How many workflows may wait for each other, each for the next.
 const DEPTH_MAX: u32 = 64;
 
-/// More than any policy of a real system: a task that never succeeds would otherwise never end a test.
+/// More than any policy of a real system: a task that never succeeds would otherwise never end a
+/// test.
 const ATTEMPTS_MAX: u32 = 10_000;
 
 #[derive(Deserialize)]

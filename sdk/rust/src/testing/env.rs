@@ -25,8 +25,9 @@ use crate::{Error, Result};
 
 /// Runs workflows in a test: on this thread, without a server, in virtual time.
 ///
-/// Tasks that have no stub run for real, and so do child workflows. Every run starts anew with the same stubs, signals and
-/// seed, so two runs do the same; let a stub depend on its input and `own().attempt`, not on a count of its own.
+/// Tasks that have no stub run for real, and so do child workflows. Every run starts anew with the
+/// same stubs, signals and seed, so two runs do the same; let a stub depend on its input and
+/// `own().attempt`, not on a count of its own.
 ///
 /// ```
 /// use onward::prelude::*;
@@ -52,15 +53,16 @@ use crate::{Error, Result};
 ///
 /// It gives the failures, limits and retries that a server gives, with these differences:
 ///
-/// - Retries wait for exactly as long as their policy says: there is no jitter. The other process goes on at once after a
-///   crash, without waiting for a lease to run out.
+/// - Retries wait for exactly as long as their policy says: there is no jitter. The other process
+///   goes on at once after a crash, without waiting for a lease to run out.
 /// - A workflow is asked to stop when it waits, never before it has begun.
-/// - A child runs again from its beginning whenever it has waited, as after a crash, in [`run`](Self::run) too. It can be
-///   sent a signal before it is started.
-/// - Executions have ids such as `test` for the workflow and `test.0#1` for the child that is the first attempt of its
-///   operation 0; on a server an id is a hash.
-/// - A panic ends the test; on a server it is the failure `trap`. A function that nobody has, a request that no stub
-///   answers, a task that does what only workflows can, and a wait that nothing can end, end the test with an error.
+/// - A child runs again from its beginning whenever it has waited, as after a crash, in
+///   [`run`](Self::run) too. It can be sent a signal before it is started.
+/// - Executions have ids such as `test` for the workflow and `test.0#1` for the child that is the
+///   first attempt of its operation 0; on a server an id is a hash.
+/// - A panic ends the test; on a server it is the failure `trap`. A function that nobody has, a
+///   request that no stub answers, a task that does what only workflows can, and a wait that
+///   nothing can end, end the test with an error.
 /// - Memory, instructions and the length of a journal are not limited.
 #[derive(Default)]
 pub struct TestEnv {
@@ -110,8 +112,9 @@ impl TestEnv {
         self.script.http.insert(line.to_owned(), Rc::new(stub));
     }
 
-    /// How long each attempt of the task or stub takes; nothing unless said. One that takes longer than its limit fails with
-    /// `timeout`; unless the call has a limit, a task has a minute and a workflow all the time it wants.
+    /// How long each attempt of the task or stub takes; nothing unless said. One that takes longer
+    /// than its limit fails with `timeout`; unless the call has a limit, a task has a minute and a
+    /// workflow all the time it wants.
     pub fn takes<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
         self.script
             .durations
@@ -136,8 +139,9 @@ impl TestEnv {
         self.send(To::Workflow, after, name, payload);
     }
 
-    /// Sends a signal to a child when the workflow has run for so long: to the one that was the first of its function to be
-    /// started if `place` is 0, to the second if it is 1. Another attempt is another child.
+    /// Sends a signal to a child when the workflow has run for so long: to the one that was the
+    /// first of its function to be started if `place` is 0, to the second if it is 1. Another
+    /// attempt is another child.
     ///
     /// # Panics
     ///
@@ -172,8 +176,9 @@ impl TestEnv {
         self.script.cancel_after = Some(micros(after));
     }
 
-    /// Has the process die when the workflow has run for so long, and another one take over. What is under way just then is
-    /// done again, or fails with `in_doubt` if it is to be done at most once. May be repeated.
+    /// Has the process die when the workflow has run for so long, and another one take over. What
+    /// is under way just then is done again, or fails with `in_doubt` if it is to be done at most
+    /// once. May be repeated.
     pub fn crash_at(&mut self, after: Duration) {
         self.script.crashes_after.push(micros(after));
         self.script.crashes_after.sort_unstable();
@@ -199,11 +204,11 @@ impl TestEnv {
         typed(outcome)
     }
 
-    /// Runs a workflow to its end, then again with a crash before every wait and one before the end: each time it starts
-    /// from the beginning and is answered from the record.
+    /// Runs a workflow to its end, then again with a crash before every wait and one before the
+    /// end: each time it starts from the beginning and is answered from the record.
     ///
-    /// Fails with `nondeterminism` if it then asks for something else than is recorded, or if the two runs differ in their
-    /// result or in what they had done.
+    /// Fails with `nondeterminism` if it then asks for something else than is recorded, or if the
+    /// two runs differ in their result or in what they had done.
     pub fn crash_everywhere<F, A>(
         &mut self,
         _workflow: F,

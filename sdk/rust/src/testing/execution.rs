@@ -1,7 +1,9 @@
-//! One execution: its record, and the way through it. What is recorded is answered from the record; what is not happens now.
+//! One execution: its record, and the way through it. What is recorded is answered from the record;
+//! what is not happens now.
 //!
-//! The workflow that a test runs stays on the stack while it waits, and lets time pass. A child leaves the stack when it has
-//! to wait, and is run again from its record when it can go on, as after a crash: so parent and children share one clock.
+//! The workflow that a test runs stays on the stack while it waits, and lets time pass. A child
+//! leaves the stack when it has to wait, and is run again from its record when it can go on, as
+//! after a crash: so parent and children share one clock.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -123,7 +125,8 @@ impl Execution {
         self.is_child() && !state.is_over && (!self.has_begun.get() || can_go_on())
     }
 
-    /// Runs the function until it ends, through every crash on the way; nothing if it is a child that has to wait.
+    /// Runs the function until it ends, through every crash on the way; nothing if it is a child
+    /// that has to wait.
     pub(crate) fn go(self: &Rc<Self>) -> Option<Outcome> {
         self.has_begun.set(true);
         loop {
@@ -164,7 +167,8 @@ impl Execution {
         outcome
     }
 
-    /// The execution that takes this one's place, if one does. Signals that were not consumed go along.
+    /// The execution that takes this one's place, if one does. Signals that were not consumed go
+    /// along.
     pub(crate) fn successor(&self) -> Option<Rc<Self>> {
         let state = self.state.borrow();
         let input = state.continued.clone()?;
@@ -194,8 +198,8 @@ impl Execution {
         ))
     }
 
-    /// The parent of a child that is over hears of it, unless another takes the child's place, or nobody waits for it any
-    /// more.
+    /// The parent of a child that is over hears of it, unless another takes the child's place, or
+    /// nobody waits for it any more.
     pub(crate) fn tell_parent(&self, outcome: Outcome) {
         let Some(Parent { place, promise }) = self.whose.parent else {
             return;

@@ -1,5 +1,5 @@
-//! What the engine holds values, names, policies and failures to. The figures and the words are its own, so that a test sees
-//! the failure that a server would give.
+//! What the engine holds values, names, policies and failures to. The figures and the words are its
+//! own, so that a test sees the failure that a server would give.
 
 use crate::host::Outcome;
 use crate::retry::Retry;
@@ -83,8 +83,8 @@ pub(crate) fn policy(retry: &Retry) -> Result<()> {
     }
 }
 
-/// What a function ended with, as it is recorded: a large result is a failure, a kind that is no name is `user_error`, and
-/// a long message is cut.
+/// What a function ended with, as it is recorded: a large result is a failure, a kind that is no
+/// name is `user_error`, and a long message is cut.
 pub(crate) fn recorded(outcome: Outcome) -> Outcome {
     match outcome {
         Ok(text) => fits("the result", &text).map(|()| text),

@@ -156,7 +156,8 @@ impl Execution {
         }
     }
 
-    /// Begins a wait, once: a workflow that is run again asks again. The timer comes first, as in a journal.
+    /// Begins a wait, once: a workflow that is run again asks again. The timer comes first, as in a
+    /// journal.
     fn open(&self, ask: &Ask) {
         let (mut state, now) = (self.state.borrow_mut(), self.world.now());
         if state.open.is_some() {

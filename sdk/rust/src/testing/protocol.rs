@@ -1,4 +1,5 @@
-//! What a workflow asks the test environment for, and what it is told. A list of both is the record of an execution.
+//! What a workflow asks the test environment for, and what it is told. A list of both is the record
+//! of an execution.
 
 use std::fmt;
 

@@ -44,8 +44,8 @@ impl Attempt {
         }
     }
 
-    /// The key of the next request. Like the engine, it tells the requests of an attempt apart, and gives the next attempt
-    /// the same keys.
+    /// The key of the next request. Like the engine, it tells the requests of an attempt apart, and
+    /// gives the next attempt the same keys.
     fn request_key(&self) -> String {
         let (count, key) = (self.requests.get() + 1, &self.context.idempotency_key);
         self.requests.set(count);
@@ -79,7 +79,8 @@ pub(crate) fn stop(error: Error) -> ! {
     leave(Left::Stop(error))
 }
 
-/// Runs a function as part of this scope. A panic of its own goes on; only what [`leave`] started ends here.
+/// Runs a function as part of this scope. A panic of its own goes on; only what [`leave`] started
+/// ends here.
 pub(crate) fn enter<T>(scope: Scope, body: impl FnOnce() -> T) -> Result<T, Left> {
     let _restore = Restore(CURRENT.replace(Some(scope)));
     catch(body)

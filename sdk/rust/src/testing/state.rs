@@ -1,4 +1,5 @@
-//! What an execution has under way, and what happens to it next. Time is virtual: it is whatever the next event says.
+//! What an execution has under way, and what happens to it next. Time is virtual: it is whatever
+//! the next event says.
 
 use std::collections::BTreeMap;
 
@@ -165,8 +166,8 @@ impl State {
         }
     }
 
-    /// The earliest event; of several at once, that of the operation that was asked for first. Nobody is late before timers
-    /// have fired.
+    /// The earliest event; of several at once, that of the operation that was asked for first.
+    /// Nobody is late before timers have fired.
     pub(crate) fn next_event(&self, now: i64) -> Option<(i64, Event)> {
         if self.is_over {
             return None;
@@ -241,7 +242,8 @@ impl Invoke {
         self.local.is_some_and(|entry| entry.kind == Kind::Workflow)
     }
 
-    /// How long an attempt may take, in microseconds. A child may take as long as it likes unless the call has a limit.
+    /// How long an attempt may take, in microseconds. A child may take as long as it likes unless
+    /// the call has a limit.
     pub(crate) fn limit_us(&self) -> Option<i64> {
         let usual = self
             .local

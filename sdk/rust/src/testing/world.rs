@@ -15,8 +15,8 @@ use crate::{Error, Result};
 /// When every test begins: 2026-01-01.
 pub(crate) const START: i64 = 1_767_225_600_000_000;
 
-/// What children may still do after the workflow has ended: one that does not stop when it is asked to would otherwise never
-/// end a test.
+/// What children may still do after the workflow has ended: one that does not stop when it is asked
+/// to would otherwise never end a test.
 const LAST_EVENTS_MAX: usize = 10_000;
 
 pub(crate) type Stub = Rc<dyn Fn(&str) -> Outcome>;
@@ -178,7 +178,8 @@ impl World {
         true
     }
 
-    /// The process dies and another takes over: whoever was run is run again, and so is what was under way.
+    /// The process dies and another takes over: whoever was run is run again, and so is what was
+    /// under way.
     fn crash(&self, at: i64, executions: &[Rc<Execution>]) {
         self.now.set(at.max(self.now()));
         self.crashed.set(self.crashed() + 1);

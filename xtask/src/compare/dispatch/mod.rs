@@ -1,7 +1,9 @@
-//! How fast items of campaigns are dispatched beside the jobs of a queue that people know, on one Postgres server, in one run.
+//! How fast items of campaigns are dispatched beside the jobs of a queue that people know, on one
+//! Postgres server, in one run.
 //!
-//! Sides take turns, each with an empty database of the same server, which syncs what it commits. What both do is not the
-//! same, and docs/benchmarks.md says what the difference is: the rates say what it costs.
+//! Sides take turns, each with an empty database of the same server, which syncs what it commits.
+//! What both do is not the same, and docs/benchmarks.md says what the difference is: the rates say
+//! what it costs.
 
 mod graphile;
 mod onward;

@@ -18,7 +18,8 @@ pub(crate) fn install(run: &XtaskRun) -> Result<String> {
 
 pub(crate) fn measure(run: &XtaskRun, database: &str, size: Size) -> Result<Round> {
     let mut command = bound_to_this(&onward::program(run));
-    // It warms up with a tenth. Only what it measures besides, which is not asked for here, is quick.
+    // It warms up with a tenth. Only what it measures besides, which is not asked for here, is
+    // quick.
     command.args([
         "bench",
         "dispatch",

@@ -1,4 +1,5 @@
-//! What the comparison prints and writes: medians and every round, and beside them what the server says of itself.
+//! What the comparison prints and writes: medians and every round, and beside them what the server
+//! says of itself.
 
 use std::fmt::Write;
 

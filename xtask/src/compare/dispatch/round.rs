@@ -1,4 +1,5 @@
-//! What a side says of one round: read from the JSON that it prints, and refused if it is not about what was asked for.
+//! What a side says of one round: read from the JSON that it prints, and refused if it is not about
+//! what was asked for.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

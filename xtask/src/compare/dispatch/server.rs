@@ -1,4 +1,5 @@
-//! The Postgres server that both sides work on: new, with the settings that it comes with, gone in the end.
+//! The Postgres server that both sides work on: new, with the settings that it comes with, gone in
+//! the end.
 //!
 //! Its data is under target/, because a folder in memory would make syncing free.
 
@@ -98,7 +99,8 @@ impl Server {
         })
     }
 
-    /// An empty database, and its URL. The last one is gone, and all is on disk, so that nobody pays for it later.
+    /// An empty database, and its URL. The last one is gone, and all is on disk, so that nobody
+    /// pays for it later.
     pub(crate) fn empty_database(&self) -> Result<String> {
         self.run("dropdb", &["--if-exists", "--force", DATABASE])?;
         self.run("createdb", &[DATABASE])?;
@@ -121,7 +123,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its children end with it, and write no more into a folder that is about to go. Nothing can be done about a failure.
+        // Its children end with it, and write no more into a folder that is about to go. Nothing
+        // can be done about a failure.
         let _ = printed(
             self.programs
                 .command("pg_ctl")
@@ -132,7 +135,8 @@ impl Drop for Server {
 }
 
 impl PostgresSettings {
-    /// Finds them in what `SHOW ALL` answers: a line for each, with its name, its value and its meaning.
+    /// Finds them in what `SHOW ALL` answers: a line for each, with its name, its value and its
+    /// meaning.
     fn read(shown: &str) -> Result<Self> {
         let value = |wanted: &str| {
             let mut lines = shown.lines().map(|line| line.split('\t'));
@@ -190,7 +194,8 @@ impl PostgresPrograms {
         })
     }
 
-    /// A program of the server, as the user that it must be run by. It ends with this process, even if this one is killed.
+    /// A program of the server, as the user that it must be run by. It ends with this process, even
+    /// if this one is killed.
     fn command(&self, name: &str) -> Command {
         let mut command = clean(Path::new("setpriv"));
         command.args(["--pdeathsig", "QUIT"]).current_dir("/");

@@ -1,6 +1,7 @@
 //! Restate: its server and a service in Node, as its own documentation has them, from npm.
 //!
-//! Both are installed under target/, and so is their data: a folder in memory would make syncing free.
+//! Both are installed under target/, and so is their data: a folder in memory would make syncing
+//! free.
 
 mod settings;
 
@@ -25,7 +26,8 @@ const FOLDER: &str = "target/compare/restate";
 const SETTINGS: &str = "server.toml";
 const SERVICE: &str = "service.mjs";
 
-/// Restate with its service. The processes come first, because they are to end before their data goes.
+/// Restate with its service. The processes come first, because they are to end before their data
+/// goes.
 pub(crate) struct Restate {
     processes: [Process; 2],
     _data: DataFolder,
@@ -122,7 +124,8 @@ impl RestatePrograms {
         command
     }
 
-    /// With a partition a core unless told: each is one thread, and on a small machine the default of many means small batches.
+    /// With a partition a core unless told: each is one thread, and on a small machine the default
+    /// of many means small batches.
     fn server_with_settings(&self, how: fn(&Path) -> Command) -> Command {
         let mut command = self.server(how);
         command.args([

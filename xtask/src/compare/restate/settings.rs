@@ -1,4 +1,5 @@
-//! What the server says about its own settings, so that what stands beside the figures is read and not believed.
+//! What the server says about its own settings, so that what stands beside the figures is read and
+//! not believed.
 
 use anyhow::{Context, Result, ensure};
 use toml::de::{DeTable, DeValue};
@@ -53,7 +54,8 @@ impl RestateSettings {
         )
     }
 
-    /// What a step that counts as done has behind it. Refuses a log that would lose steps with the power.
+    /// What a step that counts as done has behind it. Refuses a log that would lose steps with the
+    /// power.
     pub(crate) fn durability_beside(&self, default: &Self) -> Result<String> {
         ensure!(
             self.log == "replicated",

@@ -1,6 +1,7 @@
 //! The loop of one shard of a node: claims the shard, feeds its core with inputs, and performs the
 //! actions that the core returns.
 
+mod actions;
 mod loader;
 
 use std::collections::btree_map::Entry;
@@ -12,24 +13,18 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use onward_base::SharedText;
-use onward_journal::{ExecutionId, InvokeKind, InvokeResult};
+use onward_journal::{ExecutionId, InvokeResult};
 use onward_store::shard_lease::{self, HeldLease};
-use onward_store::{ColumnValue, Commit, Error, ShardId, StoreErrorKind, TableScan};
+use onward_store::{ColumnValue, Error, ShardId, StoreErrorKind, TableScan};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::membership::duration_millis;
 use super::store_time::StoreTime;
-use super::{Node, Notification, ShardHint, attempt_runner, log_guest_line, node_metrics};
-use crate::PendingAlert;
+use super::{Node, ShardHint};
 use crate::client;
-use crate::shard::{
-    AttemptEnd, AttemptId, AttemptReporter, ResolvedFunction, ShardAction, ShardCore, ShardInput,
-    TaskAttempt,
-};
-use crate::task_queue;
+use crate::shard::{AttemptEnd, AttemptId, AttemptReporter, ShardCore, ShardInput};
 
 /// Delay before a failed read is retried.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -357,16 +352,16 @@ impl<'a> ShardOwner<'a> {
                 self.needs_inbox_read = true;
                 self.has_remote_hint = true;
             }
-            ShardHint::StartRequested(row, execution, told) => {
+            ShardHint::StartRequested(row, execution, reply) => {
                 if !self.loading.contains(&row.execution_id)
                     && !self.start_waiters.contains_key(&row.execution_id)
                 {
-                    self.start_waiters.insert(row.execution_id, told);
+                    self.start_waiters.insert(row.execution_id, reply);
                     self.feed_core(ShardInput::StartRequested { row, execution });
                 }
             }
-            ShardHint::TaskCompleted(attempt, result, told) => {
-                self.accept_completion(attempt, result, told)
+            ShardHint::TaskCompleted(attempt, result, reply) => {
+                self.accept_completion(attempt, result, reply)
             }
             ShardHint::ExecutionStarted(row, events) => {
                 if !self.core.is_tracking(&row.execution_id)
@@ -388,14 +383,14 @@ impl<'a> ShardOwner<'a> {
         &mut self,
         attempt: AttemptId,
         result: InvokeResult,
-        told: oneshot::Sender<bool>,
+        reply: oneshot::Sender<bool>,
     ) {
         if self.drain_deadline.is_some() {
             return;
         }
         // An earlier report of the same attempt that is not recorded yet may never be.
         if let Entry::Vacant(vacant) = self.completion_waiters.entry(attempt) {
-            vacant.insert(told);
+            vacant.insert(reply);
             // Through the channel, so that it is recorded together with other ends.
             drop(self.attempt_end_sender.send(AttemptEnd {
                 attempt,
@@ -454,193 +449,6 @@ impl<'a> ShardOwner<'a> {
         {
             self.running_attempts.remove(&end.attempt);
         }
-    }
-
-    /// Performs the actions that the core returned.
-    fn perform_actions(&mut self, actions: Vec<ShardAction>) {
-        self.update_memory_count();
-        let is_alone = actions
-            .iter()
-            .filter(|action| matches!(action, ShardAction::Perform(_)))
-            .count()
-            == 1;
-        let is_busy = actions
-            .iter()
-            .filter(|action| matches!(action, ShardAction::Commit { .. }))
-            .count()
-            > 1;
-        for action in actions {
-            match action {
-                ShardAction::Commit { ticket, mut commit } => {
-                    // The store batches several background commits instead of making them one by
-                    // one.
-                    commit.is_background |= is_busy;
-                    self.begin_commit(ticket, *commit);
-                }
-                ShardAction::Load(execution) => self.begin_load(execution, Duration::ZERO),
-                ShardAction::LoadLater(execution) => self.begin_load(execution, RETRY_DELAY),
-                ShardAction::ReadInbox => self.needs_inbox_read = true,
-                ShardAction::Perform(attempt) => self.perform_attempt(*attempt, is_alone),
-                ShardAction::AbortAttempt(id) => {
-                    if let Some((_, task)) = self.running_attempts.remove(&id) {
-                        task.abort();
-                    }
-                }
-                ShardAction::AnnounceTasks {
-                    owner,
-                    functions,
-                    repeated,
-                } => {
-                    node_metrics::count_retries(repeated);
-                    self.node.announce_tasks(&owner, &functions);
-                }
-                ShardAction::DeliverTask {
-                    slot: seat,
-                    task: held,
-                } => {
-                    if let Err(held) = seat.deliver_task(*held) {
-                        self.reclaim_tasks(vec![(held.id, held.claim_token)]);
-                    }
-                }
-                ShardAction::ReclaimTasks(claims) => self.reclaim_tasks(claims),
-                ShardAction::WorkerResultSettled {
-                    attempt,
-                    is_recorded: is_taken,
-                } => {
-                    if let Some(told) = self.completion_waiters.remove(&attempt) {
-                        let _is_heard = told.send(is_taken);
-                    }
-                }
-                ShardAction::ExportSpans(spans) => {
-                    if let Some(traces) = &self.node.span_exporter {
-                        traces.export_spans(spans);
-                    }
-                }
-                ShardAction::InDoubt(attempt) => node_metrics::count_in_doubt(attempt),
-                ShardAction::Log {
-                    execution,
-                    level,
-                    message,
-                } => log_guest_line(execution, level, &message),
-                ShardAction::StartSettled { execution, result } => {
-                    if let Some(told) = self.start_waiters.remove(&execution) {
-                        drop(told.send(result));
-                    }
-                }
-                ShardAction::ExecutionOver { execution, ending } => {
-                    if self.node.hub.notify_ending(execution, &ending) {
-                        self.node
-                            .store
-                            .notify(Notification::ExecutionOver(execution).to_string());
-                    }
-                }
-                ShardAction::ExecutionStuck { execution, reason } => {
-                    self.raise_stuck_alert(execution, &reason)
-                }
-                ShardAction::ShardLost => self.is_lost = true,
-            }
-        }
-    }
-
-    /// Begins the commit immediately, because the core may have tasks performed meanwhile.
-    fn begin_commit(&mut self, ticket: u64, commit: Commit) {
-        let store = Arc::clone(&self.node.store);
-        let mut committing: BoxFuture<'static, Result<ShardInput, Error>> = Box::pin(async move {
-            match store.commit(commit).await {
-                Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
-                result => {
-                    match &result {
-                        // Another writer was first, for example with the same start.
-                        Err(error @ Error::Conflict(_)) => {
-                            tracing::debug!(%error, "a step does not fit any more")
-                        }
-                        Err(error) => {
-                            tracing::warn!(%error, "a step could not be stored; it is taken again")
-                        }
-                        Ok(_) => {}
-                    }
-                    Ok(ShardInput::Committed { ticket, result })
-                }
-            }
-        });
-        match (&mut committing).now_or_never() {
-            Some(committed) => self.ready_inputs.push_back(committed),
-            None => self.pending_inputs.push(committing),
-        }
-    }
-
-    fn update_memory_count(&mut self) {
-        let before = std::mem::replace(&mut self.counted_executions, self.core.len());
-        if self.counted_executions > before {
-            self.node
-                .in_memory
-                .fetch_add(self.counted_executions - before, Ordering::Relaxed);
-        } else if self.counted_executions < before {
-            self.node
-                .in_memory
-                .fetch_sub(before - self.counted_executions, Ordering::Relaxed);
-        }
-    }
-
-    /// Releases claimed tasks that could not be delivered to their workers.
-    fn reclaim_tasks(&self, claims: Vec<(AttemptId, SharedText)>) {
-        let (store, offers) = (
-            Arc::clone(&self.node.store),
-            Arc::clone(&self.node.hub.task_matcher),
-        );
-        tokio::spawn(async move {
-            for (id, claim) in claims {
-                task_queue::reclaim_task(&*store, &offers, id, &claim).await;
-            }
-        });
-    }
-
-    /// Raises an alert for an execution that cannot make progress.
-    fn raise_stuck_alert(&self, execution: ExecutionId, reason: &str) {
-        let (store, now) = (Arc::clone(&self.node.store), self.time.now());
-        let alarm = PendingAlert::execution_stuck(execution, reason);
-        tokio::spawn(async move {
-            if let Err(error) = alarm.raise_once(&*store, now).await {
-                tracing::error!(%execution, %error, "an execution cannot go on, and the alert could not be stored");
-            }
-        });
-    }
-
-    /// Performs an attempt. A single component task is polled here first, because most end in less
-    /// time than it takes to hand one to another thread; it yields soon in any case and then
-    /// continues in a spawned task. If there are several, each is spawned, for any free thread.
-    fn perform_attempt(&mut self, attempt: TaskAttempt, is_alone: bool) {
-        let (node, ended) = (Arc::clone(self.node), self.attempt_end_sender.clone());
-        let (id, performance) = (attempt.id, attempt.dispatch_id);
-        node_metrics::count_retries(u64::from(id.attempt > 1));
-        let is_code = matches!(
-            (attempt.kind, attempt.resolved),
-            (InvokeKind::Function, ResolvedFunction::Task(_))
-        );
-        let mut work = Box::pin(async move { attempt_runner::run_attempt(&node, &attempt).await });
-        if is_alone
-            && is_code
-            && let Some(result) = (&mut work).now_or_never()
-        {
-            let end = AttemptEnd {
-                attempt: id,
-                reported_by: AttemptReporter::Owner(performance),
-                result,
-            };
-            return self
-                .ready_inputs
-                .push_back(Ok(ShardInput::AttemptsEnded(vec![end])));
-        }
-        let task = tokio::spawn(async move {
-            let result = work.await;
-            drop(ended.send(AttemptEnd {
-                attempt: id,
-                reported_by: AttemptReporter::Owner(performance),
-                result,
-            }));
-        });
-        self.running_attempts
-            .insert(id, (performance, task.abort_handle()));
     }
 }
 

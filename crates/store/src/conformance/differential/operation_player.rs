@@ -97,6 +97,10 @@ impl OperationPlayer {
         self.opened.store()
     }
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one scenario, or one list of cases, read from top to bottom"
+    )]
     async fn perform_operation(
         &mut self,
         operation: &StoreOperation,

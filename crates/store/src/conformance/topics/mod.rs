@@ -1,24 +1,33 @@
 //! The checks, one file per topic. The name of a check states the guarantee that it tests.
 
 mod atomicity;
+mod commit_faults;
 mod contiguity;
+mod deduplication_conflicts;
 mod every_table;
 mod fencing;
 mod hostile_text;
 mod idempotency;
 mod idempotency_keys;
 mod immutability;
+mod insert_or_keep;
+mod journal_reads;
 mod journals;
+mod leases;
 mod limits;
 mod paging;
 mod purge;
 mod readers;
 mod removals;
+mod row_amendments;
+mod row_races;
 mod rows;
 mod scans;
+mod serial_numbers;
 mod snapshots;
 mod tenants;
 mod timestamps;
+mod unique_columns;
 mod uniqueness;
 mod verbatim;
 
@@ -64,16 +73,25 @@ pub(super) fn collect_checks() -> Vec<ConformanceCheck> {
         uniqueness::checks(),
         contiguity::checks(),
         idempotency::checks(),
+        deduplication_conflicts::checks(),
         immutability::checks(),
         paging::checks(),
         snapshots::checks(),
+        leases::checks(),
         fencing::checks(),
         atomicity::checks(),
+        commit_faults::checks(),
         rows::checks(),
+        unique_columns::checks(),
+        insert_or_keep::checks(),
+        serial_numbers::checks(),
+        row_races::checks(),
+        row_amendments::checks(),
         every_table::checks(),
         removals::checks(),
         scans::checks(),
         journals::checks(),
+        journal_reads::checks(),
         readers::checks(),
         purge::checks(),
         timestamps::checks(),

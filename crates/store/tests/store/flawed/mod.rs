@@ -1,5 +1,5 @@
-//! Stores that are wrong on purpose, each in one way. A suite that does not notice them would not notice an adapter that
-//! is wrong by accident.
+//! Stores that are wrong on purpose, each in one way. A suite that does not notice them would not
+//! notice an adapter that is wrong by accident.
 
 pub(crate) mod events;
 pub(crate) mod reads;

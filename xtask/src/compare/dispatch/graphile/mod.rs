@@ -1,4 +1,5 @@
-//! graphile-worker: from npm, with jobs that do nothing, in the configuration that its documentation has its fastest figures for.
+//! graphile-worker: from npm, with jobs that do nothing, in the configuration that its
+//! documentation has its fastest figures for.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;

@@ -6,15 +6,14 @@
 //! next step together with the next reservations. If the worker crashes between two steps, the next
 //! attempt recovers everything it needs from the rows.
 
+mod conclusion;
+mod outcomes;
+
 use std::collections::BTreeMap;
 
 use onward_base::SharedText;
 
-use crate::{ExponentialBackoff, ItemCounts, ItemReason, ItemState, ItemTransition, JobTransition};
-
-/// Minimum delay in milliseconds before the provider is asked again about an item that it could not
-/// look up.
-const LOOKUP_RETRY_MIN_MS: u64 = 1_000;
+use crate::{ExponentialBackoff, ItemCounts, ItemReason, ItemState, ItemTransition};
 
 /// The limits, retry policy and provider capabilities that apply to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -424,123 +423,6 @@ impl JobAttempt {
             .collect()
     }
 
-    fn conclude_attempt(&mut self, entropy: u64) -> AttemptOutcome {
-        if self.directive == AttemptDirective::Cancel {
-            self.settle_open_items(ItemTransition::Skip, ItemReason::Cancelled);
-        }
-        let mut tally = self.item_counts();
-        if tally.open_items() > 0 {
-            if self.directive == AttemptDirective::Release {
-                return AttemptOutcome::Released;
-            }
-            if let Some(wait) = self.postponed_ms {
-                return AttemptOutcome::Postponed(wait);
-            }
-            if let Some(conclusion) = self.retry_outcome(entropy) {
-                return conclusion;
-            }
-            self.settle_open_items(ItemTransition::Exhaust, ItemReason::Exhausted);
-            tally = self.item_counts();
-        }
-        if tally.in_doubt > 0 {
-            let is_repeatable = self.items.iter().any(|slot| self.can_resend(slot));
-            // The next attempt sends the item again.
-            if is_repeatable && self.directive == AttemptDirective::Release {
-                return AttemptOutcome::Released;
-            }
-            let can_repeat = is_repeatable && self.directive == AttemptDirective::Continue;
-            if let Some(wait) = self.postponed_ms.filter(|_| can_repeat) {
-                return AttemptOutcome::Postponed(wait);
-            }
-            if let Some(conclusion) = self.retry_outcome(entropy).filter(|_| can_repeat) {
-                return conclusion;
-            }
-            return self
-                .next_lookup_ms()
-                .map_or(AttemptOutcome::AwaitResolution, AttemptOutcome::LookUpAfter);
-        }
-        Self::settled_outcome(&self.items)
-    }
-
-    /// The outcome that schedules another attempt, or `None` if the retry policy allows no more. An
-    /// attempt throttled by a provider that gave a delay does not count as an attempt.
-    fn retry_outcome(&self, entropy: u64) -> Option<AttemptOutcome> {
-        let attempt = if self.has_progressed {
-            1
-        } else {
-            self.attempts
-        };
-        let wait = self.policy.backoff.delay_ms(attempt, entropy);
-        match self.throttled.flatten() {
-            Some(asked) => Some(AttemptOutcome::Postponed(wait.max(asked))),
-            None if self.is_exhausted => None,
-            None if self.has_progressed || self.attempts < self.policy.max_attempts => {
-                Some(AttemptOutcome::RetryAfter(wait))
-            }
-            None => None,
-        }
-    }
-
-    /// Whether an item is in doubt and the provider can be called for it again.
-    fn can_resend(&self, slot: &ItemProgress) -> bool {
-        slot.state == ItemState::InDoubt
-            && self.policy.resend_in_doubt
-            && slot.sends < self.policy.max_sends
-    }
-
-    /// The outcome of a job whose items are all settled: `Dead` if any item is exhausted, else
-    /// `Completed`.
-    pub fn settled_outcome(slots: &[ItemProgress]) -> AttemptOutcome {
-        let is_exhausted = slots
-            .iter()
-            .any(|slot| slot.reason == Some(ItemReason::Exhausted));
-        if is_exhausted {
-            AttemptOutcome::Dead
-        } else {
-            AttemptOutcome::Completed
-        }
-    }
-
-    /// The transition of an unclaimed job after an operator resolved some of its items, or `None`
-    /// if not all items are settled.
-    pub fn transition_after_resolution(slots: &[ItemProgress]) -> Option<JobTransition> {
-        let tally = ItemCounts::from_states(slots.iter().map(|slot| slot.state));
-        match (tally.is_settled(), Self::settled_outcome(slots)) {
-            (true, AttemptOutcome::Dead) => Some(JobTransition::DeadLetter),
-            (true, _) => Some(JobTransition::Complete),
-            (false, _) => None,
-        }
-    }
-
-    /// Milliseconds until the items in doubt can be looked up, or `None` if the provider has no
-    /// status lookup or no item is in doubt.
-    fn next_lookup_ms(&self) -> Option<u64> {
-        let after = self.policy.lookup_after_ms?;
-        let in_doubt = self
-            .items
-            .iter()
-            .filter(|slot| slot.state == ItemState::InDoubt);
-        let left = in_doubt
-            .map(|slot| after.saturating_sub(slot.in_doubt_ms))
-            .max()?;
-        // If the last lookup was inconclusive, the next one follows after the same delay.
-        Some(if left == 0 {
-            after.max(LOOKUP_RETRY_MIN_MS)
-        } else {
-            left
-        })
-    }
-
-    fn settle_open_items(&mut self, act: ItemTransition, reason: ItemReason) {
-        for position in 0..self.items.len() {
-            if self.items[position].state.next_state(act).is_some() {
-                self.apply_transition(position, act);
-                self.items[position].reason = Some(reason);
-                self.pending_change(position).reason = Some(reason);
-            }
-        }
-    }
-
     fn persist_step(&mut self, conclusion: Option<AttemptOutcome>) -> AttemptStep {
         let attempts = match conclusion {
             // An attempt that is released, postponed or waits for a lookup or a resolution is not
@@ -581,118 +463,6 @@ impl JobAttempt {
             AttemptPhase::Concluding => AttemptPhase::Finished,
             other => unreachable!("nothing was to be stored: {other:?}"),
         };
-    }
-
-    /// Records the provider's answers. Items without an answer become in doubt.
-    pub fn record_send_outcomes(&mut self, answers: Vec<(usize, SendOutcome)>) {
-        let AttemptPhase::Sending(window) = std::mem::replace(&mut self.phase, AttemptPhase::Ready)
-        else {
-            unreachable!("nobody was called")
-        };
-        let mut answers: BTreeMap<usize, SendOutcome> = answers.into_iter().collect();
-        for position in window {
-            let silent = || SendOutcome::Unknown("the provider said nothing of it".into());
-            self.settle_item(position, answers.remove(&position).unwrap_or_else(silent));
-        }
-    }
-
-    fn settle_item(&mut self, position: usize, answer: SendOutcome) {
-        match answer {
-            // The provider may have accepted the item in an earlier call.
-            SendOutcome::Deferred(error)
-            | SendOutcome::InvalidMessage(error)
-            | SendOutcome::Refused(error)
-                if self.resent[position] =>
-            {
-                self.mark_in_doubt(position, error);
-            }
-            SendOutcome::Throttled(error, after_ms) if self.resent[position] => {
-                self.mark_in_doubt(position, error);
-                self.record_throttling(position, after_ms);
-            }
-            SendOutcome::Accepted(message_id) => {
-                self.apply_transition(position, ItemTransition::Accept);
-                self.pending_change(position).provider_message_id = message_id;
-            }
-            SendOutcome::Refused(error) => self.fail_item(position, ItemReason::Refused, error),
-            SendOutcome::InvalidMessage(error) => {
-                self.fail_item(position, ItemReason::InvalidMessage, error)
-            }
-            SendOutcome::Unknown(error) => self.mark_in_doubt(position, error),
-            SendOutcome::Deferred(error) => {
-                self.defer_item(position, error);
-                self.exhaust_at_max_sends(position);
-            }
-            SendOutcome::Throttled(error, after_ms) => {
-                self.defer_item(position, error);
-                self.record_throttling(position, after_ms);
-            }
-        }
-    }
-
-    fn mark_in_doubt(&mut self, position: usize, error: SharedText) {
-        self.apply_transition(position, ItemTransition::MarkInDoubt);
-        // An item in doubt is sent again in another attempt at the earliest, not in this one.
-        self.deferred[position] = true;
-        self.pending_change(position).error = Some(error);
-    }
-
-    /// Records that the provider throttles all sends. The send is not counted against the item.
-    fn record_throttling(&mut self, position: usize, after_ms: Option<u64>) {
-        self.items[position].sends -= 1;
-        let calls = self.items[position].sends;
-        self.pending_change(position).sends = calls;
-        // A delay of 0 counts as no delay given.
-        self.throttled = Some(self.throttled.flatten().max(after_ms.filter(|ms| *ms > 0)));
-    }
-
-    fn exhaust_at_max_sends(&mut self, position: usize) {
-        if self.items[position].sends >= self.policy.max_sends {
-            self.apply_transition(position, ItemTransition::Exhaust);
-            self.items[position].reason = Some(ItemReason::Exhausted);
-            self.pending_change(position).reason = Some(ItemReason::Exhausted);
-        }
-    }
-
-    fn fail_item(&mut self, position: usize, reason: ItemReason, error: SharedText) {
-        self.apply_transition(position, ItemTransition::Refuse);
-        self.items[position].reason = Some(reason);
-        let change = self.pending_change(position);
-        (change.reason, change.error) = (Some(reason), Some(error));
-    }
-
-    fn defer_item(&mut self, position: usize, error: SharedText) {
-        self.apply_transition(position, ItemTransition::Defer);
-        self.deferred[position] = true;
-        self.pending_change(position).error = Some(error);
-    }
-
-    /// Records the outcomes of a status lookup. An inconclusive lookup leaves the item in doubt.
-    pub fn record_lookups(&mut self, found: Vec<(usize, LookupOutcome)>) {
-        let AttemptPhase::LookingUp(asked) =
-            std::mem::replace(&mut self.phase, AttemptPhase::Ready)
-        else {
-            unreachable!("nobody was asked")
-        };
-        for (position, found) in found
-            .into_iter()
-            .filter(|(position, _)| asked.contains(position))
-        {
-            match found {
-                LookupOutcome::Accepted(message_id) => {
-                    self.apply_transition(position, ItemTransition::Accept);
-                    self.pending_change(position).provider_message_id = message_id;
-                }
-                LookupOutcome::Refused(error) => {
-                    self.fail_item(position, ItemReason::Refused, error)
-                }
-                LookupOutcome::NotFound => {
-                    self.apply_transition(position, ItemTransition::ConfirmNotSent);
-                    self.exhaust_at_max_sends(position);
-                }
-                LookupOutcome::Unknown => {}
-            }
-        }
     }
 
     /// Counts of the job's items by state.

@@ -1,0 +1,122 @@
+//! The outcomes of sends and status lookups: what each means for its item and for the attempt.
+
+use std::collections::BTreeMap;
+
+use onward_base::SharedText;
+
+use super::{AttemptPhase, JobAttempt, LookupOutcome, SendOutcome};
+use crate::{ItemReason, ItemTransition};
+
+impl JobAttempt {
+    /// Records the provider's answers. Items without an answer become in doubt.
+    pub fn record_send_outcomes(&mut self, answers: Vec<(usize, SendOutcome)>) {
+        let AttemptPhase::Sending(window) = std::mem::replace(&mut self.phase, AttemptPhase::Ready)
+        else {
+            unreachable!("nobody was called")
+        };
+        let mut answers: BTreeMap<usize, SendOutcome> = answers.into_iter().collect();
+        for position in window {
+            let silent = || SendOutcome::Unknown("the provider said nothing of it".into());
+            self.settle_item(position, answers.remove(&position).unwrap_or_else(silent));
+        }
+    }
+
+    fn settle_item(&mut self, position: usize, answer: SendOutcome) {
+        match answer {
+            // The provider may have accepted the item in an earlier call.
+            SendOutcome::Deferred(error)
+            | SendOutcome::InvalidMessage(error)
+            | SendOutcome::Refused(error)
+                if self.resent[position] =>
+            {
+                self.mark_in_doubt(position, error);
+            }
+            SendOutcome::Throttled(error, after_ms) if self.resent[position] => {
+                self.mark_in_doubt(position, error);
+                self.record_throttling(position, after_ms);
+            }
+            SendOutcome::Accepted(message_id) => {
+                self.apply_transition(position, ItemTransition::Accept);
+                self.pending_change(position).provider_message_id = message_id;
+            }
+            SendOutcome::Refused(error) => self.fail_item(position, ItemReason::Refused, error),
+            SendOutcome::InvalidMessage(error) => {
+                self.fail_item(position, ItemReason::InvalidMessage, error)
+            }
+            SendOutcome::Unknown(error) => self.mark_in_doubt(position, error),
+            SendOutcome::Deferred(error) => {
+                self.defer_item(position, error);
+                self.exhaust_at_max_sends(position);
+            }
+            SendOutcome::Throttled(error, after_ms) => {
+                self.defer_item(position, error);
+                self.record_throttling(position, after_ms);
+            }
+        }
+    }
+
+    fn mark_in_doubt(&mut self, position: usize, error: SharedText) {
+        self.apply_transition(position, ItemTransition::MarkInDoubt);
+        // An item in doubt is sent again in another attempt at the earliest, not in this one.
+        self.deferred[position] = true;
+        self.pending_change(position).error = Some(error);
+    }
+
+    /// Records that the provider throttles all sends. The send is not counted against the item.
+    fn record_throttling(&mut self, position: usize, after_ms: Option<u64>) {
+        self.items[position].sends -= 1;
+        let calls = self.items[position].sends;
+        self.pending_change(position).sends = calls;
+        // A delay of 0 counts as no delay given.
+        self.throttled = Some(self.throttled.flatten().max(after_ms.filter(|ms| *ms > 0)));
+    }
+
+    fn exhaust_at_max_sends(&mut self, position: usize) {
+        if self.items[position].sends >= self.policy.max_sends {
+            self.apply_transition(position, ItemTransition::Exhaust);
+            self.items[position].reason = Some(ItemReason::Exhausted);
+            self.pending_change(position).reason = Some(ItemReason::Exhausted);
+        }
+    }
+
+    fn fail_item(&mut self, position: usize, reason: ItemReason, error: SharedText) {
+        self.apply_transition(position, ItemTransition::Refuse);
+        self.items[position].reason = Some(reason);
+        let change = self.pending_change(position);
+        (change.reason, change.error) = (Some(reason), Some(error));
+    }
+
+    fn defer_item(&mut self, position: usize, error: SharedText) {
+        self.apply_transition(position, ItemTransition::Defer);
+        self.deferred[position] = true;
+        self.pending_change(position).error = Some(error);
+    }
+
+    /// Records the outcomes of a status lookup. An inconclusive lookup leaves the item in doubt.
+    pub fn record_lookups(&mut self, found: Vec<(usize, LookupOutcome)>) {
+        let AttemptPhase::LookingUp(asked) =
+            std::mem::replace(&mut self.phase, AttemptPhase::Ready)
+        else {
+            unreachable!("nobody was asked")
+        };
+        for (position, found) in found
+            .into_iter()
+            .filter(|(position, _)| asked.contains(position))
+        {
+            match found {
+                LookupOutcome::Accepted(message_id) => {
+                    self.apply_transition(position, ItemTransition::Accept);
+                    self.pending_change(position).provider_message_id = message_id;
+                }
+                LookupOutcome::Refused(error) => {
+                    self.fail_item(position, ItemReason::Refused, error)
+                }
+                LookupOutcome::NotFound => {
+                    self.apply_transition(position, ItemTransition::ConfirmNotSent);
+                    self.exhaust_at_max_sends(position);
+                }
+                LookupOutcome::Unknown => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Client access to executions without running them. It needs only the store, so it works from any
+//! process.
+//!
+//! - `deploy`: deploys components.
+//! - `start`: starts executions.
+//! - `messages`: sends signals and cancellation requests.
+//! - `reads`: reads executions, journals and results.
+
+mod deploy;
+mod messages;
+mod reads;
+mod start;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use onward_api::RawJson;
+pub use onward_api::component::{FunctionInfo, FunctionKind};
+pub use onward_api::execution::ExecutionOrder;
+use onward_base::{Payload, Scope};
+use onward_execution::ExecutionLimits;
+use onward_journal::ExecutionId;
+use onward_store::{Error, ShardId, Store};
+
+pub use self::reads::is_execution_over;
+pub(crate) use self::reads::read_journal;
+use crate::node::{LocalHub, Node, Notification, ShardHint};
+use crate::task_matcher::TaskMatcher;
+
+/// Number of shards that executions are spread over. Every process that uses a store must use the
+/// same number.
+pub const SHARD_COUNT: u32 = 8;
+
+/// Shard of a root execution, derived from its id. Children and successors run in the shard of
+/// their first ancestor instead.
+pub fn shard_of(execution: &ExecutionId) -> ShardId {
+    ShardId(u32::from(execution.as_bytes()[0]) % SHARD_COUNT)
+}
+
+/// Result of starting an execution.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartedExecution {
+    /// The execution that was started, or that the idempotency key had started before.
+    pub execution: ExecutionId,
+    /// Whether the idempotency key had already started this execution.
+    pub already_existed: bool,
+}
+
+/// Reason why a client operation failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ClientError {
+    /// The store returned an error.
+    #[error(transparent)]
+    Store(#[from] Error),
+    /// No function of this name is deployed in the scope.
+    #[error("there is no function {0}: deploy a component that has it")]
+    FunctionNotFound(String),
+    /// The function is a task, which only a workflow can invoke.
+    #[error("{0} is a task: only workflows are started, tasks are invoked by them")]
+    NotAWorkflow(String),
+    /// No execution has this id in the scope.
+    #[error("there is no execution {0}")]
+    ExecutionNotFound(ExecutionId),
+    /// The execution has ended, so it accepts no more messages.
+    #[error("execution {0} is over")]
+    ExecutionEnded(ExecutionId),
+    /// The function is deployed as part of a component, so workers cannot perform it.
+    #[error("{0} is deployed as a function of a component: workers cannot perform it")]
+    FunctionDeployed(String),
+    /// The claim token is not valid: the worker does not hold the task.
+    #[error("the task is not held by this claim: it is over, no longer wanted, or somebody else's")]
+    LeaseLost,
+    /// The idempotency key has already started this execution with a different input.
+    #[error("the key has started {0} with another input")]
+    IdempotencyKeyConflict(ExecutionId),
+    /// An input, signal payload or result exceeds the size limit.
+    #[error("it has {found} bytes, at most {limit} are allowed")]
+    PayloadTooLarge {
+        /// Size of the payload in bytes.
+        found: usize,
+        /// Maximum size in bytes.
+        limit: usize,
+    },
+}
+
+/// Client that reads and changes executions through their store, within one scope.
+#[derive(Clone)]
+pub struct EngineClient {
+    store: Arc<dyn Store>,
+    scope: Scope,
+    limits: ExecutionLimits,
+    hub: Option<Arc<LocalHub>>,
+    claim_rotation: Arc<AtomicUsize>,
+}
+
+impl EngineClient {
+    /// Creates a client for the executions and functions that `scope` owns.
+    pub fn new(store: Arc<dyn Store>, scope: Scope) -> Self {
+        Self {
+            store,
+            scope,
+            limits: ExecutionLimits::default(),
+            hub: None,
+            claim_rotation: Arc::default(),
+        }
+    }
+
+    /// Connects the client to a node of this process: the client notifies the node directly,
+    /// instead of leaving it to find the change in the store a little later.
+    #[must_use]
+    pub fn with_local_node(self, node: &Node) -> Self {
+        Self {
+            hub: Some(node.local_hub()),
+            ..self
+        }
+    }
+
+    /// Returns a copy of this client for another scope.
+    #[must_use]
+    pub fn with_scope(&self, scope: Scope) -> Self {
+        Self {
+            scope,
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn local_hub(&self) -> Option<&LocalHub> {
+        self.hub.as_deref()
+    }
+
+    /// The matcher of the workers that wait for tasks in this process; an empty one if no local
+    /// node is connected.
+    pub(crate) fn task_matcher(&self) -> Arc<TaskMatcher> {
+        self.hub
+            .as_ref()
+            .map_or_else(Arc::default, |nearby| Arc::clone(&nearby.task_matcher))
+    }
+
+    /// Returns a different number on each call, to rotate the function that a claim scans first.
+    pub(crate) fn next_claim_rotation(&self) -> usize {
+        self.claim_rotation.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notifies the owner of a shard: directly if it is in this process, otherwise through the
+    /// store.
+    pub(crate) fn notify_shard(&self, shard: ShardId, note: ShardHint) {
+        let is_here = self
+            .hub
+            .as_ref()
+            .is_some_and(|nearby| nearby.send_hint(shard, note));
+        if !is_here {
+            self.store
+                .notify(Notification::ShardWork(shard).to_string());
+        }
+    }
+
+    /// The store that this client reads and writes.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// The scope whose executions and functions this client can see.
+    pub const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    pub(crate) fn check_payload_size(&self, payload: &Payload) -> Result<(), ClientError> {
+        let (found, limit) = (payload.as_str().len(), self.limits.payload_bytes_max);
+        if found > limit {
+            Err(ClientError::PayloadTooLarge { found, limit })
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// Returns a unique random key.
+pub(crate) fn random_key() -> String {
+    key_from_entropy(&mut fill_os_entropy)
+}
+
+/// Encodes 16 bytes of the given entropy source as a hexadecimal key.
+pub(crate) fn key_from_entropy(entropy: &mut dyn FnMut(&mut [u8])) -> String {
+    let mut bytes = [0; 16];
+    entropy(&mut bytes);
+    onward_base::hex::encode_hex(&bytes)
+}
+
+/// Fills `bytes` with entropy from the operating system; aborts the process if there is none.
+pub(crate) fn fill_os_entropy(bytes: &mut [u8]) {
+    if let Err(error) = getrandom::fill(bytes) {
+        tracing::error!(%error, "the operating system has no entropy");
+        std::process::abort();
+    }
+}

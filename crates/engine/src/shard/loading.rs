@@ -1,0 +1,158 @@
+//! Executions that enter memory: loaded from the store, or started by a client together with their
+//! first step.
+
+use onward_base::{Payload, Timestamp};
+use onward_execution::{Execution, ExecutionOutcome};
+use onward_journal::{DeliveryGuarantee, ExecutionId, Journal, JournalEvent};
+use onward_store::tables::ExecutionRow as Row;
+use onward_store::{Commit, Error, StoreErrorKind};
+
+use super::active_execution::{ActiveExecution, PendingInput, VERSION_UNSTORED};
+use super::shard_core::{ShardCore, in_doubt_error};
+use super::{AttemptId, ShardAction, attempts, step, step_commit};
+
+impl ShardCore {
+    pub(super) fn on_loaded(
+        &mut self,
+        row: Row,
+        version: u64,
+        events: Vec<JournalEvent>,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
+        let id = row.execution_id;
+        if self.actives.contains_key(&id) {
+            return;
+        }
+        let news = self.loading.remove(&id).unwrap_or_default();
+        if self.is_draining && !self.is_needed_for_drain(&id, &news) {
+            return;
+        }
+        let journal = match Journal::recover(id, events) {
+            Ok(journal) => journal,
+            Err(violation) => {
+                let reason = format!("its journal is not valid: {violation}");
+                return self.park_execution(id, reason, news, now, actions);
+            }
+        };
+        let execution = Execution::recover(journal, self.options.limits);
+        if let Some(ending) = execution.execution_outcome() {
+            return self.forward_or_discard(news, &ending, actions);
+        }
+        let mut active = Box::new(ActiveExecution::new(row, version, execution, now));
+        // A step that was too large for one commit ends in the middle of a turn: the guest
+        // continues before it receives new inputs.
+        active.is_paused = active.execution.is_mid_turn();
+        active.inputs = news;
+        self.resume_attempts(&mut active, actions);
+        self.advance_execution(active, now, actions);
+    }
+
+    /// Starts an execution together with its first step, if that step is short.
+    pub(super) fn on_start_requested(
+        &mut self,
+        row: Row,
+        execution: Execution,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
+        let id = execution.id();
+        let mut active = Box::new(ActiveExecution::new(row, VERSION_UNSTORED, execution, now));
+        let mut said = Vec::new();
+        let Some(commit) = self.try_first_step(&mut active, now, &mut said) else {
+            return actions.push(ShardAction::StartSettled {
+                execution: id,
+                result: None,
+            });
+        };
+        actions.append(&mut said);
+        self.commit_step(&mut active, commit, actions);
+        self.put_active(active, now);
+    }
+
+    fn try_first_step(
+        &mut self,
+        active: &mut ActiveExecution,
+        now: Timestamp,
+        said: &mut Vec<ShardAction>,
+    ) -> Option<Commit> {
+        let is_refused = self.is_draining || self.is_tracking(&active.id());
+        if is_refused || step::run_step(self, active, now, said).ok()? == step::StepProgress::Paused
+        {
+            return None;
+        }
+        step_commit::compose_commit(self, active, now).ok()?
+    }
+
+    /// Resumes attempts that were in flight when the execution left memory: at-least-once attempts
+    /// are repeated, at-most-once attempts are in doubt.
+    fn resume_attempts(&mut self, active: &mut ActiveExecution, actions: &mut Vec<ShardAction>) {
+        let execution = active.id();
+        for flight in active
+            .execution
+            .attempts_in_flight()
+            .filter(|flight| flight.performer.is_owner())
+            .collect::<Vec<_>>()
+        {
+            let id = AttemptId {
+                execution,
+                number: flight.number,
+                attempt: flight.attempt,
+            };
+            let Some(attempt) = attempts::build_attempt(
+                self,
+                active,
+                id,
+                attempts::resolve_invocation(self, active, id.number),
+            ) else {
+                continue;
+            };
+            if self.is_performing(&id) || active.has_ended(id) {
+                continue;
+            }
+            let is_untouched = self.unstarted.remove(&id);
+            if self.is_draining && !is_untouched {
+                continue;
+            }
+            match attempt.delivery {
+                DeliveryGuarantee::AtMostOnce if !is_untouched => {
+                    active.inputs.push_back(PendingInput::AttemptEnded(
+                        id,
+                        Err(in_doubt_error("it was started before a crash")),
+                    ));
+                    actions.push(ShardAction::InDoubt(id));
+                }
+                // Its start is recorded, perhaps by another owner that has performed it. A fenced
+                // commit shows whether there was one.
+                DeliveryGuarantee::AtMostOnce => active.pending.attempts.push(attempt),
+                DeliveryGuarantee::AtLeastOnce => self.dispatch_attempt(attempt, actions),
+            }
+        }
+    }
+
+    /// Retries a load that failed temporarily; parks the execution if its stored data is corrupt.
+    pub(super) fn on_load_failed(
+        &mut self,
+        execution: ExecutionId,
+        error: &Error,
+        now: Timestamp,
+        actions: &mut Vec<ShardAction>,
+    ) {
+        match error.kind() {
+            StoreErrorKind::Corrupt | StoreErrorKind::Invalid => {
+                let news = self.loading.remove(&execution).unwrap_or_default();
+                self.park_execution(execution, error.to_string(), news, now, actions);
+            }
+            _ => actions.push(ShardAction::LoadLater(execution)),
+        }
+    }
+
+    pub(super) fn on_not_found(&mut self, execution: ExecutionId, actions: &mut Vec<ShardAction>) {
+        let news = self.loading.remove(&execution).unwrap_or_default();
+        self.forward_or_discard(
+            news,
+            &ExecutionOutcome::Result(Ok(Payload::null())),
+            actions,
+        );
+    }
+}
