@@ -47,6 +47,6 @@ impl Default for EntropySource {
 
 impl fmt::Debug for EntropySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Entropy")
+        f.write_str("EntropySource")
     }
 }

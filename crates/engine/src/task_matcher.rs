@@ -335,7 +335,9 @@ impl Drop for ClaimSlot {
 
 impl std::fmt::Debug for ClaimSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Seat").field(&self.waiter.worker).finish()
+        f.debug_tuple("ClaimSlot")
+            .field(&self.waiter.worker)
+            .finish()
     }
 }
 

@@ -59,7 +59,7 @@ impl fmt::Display for GuestFunctionKind {
 
 impl fmt::Debug for LoadedComponent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Component")
+        f.debug_struct("LoadedComponent")
             .field("digest", &self.0.digest)
             .field("functions", &self.0.functions)
             .finish()

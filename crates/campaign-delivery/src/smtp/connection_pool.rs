@@ -95,7 +95,7 @@ impl SmtpConnector {
 
 impl fmt::Debug for SmtpConnector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connector")
+        f.debug_struct("SmtpConnector")
             .field("server", &self.server)
             .field("credentials", &self.credentials)
             .finish()
@@ -235,7 +235,7 @@ async fn reap_idle_connections(idle: Weak<Mutex<IdleConnections>>, keep: Duratio
 
 impl fmt::Debug for SmtpConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
+        f.debug_struct("SmtpConnectionPool")
             .field("connector", &self.connector)
             .finish_non_exhaustive()
     }

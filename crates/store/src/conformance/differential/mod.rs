@@ -95,7 +95,7 @@ fn format_operation(operation: &StoreOperation) -> String {
     let text = tables::ALL_TABLES.iter().fold(text, |text, table| {
         text.replace(&format!("{table:?}"), table.name)
     });
-    ["fences", "journals", "changes", "moves", "events"]
+    ["fences", "journals", "changes", "reader_advances", "events"]
         .iter()
         .fold(text, |text, list| {
             text.replace(&format!("{list}: [], "), "")
