@@ -1,4 +1,4 @@
-"""A worker that greets, and a program that has three people greeted: both in one process, to try it out."""
+"""A worker and a client in one process: the client starts a workflow that calls the worker."""
 
 from onward import Client, Task, Worker
 

@@ -1,5 +1,5 @@
-//! Journals that anybody may hand to `onward journal check`: judging never panics, and the judge
-//! agrees with itself after the journal went through storage.
+//! Fuzzes `onward journal check` with untrusted journals: validation never panics, and gives the
+//! same result after the journal was encoded and decoded.
 
 #![no_main]
 
@@ -12,7 +12,9 @@ fuzz_target!(|journal: &str| {
     let mut state = JournalState::new(own);
     let mut accepted = Vec::new();
     for line in journal.lines() {
-        let Ok(event) = reader.read_line(line) else { break };
+        let Ok(event) = reader.read_line(line) else {
+            break;
+        };
         let _ = event.event.describe(own).to_string();
         if let Err(violation) = state.push_event(&event) {
             let _ = violation.to_string();
@@ -23,9 +25,9 @@ fuzz_target!(|journal: &str| {
     if accepted.is_empty() {
         return;
     }
-    let record = codec::encode_record(own, &accepted).expect("accepted events can be stored");
-    let decoded = codec::decode_record(own, &record).expect("what was stored can be read");
+    let record = codec::encode_record(own, &accepted).expect("accepted events can be encoded");
+    let decoded = codec::decode_record(own, &record).expect("an encoded record can be decoded");
     assert_eq!(decoded, accepted);
-    let recovered = Journal::recover(own, decoded).expect("what was accepted is accepted again");
+    let recovered = Journal::recover(own, decoded).expect("accepted events are accepted again");
     assert_eq!(recovered.execution_state(), state.execution_state());
 });

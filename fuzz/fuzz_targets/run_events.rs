@@ -1,5 +1,5 @@
-//! Run events that anybody may hand to `onward state append`: reading never panics, what is read is
-//! written back the same, and whatever is stored reduces to a snapshot that survives storage.
+//! Fuzzes `onward state append` with untrusted run events: parsing never panics, parsed events are
+//! unchanged after a round trip, and all events reduce to a snapshot that can be stored and read.
 
 #![no_main]
 
@@ -36,8 +36,8 @@ fuzz_target!(|lines: &str| {
                 .as_ref()
                 .map_or(0, |found| found.count)
         };
-        let (known, run_seq) = (count(&before), before.last_event_seq.next_seq());
-        let is_its = before.run_id == event.run_id;
+        let (count_before, run_seq) = (count(&before), before.last_event_seq.next_seq());
+        let is_same_run = before.run_id == event.run_id;
         let after = reduce_event(
             before,
             &RunEventRecord {
@@ -46,14 +46,16 @@ fuzz_target!(|lines: &str| {
                 persisted_at: Timestamp::EPOCH,
             },
         );
-        assert_eq!(is_its && !is_legal, count(&after) > known);
-        assert!(after.last_event_seq == run_seq || (!is_its && after.last_event_seq < RunSeq::MAX));
+        assert_eq!(is_same_run && !is_legal, count(&after) > count_before);
+        assert!(
+            after.last_event_seq == run_seq || (!is_same_run && after.last_event_seq < RunSeq::MAX)
+        );
         snapshot = Some(after);
     }
     if let Some(snapshot) = snapshot {
         let text = serde_json::to_string(&snapshot).expect("a snapshot can be stored");
         assert_eq!(
-            serde_json::from_str::<RunSnapshot>(&text).expect("and read again"),
+            serde_json::from_str::<RunSnapshot>(&text).expect("a stored snapshot can be read"),
             snapshot
         );
     }

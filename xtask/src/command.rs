@@ -1,5 +1,5 @@
-//! Running other programs: shown as they go or kept quiet until they fail, and always named in the
-//! error so that a person can repeat the command by hand.
+//! Runs external programs. Their output is shown, or captured and printed on failure. Errors
+//! contain the command line, so that it can be repeated by hand.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, BufRead, BufReader};
@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::run::{Output, XtaskRun};
 
-/// One command line, its folder relative to the workspace, and what it adds to the environment.
+/// A command line, its working directory relative to the workspace, and additional variables.
 pub(crate) struct ToolCommand<'a> {
     run: &'a XtaskRun,
     program: &'a str,
@@ -44,7 +44,7 @@ impl<'a> ToolCommand<'a> {
         self
     }
 
-    /// Runs with the terminal's own output, for commands whose output is the point.
+    /// Runs with the output of the terminal, for commands whose output matters.
     pub(crate) fn shown(&self) -> Result<()> {
         let status = self
             .command()
@@ -53,15 +53,15 @@ impl<'a> ToolCommand<'a> {
         self.require_success(status)
     }
 
-    /// Runs and returns what was printed, stdout and stderr in the order they came. Shown only when
-    /// the command fails, or as it goes when the run says so.
+    /// Runs and returns stdout and stderr, interleaved in order. Prints them if the command fails,
+    /// or while it runs if the run is verbose.
     pub(crate) fn quiet(&self) -> Result<String> {
         let (reader, writer) = io::pipe().context("cannot open a pipe")?;
         let mut command = self.command();
         command.stdout(writer.try_clone().context("cannot copy a pipe")?);
         command.stderr(writer);
         let mut child = command.spawn().with_context(|| self.cannot_start())?;
-        // The command holds the writing ends: while it lives the pipe never ends.
+        // The command holds the write ends of the pipe; reading ends only after they are closed.
         drop(command);
         let printed = self.collect(BufReader::new(reader))?;
         let status = child.wait().with_context(|| self.cannot_start())?;
@@ -77,7 +77,7 @@ impl<'a> ToolCommand<'a> {
         let mut line = Vec::new();
         while reader
             .read_until(b'\n', &mut line)
-            .with_context(|| format!("cannot read what `{self}` prints"))?
+            .with_context(|| format!("cannot read the output of `{self}`"))?
             > 0
         {
             let text = String::from_utf8_lossy(&line);
@@ -112,7 +112,7 @@ impl<'a> ToolCommand<'a> {
     }
 }
 
-/// The line a person would type from the workspace's root.
+/// The command line as typed in the root of the workspace.
 impl Display for ToolCommand<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.folder.is_empty() {
@@ -138,7 +138,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// What `program args…` prints on stdout, or nothing when it is absent or fails.
+/// Returns the stdout of `program args…`, or `None` if the program is missing or fails.
 pub(crate) fn probe(folder: &Path, program: &str, args: &[&str]) -> Option<String> {
     let output = Command::new(program)
         .args(args)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_reads_as_the_line_a_person_would_type() {
+    fn a_command_is_displayed_as_a_shell_command_line() {
         let run = here();
         let call = ToolCommand::new(&run, "cargo", ["doc", "--no-deps"])
             .in_folder("spec")
@@ -180,14 +180,14 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_call_returns_both_streams_in_order() {
+    fn a_quiet_command_returns_both_streams_in_order() {
         let run = here();
         let call = ToolCommand::new(&run, "sh", ["-c", "echo a; echo b >&2; echo c"]);
         assert_eq!(call.quiet().unwrap(), "a\nb\nc\n");
     }
 
     #[test]
-    fn a_failing_call_names_its_command() {
+    fn a_failed_command_is_named_in_the_error() {
         let run = here();
         let error = ToolCommand::new(&run, "sh", ["-c", "exit 3"])
             .quiet()
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_program_is_named() {
+    fn a_missing_program_is_named_in_the_error() {
         let run = here();
         let error = ToolCommand::new(&run, "no-such-program", ["x"])
             .shown()

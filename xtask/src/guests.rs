@@ -1,5 +1,5 @@
-//! The example components: built from examples/workflows, and committed with their digests so that
-//! nobody needs a wasm target to run the demonstration or the tests.
+//! Builds the components of examples/workflows. They are committed with their digests, so that the
+//! demo and the tests run without a wasm target.
 
 mod stage;
 
@@ -18,25 +18,25 @@ const TARGET: &str = "wasm32-unknown-unknown";
 const GUESTS: [&str; 4] = ["bench", "journals", "orders", "remote"];
 const BUILT: &str = "examples/workflows/built";
 const DIGESTS: &str = "examples/workflows/built/digests.txt";
-/// Apart from the engine's own, so that neither waits for the other.
+/// Separate from the target folder of the workspace, so that neither build blocks the other.
 const TARGET_FOLDER: &str = "target/guests";
 
-/// What to do with what was built.
+/// Whether to write or to verify the committed components.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Make it the committed components.
+    /// Replaces the committed components.
     Write,
-    /// See that it is the committed components.
+    /// Compares the built components with the committed ones.
     Check,
 }
 
-/// A component and its name.
+/// A component that was built from its sources.
 struct BuiltComponent {
     name: &'static str,
     bytes: Vec<u8>,
 }
 
-/// Everything about the SDK and the examples that `cargo xtask test` wants to know.
+/// Checks the Rust SDK and the example workflows: format, lints, tests and committed components.
 pub(crate) fn verify(run: &XtaskRun) -> Result<()> {
     for workspace in ["sdk/rust", "examples/workflows"] {
         let cargo = |args: &[&str]| {
@@ -57,7 +57,7 @@ pub(crate) fn verify(run: &XtaskRun) -> Result<()> {
         ])?;
         cargo(&["test", "--workspace", "--locked"])?;
     }
-    // The tests above run without the feature, as most components are built.
+    // The tests above run without the feature `schema`, like most components.
     ToolCommand::new(
         run,
         "cargo",
@@ -86,7 +86,7 @@ pub(crate) fn guests(run: &XtaskRun, mode: Mode) -> Result<()> {
     }
     if mode == Mode::Check && !committed(run)?.starts_with(&heading(&compiler)) {
         eprintln!(
-            "  the committed components were built by another compiler: checking their digests only"
+            "  the committed components were built with another compiler version: checking their digests only"
         );
         return check_digests(run);
     }
@@ -97,7 +97,7 @@ pub(crate) fn guests(run: &XtaskRun, mode: Mode) -> Result<()> {
     }
 }
 
-/// The same sources give the same bytes only with the same compiler.
+/// Identifies the compiler, because builds are reproducible only with the same one.
 fn compiler(printed: &str) -> String {
     let version = printed.lines().next().unwrap_or_default();
     let host = printed
@@ -141,7 +141,7 @@ fn build(run: &XtaskRun) -> Result<Vec<BuiltComponent>> {
 fn component(run: &XtaskRun, name: &'static str) -> Result<BuiltComponent> {
     let path = format!("{TARGET_FOLDER}/{TARGET}/release/{name}.wasm");
     let module = fs::read(run.root.join(&path)).with_context(|| format!("cannot read {path}"))?;
-    let bytes = encode(&module).with_context(|| format!("cannot make a component of {path}"))?;
+    let bytes = encode(&module).with_context(|| format!("cannot convert {path} to a component"))?;
     Ok(BuiltComponent { name, bytes })
 }
 
@@ -154,7 +154,7 @@ fn encode(module: &[u8]) -> Result<Vec<u8>> {
 
 fn write(run: &XtaskRun, compiler: &str, guests: &[BuiltComponent]) -> Result<()> {
     fs::create_dir_all(run.root.join(BUILT))
-        .with_context(|| format!("cannot make the folder {BUILT}"))?;
+        .with_context(|| format!("cannot create the folder {BUILT}"))?;
     let mut digests = heading(compiler);
     for guest in guests {
         let path = path_of(guest.name);
@@ -172,14 +172,14 @@ fn compare(run: &XtaskRun, guests: &[BuiltComponent]) -> Result<()> {
         let path = path_of(guest.name);
         ensure!(
             read(run, &path)? == guest.bytes,
-            "{path} is not what its sources give: run `cargo xtask guests` and commit the result"
+            "{path} differs from its sources: run `cargo xtask guests` and commit the result"
         );
     }
-    eprintln!("  {} components are what their sources give", guests.len());
+    eprintln!("  {} components match their sources", guests.len());
     Ok(())
 }
 
-/// Whether each committed component has its committed digest.
+/// Checks each committed component against its committed digest.
 fn check_digests(run: &XtaskRun) -> Result<()> {
     let committed = committed(run)?;
     for name in GUESTS {
@@ -187,14 +187,14 @@ fn check_digests(run: &XtaskRun) -> Result<()> {
         let line = line(name, &read(run, &path)?);
         ensure!(
             committed.lines().any(|known| known == line.trim_end()),
-            "{path} does not have the digest in {DIGESTS}: restore both, or run `cargo xtask guests`"
+            "the digest of {path} differs from {DIGESTS}: restore both files, or run `cargo xtask guests`"
         );
     }
     Ok(())
 }
 
 fn committed(run: &XtaskRun) -> Result<String> {
-    String::from_utf8(read(run, DIGESTS)?).map_err(|_| anyhow!("{DIGESTS} is not a text"))
+    String::from_utf8(read(run, DIGESTS)?).map_err(|_| anyhow!("{DIGESTS} is not UTF-8 text"))
 }
 
 fn read(run: &XtaskRun, path: &str) -> Result<Vec<u8>> {
@@ -206,12 +206,12 @@ fn path_of(name: &str) -> String {
     format!("{BUILT}/{name}.wasm")
 }
 
-/// The first line of the digests says which compiler it was.
+/// The first line of the digests: the compiler that built the components.
 fn heading(compiler: &str) -> String {
     format!("# {compiler}\n")
 }
 
-/// As `sha256sum` writes it.
+/// A line in the format of `sha256sum`.
 fn line(name: &str, bytes: &[u8]) -> String {
     let mut line = String::new();
     for byte in Sha256::digest(bytes) {
@@ -226,13 +226,13 @@ mod tests {
     use super::{compiler, encode, line};
 
     #[test]
-    fn a_digest_is_written_as_sha256sum_does() {
+    fn a_digest_line_has_the_format_of_sha256sum() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  echo.wasm\n";
         assert_eq!(line("echo", b""), empty);
     }
 
     #[test]
-    fn a_compiler_is_its_version_and_its_machine() {
+    fn a_compiler_is_identified_by_version_and_host() {
         let printed =
             "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\n";
         assert_eq!(
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_gives_no_component() {
+    fn an_invalid_module_is_rejected() {
         assert!(encode(b"not wasm").is_err());
     }
 }

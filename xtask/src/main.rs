@@ -1,8 +1,7 @@
-//! The project's own commands, so that one `cargo xtask test` on a bare machine proves everything
-//! that is checked.
+//! Development commands of the project: `cargo xtask test` runs every check, on any machine with
+//! Rust and root.
 //!
-//! Kept apart from the product: nothing here is shipped, and nothing here is a dependency of
-//! another crate.
+//! Separate from the product: nothing here is shipped, and no other crate depends on it.
 
 mod clock;
 mod command;
@@ -21,7 +20,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::compare::CompareArgs;
 use crate::run::{Length, Output, XtaskRun};
-use crate::steps::{fuzz, model, mutants};
+use crate::steps::{TimingDetail, fuzz, model, mutants};
 use crate::tidy::names;
 use crate::tidy::repository::Repository;
 
@@ -35,36 +34,35 @@ struct XtaskCli {
 
 #[derive(Subcommand)]
 enum XtaskCommand {
-    /// Install what is missing, then run every check in order and stop at the first failure.
+    /// Install missing tools, then run every check. No step starts after a failure.
     Test(TestArgs),
-    /// Check the rules that ARCHITECTURE.md states.
+    /// Check the architecture rules of ARCHITECTURE.md.
     Tidy,
-    /// Print how many functions and types have a one-word name, and how many type names are
-    /// repeated.
+    /// Print the share of one-word function names and type names, and of type names defined more
+    /// than once.
     Names,
     /// Typecheck, test and simulate the model in spec/, then replay it against the code.
     Model(PaceArgs),
-    /// Fuzz every target for a while.
+    /// Run every fuzz target for a limited time.
     Fuzz {
-        /// Seconds for each target; the default is what `cargo xtask test` uses.
+        /// Seconds per target (default: the same as `cargo xtask test`).
         #[arg(long)]
         seconds: Option<u32>,
         #[command(flatten)]
         pace: PaceArgs,
     },
-    /// Build the components in examples/workflows and write them, with their digests, to
+    /// Build the components of examples/workflows, and write them and their digests to
     /// examples/workflows/built.
     Guests {
-        /// Write nothing: fail if what is built is not what is committed.
+        /// Write nothing; fail if the built components differ from the committed ones.
         #[arg(long)]
         check: bool,
     },
-    /// Measure the same workloads on one engine after the other, by the same driver on this
-    /// machine.
+    /// Benchmark Onward and other engines in turn, with the same workloads and load driver.
     Compare(CompareArgs),
-    /// Change the code in small ways and see that a test notices each.
+    /// Run mutation tests: mutate the code, and expect a test to fail for each mutant.
     Mutants {
-        /// Passed on to `cargo mutants`.
+        /// Arguments for `cargo mutants`.
         #[arg(last = true)]
         extra: Vec<String>,
     },
@@ -72,22 +70,25 @@ enum XtaskCommand {
 
 #[derive(Args)]
 struct TestArgs {
-    /// Run only this step; may be repeated.
+    /// Run only this step; can be given several times.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// List the steps and what each is for, and run none.
+    /// List the steps and their purpose; run none.
     #[arg(long)]
     list: bool,
+    /// Also print the slowest tests at the end.
+    #[arg(long)]
+    timings: bool,
     #[command(flatten)]
     pace: PaceArgs,
 }
 
 #[derive(Args)]
 struct PaceArgs {
-    /// Search longer: more samples of the model, more time for each fuzz target.
+    /// Run longer: more model samples, more time for each fuzz target.
     #[arg(long)]
     long: bool,
-    /// Show the output of passing commands too.
+    /// Also print the output of successful commands.
     #[arg(long)]
     verbose: bool,
 }
@@ -109,7 +110,7 @@ impl PaceArgs {
 }
 
 fn main() -> ExitCode {
-    match perform(XtaskCli::parse().task) {
+    match run_command(XtaskCli::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -118,10 +119,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn perform(task: XtaskCommand) -> Result<()> {
+fn run_command(task: XtaskCommand) -> Result<()> {
     match task {
         XtaskCommand::Test(args) if args.list => print_data(&steps::list()),
-        XtaskCommand::Test(args) => steps::test(&args.pace.run()?, &args.only),
+        XtaskCommand::Test(args) => {
+            let detail = if args.timings {
+                TimingDetail::Tests
+            } else {
+                TimingDetail::Steps
+            };
+            steps::test(&args.pace.run()?, &args.only, detail)
+        }
         XtaskCommand::Tidy => {
             let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
             tools::ensure(&run, &[&tools::GIT])?;
@@ -155,7 +163,7 @@ fn perform(task: XtaskCommand) -> Result<()> {
         }
         XtaskCommand::Compare(args) => {
             let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
-            print_data(&compare::compare(&run, &args)?)
+            compare::compare(&run, &args)
         }
         XtaskCommand::Mutants { extra } => {
             let run = XtaskRun::locate(Length::Short, Output::Shown)?;
@@ -165,7 +173,7 @@ fn perform(task: XtaskCommand) -> Result<()> {
     }
 }
 
-/// Writes data to stdout; a reader that went away (`| head`) is not an error.
+/// Writes data to stdout. A closed pipe (`| head`) is not an error.
 fn print_data(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
@@ -175,12 +183,24 @@ fn print_data(text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{CommandFactory, Parser};
 
-    use super::XtaskCli;
+    use super::{XtaskCli, XtaskCommand};
 
     #[test]
     fn the_command_line_is_consistent() {
         XtaskCli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_comparison_receives_every_argument() {
+        for line in ["--help", "--quick --only restate", "dispatch --help"] {
+            let words = ["cargo xtask", "compare"].into_iter();
+            let cli = XtaskCli::try_parse_from(words.chain(line.split(' '))).unwrap();
+            let XtaskCommand::Compare(args) = cli.task else {
+                panic!("another command than compare");
+            };
+            assert_eq!(args.args.join(" "), line);
+        }
     }
 }

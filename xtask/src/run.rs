@@ -1,18 +1,18 @@
-//! What every task needs to know about this invocation: where the workspace is, how long to search,
-//! what to show.
+//! Settings of one invocation: the root of the workspace, how thorough the checks are, and which
+//! output is shown.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 
-/// How much work the searching steps (model, fuzz) do.
+/// How long the steps that search for errors (model, fuzz) run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     Short,
     Long,
 }
 
-/// What happens to the output of a noisy command.
+/// When the output of commands is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output {
     Shown,
@@ -26,8 +26,8 @@ pub(crate) struct XtaskRun {
 }
 
 impl XtaskRun {
-    /// Finds the workspace from the manifest folder that cargo names: at run time if it does, else
-    /// at build time.
+    /// Locates the workspace by `CARGO_MANIFEST_DIR`: the one at run time if cargo set it, else the
+    /// one at build time.
     pub(crate) fn locate(length: Length, output: Output) -> Result<Self> {
         let manifest_dir = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);

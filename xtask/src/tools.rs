@@ -1,5 +1,5 @@
-//! The programs the checks need, how to see that each is there, and how to get it: a bare machine
-//! with Rust and root becomes one that can run everything.
+//! The external programs that the checks need: detects them, and installs missing ones on a machine
+//! with Rust and root.
 
 use std::path::Path;
 use std::time::SystemTime;
@@ -9,15 +9,15 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{ToolCommand, probe};
 use crate::run::XtaskRun;
 
-/// A program the checks call.
+/// An external program that the checks run.
 pub(crate) struct Tool {
     name: &'static str,
-    /// Prints the version, and fails when the program is absent.
+    /// Command that prints the version, and fails if the program is missing.
     probe: &'static [&'static str],
     source: Source,
 }
 
-/// Where a tool comes from, and which of its versions will do.
+/// How to install a tool, and which versions are accepted.
 enum Source {
     Debian {
         package: &'static str,
@@ -25,8 +25,16 @@ enum Source {
     },
     CargoInstall {
         version: &'static str,
+        accepted: AcceptedVersions,
     },
     RustupComponent,
+}
+
+/// Which versions of an installed program will do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AcceptedVersions {
+    Exact,
+    OrNewer,
 }
 
 pub(crate) static GIT: Tool = Tool {
@@ -34,13 +42,13 @@ pub(crate) static GIT: Tool = Tool {
     probe: &["git", "--version"],
     source: Source::any("git"),
 };
-/// libFuzzer is C++ and is compiled from source.
+/// Compiles libFuzzer, which is C++.
 pub(crate) static CXX: Tool = Tool {
     name: "g++",
     probe: &["g++", "--version"],
     source: Source::any("g++"),
 };
-/// Its programs are in PATH on some systems and in a folder per version on others.
+/// The programs are in PATH on some systems, and in one folder per version on others.
 pub(crate) static POSTGRES: Tool = Tool {
     name: "postgres",
     probe: &[
@@ -50,7 +58,7 @@ pub(crate) static POSTGRES: Tool = Tool {
     ],
     source: Source::any("postgresql"),
 };
-/// It sets the clock of a process.
+/// Sets the clock of a process.
 pub(crate) static FAKETIME: Tool = Tool {
     name: "faketime",
     probe: &["faketime", "--version"],
@@ -69,13 +77,13 @@ pub(crate) static NPM: Tool = Tool {
     probe: &["npm", "--version"],
     source: Source::any("npm"),
 };
-/// It runs the clients in Python, and what asks the server all kinds of things.
+/// Runs the Python worker client, and schemathesis.
 pub(crate) static PYTHON: Tool = Tool {
     name: "python3",
     probe: &["python3", "--version"],
     source: Source::any("python3"),
 };
-/// Debian has it apart from Python.
+/// Debian packages it separately from Python.
 pub(crate) static VENV: Tool = Tool {
     name: "venv",
     probe: &["python3", "-c", "import venv, ensurepip"],
@@ -94,17 +102,34 @@ pub(crate) static CLIPPY: Tool = Tool {
 pub(crate) static CARGO_DENY: Tool = Tool {
     name: "cargo-deny",
     probe: &["cargo", "deny", "--version"],
-    source: Source::CargoInstall { version: "0.20.2" },
+    source: Source::CargoInstall {
+        version: "0.20.2",
+        accepted: AcceptedVersions::Exact,
+    },
 };
 pub(crate) static CARGO_FUZZ: Tool = Tool {
     name: "cargo-fuzz",
     probe: &["cargo", "fuzz", "--version"],
-    source: Source::CargoInstall { version: "0.13.2" },
+    source: Source::CargoInstall {
+        version: "0.13.2",
+        accepted: AcceptedVersions::Exact,
+    },
+};
+pub(crate) static CARGO_NEXTEST: Tool = Tool {
+    name: "cargo-nextest",
+    probe: &["cargo", "nextest", "--version"],
+    source: Source::CargoInstall {
+        version: "0.9.143",
+        accepted: AcceptedVersions::OrNewer,
+    },
 };
 pub(crate) static CARGO_MUTANTS: Tool = Tool {
     name: "cargo-mutants",
     probe: &["cargo", "mutants", "--version"],
-    source: Source::CargoInstall { version: "27.1.0" },
+    source: Source::CargoInstall {
+        version: "27.1.0",
+        accepted: AcceptedVersions::Exact,
+    },
 };
 
 impl Source {
@@ -115,23 +140,39 @@ impl Source {
         }
     }
 
-    /// `printed` is what `--version` says: `v20.1.0`, or a name and a version.
+    /// `printed` is the output of `--version`: `v20.1.0`, or a name and a version.
     fn accepts(&self, printed: &str) -> bool {
-        let found = printed.split_whitespace().last().unwrap_or_default();
+        let mut words = printed.split_whitespace();
+        let Some(found) = words.find_map(version_numbers) else {
+            return matches!(
+                self,
+                Self::Debian {
+                    major_min: None,
+                    ..
+                } | Self::RustupComponent
+            );
+        };
         match self {
-            Self::CargoInstall { version } => found == *version,
+            Self::CargoInstall { version, accepted } => {
+                version_numbers(version).is_some_and(|pinned| match accepted {
+                    AcceptedVersions::Exact => found == pinned,
+                    AcceptedVersions::OrNewer => found >= pinned,
+                })
+            }
             Self::Debian {
                 major_min: Some(least),
                 ..
-            } => major(found).is_some_and(|major| major >= *least),
+            } => found[0] >= *least,
             Self::Debian { .. } | Self::RustupComponent => true,
         }
     }
 }
 
-fn major(version: &str) -> Option<u32> {
-    let (first, _) = version.trim_start_matches('v').split_once('.')?;
-    first.parse().ok()
+/// The numbers of a version such as `v20.1.0`; `None` if the word is not a version.
+fn version_numbers(word: &str) -> Option<Vec<u32>> {
+    let numbers = word.trim_start_matches('v').split('.');
+    let numbers: Option<Vec<u32>> = numbers.map(|number| number.parse().ok()).collect();
+    numbers.filter(|numbers| numbers.len() > 1)
 }
 
 impl Tool {
@@ -140,9 +181,9 @@ impl Tool {
         probe(folder, program, args).is_some_and(|printed| self.source.accepts(&printed))
     }
 
-    fn wanted(&self) -> String {
+    fn requirement(&self) -> String {
         match self.source {
-            Source::CargoInstall { version } => format!("{} {version}", self.name),
+            Source::CargoInstall { version, .. } => format!("{} {version}", self.name),
             Source::Debian {
                 major_min: Some(least),
                 ..
@@ -152,10 +193,10 @@ impl Tool {
     }
 }
 
-/// Installs those of `tools` that are missing or of another version than the pinned one.
+/// Installs the tools that are missing or do not have the pinned version.
 ///
-/// One after the other, because one may bring the next: some packages of Node contain npm and
-/// refuse a second one.
+/// Installs them one at a time, because one can provide the next: some packages of Node contain npm
+/// and conflict with a separate one.
 pub(crate) fn ensure(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
     let mut index = PackageIndex::Stale;
     require_installable(run, tools)?;
@@ -163,37 +204,36 @@ pub(crate) fn ensure(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
         install(run, tool, &mut index)?;
         ensure!(
             tool.present(&run.root),
-            "`{}` still does not give {} after installing it: another one comes first in PATH, remove or update it",
-            tool.probe.join(" "),
-            tool.wanted()
+            "{} was installed, but `{}` finds another version first in PATH: remove or update that one",
+            tool.requirement(),
+            tool.probe.join(" ")
         );
     }
     Ok(())
 }
 
-/// Whether apt-get has been told to look for what is there to install.
+/// Whether `apt-get update` has run.
 enum PackageIndex {
     Stale,
     Fresh,
 }
 
-/// Fails with everything there is to install by hand, where Debian packages are missing and cannot
-/// be installed.
+/// Fails if Debian packages are missing and cannot be installed; the error lists all of them.
 fn require_installable(run: &XtaskRun, tools: &[&Tool]) -> Result<()> {
-    let mut wanted = Vec::new();
+    let mut missing = Vec::new();
     let mut packages = Vec::new();
     for tool in tools.iter().filter(|tool| !tool.present(&run.root)) {
         if let Source::Debian { package, .. } = tool.source {
-            wanted.push(tool.wanted());
+            missing.push(tool.requirement());
             packages.push(package);
         }
     }
     let is_root = || probe(&run.root, "id", &["-u"]).is_some_and(|id| id == "0");
     let has_apt = || probe(&run.root, "apt-get", &["--version"]).is_some();
     ensure!(
-        wanted.is_empty() || (is_root() && has_apt()),
-        "missing: {}. Installing needs root and apt-get; install by hand (on Debian: `apt-get install {}`)",
-        wanted.join(", "),
+        missing.is_empty() || (is_root() && has_apt()),
+        "missing tools: {}. Automatic installation requires root and apt-get: install them by hand (on Debian: `apt-get install {}`)",
+        missing.join(", "),
         packages.join(" ")
     );
     Ok(())
@@ -203,7 +243,7 @@ fn install(run: &XtaskRun, tool: &Tool, index: &mut PackageIndex) -> Result<()> 
     match tool.source {
         Source::Debian { package, .. } => install_package(run, package, index),
         Source::RustupComponent => add_component(run, tool.name),
-        Source::CargoInstall { version } => cargo_install(run, tool.name, version),
+        Source::CargoInstall { version, .. } => cargo_install(run, tool.name, version),
     }
 }
 
@@ -227,11 +267,13 @@ fn add_component(run: &XtaskRun, name: &str) -> Result<()> {
     eprintln!("  adding the Rust component {name}");
     ToolCommand::new(run, "rustup", ["component", "add", name])
         .quiet()
-        .with_context(|| format!("add the component {name} to the Rust installation by hand"))?;
+        .with_context(|| {
+            format!("cannot add the Rust component {name}: add it to the toolchain by hand")
+        })?;
     Ok(())
 }
 
-/// Unoptimised, because compiling one takes far longer than running it ever will.
+/// Builds without optimisation: compiling takes longer than the tool will ever run.
 fn cargo_install(run: &XtaskRun, name: &str, version: &str) -> Result<()> {
     eprintln!("  installing {name} {version} (a minute or more)");
     let package = format!("{name}@{version}");
@@ -239,7 +281,7 @@ fn cargo_install(run: &XtaskRun, name: &str, version: &str) -> Result<()> {
     Ok(())
 }
 
-/// Installs the npm modules of `folder` when they are absent or older than its lock file.
+/// Installs the npm modules of `folder` if they are missing or older than its lock file.
 pub(crate) fn ensure_node_modules(run: &XtaskRun, folder: &str) -> Result<()> {
     let path = run.root.join(folder);
     let installed = modified(&path.join("node_modules/.package-lock.json"));
@@ -254,10 +296,10 @@ pub(crate) fn ensure_node_modules(run: &XtaskRun, folder: &str) -> Result<()> {
     Ok(())
 }
 
-/// The version of what asks the server all kinds of things.
+/// Tests the HTTP API against its OpenAPI description.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
-/// Installs it into a folder of its own.
+/// Installs schemathesis into a virtual environment under target/.
 pub(crate) fn ensure_schemathesis(run: &XtaskRun) -> Result<()> {
     let program = run.root.join("target/schemathesis/bin/schemathesis");
     let version = SCHEMATHESIS.rsplit('=').next().unwrap_or_default();
@@ -286,10 +328,10 @@ pub(crate) fn ensure_schemathesis(run: &XtaskRun) -> Result<()> {
     Ok(())
 }
 
-/// The version of the server that takes mail in tests.
+/// The SMTP server of the tests.
 const AIOSMTPD: &str = "aiosmtpd==1.4.6";
 
-/// Installs it into a folder of its own.
+/// Installs aiosmtpd into a virtual environment under target/.
 pub(crate) fn ensure_aiosmtpd(run: &XtaskRun) -> Result<()> {
     let python = run.root.join("target/aiosmtpd/bin/python");
     let version = AIOSMTPD.rsplit('=').next().unwrap_or_default();
@@ -319,7 +361,7 @@ fn modified(path: &Path) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CARGO_FUZZ, CXX, NODE};
+    use super::{CARGO_FUZZ, CARGO_NEXTEST, CXX, NODE};
 
     #[test]
     fn a_pinned_version_accepts_only_itself() {
@@ -328,7 +370,16 @@ mod tests {
     }
 
     #[test]
-    fn a_least_version_compares_numbers_and_not_text() {
+    fn a_newer_test_runner_is_accepted() {
+        let printed = |version: &str| format!("cargo-nextest {version} (60fa45f 2026-08-04)");
+        for (version, is_accepted) in [("0.9.142", false), ("0.9.143", true), ("0.10.0", true)] {
+            let accepts = CARGO_NEXTEST.source.accepts(&printed(version));
+            assert_eq!(accepts, is_accepted, "{version}");
+        }
+    }
+
+    #[test]
+    fn minimum_versions_are_compared_numerically() {
         assert!(NODE.source.accepts("v18.20.4"));
         assert!(NODE.source.accepts("v100.0.0"));
         assert!(!NODE.source.accepts("v9.9.9"));
@@ -336,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn any_version_of_a_compiler_will_do() {
+    fn any_compiler_version_is_accepted() {
         assert!(
             CXX.source
                 .accepts("g++ (Debian 12.2.0-14) 12.2.0\nNo warranty.")
@@ -344,9 +395,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_said_with_its_version() {
-        assert_eq!(NODE.wanted(), "node 18 or newer");
-        assert_eq!(CARGO_FUZZ.wanted(), "cargo-fuzz 0.13.2");
-        assert_eq!(CXX.wanted(), "g++");
+    fn a_requirement_includes_the_version() {
+        assert_eq!(NODE.requirement(), "node 18 or newer");
+        assert_eq!(CARGO_FUZZ.requirement(), "cargo-fuzz 0.13.2");
+        assert_eq!(CXX.requirement(), "g++");
     }
 }

@@ -254,19 +254,19 @@ pub struct PutAudiencePartRequest {
 /// will reach. Runs are matched by the campaign's name, recipients by their id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum RepeatContactPolicy {
-    /// The deployment is refused if there is any such recipient.
+pub enum PreviousRecipientsPolicy {
+    /// The deployment is rejected if there is any such recipient.
     #[default]
-    Refuse,
-    /// Such recipients are left out, and only the others are reached.
-    LeaveOut,
+    Reject,
+    /// Such recipients are excluded, and only the others are reached.
+    Exclude,
     /// Such recipients are reached again.
-    Again,
+    Resend,
 }
 
 /// Request to deploy a campaign.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeployCampaignRequest {
     /// The campaign file, as JSON.
     pub campaign: RawJson,
@@ -277,9 +277,9 @@ pub struct DeployCampaignRequest {
     #[schema(min_length = 1, max_length = 500)]
     pub key: Option<String>,
     /// What to do about recipients that earlier runs of the same campaign have reached; default:
-    /// `refuse`.
+    /// `reject`.
     #[serde(default)]
-    pub reached: RepeatContactPolicy,
+    pub previous_recipients: PreviousRecipientsPolicy,
     /// The person who deploys the campaign, for the audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -298,10 +298,10 @@ pub struct DeployCampaignResponse {
     pub items: u32,
     /// The number of jobs that these recipients are divided into.
     pub jobs: u32,
-    /// The number of rows of the audience that were left out because earlier runs have reached
+    /// The number of rows of the audience that were excluded because earlier runs have reached
     /// these recipients.
     #[serde(default)]
-    pub left_out: u32,
+    pub excluded: u32,
     /// The prerequisites that were checked before the deployment.
     #[serde(default)]
     pub prerequisites: Vec<PrerequisiteCheck>,
@@ -408,7 +408,7 @@ pub struct CampaignRunSummary {
     pub scheduled_for: String,
     /// When the run was deployed (RFC 3339).
     pub created_at: String,
-    /// When the run ended (RFC 3339); absent while it is not over.
+    /// When the run ended (RFC 3339); absent while it has not ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<String>,
     /// The run that this one retries: it reaches the recipients that the other did not. Absent if
@@ -435,7 +435,7 @@ pub struct CampaignRunView {
     #[serde(flatten)]
     pub summary: CampaignRunSummary,
     /// The number of items in each state.
-    pub tally: CampaignTally,
+    pub counts: CampaignItemCounts,
     /// The provider that delivers the messages.
     pub provider: String,
     /// The run that retries this one for the recipients that it did not reach; absent if there is
@@ -444,7 +444,7 @@ pub struct CampaignRunView {
     pub retried_by: Option<String>,
     /// The jobs of the run that are being processed now; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub under_way: Option<ActiveJobs>,
+    pub active_jobs: Option<ActiveJobs>,
     /// Until when the run waits, if no job is being processed now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits: Option<CampaignRunWait>,
@@ -453,12 +453,13 @@ pub struct CampaignRunView {
 /// The jobs of a campaign run that dispatchers hold. Until the lease expires, a dispatcher that was
 /// killed cannot be distinguished from one that is working.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct ActiveJobs {
     /// The number of jobs that dispatchers hold; counted up to 1000.
     pub jobs: u64,
     /// When the first of these leases expires unless its dispatcher renews it (RFC 3339). Another
-    /// dispatcher then takes the job over, and the items that were held become in doubt.
-    pub until: String,
+    /// dispatcher then takes the job over, and the items that were reserved become in doubt.
+    pub leased_until: String,
 }
 
 /// Why and until when a campaign run is idle: it is scheduled for later, a rate limit or quiet
@@ -469,16 +470,16 @@ pub struct CampaignRunWait {
     pub until: String,
     /// The last error of the job that is due next; absent if there was none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
+    pub error: Option<String>,
 }
 
 /// The number of items in each state, of a campaign run or of a job. Every item counts in exactly
 /// one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct CampaignTally {
+pub struct CampaignItemCounts {
     /// Items that the provider has accepted.
-    pub served: u64,
+    pub sent: u64,
     /// Items that were not delivered and will not be.
     pub failed: u64,
     /// Items that were not to be delivered, and recipients that the audience named twice.

@@ -120,7 +120,7 @@ impl ComponentList {
 mod tests {
     use super::*;
 
-    fn named(name: &str, component: &str, deployed_at: &str) -> DeployedFunction {
+    fn function(name: &str, component: &str, deployed_at: &str) -> DeployedFunction {
         DeployedFunction {
             name: name.to_owned(),
             kind: FunctionKind::Task,
@@ -131,11 +131,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_deployed_comes_first_with_all_its_names() {
-        let old = named("ship", "sha256:aa", "2026-01-02T00:00:00Z");
+    fn the_component_deployed_last_comes_first_with_all_its_functions() {
+        let old = function("ship", "sha256:aa", "2026-01-02T00:00:00Z");
         let (one, other) = (
-            named("charge", "sha256:bb", "2026-01-03T00:00:00Z"),
-            named("refund", "sha256:bb", "2026-01-03T00:00:00Z"),
+            function("charge", "sha256:bb", "2026-01-03T00:00:00Z"),
+            function("refund", "sha256:bb", "2026-01-03T00:00:00Z"),
         );
         let all = ComponentList::from_functions(vec![one.clone(), other.clone(), old.clone()]);
         let names: Vec<_> = all

@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_as_far_away_as_people_say() {
+    fn relative_times_use_the_largest_unit_with_a_count_of_two() {
         let now = Timestamp::EPOCH.plus_ms(1_000_000_000);
         let at =
             |seconds: i64| Timestamp::from_micros(now.as_micros() + seconds * 1_000_000).unwrap();
-        for (seconds, words) in [
+        for (seconds, text) in [
             (0, "now"),
             (-3, "3 s ago"),
             (12, "in 12 s"),
@@ -71,7 +71,7 @@ mod tests {
             (7_200, "in 2 h"),
             (-172_800, "2 days ago"),
         ] {
-            assert_eq!(format_relative_time(at(seconds), now), words);
+            assert_eq!(format_relative_time(at(seconds), now), text);
         }
         assert_eq!(format_relative_time(Timestamp::MAX, now), "never");
         assert_eq!(

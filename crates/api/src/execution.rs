@@ -265,5 +265,5 @@ pub struct AcceptedMessage {
     /// The id of the execution.
     pub execution: String,
     /// The kind of message: `signal` or `cancel`.
-    pub sent: String,
+    pub kind: String,
 }

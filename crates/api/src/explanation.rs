@@ -27,11 +27,11 @@ pub struct ExecutionExplanation {
     pub waits: ExecutionWaits,
     /// How the execution ended; absent while it has not.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub end: Option<ExecutionEndView>,
+    pub outcome: Option<ExecutionOutcomeView>,
     /// The process that owns the execution's shard, if any.
     pub owner: ExecutionOwner,
     /// Messages that were sent to the execution and that it has not received yet.
-    pub on_its_way: Vec<PendingMessage>,
+    pub pending_messages: Vec<PendingMessage>,
     /// Alerts that were raised about the execution.
     pub alerts: Vec<RaisedAlert>,
     /// The parent execution; absent if it has none.
@@ -47,7 +47,7 @@ pub struct ExecutionExplanation {
 /// How an execution ended.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum ExecutionEndView {
+pub enum ExecutionOutcomeView {
     /// It completed with this result.
     Result(RawJson),
     /// It failed with this error.
@@ -71,27 +71,29 @@ pub struct RelatedExecution {
 
 /// Which process owns the shard of an execution, and so works on it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "is", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "state", rename_all = "camelCase")]
 pub enum ExecutionOwner {
     /// A process holds the lease.
-    Process {
+    #[serde(rename_all = "camelCase")]
+    Live {
         /// The name of the process.
         name: String,
         /// When the lease expires and another process may take over, unless the owner renews it
         /// (RFC 3339).
         #[schema(value_type = String)]
-        until: DisplayText<Timestamp>,
+        leased_until: DisplayText<Timestamp>,
     },
     /// No process holds the lease any more: the lease of this process has expired.
-    Gone {
+    #[serde(rename_all = "camelCase")]
+    Expired {
         /// The name of the process that held the lease last.
         name: String,
         /// When its lease expired (RFC 3339).
         #[schema(value_type = String)]
-        since: DisplayText<Timestamp>,
+        expired_at: DisplayText<Timestamp>,
     },
     /// No process holds the lease: there was none, or the last owner released it.
-    Nobody,
+    Unowned,
 }
 
 /// A message that the execution has not received yet.
@@ -99,7 +101,7 @@ pub enum ExecutionOwner {
 #[serde(rename_all = "camelCase")]
 pub struct PendingMessage {
     /// A description of the message, for people.
-    pub what: String,
+    pub description: String,
     /// When the message was sent (RFC 3339).
     #[schema(value_type = String)]
     pub sent_at: DisplayText<Timestamp>,

@@ -14,7 +14,7 @@ use crate::DisplayText;
 pub enum FindingClass {
     /// An error: correct operation cannot have caused this, or the work does not continue without
     /// intervention.
-    Wrong,
+    Error,
     /// An operator must act: an alert was raised and nothing has happened since, or only an
     /// operator can know the outcome.
     Attention,
@@ -43,7 +43,7 @@ pub enum FindingCode {
     /// The execution's row names another component than its journal.
     ComponentDiffers,
     /// The execution waits for a signal that was already delivered.
-    SignalNotTaken,
+    SignalNotConsumed,
     /// A child that the execution waits for does not exist.
     ChildMissing,
     /// A child that the execution waits for has ended, and its result is neither recorded nor sent.
@@ -62,24 +62,24 @@ pub enum FindingCode {
     MessageUnreadable,
     /// A message is in another shard than its execution.
     MessageShard,
-    /// Work is late because no process takes its shard, although processes are running.
-    ShardUnattended,
+    /// Work is overdue because no process owns its shard, although processes are running.
+    ShardUnowned,
     /// Jobs of a campaign run, or the recipients of its jobs, are missing.
     CampaignIncomplete,
     /// Rows of a campaign run contradict each other.
-    CampaignDiffers,
+    CampaignInconsistent,
     /// Work of a campaign run is unfinished, and nothing is scheduled to finish it.
-    CampaignForgotten,
+    CampaignStuck,
     /// Items of a campaign run are in doubt, and only an operator can settle them.
     CampaignInDoubt,
     /// A campaign run is due, and no dispatcher works on it.
-    CampaignLate,
+    CampaignOverdue,
     /// An alert was raised about the execution, and nothing has happened since.
     Alert,
-    /// Work is late because no process works on the store.
-    NobodyWorks,
-    /// Work is late although a process owns its shard.
-    Late,
+    /// Work is overdue because no process works on the store.
+    NoLiveNode,
+    /// Work is overdue although a process owns its shard.
+    Overdue,
 }
 
 impl FindingCode {
@@ -87,8 +87,8 @@ impl FindingCode {
     pub const fn class(self) -> FindingClass {
         match self {
             Self::Alert | Self::CampaignInDoubt => FindingClass::Attention,
-            Self::NobodyWorks | Self::Late | Self::CampaignLate => FindingClass::Warning,
-            _ => FindingClass::Wrong,
+            Self::NoLiveNode | Self::Overdue | Self::CampaignOverdue => FindingClass::Warning,
+            _ => FindingClass::Error,
         }
     }
 }
@@ -180,6 +180,6 @@ pub struct DoctorReport {
     pub items: u64,
     /// Number of findings that need intervention.
     pub findings: u64,
-    /// Number of findings of class `warning`: work that is late.
+    /// Number of findings of class `warning`: work that is overdue.
     pub warnings: u64,
 }

@@ -42,6 +42,7 @@ impl PartialSchema for RawJson {
     fn schema() -> RefOr<Schema> {
         ObjectBuilder::new()
             .schema_type(SchemaType::AnyValue)
+            .description(Some("Any JSON value."))
             .into()
     }
 }
@@ -53,7 +54,7 @@ mod tests {
     use crate::execution::ExecutionResult;
 
     #[test]
-    fn whoever_ended_with_null_has_ended() {
+    fn an_execution_with_a_null_result_has_ended() {
         let read = |text: &str| serde_json::from_str::<ExecutionResult>(text).unwrap();
         assert!(read(r#"{"result":null}"#).has_ended());
         assert!(!read("{}").has_ended());

@@ -14,7 +14,8 @@ use crate::explanation::ExecutionExplanation;
 use crate::finding::{self, DoctorReport};
 use crate::problem::Problem;
 use crate::run::{
-    self, AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyReport,
+    self, AppendRunEventsRequest, KeyContract, RunEventPage, RunEventReceipt, RunSnapshotView,
+    SnapshotSource, VerifyReport,
 };
 use crate::task::{ListTasksQuery, TaskPage};
 
@@ -97,7 +98,7 @@ pub trait OnwardApi: CampaignApi {
     /// scope of the caller. Reports each finding to the callback as soon as it is found.
     async fn run_doctor(
         &self,
-        hear: &mut (dyn FnMut(finding::DoctorProgress) + Send),
+        on_progress: &mut (dyn FnMut(finding::DoctorProgress) + Send),
     ) -> Result<DoctorReport, Problem>;
 
     /// Appends run events in the given order, atomically: all of them or none.
@@ -117,22 +118,28 @@ pub trait OnwardApi: CampaignApi {
     ) -> Result<RunEventPage, Problem>;
 
     /// Verifies the stored events and snapshots of one run, or of all runs if `run` is `None`.
-    /// Reports each finding to the callback as soon as it is found. With `accept_v1_keys`,
-    /// idempotency keys of contract v1 are also valid.
+    /// Reports each finding to the callback as soon as it is found.
     async fn verify_runs(
         &self,
         run: Option<&str>,
-        accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
+        keys: KeyContract,
+        on_progress: &mut (dyn FnMut(run::VerifyProgress) + Send),
     ) -> Result<VerifyReport, Problem>;
 
-    /// Returns the snapshot of a run: the stored one, or, with `project`, one reduced from the log
-    /// now.
-    async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem>;
+    /// Returns the snapshot of a run: the stored one, or one reduced from the log now.
+    async fn get_run_snapshot(
+        &self,
+        run: &str,
+        source: SnapshotSource,
+    ) -> Result<RunSnapshotView, Problem>;
 }
 
 /// Parses text as JSON and keeps it verbatim. Fails with `invalid_request` if the text is not JSON.
 pub fn parse_json(text: &str) -> Result<RawJson, Problem> {
-    RawJson::parse(text)
-        .ok_or_else(|| Problem::new(crate::problem::Code::InvalidRequest, "it is not JSON"))
+    RawJson::parse(text).ok_or_else(|| {
+        Problem::new(
+            crate::problem::Code::InvalidRequest,
+            "the text is not valid JSON",
+        )
+    })
 }

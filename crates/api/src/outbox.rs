@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::campaign::{CampaignTally, ChannelName};
+use crate::campaign::{CampaignItemCounts, ChannelName};
 use crate::problem::Code;
 
 /// The delivery state of an outbox item. It distinguishes states that all have the status `queued`.
@@ -14,9 +14,9 @@ pub enum OutboxItemState {
     /// it so far.
     Waiting,
     /// A dispatcher has reserved the item and may be calling the provider now.
-    Held,
+    Reserved,
     /// The provider has accepted the item.
-    Served,
+    Sent,
     /// The item was not delivered and will not be.
     Failed,
     /// The item was not to be delivered.
@@ -30,8 +30,8 @@ impl OutboxItemState {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Waiting => "waiting",
-            Self::Held => "held",
-            Self::Served => "served",
+            Self::Reserved => "reserved",
+            Self::Sent => "sent",
             Self::Failed => "failed",
             Self::Skipped => "skipped",
             Self::InDoubt => "in-doubt",
@@ -49,7 +49,7 @@ pub struct ListOutboxItemsQuery {
     /// Returns only items in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[param(inline)]
-    pub standing: Option<OutboxItemState>,
+    pub state: Option<OutboxItemState>,
     /// Returns only items for the recipient with this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
@@ -99,11 +99,11 @@ pub struct OutboxItemView {
     /// Idempotency key of the item, sent to the provider so that it can deduplicate repeated calls.
     pub key: String,
     /// The delivery state of the item.
-    pub standing: OutboxItemState,
+    pub state: OutboxItemState,
     /// The stored status: `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
     pub status: String,
     /// How many times the provider was called for this item.
-    pub calls: u32,
+    pub sends: u32,
     /// Why the item was skipped or failed: one of a fixed set of codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -115,7 +115,7 @@ pub struct OutboxItemView {
     pub message_id: Option<String>,
     /// Since when the item is in doubt (RFC 3339); absent if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub doubt_since: Option<String>,
+    pub in_doubt_since: Option<String>,
     /// When the item was reserved (RFC 3339).
     pub created_at: String,
     /// When the item was settled (RFC 3339); absent until then.
@@ -142,7 +142,7 @@ pub enum ItemResolution {
     /// The item was not delivered and will not be.
     Failed,
     /// The item was not delivered and is to be sent again.
-    Again,
+    Resend,
 }
 
 /// Request to settle one item in doubt.
@@ -150,10 +150,10 @@ pub enum ItemResolution {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SettleItemRequest {
     /// The outcome of the item.
-    pub verdict: ItemResolution,
+    pub resolution: ItemResolution,
     /// How the outcome was determined; required, recorded in the audit trail.
     #[schema(min_length = 1, max_length = 1024)]
-    pub why: String,
+    pub reason: String,
     /// The id that the provider gave the message, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
@@ -172,10 +172,10 @@ pub struct SettleItemsRequest {
     #[schema(min_items = 1, max_items = 1000)]
     pub items: Vec<String>,
     /// The outcome of all these items.
-    pub verdict: ItemResolution,
+    pub resolution: ItemResolution,
     /// How the outcome was determined; required, recorded in the audit trail.
     #[schema(min_length = 1, max_length = 1024)]
-    pub why: String,
+    pub reason: String,
     /// The person who settles the items, for the audit trail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 200)]
@@ -188,7 +188,7 @@ pub struct SettleItemsResponse {
     /// The items that are now settled.
     pub settled: Vec<OutboxItemView>,
     /// The items that could not be settled, with the reason.
-    pub refused: Vec<UnsettledItem>,
+    pub rejected: Vec<UnsettledItem>,
 }
 
 /// An item that could not be settled.
@@ -271,7 +271,7 @@ pub struct CampaignJob {
     /// The number of items in the job.
     pub items: u32,
     /// The number of items in each state.
-    pub tally: CampaignTally,
+    pub counts: CampaignItemCounts,
     /// The time before which the job is not attempted (RFC 3339). Absent if the job only waits for
     /// an operator to settle items in doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,7 @@
 //! Errors as RFC 9457 problem documents: people read `detail`, programs branch on `code`.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{RefOr, Schema};
@@ -47,18 +49,25 @@ impl Problem {
     }
 }
 
-/// The schema lists the codes as strings, as they appear in JSON.
+/// The schema `ProblemCode` lists the codes as strings, as they appear in JSON.
 impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
-        let words = Self::ALL.iter().map(|code| code.as_str());
+        let codes = Self::ALL.iter().map(|code| code.as_str());
         ObjectBuilder::new()
             .schema_type(SchemaType::new(Type::String))
-            .enum_values(Some(words))
+            .enum_values(Some(codes))
+            .description(Some(
+                "The kind of a problem. New codes may be added; the meaning of a code never changes.",
+            ))
             .into()
     }
 }
 
-impl ToSchema for Code {}
+impl ToSchema for Code {
+    fn name() -> Cow<'static, str> {
+        Cow::Borrowed("ProblemCode")
+    }
+}
 
 /// Declares the codes with their text, status and title in one place.
 macro_rules! problem_codes {
@@ -92,55 +101,55 @@ macro_rules! problem_codes {
 
 problem_codes! {
     /// The request is malformed and cannot be parsed.
-    InvalidRequest "invalid_request" 400 "the request cannot be read";
+    InvalidRequest "invalid_request" 400 "the request is malformed";
     /// The request has no token, or the token is unknown.
-    Unauthenticated "unauthenticated" 401 "who asks is not known";
+    Unauthenticated "unauthenticated" 401 "authentication is required";
     /// The token does not permit the operation.
-    Forbidden "forbidden" 403 "the token does not allow this";
+    Forbidden "forbidden" 403 "the role of the token lacks the required permission";
     /// The resource does not exist, or it belongs to another scope.
-    NotFound "not_found" 404 "there is no such thing";
+    NotFound "not_found" 404 "resource not found";
     /// The execution does not exist.
-    NoExecution "no_execution" 404 "there is no such execution";
+    NoExecution "no_execution" 404 "execution not found";
     /// The given id is a prefix of several ids.
-    AmbiguousId "ambiguous_id" 409 "several things are meant";
+    AmbiguousId "ambiguous_id" 409 "the id is ambiguous";
     /// No function of this name is deployed.
-    NoFunction "no_function" 404 "there is no such function";
+    NoFunction "no_function" 404 "function not found";
     /// The component does not exist.
-    NoComponent "no_component" 404 "there is no such component";
+    NoComponent "no_component" 404 "component not found";
     /// The run does not exist, or it has no snapshot.
-    NoRun "no_run" 404 "there is no such run";
+    NoRun "no_run" 404 "run not found";
     /// The function is a task; only workflows can be started.
-    NotAWorkflow "not_a_workflow" 409 "only workflows are started";
+    NotAWorkflow "not_a_workflow" 409 "the function is not a workflow";
     /// The execution has ended.
-    ExecutionOver "execution_over" 409 "the execution is over";
+    ExecutionOver "execution_over" 409 "the execution has ended";
     /// The idempotency key was already used to start something else.
-    KeyTaken "key_taken" 409 "the key has started something else";
+    KeyTaken "key_taken" 409 "the idempotency key was used for a different request";
     /// Earlier runs of the campaign have reached some of the recipients of this deployment.
-    ReachedBefore "reached_before" 409 "earlier runs have reached them: `reached` says what to do (leaveOut, again)";
+    RecipientsAlreadyReached "recipients_already_reached" 409 "earlier runs have reached some of the recipients: set `previousRecipients` to `exclude` or `resend`";
     /// A concurrent change interfered, or the resource is not in the expected state.
-    Conflict "conflict" 409 "something is not as expected";
+    Conflict "conflict" 409 "the resource is not in the expected state";
     /// The claim token is no longer valid: the task has ended, or another worker has claimed it.
-    LeaseLost "lease_lost" 409 "the task is not held by this worker";
+    LeaseLost "lease_lost" 409 "the claim token is no longer valid";
     /// The server does not support this method for the path.
-    MethodNotAllowed "method_not_allowed" 405 "the path has no such method";
+    MethodNotAllowed "method_not_allowed" 405 "method not allowed";
     /// The request or a value in it is larger than allowed.
-    TooLarge "too_large" 413 "it is too large";
+    TooLarge "too_large" 413 "the request is too large";
     /// The media type of the body is not the expected one.
-    UnsupportedMediaType "unsupported_media_type" 415 "the body is of another type than expected";
+    UnsupportedMediaType "unsupported_media_type" 415 "unsupported media type";
     /// The request can be parsed, but its content is invalid.
-    Unprocessable "unprocessable" 422 "it makes no sense";
+    Unprocessable "unprocessable" 422 "the content of the request is invalid";
     /// The component cannot be run.
     BadComponent "bad_component" 422 "the component cannot be run";
     /// The rate limit is exceeded.
     RateLimited "rate_limited" 429 "too many requests";
     /// An internal error of the server.
-    Internal "internal" 500 "something went wrong";
+    Internal "internal" 500 "internal error";
     /// Stored data is damaged.
-    Corrupt "corrupt" 500 "what is stored is damaged";
+    Corrupt "corrupt" 500 "stored data is corrupt";
     /// The store cannot be reached, or the server is stopping.
-    Unavailable "unavailable" 503 "not now";
+    Unavailable "unavailable" 503 "temporarily unavailable";
     /// It is unknown whether the operation was carried out: retry with the same idempotency key.
-    OutcomeUnknown "outcome_unknown" 503 "it is not known whether it was done";
+    OutcomeUnknown "outcome_unknown" 503 "the outcome of the operation is unknown";
     /// The operation exceeded its timeout.
-    TimedOut "timed_out" 504 "it took too long";
+    TimedOut "timed_out" 504 "the operation timed out";
 }

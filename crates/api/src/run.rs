@@ -62,7 +62,7 @@ pub struct VerifyFinding {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_seq: Option<u64>,
     /// The kind of error; stable, so that programs can match on it.
-    pub wrong: String,
+    pub code: String,
     /// Details of the error, for people.
     pub message: String,
 }
@@ -75,6 +75,24 @@ impl fmt::Display for VerifyFinding {
             (Some(run), Some(seq)) => write!(f, "run {run}, event {seq}: {}", self.message),
         }
     }
+}
+
+/// Which idempotency keys of run events a verification accepts as valid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyContract {
+    /// Keys of contract v2.
+    V2Only,
+    /// Keys of contract v2 and of contract v1, which imported logs have.
+    V2OrV1,
+}
+
+/// Where a run snapshot is read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SnapshotSource {
+    /// The stored snapshot, which may be up to a second old.
+    Stored,
+    /// The log of the run, which is reduced now.
+    Log,
 }
 
 /// Progress of a verification.

@@ -61,8 +61,8 @@ impl TokenRole {
     }
 
     /// Whether the role grants the permission.
-    pub const fn has_permission(self, deed: Permission) -> bool {
-        match deed {
+    pub const fn has_permission(self, permission: Permission) -> bool {
+        match permission {
             Permission::Read => !matches!(self, Self::Worker),
             Permission::Operate => matches!(self, Self::Operator | Self::Engineer | Self::Admin),
             Permission::Build => matches!(self, Self::Engineer | Self::Admin),

@@ -21,7 +21,7 @@ pub struct ExecutionWaits {
     pub waits_for: Vec<ExecutionWait>,
     /// Operations that are in progress but that the execution is not blocked on now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub besides: Vec<ExecutionWait>,
+    pub also_waits_for: Vec<ExecutionWait>,
 }
 
 /// One operation that has not finished.
@@ -44,11 +44,12 @@ pub struct ExecutionWait {
 
 /// What has to happen before an operation finishes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(tag = "for", rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[serde(tag = "kind", rename_all = "camelCase")]
 pub enum WaitTarget {
     /// The execution's own code: it is ready to run.
     Code,
     /// A signal must arrive.
+    #[serde(rename_all = "camelCase")]
     Signal {
         /// The name of the signal.
         name: String,
@@ -59,17 +60,20 @@ pub enum WaitTarget {
         deadline: Option<DisplayText<Timestamp>>,
     },
     /// A timer must fire.
+    #[serde(rename_all = "camelCase")]
     Timer {
         /// When the timer fires (RFC 3339).
         #[schema(value_type = String)]
-        until: DisplayText<Timestamp>,
+        fires_at: DisplayText<Timestamp>,
     },
     /// The first attempt of an invocation must start: it is scheduled but has not started.
+    #[serde(rename_all = "camelCase")]
     Start {
         /// The name of the function to invoke.
         function: String,
     },
     /// A task or an HTTP request that is in progress must finish.
+    #[serde(rename_all = "camelCase")]
     Task {
         /// The name of the function.
         function: String,
@@ -77,9 +81,10 @@ pub enum WaitTarget {
         attempt: u32,
         /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
-        attempts: Option<u32>,
+        max_attempts: Option<u32>,
     },
     /// A task for a remote worker must finish: a worker performs it, or will when it claims it.
+    #[serde(rename_all = "camelCase")]
     Worker {
         /// The name of the function.
         function: String,
@@ -87,7 +92,7 @@ pub enum WaitTarget {
         attempt: u32,
         /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
-        attempts: Option<u32>,
+        max_attempts: Option<u32>,
         /// The worker that has claimed the task; absent if none has, or if the claim was not looked
         /// up.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -95,9 +100,10 @@ pub enum WaitTarget {
         /// When the lease of that worker expires unless it sends a heartbeat (RFC 3339).
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Option<String>)]
-        until: Option<DisplayText<Timestamp>>,
+        leased_until: Option<DisplayText<Timestamp>>,
     },
     /// The next attempt of an invocation must start, after the last attempt failed.
+    #[serde(rename_all = "camelCase")]
     Retry {
         /// The name of the function.
         function: String,
@@ -105,14 +111,15 @@ pub enum WaitTarget {
         attempt: u32,
         /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
-        attempts: Option<u32>,
+        max_attempts: Option<u32>,
         /// The error of the last attempt.
         error: String,
         /// When the next attempt starts (RFC 3339).
         #[schema(value_type = String)]
-        at: DisplayText<Timestamp>,
+        retry_at: DisplayText<Timestamp>,
     },
     /// A child execution must end.
+    #[serde(rename_all = "camelCase")]
     Child {
         /// The name of the workflow function that the child runs.
         function: String,
@@ -120,7 +127,7 @@ pub enum WaitTarget {
         attempt: u32,
         /// Maximum number of attempts; absent if there is no limit.
         #[serde(skip_serializing_if = "Option::is_none")]
-        attempts: Option<u32>,
+        max_attempts: Option<u32>,
         /// The id of the child execution.
         #[schema(value_type = String)]
         execution: DisplayText<ExecutionId>,
@@ -136,10 +143,10 @@ pub fn short_execution_id(id: ExecutionId) -> String {
 }
 
 /// Formats as `attempt 2 of 5`, or `attempt 2` if there is no limit.
-fn format_attempt(attempt: u32, attempts: Option<u32>) -> String {
-    attempts.map_or_else(
+fn format_attempt(attempt: u32, max_attempts: Option<u32>) -> String {
+    max_attempts.map_or_else(
         || format!("attempt {attempt}"),
-        |all| format!("attempt {attempt} of {all}"),
+        |max| format!("attempt {attempt} of {max}"),
     )
 }
 
@@ -154,27 +161,27 @@ impl ExecutionWait {
             WaitTarget::Task {
                 function,
                 attempt,
-                attempts,
-            } => format!("{function}, {}", format_attempt(*attempt, *attempts)),
+                max_attempts,
+            } => format!("{function}, {}", format_attempt(*attempt, *max_attempts)),
             WaitTarget::Retry {
                 function,
                 attempt,
-                attempts,
+                max_attempts,
                 ..
             } => {
-                format!("{function}, {}", format_attempt(*attempt, *attempts))
+                format!("{function}, {}", format_attempt(*attempt, *max_attempts))
             }
             WaitTarget::Worker {
                 function,
                 attempt,
-                attempts,
+                max_attempts,
                 worker,
                 ..
             } => {
-                let who = worker.as_ref().map_or("a worker", String::as_str);
+                let worker = worker.as_ref().map_or("a worker", String::as_str);
                 format!(
-                    "{function} by {who}, {}",
-                    format_attempt(*attempt, *attempts)
+                    "{function} by {worker}, {}",
+                    format_attempt(*attempt, *max_attempts)
                 )
             }
             WaitTarget::Child {
@@ -200,10 +207,10 @@ impl ExecutionWait {
     pub const fn due_at(&self) -> Option<Timestamp> {
         match &self.target {
             WaitTarget::Timer {
-                until: DisplayText(at),
+                fires_at: DisplayText(at),
             }
             | WaitTarget::Retry {
-                at: DisplayText(at),
+                retry_at: DisplayText(at),
                 ..
             } => Some(*at),
             WaitTarget::Signal {
@@ -220,7 +227,7 @@ impl ExecutionWait {
         let since = format_elapsed(self.since.0, now);
         match (&self.target, self.due_at()) {
             (WaitTarget::Signal { .. }, Some(at)) => format!(
-                "{name}, {since}, at most until {}",
+                "{name}, {since}, times out {}",
                 format_relative_time(at, now)
             ),
             (WaitTarget::Timer { .. }, Some(at)) => {
@@ -242,11 +249,11 @@ impl ExecutionWaits {
         };
         let more = match self.waits_for.len() {
             1 => String::new(),
-            all => format!(" and {} more", all - 1),
+            count => format!(" and {} more", count - 1),
         };
         match &first.target {
             WaitTarget::Code => {
-                format!("its code is to run, {}", format_elapsed(first.since.0, now))
+                format!("ready to run, {}", format_elapsed(first.since.0, now))
             }
             _ => format!("waits for {}{more}", first.summary_line(now)),
         }

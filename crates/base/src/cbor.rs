@@ -3,7 +3,7 @@
 
 use minicbor::decode;
 
-use crate::{BoundedName, Payload, SharedText, Timestamp};
+use crate::{BackoffFactor, BoundedName, Payload, SharedText, Timestamp};
 
 /// Implements the CBOR encoding of a type: `Type: write |encoder, value|, read |decoder|`.
 #[macro_export]
@@ -38,4 +38,7 @@ scalar_codec!(Payload: write |e, payload| e.str(payload.as_str()), read |d| {
 scalar_codec!(BoundedName: write |e, name| e.str(name), read |d| d.str()?.parse().map_err(decode::Error::custom));
 scalar_codec!(Timestamp: write |e, at| e.i64(at.as_micros()), read |d| {
     Self::from_micros(d.i64()?).ok_or_else(|| decode::Error::message("timestamp out of range"))
+});
+scalar_codec!(BackoffFactor: write |e, factor| e.u32(factor.as_permille()), read |d| {
+    Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))
 });

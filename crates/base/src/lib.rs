@@ -1,4 +1,4 @@
-//! Values that every other crate uses: text, time, payloads, ids and scope.
+//! Values that every other crate uses: text, time, payloads, ids, scope and backoff.
 //!
 //! This crate is pure: it reads no clock and no entropy, and performs no I/O.
 //!
@@ -6,8 +6,11 @@
 //! - [`Timestamp`]: microseconds since the Unix epoch. [`Payload`]: a JSON document as written.
 //! - [`Scope`]: the tenant, project and environment that own an object. [`text_ids!`] declares the
 //!   id types of other crates.
+//! - [`text_enum!`] declares enums that are stored and sent as text.
+//! - [`ExponentialBackoff`]: the delay before a retry.
 //! - [`hex`], [`excerpt`]: hexadecimal digits, and foreign text made safe for an error message.
 
+mod backoff;
 mod cbor;
 pub mod excerpt;
 pub mod hex;
@@ -15,12 +18,14 @@ mod name;
 mod payload;
 mod scope;
 mod text;
+mod text_enum;
 mod text_id;
 mod timestamp;
 
 #[doc(hidden)]
 pub use {minicbor, serde};
 
+pub use backoff::{BackoffFactor, ExponentialBackoff};
 pub use name::{BoundedName, NameError};
 pub use payload::{Payload, PayloadError};
 pub use scope::{EnvironmentId, ProjectId, Scope, TenantId};

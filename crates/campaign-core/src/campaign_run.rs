@@ -1,7 +1,7 @@
 //! A campaign run: one dispatch of a campaign to an audience, with its status and the operator's
 //! control.
 
-use crate::text_enum;
+use onward_base::text_enum;
 
 text_enum! {
     /// The status of a campaign run as stored in its row.
@@ -36,16 +36,16 @@ text_enum! {
 pub enum CampaignRunTransition {
     /// A worker claims the first of its jobs.
     Start,
-    /// All of its jobs are over; carries the final status.
+    /// All of its jobs have ended; carries the final status.
     Finish(CampaignRunStatus),
     /// Some of its jobs are redriven.
     Reopen,
 }
 
 impl CampaignRunStatus {
-    /// Returns the status after the transition `act`, or `None` if it is illegal.
-    pub fn next_status(self, act: CampaignRunTransition) -> Option<Self> {
-        match (self, act) {
+    /// Returns the status after this transition, or `None` if it is illegal.
+    pub fn next_status(self, transition: CampaignRunTransition) -> Option<Self> {
+        match (self, transition) {
             (Self::Queued, CampaignRunTransition::Start) => Some(Self::Running),
             (Self::Queued | Self::Running, CampaignRunTransition::Finish(outcome))
                 if outcome.is_terminal() =>
@@ -57,7 +57,7 @@ impl CampaignRunStatus {
         }
     }
 
-    /// Whether the run is over. A `Partial` or `Failed` run can still be reopened.
+    /// Whether the run has ended. A `Partial` or `Failed` run can still be reopened.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Partial | Self::Failed)
     }
@@ -84,27 +84,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_are_these() {
-        let ends = CampaignRunStatus::ALL
+    fn the_transition_tables_of_runs_and_controls_are_complete() {
+        let finishes = CampaignRunStatus::ALL
             .into_iter()
             .map(CampaignRunTransition::Finish);
-        let acts: Vec<CampaignRunTransition> =
+        let transitions: Vec<CampaignRunTransition> =
             [CampaignRunTransition::Start, CampaignRunTransition::Reopen]
                 .into_iter()
-                .chain(ends)
+                .chain(finishes)
                 .collect();
         let mut table = String::new();
         for status in CampaignRunStatus::ALL {
-            for act in &acts {
-                if let Some(next) = status.next_status(*act) {
-                    table.push_str(&format!("{status} {act:?} {next}\n"));
+            for transition in &transitions {
+                if let Some(next) = status.next_status(*transition) {
+                    table.push_str(&format!("{status} {transition:?} {next}\n"));
                 }
             }
         }
         for control in CampaignRunControl::ALL {
-            for wanted in CampaignRunControl::ALL {
-                if let Some(next) = control.transition_to(wanted) {
-                    table.push_str(&format!("{control} {wanted:?} {next}\n"));
+            for requested in CampaignRunControl::ALL {
+                if let Some(next) = control.transition_to(requested) {
+                    table.push_str(&format!("{control} {requested:?} {next}\n"));
                 }
             }
         }

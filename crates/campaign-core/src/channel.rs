@@ -1,6 +1,8 @@
 //! Delivery channels, and the job type and item status that belong to each.
 
-use crate::{ItemStatus, text_enum};
+use onward_base::text_enum;
+
+use crate::ItemStatus;
 
 text_enum! {
     /// The channel through which a campaign reaches its recipients.
@@ -14,13 +16,25 @@ text_enum! {
     }
 }
 
+text_enum! {
+    /// The type of a job as stored in its row: what it does with its batch of items.
+    JobType {
+        /// Sends a batch of emails.
+        EmailSendBatch = "email_send_batch",
+        /// Makes a batch of phone calls.
+        VoiceCallBatch = "voice_call_batch",
+        /// Publishes a batch of posts.
+        SocialPostBatch = "social_post_batch",
+    }
+}
+
 impl DeliveryChannel {
     /// The job type of a job of this channel.
-    pub const fn job_type(self) -> &'static str {
+    pub const fn job_type(self) -> JobType {
         match self {
-            Self::Email => "email_send_batch",
-            Self::Voice => "voice_call_batch",
-            Self::Social => "social_post_batch",
+            Self::Email => JobType::EmailSendBatch,
+            Self::Voice => JobType::VoiceCallBatch,
+            Self::Social => JobType::SocialPostBatch,
         }
     }
 

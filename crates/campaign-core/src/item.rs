@@ -1,6 +1,8 @@
 //! An outbox item: one recipient of a campaign run, and one send to a provider.
 
-use crate::{DeliveryChannel, text_enum};
+use onward_base::text_enum;
+
+use crate::DeliveryChannel;
 
 text_enum! {
     /// The status of an item as stored in its row.
@@ -51,17 +53,28 @@ pub enum ItemState {
     /// The item has no row yet.
     Unreserved,
     /// Reserved by the worker that holds the job's claim: a provider call may be in flight.
-    Held,
+    Reserved,
     /// Reserved, and known not to be accepted by the provider so far.
     Deferred,
     /// Reserved, and it is unknown whether the call reached the provider.
     InDoubt,
     /// The provider accepted the item.
-    Served,
+    Sent,
     /// The item was not delivered and will not be.
     Failed,
     /// The item was excluded from delivery.
     Skipped,
+}
+
+/// The states that share the status `queued`: the timestamps in the row distinguish them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueuedItemState {
+    /// A provider call may be in flight.
+    Reserved,
+    /// The provider is known not to have accepted the item so far.
+    Deferred,
+    /// It is unknown whether the call reached the provider.
+    InDoubt,
 }
 
 /// An event that changes the state of an item.
@@ -94,39 +107,39 @@ impl ItemState {
     /// All states, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::Unreserved,
-        Self::Held,
+        Self::Reserved,
         Self::Deferred,
         Self::InDoubt,
-        Self::Served,
+        Self::Sent,
         Self::Failed,
         Self::Skipped,
     ];
 
-    /// Returns the state after the transition `act`, or `None` if it is illegal.
-    pub const fn next_state(self, act: ItemTransition) -> Option<Self> {
-        match (self, act) {
-            (Self::Unreserved | Self::Deferred, ItemTransition::Reserve) => Some(Self::Held),
+    /// Returns the state after this transition, or `None` if it is illegal.
+    pub const fn next_state(self, transition: ItemTransition) -> Option<Self> {
+        match (self, transition) {
+            (Self::Unreserved | Self::Deferred, ItemTransition::Reserve) => Some(Self::Reserved),
             (Self::Unreserved | Self::Deferred, ItemTransition::Skip) => Some(Self::Skipped),
             (Self::Unreserved | Self::Deferred, ItemTransition::Exhaust) => Some(Self::Failed),
 
-            (Self::Held, ItemTransition::Accept) => Some(Self::Served),
-            (Self::Held, ItemTransition::Refuse) => Some(Self::Failed),
-            (Self::Held, ItemTransition::Defer) => Some(Self::Deferred),
-            (Self::Held, ItemTransition::MarkInDoubt) => Some(Self::InDoubt),
+            (Self::Reserved, ItemTransition::Accept) => Some(Self::Sent),
+            (Self::Reserved, ItemTransition::Refuse) => Some(Self::Failed),
+            (Self::Reserved, ItemTransition::Defer) => Some(Self::Deferred),
+            (Self::Reserved, ItemTransition::MarkInDoubt) => Some(Self::InDoubt),
 
-            (Self::InDoubt, ItemTransition::Accept) => Some(Self::Served),
+            (Self::InDoubt, ItemTransition::Accept) => Some(Self::Sent),
             (Self::InDoubt, ItemTransition::Refuse) => Some(Self::Failed),
             (Self::InDoubt, ItemTransition::ConfirmNotSent) => Some(Self::Deferred),
-            (Self::InDoubt, ItemTransition::ReserveAgain) => Some(Self::Held),
+            (Self::InDoubt, ItemTransition::ReserveAgain) => Some(Self::Reserved),
 
             (Self::Failed, ItemTransition::Redrive) => Some(Self::Deferred),
 
             (
                 Self::Unreserved
-                | Self::Held
+                | Self::Reserved
                 | Self::Deferred
                 | Self::InDoubt
-                | Self::Served
+                | Self::Sent
                 | Self::Failed
                 | Self::Skipped,
                 _,
@@ -136,32 +149,35 @@ impl ItemState {
 
     /// Whether a worker still has to process the item. An item in doubt is not open.
     pub const fn is_open(self) -> bool {
-        matches!(self, Self::Unreserved | Self::Deferred | Self::Held)
+        matches!(self, Self::Unreserved | Self::Deferred | Self::Reserved)
     }
 
     /// Whether the item is settled.
     pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Served | Self::Failed | Self::Skipped)
+        matches!(self, Self::Sent | Self::Failed | Self::Skipped)
     }
 
     /// The status that the item's row has in this state, or `None` if there is no row.
     pub const fn status(self, channel: DeliveryChannel) -> Option<ItemStatus> {
         match self {
             Self::Unreserved => None,
-            Self::Held | Self::Deferred | Self::InDoubt => Some(ItemStatus::Queued),
-            Self::Served => Some(channel.accepted_status()),
+            Self::Reserved | Self::Deferred | Self::InDoubt => Some(ItemStatus::Queued),
+            Self::Sent => Some(channel.accepted_status()),
             Self::Failed => Some(ItemStatus::Failed),
             Self::Skipped => Some(ItemStatus::Skipped),
         }
     }
 
-    /// The state of an item whose row has this status and these flags.
-    pub const fn from_status(status: ItemStatus, is_held: bool, is_in_doubt: bool) -> Self {
+    /// The state of an item whose row has this status. `queued` is the state if the status is
+    /// `queued`.
+    pub const fn from_status(status: ItemStatus, queued: QueuedItemState) -> Self {
         match status {
-            ItemStatus::Queued if is_in_doubt => Self::InDoubt,
-            ItemStatus::Queued if is_held => Self::Held,
-            ItemStatus::Queued => Self::Deferred,
-            ItemStatus::Sent | ItemStatus::Called | ItemStatus::Posted => Self::Served,
+            ItemStatus::Queued => match queued {
+                QueuedItemState::Reserved => Self::Reserved,
+                QueuedItemState::Deferred => Self::Deferred,
+                QueuedItemState::InDoubt => Self::InDoubt,
+            },
+            ItemStatus::Sent | ItemStatus::Called | ItemStatus::Posted => Self::Sent,
             ItemStatus::Failed => Self::Failed,
             ItemStatus::Skipped => Self::Skipped,
         }
@@ -174,7 +190,7 @@ mod tests {
 
     use super::*;
 
-    const ACTS: [ItemTransition; 10] = [
+    const TRANSITIONS: [ItemTransition; 10] = [
         ItemTransition::Reserve,
         ItemTransition::ReserveAgain,
         ItemTransition::Accept,
@@ -188,28 +204,28 @@ mod tests {
     ];
 
     #[test]
-    fn the_table_is_this() {
+    fn the_transition_table_of_items_is_complete() {
         let mut table = String::new();
-        for standing in ItemState::ALL {
-            for act in ACTS {
-                if let Some(next) = standing.next_state(act) {
-                    table.push_str(&format!("{standing:?} {act:?} {next:?}\n"));
+        for state in ItemState::ALL {
+            for transition in TRANSITIONS {
+                if let Some(next) = state.next_state(transition) {
+                    table.push_str(&format!("{state:?} {transition:?} {next:?}\n"));
                 }
             }
         }
         expect![[r#"
-            Unreserved Reserve Held
+            Unreserved Reserve Reserved
             Unreserved Exhaust Failed
             Unreserved Skip Skipped
-            Held Accept Served
-            Held Refuse Failed
-            Held Defer Deferred
-            Held MarkInDoubt InDoubt
-            Deferred Reserve Held
+            Reserved Accept Sent
+            Reserved Refuse Failed
+            Reserved Defer Deferred
+            Reserved MarkInDoubt InDoubt
+            Deferred Reserve Reserved
             Deferred Exhaust Failed
             Deferred Skip Skipped
-            InDoubt ReserveAgain Held
-            InDoubt Accept Served
+            InDoubt ReserveAgain Reserved
+            InDoubt Accept Sent
             InDoubt Refuse Failed
             InDoubt ConfirmNotSent Deferred
             Failed Redrive Deferred
@@ -218,68 +234,73 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_specification_is_the_same() {
+    fn the_transition_table_matches_the_specification() {
         let page = include_str!("../../../spec/dispatch.md");
         let items = page
             .split("\n## ")
             .find(|part| part.starts_with("Items\n"))
             .unwrap();
         let rows = items.lines().filter(|line| line.starts_with("| ")).skip(1);
-        let standing = |word: &str| match word.trim() {
+        let state = |name: &str| match name.trim() {
             "no row" => ItemState::Unreserved,
-            "put off" => ItemState::Deferred,
-            "held" => ItemState::Held,
+            "deferred" => ItemState::Deferred,
+            "reserved" => ItemState::Reserved,
             "in doubt" => ItemState::InDoubt,
-            "served" => ItemState::Served,
+            "sent" => ItemState::Sent,
             "failed" => ItemState::Failed,
             "skipped" => ItemState::Skipped,
-            other => panic!("{other}"),
+            other => panic!("unknown item state in spec/dispatch.md: {other}"),
         };
-        let mut said = Vec::new();
+        let mut specified = Vec::new();
         for row in rows {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-            let from = cells[0].trim_end_matches(", because nobody tried any more");
-            said.extend(
+            let from = cells[0].trim_end_matches(" with reason `exhausted`");
+            specified.extend(
                 from.split(',')
-                    .map(|from| format!("{:?} {:?}", standing(from), standing(cells[2]))),
+                    .map(|from| format!("{:?} {:?}", state(from), state(cells[2]))),
             );
         }
-        let done = ItemState::ALL.into_iter().flat_map(|from| {
-            ACTS.into_iter()
-                .filter_map(move |act| Some(format!("{from:?} {:?}", from.next_state(act)?)))
+        let implemented = ItemState::ALL.into_iter().flat_map(|from| {
+            TRANSITIONS.into_iter().filter_map(move |transition| {
+                Some(format!("{from:?} {:?}", from.next_state(transition)?))
+            })
         });
-        let mut done: Vec<String> = done.collect();
-        said.sort();
-        done.sort();
-        assert_eq!(said, done);
+        let mut implemented: Vec<String> = implemented.collect();
+        specified.sort();
+        implemented.sort();
+        assert_eq!(specified, implemented);
     }
 
     #[test]
-    fn a_provider_is_called_only_for_what_is_held_and_nothing_is_held_twice_without_an_answer() {
-        for standing in ItemState::ALL {
-            let held = [ItemTransition::Reserve, ItemTransition::ReserveAgain]
-                .map(|act| standing.next_state(act))
-                .contains(&Some(ItemState::Held));
-            let may_have_been_called = matches!(standing, ItemState::Held | ItemState::Served);
-            assert!(!held || !may_have_been_called, "{standing:?}");
+    fn an_item_whose_call_may_be_in_flight_or_was_accepted_is_not_reserved_again() {
+        for state in ItemState::ALL {
+            let can_be_reserved = [ItemTransition::Reserve, ItemTransition::ReserveAgain]
+                .map(|transition| state.next_state(transition))
+                .contains(&Some(ItemState::Reserved));
+            let is_called = matches!(state, ItemState::Reserved | ItemState::Sent);
+            assert!(!can_be_reserved || !is_called, "{state:?}");
         }
         assert_eq!(
             ItemState::InDoubt.next_state(ItemTransition::Reserve),
             None,
-            "only for providers that take a key once"
+            "an item in doubt is reserved again only for idempotent providers"
         );
     }
 
     #[test]
-    fn rows_say_where_items_stand() {
+    fn the_state_of_an_item_is_recovered_from_its_row() {
         for channel in DeliveryChannel::ALL {
-            for standing in ItemState::ALL {
-                let Some(status) = standing.status(channel) else {
+            for state in ItemState::ALL {
+                let Some(status) = state.status(channel) else {
                     continue;
                 };
-                let (held, doubt) = (standing == ItemState::Held, standing == ItemState::InDoubt);
-                assert_eq!(ItemState::from_status(status, held, doubt), standing);
-                assert_eq!(status.is_terminal(), standing.is_terminal());
+                let queued = match state {
+                    ItemState::Reserved => QueuedItemState::Reserved,
+                    ItemState::InDoubt => QueuedItemState::InDoubt,
+                    _ => QueuedItemState::Deferred,
+                };
+                assert_eq!(ItemState::from_status(status, queued), state);
+                assert_eq!(status.is_terminal(), state.is_terminal());
             }
         }
     }

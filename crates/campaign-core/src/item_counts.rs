@@ -10,7 +10,7 @@ pub struct ItemCounts {
     /// All items of the job or run.
     pub items: u64,
     /// Items that the provider accepted.
-    pub served: u64,
+    pub sent: u64,
     /// Items that were not delivered and will not be.
     pub failed: u64,
     /// Items that were excluded from delivery, and duplicates of another item.
@@ -19,27 +19,36 @@ pub struct ItemCounts {
     pub in_doubt: u64,
 }
 
+/// Whether a campaign run processed all of its recipients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunCoverage {
+    /// Every recipient was processed.
+    AllRecipients,
+    /// The run was cancelled before every recipient was processed.
+    CutShort,
+}
+
 impl ItemCounts {
     /// Counts items by their states.
-    pub fn from_states(standings: impl IntoIterator<Item = ItemState>) -> Self {
-        let mut tally = Self::default();
-        for standing in standings {
-            tally.items += 1;
-            match standing {
-                ItemState::Served => tally.served += 1,
-                ItemState::Failed => tally.failed += 1,
-                ItemState::Skipped => tally.skipped += 1,
-                ItemState::InDoubt => tally.in_doubt += 1,
-                ItemState::Unreserved | ItemState::Held | ItemState::Deferred => {}
+    pub fn from_states(states: impl IntoIterator<Item = ItemState>) -> Self {
+        let mut counts = Self::default();
+        for state in states {
+            counts.items += 1;
+            match state {
+                ItemState::Sent => counts.sent += 1,
+                ItemState::Failed => counts.failed += 1,
+                ItemState::Skipped => counts.skipped += 1,
+                ItemState::InDoubt => counts.in_doubt += 1,
+                ItemState::Unreserved | ItemState::Reserved | ItemState::Deferred => {}
             }
         }
-        tally
+        counts
     }
 
     /// Number of items that a worker still has to process: neither settled nor in doubt.
     pub const fn open_items(&self) -> u64 {
         self.items
-            .saturating_sub(self.served + self.failed + self.skipped + self.in_doubt)
+            .saturating_sub(self.sent + self.failed + self.skipped + self.in_doubt)
     }
 
     /// Whether every item is settled: none is open and none is in doubt.
@@ -47,13 +56,13 @@ impl ItemCounts {
         self.open_items() == 0 && self.in_doubt == 0
     }
 
-    /// The final status of a campaign run whose jobs are all over. A run that was cut short did not
-    /// reach all recipients and is never `Completed`.
-    pub const fn final_run_status(&self, is_cut_short: bool) -> CampaignRunStatus {
-        match (self.served, self.failed > 0 || is_cut_short) {
-            (_, false) => CampaignRunStatus::Completed,
-            (0, true) => CampaignRunStatus::Failed,
-            (_, true) => CampaignRunStatus::Partial,
+    /// The final status of a campaign run whose jobs have all ended. A run that was cut short did
+    /// not reach all recipients and is never `Completed`.
+    pub const fn final_run_status(&self, coverage: RunCoverage) -> CampaignRunStatus {
+        match (self.sent, self.failed, coverage) {
+            (_, 0, RunCoverage::AllRecipients) => CampaignRunStatus::Completed,
+            (0, _, _) => CampaignRunStatus::Failed,
+            (_, _, _) => CampaignRunStatus::Partial,
         }
     }
 }
@@ -71,13 +80,13 @@ impl AddAssign for ItemCounts {
     fn add_assign(&mut self, other: Self) {
         let Self {
             items,
-            served,
+            sent,
             failed,
             skipped,
             in_doubt,
         } = other;
         self.items += items;
-        self.served += served;
+        self.sent += sent;
         self.failed += failed;
         self.skipped += skipped;
         self.in_doubt += in_doubt;

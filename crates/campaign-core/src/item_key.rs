@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_this() {
+    fn keys_are_stable_and_keys_of_a_run_share_a_prefix() {
         let key = ItemKey::for_email("run-1", "lead-1", "asset-1", "2026-01-02T03:04:05Z");
         assert_eq!(key.to_string().len(), 64);
         assert_eq!(

@@ -1,6 +1,6 @@
 //! A job: a batch of items of a campaign run, for one worker at a time.
 
-use crate::text_enum;
+use onward_base::text_enum;
 
 text_enum! {
     /// The status of a job as stored in its row.
@@ -36,9 +36,9 @@ pub enum JobTransition {
 }
 
 impl JobStatus {
-    /// Returns the status after the transition `act`, or `None` if it is illegal.
-    pub const fn next_status(self, act: JobTransition) -> Option<Self> {
-        match (self, act) {
+    /// Returns the status after this transition, or `None` if it is illegal.
+    pub const fn next_status(self, transition: JobTransition) -> Option<Self> {
+        match (self, transition) {
             // A failed job returns to the queue when its backoff has passed, which is when it is
             // claimed.
             (Self::Queued | Self::Failed, JobTransition::Lock) => Some(Self::Locked),
@@ -57,7 +57,7 @@ impl JobStatus {
         }
     }
 
-    /// Whether the job is over, so that its campaign run need not wait for it.
+    /// Whether the job has ended, so that its campaign run need not wait for it.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Dead)
     }
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_this() {
-        let acts = [
+    fn the_transition_table_of_jobs_is_complete() {
+        let transitions = [
             JobTransition::Lock,
             JobTransition::Release,
             JobTransition::Complete,
@@ -81,9 +81,9 @@ mod tests {
         ];
         let mut table = String::new();
         for status in JobStatus::ALL {
-            for act in acts {
-                if let Some(next) = status.next_status(act) {
-                    table.push_str(&format!("{status} {act:?} {next}\n"));
+            for transition in transitions {
+                if let Some(next) = status.next_status(transition) {
+                    table.push_str(&format!("{status} {transition:?} {next}\n"));
                 }
             }
         }

@@ -10,7 +10,6 @@
 //! - [`JobAttempt`]: one attempt of one worker at one job: what to commit and which items to send.
 //! - [`AudienceRecipient`], [`RenderedMessage`], [`ComposeMessage`]: recipients and their messages.
 
-mod backoff;
 mod campaign_run;
 mod channel;
 mod item;
@@ -20,50 +19,14 @@ mod job;
 mod job_attempt;
 mod message;
 
-pub use backoff::ExponentialBackoff;
 pub use campaign_run::{CampaignRunControl, CampaignRunStatus, CampaignRunTransition};
-pub use channel::DeliveryChannel;
-pub use item::{ItemReason, ItemState, ItemStatus, ItemTransition};
-pub use item_counts::ItemCounts;
+pub use channel::{DeliveryChannel, JobType};
+pub use item::{ItemReason, ItemState, ItemStatus, ItemTransition, QueuedItemState};
+pub use item_counts::{ItemCounts, RunCoverage};
 pub use item_key::{ItemKey, hash_parts};
 pub use job::{JobStatus, JobTransition};
 pub use job_attempt::{
     AttemptDirective, AttemptOutcome, AttemptStep, DispatchPolicy, ItemChange, ItemProgress,
     JobAttempt, LookupOutcome, SendOutcome,
 };
-pub use message::{AudienceRecipient, ComposeMessage, RenderedMessage};
-
-/// Declares an enum whose variants have a fixed text form, used in columns and on the wire.
-macro_rules! text_enum {
-    ($(#[$doc:meta])* $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $text:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name {
-            $($(#[$variant_doc])* $variant,)+
-        }
-
-        impl $name {
-            /// All variants, in the order of their declaration.
-            pub const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
-
-            /// The text form that columns and the wire use.
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)+
-                }
-            }
-
-            /// Returns the variant with this text form, or `None` if no variant has it.
-            pub fn parse(text: &str) -> Option<Self> {
-                Self::ALL.into_iter().find(|it| it.as_str() == text)
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-    };
-}
-use text_enum;
+pub use message::{AudienceRecipient, ComposeError, ComposeMessage, RenderedMessage};

@@ -1,6 +1,7 @@
 //! Recipients and the messages rendered for them.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 /// One recipient of an audience.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +34,24 @@ impl RenderedMessage {
     }
 }
 
+/// The reason why the message of a recipient cannot be rendered. It wraps the error of the
+/// [`ComposeMessage`] implementation.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct ComposeError(#[from] Box<dyn std::error::Error + Send + Sync>);
+
+impl ComposeError {
+    /// Wraps the error of an implementation; a text is an error as well.
+    pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(cause.into())
+    }
+}
+
 /// Renders the messages of a campaign, one per recipient.
 pub trait ComposeMessage: Send + Sync + 'static {
-    /// Renders the message of a recipient, or explains why it cannot be rendered.
-    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String>;
+    /// Renders the message of a recipient, or returns the reason why it cannot be rendered.
+    fn compose_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, ComposeError>;
 }

@@ -11,8 +11,9 @@ use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tempfile::NamedTempFile;
+use thiserror::Error;
 
-use crate::outgoing_item::{OutgoingItem, invalid_message, sanitize_text};
+use crate::outgoing_item::{OutgoingItem, sanitize_text};
 use crate::provider_spec::{DispatchPolicySpec, ProviderDefaults};
 use crate::rate_limits::RateLimits;
 
@@ -30,14 +31,30 @@ pub struct FolderSpec {
     pub timeout_ms: u64,
     /// Rate limits of the messages written. default: unlimited.
     #[serde(default)]
-    pub limits: RateLimits,
+    pub rate_limits: RateLimits,
     /// Dispatch policy of jobs that use this provider.
     #[serde(default)]
-    pub terms: DispatchPolicySpec,
+    pub policy: DispatchPolicySpec,
 }
 
 fn default_timeout_ms() -> u64 {
     10_000
+}
+
+/// The reason why a folder cannot be used as a provider.
+#[derive(Debug, Error)]
+pub enum FolderError {
+    /// The path is empty.
+    #[error("`folder.path` is empty: specify the path of a folder")]
+    EmptyPath,
+    /// The folder does not exist and cannot be created.
+    #[error("`folder.path`: the folder {} cannot be created: {cause}", path.display())]
+    NotCreated {
+        /// Path of the folder.
+        path: PathBuf,
+        /// The error of the operating system.
+        cause: std::io::Error,
+    },
 }
 
 impl FolderSpec {
@@ -50,12 +67,14 @@ impl FolderSpec {
         }
     }
 
-    pub(crate) fn build_provider(&self, name: &str) -> Result<FolderProvider, String> {
+    pub(crate) fn build_provider(&self, name: &str) -> Result<FolderProvider, FolderError> {
         if self.path.as_os_str().is_empty() {
-            return Err("the path of the folder is empty".to_owned());
+            return Err(FolderError::EmptyPath);
         }
-        let refuse = |cause| format!("the folder {} cannot be made: {cause}", self.path.display());
-        std::fs::create_dir_all(&self.path).map_err(refuse)?;
+        std::fs::create_dir_all(&self.path).map_err(|cause| FolderError::NotCreated {
+            path: self.path.clone(),
+            cause,
+        })?;
         Ok(FolderProvider {
             name: name.to_owned(),
             path: self.path.clone(),
@@ -85,15 +104,15 @@ impl Provider for FolderProvider {
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        let mut answers = Vec::new();
+        let mut outcomes = Vec::new();
         for reservation in batch {
-            answers.push((
+            outcomes.push((
                 reservation.item_id().clone(),
                 self.write_message(&OutgoingItem::from_reservation(&reservation))
                     .await,
             ));
         }
-        answers
+        outcomes
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
@@ -117,19 +136,17 @@ impl FolderProvider {
         is_key.then(|| self.path.join(&*file_name(key)))
     }
 
-    async fn write_message(&self, parcel: &OutgoingItem<'_>) -> SendOutcome {
-        let Some(file) = self.message_path(parcel.key) else {
-            return invalid_message("the key is not made of hexadecimal digits");
+    async fn write_message(&self, item: &OutgoingItem<'_>) -> SendOutcome {
+        let Some(file) = self.message_path(item.key) else {
+            return SendOutcome::InvalidMessage(
+                "the idempotency key must consist of hexadecimal digits".into(),
+            );
         };
-        let (folder, text, name) = (
-            self.path.clone(),
-            message_json(parcel),
-            file_name(parcel.key),
-        );
+        let (folder, text, name) = (self.path.clone(), message_json(item), file_name(item.key));
         match tokio::task::spawn_blocking(move || write_durably(&folder, &file, &text)).await {
             Ok(Ok(())) => SendOutcome::Accepted(Some(name)),
-            Ok(Err(answer)) => answer,
-            Err(_) => SendOutcome::Unknown("whoever wrote the file panicked".into()),
+            Ok(Err(outcome)) => outcome,
+            Err(_) => SendOutcome::Unknown("the task that writes the file panicked".into()),
         }
     }
 }
@@ -138,36 +155,32 @@ fn file_name(key: &str) -> SharedText {
     format!("{key}.json").into()
 }
 
-fn message_json(parcel: &OutgoingItem<'_>) -> String {
+fn message_json(item: &OutgoingItem<'_>) -> String {
     let part = |(name, text): &(String, String)| (name.clone(), Value::from(text.as_str()));
-    let parts: Map<String, Value> = parcel.message.parts.iter().map(part).collect();
+    let parts: Map<String, Value> = item.message.parts.iter().map(part).collect();
     let content = json!({
-        "key": parcel.key, "item": parcel.item, "to": parcel.to, "recipient": parcel.recipient, "message": parts,
+        "key": item.key, "item": item.item_id, "to": item.to, "recipient": item.recipient, "message": parts,
     });
     format!("{content:#}\n")
 }
 
 /// Creates the file completely and durably. An existing file counts as success.
 fn write_durably(folder: &Path, file: &Path, text: &str) -> Result<(), SendOutcome> {
-    let later = |cause: std::io::Error| {
-        SendOutcome::Deferred(sanitize_text(&format!(
-            "the file cannot be written: {cause}"
-        )))
+    let deferred = |cause: std::io::Error| {
+        SendOutcome::Deferred(sanitize_text(&format!("cannot write the file: {cause}")))
     };
-    if !file.try_exists().map_err(later)? {
-        let mut draft = NamedTempFile::new_in(folder).map_err(later)?;
-        draft.write_all(text.as_bytes()).map_err(later)?;
-        draft.as_file().sync_all().map_err(later)?;
+    if !file.try_exists().map_err(deferred)? {
+        let mut draft = NamedTempFile::new_in(folder).map_err(deferred)?;
+        draft.write_all(text.as_bytes()).map_err(deferred)?;
+        draft.as_file().sync_all().map_err(deferred)?;
         match draft.persist_noclobber(file) {
             Ok(_) => {}
-            Err(refused) if refused.error.kind() == ErrorKind::AlreadyExists => {}
-            Err(refused) => return Err(later(refused.error)),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(deferred(error.error)),
         }
     }
     let unknown = |cause: std::io::Error| {
-        SendOutcome::Unknown(sanitize_text(&format!(
-            "the folder cannot be synced: {cause}"
-        )))
+        SendOutcome::Unknown(sanitize_text(&format!("cannot sync the folder: {cause}")))
     };
     std::fs::File::open(folder)
         .and_then(|folder| folder.sync_all())
@@ -197,9 +210,9 @@ mod tests {
         }
     }
 
-    fn parcel<'a>(key: &'a str, message: &'a RenderedMessage) -> OutgoingItem<'a> {
+    fn item<'a>(key: &'a str, message: &'a RenderedMessage) -> OutgoingItem<'a> {
         OutgoingItem {
-            item: "j.0",
+            item_id: "j.0",
             key,
             to: "ada@example.org",
             recipient: "ada",
@@ -214,14 +227,12 @@ mod tests {
         let accepted = SendOutcome::Accepted(Some("ab12.json".into()));
         assert_eq!(folder.lookup_status("ab12").await, LookupOutcome::NotFound);
         assert_eq!(
-            folder
-                .write_message(&parcel("ab12", &message("first")))
-                .await,
+            folder.write_message(&item("ab12", &message("first"))).await,
             accepted
         );
         assert_eq!(
             folder
-                .write_message(&parcel("ab12", &message("second")))
+                .write_message(&item("ab12", &message("second")))
                 .await,
             accepted
         );
@@ -254,7 +265,7 @@ mod tests {
         ] {
             assert!(
                 matches!(
-                    folder.write_message(&parcel(key, &message("out"))).await,
+                    folder.write_message(&item(key, &message("out"))).await,
                     SendOutcome::InvalidMessage(_)
                 ),
                 "{key}"
@@ -264,20 +275,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_that_is_gone_has_taken_nothing() {
+    async fn a_deleted_folder_has_accepted_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir.path().join("sent"));
         std::fs::remove_dir(dir.path().join("sent")).unwrap();
         assert!(matches!(
             folder
-                .write_message(&parcel("ab12", &message("lost")))
+                .write_message(&item("ab12", &message("undelivered")))
                 .await,
             SendOutcome::Deferred(_)
         ));
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_refused() {
+    fn a_folder_that_cannot_be_created_is_rejected() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let spec = |path: &std::path::Path| -> FolderSpec {
             serde_json::from_value(serde_json::json!({ "path": path })).unwrap()
@@ -286,13 +297,15 @@ mod tests {
             spec(&file.path().join("in"))
                 .build_provider("dev")
                 .unwrap_err()
-                .contains("cannot be made")
+                .to_string()
+                .contains("cannot be created")
         );
         assert!(
             spec(std::path::Path::new(""))
                 .build_provider("dev")
                 .unwrap_err()
-                .contains("empty")
+                .to_string()
+                .contains("`folder.path` is empty")
         );
     }
 }

@@ -4,6 +4,8 @@
 //!   [`ProviderSpec::build_provider`] builds a provider from it.
 //! - [`ProviderRegistry`]: the providers of a server by name. The dispatcher asks it how to deliver
 //!   a campaign run, and a deployment asks it whether the run could be delivered.
+//! - [`ProviderError`], [`MessageBuildError`], [`CampaignProviderError`]: why a provider, a message
+//!   or the provider of a campaign cannot be used.
 //! - [`SecretSource`]: resolves the secrets that a document refers to.
 //! - [`RateLimits`] and [`RateLimiter`]: a GCRA rate limiter, global and per recipient domain.
 //! - `send_gate`: admission of sends under rate limits and quiet hours.
@@ -14,6 +16,7 @@
 mod folder;
 mod http;
 mod outgoing_item;
+mod provider_error;
 mod provider_registry;
 mod provider_spec;
 mod rate_limiter;
@@ -23,13 +26,18 @@ mod send_gate;
 mod smtp;
 mod spec_error;
 
-pub use folder::FolderSpec;
+pub use folder::{FolderError, FolderSpec};
 pub use http::{
-    HttpAuthSpec, HttpBatchSpec, HttpResponseSpec, HttpSpec, HttpStatusMatch, StatusLookupSpec,
+    HttpAuthSpec, HttpBatchSpec, HttpConfigError, HttpRequestError, HttpResponseSpec, HttpSpec,
+    HttpStatusMatch, StatusLookupSpec,
 };
-pub use provider_registry::{ProviderRegistry, check_inline_provider};
+pub use provider_error::{
+    CampaignProviderError, MessageBuildError, ProviderConfigError, ProviderError,
+};
+pub use provider_registry::{InlineProviderPolicy, ProviderRegistry, check_inline_provider};
 pub use provider_spec::{DispatchPolicySpec, ProviderSpec};
 pub use rate_limiter::RateLimiter;
-pub use rate_limits::{DomainRateLimits, RateLimitRule, RateLimits};
-pub use secret::{EnvironmentSecrets, SecretRef, SecretSource};
-pub use smtp::{SmtpSpec, SmtpTlsMode};
+pub use rate_limits::{DomainRateLimits, RateLimitRule, RateLimits, ZeroRateLimit};
+pub use secret::{EnvironmentSecrets, SecretError, SecretRef, SecretSource};
+pub use smtp::{MailBuildError, SmtpConfigError, SmtpSpec, SmtpTlsMode};
+pub use spec_error::ProviderDocumentError;

@@ -11,7 +11,7 @@ const OUTCOME_CHARS_MAX: usize = 500;
 /// A message with its recipient, item id and idempotency key.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OutgoingItem<'a> {
-    pub(crate) item: &'a str,
+    pub(crate) item_id: &'a str,
     pub(crate) key: &'a str,
     pub(crate) to: &'a str,
     pub(crate) recipient: &'a str,
@@ -21,7 +21,7 @@ pub(crate) struct OutgoingItem<'a> {
 impl<'a> OutgoingItem<'a> {
     pub(crate) fn from_reservation(reservation: &'a Reservation) -> Self {
         Self {
-            item: reservation.item_id(),
+            item_id: reservation.item_id(),
             key: reservation.idempotency_key(),
             to: reservation.address(),
             recipient: reservation.recipient_id(),
@@ -32,15 +32,14 @@ impl<'a> OutgoingItem<'a> {
 
 /// Returns the text of a response on one line, truncated to [`OUTCOME_CHARS_MAX`] characters.
 pub(crate) fn sanitize_text(text: &str) -> SharedText {
-    let mut words = String::new();
-    let printed = text.chars().map(|c| if c.is_control() { ' ' } else { c });
-    words.extend(printed.take(OUTCOME_CHARS_MAX));
-    words.trim().into()
+    let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let line: String = printable.take(OUTCOME_CHARS_MAX).collect();
+    line.trim().into()
 }
 
 /// The outcome of an item whose message cannot be built.
-pub(crate) fn invalid_message(text: &str) -> SendOutcome {
-    SendOutcome::InvalidMessage(sanitize_text(text))
+pub(crate) fn invalid_message(error: &dyn std::error::Error) -> SendOutcome {
+    SendOutcome::InvalidMessage(sanitize_text(&error.to_string()))
 }
 
 /// Returns whether a text has control characters, which could end a line of a protocol.
@@ -53,7 +52,7 @@ mod tests {
     use super::sanitize_text;
 
     #[test]
-    fn words_of_a_provider_are_one_line_of_bounded_length() {
+    fn a_response_text_is_one_line_of_bounded_length() {
         assert_eq!(
             &*sanitize_text("550 no\r\nsuch user\n"),
             "550 no  such user"

@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use crate::{ProviderSpec, RateLimiter, SecretSource};
 use onward_base::SharedText;
-use onward_campaign_dispatch::{CampaignDelivery, DeliveryResolver, Provider};
+use onward_campaign_dispatch::{CampaignDelivery, DeliveryError, DeliveryResolver, Provider};
 use onward_campaign_file::{
-    Campaign, DeployPrerequisite, ProviderRef, SampleMessage, TemplateComposer,
+    Campaign, DeployPrerequisite, MessageRenderError, ProviderRef, SampleMessage, TemplateComposer,
 };
 use onward_store::tables::{CampaignRunRow, NodeRow};
 use onward_store::{Error, RecordReader as _, Store, TableScan};
 use serde_json::{Map, Value};
+use thiserror::Error as ThisError;
 use tokio::time::Instant;
 
+use crate::provider_error::{CampaignProviderError, MessageBuildError};
 use crate::send_gate::SendGate;
 
 /// Maximum number of campaign runs whose compiled delivery is cached.
@@ -34,10 +36,31 @@ const JOIN_GRACE: Duration = Duration::from_secs(10);
 /// Interval at which a node checks whether it is among the live nodes, while it is not.
 const JOIN_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Whether campaign files may define providers. If they may, a user who deploys a campaign decides
+/// to which hosts this process connects, and with which of its secrets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InlineProviderPolicy {
+    /// Campaign files may define providers.
+    Allow,
+    /// Campaign files must name a provider of the node.
+    Reject,
+}
+
+impl From<bool> for InlineProviderPolicy {
+    /// Converts the value of the setting `campaigns.inline-providers`.
+    fn from(is_allowed: bool) -> Self {
+        if is_allowed {
+            Self::Allow
+        } else {
+            Self::Reject
+        }
+    }
+}
+
 /// The providers of a node, built on first use. Implements [`DeliveryResolver`] for the dispatcher.
 pub struct ProviderRegistry {
     named_providers: BTreeMap<String, ProviderSpec>,
-    allows_inline: bool,
+    inline_policy: InlineProviderPolicy,
     secrets: Box<dyn SecretSource + Send + Sync>,
     state: Mutex<ProviderRegistryState>,
 }
@@ -55,21 +78,31 @@ struct ProviderRegistryState {
 #[derive(Clone)]
 struct RegisteredProvider {
     provider: Arc<dyn Provider>,
-    throttle: Arc<RateLimiter>,
+    rate_limiter: Arc<RateLimiter>,
+}
+
+/// The reason why the delivery of a campaign run cannot be built.
+#[derive(Debug, ThisError)]
+enum RunDeliveryError {
+    #[error(transparent)]
+    Document(#[from] onward_campaign_file::Error),
+    #[error(transparent)]
+    Provider(#[from] CampaignProviderError),
+    #[error(transparent)]
+    Templates(#[from] MessageRenderError),
 }
 
 impl ProviderRegistry {
-    /// Creates a registry with these named providers. With `allows_inline`, campaign files may
-    /// define their own: then a user who deploys a campaign decides to which hosts this process
-    /// connects, and with which of its secrets.
+    /// Creates a registry with these named providers. `inline_policy` determines whether campaign
+    /// files may define others.
     pub fn new(
         named: BTreeMap<String, ProviderSpec>,
-        allows_inline: bool,
+        inline_policy: InlineProviderPolicy,
         secrets: impl SecretSource + Send + Sync + 'static,
     ) -> Self {
         Self {
             named_providers: named,
-            allows_inline,
+            inline_policy,
             secrets: Box::new(secrets),
             state: Mutex::default(),
         }
@@ -80,16 +113,16 @@ impl ProviderRegistry {
     pub fn check_campaign(&self, campaign: &Campaign) -> Vec<DeployPrerequisite> {
         let (name, spec) = match self.find_provider(campaign) {
             Ok(found) => found,
-            Err(words) => return vec![DeployPrerequisite::new("provider.known", false, words)],
+            Err(error) => return vec![DeployPrerequisite::unmet("provider.known", &error)],
         };
-        let known = DeployPrerequisite::new("provider.known", true, format!("{name} is there"));
+        let message = format!("the server has the provider {name}");
+        let known = DeployPrerequisite::met("provider.known", message);
         let usable = match self.get_or_build_provider(&name, &spec) {
-            Ok(_) => DeployPrerequisite::new(
+            Ok(_) => DeployPrerequisite::met(
                 "provider.usable",
-                true,
-                "it can be used, as far as is known without a call",
+                "its configuration is valid; no connection was made",
             ),
-            Err(words) => DeployPrerequisite::new("provider.usable", false, words),
+            Err(error) => DeployPrerequisite::unmet("provider.usable", &error),
         };
         vec![
             known,
@@ -102,25 +135,25 @@ impl ProviderRegistry {
     /// this node. Runs until it is dropped. A provider with rate limits sends nothing until this
     /// node knows the number of nodes and the other nodes have counted this one.
     pub async fn track_live_nodes(&self, store: &dyn Store, me: &str) {
-        let mut seen: Option<Instant> = None;
+        let mut joined_at: Option<Instant> = None;
         loop {
             let wait = match count_live_nodes(store, me).await {
                 Ok(Some(nodes)) => {
-                    let since = *seen.get_or_insert_with(Instant::now);
+                    let joined_at = *joined_at.get_or_insert_with(Instant::now);
                     let is_known = self.lock_state().live_nodes.is_some()
                         || nodes.get() == 1
-                        || since.elapsed() >= JOIN_GRACE;
+                        || joined_at.elapsed() >= JOIN_GRACE;
                     self.set_node_count(is_known.then_some(nodes));
                     NODE_COUNT_INTERVAL
                 }
                 // The other nodes do not count this node, so they leave it no share.
                 Ok(None) => {
-                    seen = None;
+                    joined_at = None;
                     self.set_node_count(None);
                     JOIN_POLL_INTERVAL
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "the nodes could not be counted");
+                    tracing::debug!(%error, "cannot count the live nodes");
                     NODE_COUNT_INTERVAL
                 }
             };
@@ -131,34 +164,27 @@ impl ProviderRegistry {
     fn set_node_count(&self, nodes: Option<NonZeroU32>) {
         let mut state = self.lock_state();
         state.live_nodes = nodes;
-        for made in state.providers.values() {
-            made.throttle.set_node_count(nodes);
+        for registered in state.providers.values() {
+            registered.rate_limiter.set_node_count(nodes);
         }
     }
 
     /// Returns the provider of a campaign, and its name in the outbox.
-    fn find_provider(&self, campaign: &Campaign) -> Result<(String, ProviderSpec), String> {
+    fn find_provider(
+        &self,
+        campaign: &Campaign,
+    ) -> Result<(String, ProviderSpec), CampaignProviderError> {
         match &campaign.provider {
-            ProviderRef::Named(name) => {
-                let known = || {
-                    self.named_providers
-                        .keys()
-                        .map(String::as_str)
-                        .collect::<Vec<_>>()
-                        .join(", ")
-                };
-                let spec = self.named_providers.get(name).cloned();
-                spec.map(|spec| (name.clone(), spec)).ok_or_else(|| {
-                    match self.named_providers.is_empty() {
-                        true => format!("there is no provider {name}: this server has none"),
-                        false => format!("there is no provider {name}; there are: {}", known()),
-                    }
-                })
+            ProviderRef::Named(name) => match self.named_providers.get(name) {
+                Some(spec) => Ok((name.clone(), spec.clone())),
+                None => Err(CampaignProviderError::UnknownProvider {
+                    name: name.clone(),
+                    available: self.named_providers.keys().cloned().collect(),
+                }),
+            },
+            ProviderRef::Inline(_) if self.inline_policy == InlineProviderPolicy::Reject => {
+                Err(CampaignProviderError::InlineNotAllowed)
             }
-            ProviderRef::Inline(_) if !self.allows_inline => Err(
-                "this server does not take providers from campaign files: name one that it has"
-                    .to_owned(),
-            ),
             ProviderRef::Inline(definition) => parse_inline_provider(definition),
         }
     }
@@ -167,47 +193,44 @@ impl ProviderRegistry {
         &self,
         name: &str,
         spec: &ProviderSpec,
-    ) -> Result<RegisteredProvider, String> {
-        let definition = format!(
-            "{name} {}",
-            serde_json::to_string(spec).map_err(|error| error.to_string())?
-        );
-        if let Some(made) = self.lock_state().providers.get(&definition) {
-            return Ok(made.clone());
+    ) -> Result<RegisteredProvider, CampaignProviderError> {
+        let definition = format!("{name} {}", serde_json::to_string(spec)?);
+        if let Some(registered) = self.lock_state().providers.get(&definition) {
+            return Ok(registered.clone());
         }
         let provider = spec.build_provider(name, &*self.secrets)?;
-        let throttle = Arc::new(RateLimiter::new(spec.rate_limits()));
+        let rate_limiter = Arc::new(RateLimiter::new(spec.rate_limits()));
         let mut state = self.lock_state();
-        throttle.set_node_count(state.live_nodes);
+        rate_limiter.set_node_count(state.live_nodes);
         if state.providers.len() >= self.named_providers.len() + INLINE_PROVIDERS_MAX {
             // Providers in use stay: a second instance would double their connections and rate
             // limits.
             state
                 .providers
-                .retain(|_, made| Arc::strong_count(&made.provider) > 1);
+                .retain(|_, registered| Arc::strong_count(&registered.provider) > 1);
         }
-        Ok(state
-            .providers
-            .entry(definition)
-            .or_insert(RegisteredProvider { provider, throttle })
-            .clone())
+        let built = RegisteredProvider {
+            provider,
+            rate_limiter,
+        };
+        Ok(state.providers.entry(definition).or_insert(built).clone())
     }
 
-    fn build_delivery(&self, run: &CampaignRunRow) -> Result<CampaignDelivery, String> {
-        let campaign = Campaign::from_document(&run.document).map_err(|error| error.to_string())?;
+    fn build_delivery(&self, run: &CampaignRunRow) -> Result<CampaignDelivery, RunDeliveryError> {
+        let campaign = Campaign::from_document(&run.document)?;
         let (name, spec) = self.find_provider(&campaign)?;
-        let RegisteredProvider { provider, throttle } = self.get_or_build_provider(&name, &spec)?;
-        let quiet = campaign.schedule.quiet.clone();
+        let RegisteredProvider {
+            provider,
+            rate_limiter,
+        } = self.get_or_build_provider(&name, &spec)?;
         Ok(CampaignDelivery {
             provider,
-            composer: Arc::new(
-                TemplateComposer::new(&campaign).map_err(|unfit| unfit.to_string())?,
-            ),
+            composer: Arc::new(TemplateComposer::new(&campaign)?),
             gate: Arc::new(SendGate {
-                quiet_hours: quiet,
-                throttle,
+                quiet_hours: campaign.schedule.quiet_hours.clone(),
+                rate_limiter,
             }),
-            policy: campaign.retries.apply_to_policy(spec.dispatch_policy()),
+            policy: spec.dispatch_policy(&campaign.retries),
             timeout: spec.send_timeout(),
         })
     }
@@ -218,17 +241,22 @@ impl ProviderRegistry {
 }
 
 impl DeliveryResolver for ProviderRegistry {
-    fn resolve_delivery(&self, run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String> {
-        if let Some(outlet) = self.lock_state().deliveries.get(&run.id) {
-            return Ok(Arc::clone(outlet));
+    fn resolve_delivery(
+        &self,
+        run: &CampaignRunRow,
+    ) -> Result<Arc<CampaignDelivery>, DeliveryError> {
+        if let Some(delivery) = self.lock_state().deliveries.get(&run.id) {
+            return Ok(Arc::clone(delivery));
         }
-        let outlet = Arc::new(self.build_delivery(run)?);
+        let delivery = Arc::new(self.build_delivery(run).map_err(DeliveryError::new)?);
         let mut state = self.lock_state();
         if state.deliveries.len() >= CACHED_RUNS_MAX {
             state.deliveries.clear();
         }
-        state.deliveries.insert(run.id.clone(), Arc::clone(&outlet));
-        Ok(outlet)
+        state
+            .deliveries
+            .insert(run.id.clone(), Arc::clone(&delivery));
+        Ok(delivery)
     }
 }
 
@@ -241,22 +269,23 @@ pub fn check_inline_provider(
     let ProviderRef::Inline(definition) = &campaign.provider else {
         return Vec::new();
     };
-    let made = parse_inline_provider(definition).and_then(|(name, spec)| {
-        spec.build_provider(&name, &PlaceholderSecrets)
-            .map(|_| (name, spec))
-    });
-    match made {
-        Ok((name, spec)) => {
-            let words = format!("{name} is defined in the campaign");
-            let fits =
-                sample.map(|sample| check_samples_fit(&spec, std::iter::once(sample.clone())));
-            [DeployPrerequisite::new("provider.definition", true, words)]
-                .into_iter()
-                .chain(fits)
-                .collect()
-        }
-        Err(words) => vec![DeployPrerequisite::new("provider.definition", false, words)],
-    }
+    let (name, spec) = match build_with_placeholders(definition) {
+        Ok(found) => found,
+        Err(error) => return vec![DeployPrerequisite::unmet("provider.definition", &error)],
+    };
+    let message = format!("the campaign defines the provider {name}");
+    let mut checks = vec![DeployPrerequisite::met("provider.definition", message)];
+    checks.extend(sample.map(|sample| check_samples_fit(&spec, std::iter::once(sample.clone()))));
+    checks
+}
+
+/// Parses the inline definition of a provider, and builds the provider without its secrets.
+fn build_with_placeholders(
+    definition: &Map<String, Value>,
+) -> Result<(String, ProviderSpec), CampaignProviderError> {
+    let (name, spec) = parse_inline_provider(definition)?;
+    spec.build_provider(&name, &PlaceholderSecrets)?;
+    Ok((name, spec))
 }
 
 /// Checks whether a provider could send at least one of these samples. A message that it cannot
@@ -265,22 +294,25 @@ fn check_samples_fit(
     spec: &ProviderSpec,
     samples: impl Iterator<Item = SampleMessage>,
 ) -> DeployPrerequisite {
-    let tried = samples.map(
-        |SampleMessage {
-             recipient,
-             to,
-             message,
-         }| spec.dry_run(&recipient, &to, &message),
-    );
-    let found = tried.reduce(|first, next| first.or_else(|words| next.map_err(|_| words)));
-    let (pass, words) = match found {
-        None | Some(Ok(())) => (true, "what is sent fits the provider".to_owned()),
-        Some(Err(words)) => (
-            false,
-            format!("the provider could send this to nobody: {words}"),
-        ),
-    };
-    DeployPrerequisite::new("provider.fits", pass, words)
+    let results = samples.map(|sample| {
+        let SampleMessage {
+            recipient,
+            to,
+            message,
+        } = sample;
+        spec.dry_run(&recipient, &to, &message)
+    });
+    let first_success: Option<Result<(), MessageBuildError>> =
+        results.reduce(|first, next| first.or_else(|error| next.map_err(|_| error)));
+    const ID: &str = "provider.fits";
+    match first_success {
+        None | Some(Ok(())) => DeployPrerequisite::met(ID, "the provider can build the message"),
+        Some(Err(error)) => {
+            let message =
+                format!("the provider cannot build the message for any recipient: {error}");
+            DeployPrerequisite::unmet(ID, &message)
+        }
+    }
 }
 
 /// Placeholder values for secrets that are not available where the check runs.
@@ -295,9 +327,8 @@ impl SecretSource for PlaceholderSecrets {
 /// Parses the inline definition of a provider; returns it with its name in the outbox.
 fn parse_inline_provider(
     definition: &Map<String, Value>,
-) -> Result<(String, ProviderSpec), String> {
-    let spec: ProviderSpec = serde_json::from_value(definition.clone().into())
-        .map_err(|error| format!("the definition of the provider makes no sense: {error}"))?;
+) -> Result<(String, ProviderSpec), CampaignProviderError> {
+    let spec = ProviderSpec::try_from(Value::from(definition.clone()))?;
     let name = spec.host_port().unwrap_or_else(|| spec.kind().to_owned());
     Ok((name, spec))
 }

@@ -14,7 +14,7 @@ use onward_store::tables::NodeRow;
 use onward_store::{Commit, ManualClock, Store, StoreClock as _, StorePolicy};
 use tokio::task::JoinHandle;
 
-use super::{INLINE_PROVIDERS_MAX, ProviderRegistry, check_inline_provider};
+use super::{INLINE_PROVIDERS_MAX, InlineProviderPolicy, ProviderRegistry, check_inline_provider};
 
 const TICK: Duration = Duration::from_millis(10);
 
@@ -23,7 +23,7 @@ struct RegistryFixture {
     store: Arc<dyn Store>,
     spec: ProviderSpec,
     /// Times at which a send was admitted, in microseconds.
-    reached: Vec<i64>,
+    admitted: Vec<i64>,
 }
 
 impl RegistryFixture {
@@ -35,30 +35,31 @@ impl RegistryFixture {
             StorePolicy::default(),
             Arc::clone(&clock) as _,
         ));
-        let spec = format!(r#"{{"smtp": {{"url": "smtp://127.0.0.1:25", "limits": {limits}}}}}"#);
+        let spec =
+            format!(r#"{{"smtp": {{"url": "smtp://127.0.0.1:25", "rate_limits": {limits}}}}}"#);
         Self {
             clock,
             store,
             spec: serde_json::from_str(&spec).unwrap(),
-            reached: Vec::new(),
+            admitted: Vec::new(),
         }
     }
 
     /// Starts a registry that tracks the live nodes as the node `name`.
     fn spawn_registry(&self, name: &str) -> (Arc<ProviderRegistry>, JoinHandle<()>) {
-        let house = Arc::new(ProviderRegistry::new(
+        let registry = Arc::new(ProviderRegistry::new(
             BTreeMap::new(),
-            false,
+            InlineProviderPolicy::Reject,
             EnvironmentSecrets,
         ));
-        let (store, follows, name) = (
+        let (store, tracking, name) = (
             Arc::clone(&self.store),
-            Arc::clone(&house),
+            Arc::clone(&registry),
             SharedText::from(name),
         );
         (
-            house,
-            tokio::spawn(async move { follows.track_live_nodes(&*store, &name).await }),
+            registry,
+            tokio::spawn(async move { tracking.track_live_nodes(&*store, &name).await }),
         )
     }
 
@@ -79,116 +80,133 @@ impl RegistryFixture {
     }
 
     /// Advances the time, and admits all sends that these registries allow. Returns their number.
-    async fn advance_time(&mut self, ms: u64, houses: &[&ProviderRegistry]) -> usize {
-        let before = self.reached.len();
+    async fn advance_time(&mut self, ms: u64, registries: &[&ProviderRegistry]) -> usize {
+        let before = self.admitted.len();
         for _ in 0..Duration::from_millis(ms).as_millis() / TICK.as_millis() {
             self.clock.advance_ms(10);
             tokio::time::sleep(TICK).await;
-            for house in houses {
-                let throttle = house
+            for registry in registries {
+                let limiter = registry
                     .get_or_build_provider("mail", &self.spec)
                     .unwrap()
-                    .throttle;
-                while throttle
+                    .rate_limiter;
+                while limiter
                     .try_acquire("ada@example.org", self.clock.now())
                     .is_ok()
                 {
-                    self.reached.push(self.clock.now().as_micros());
+                    self.admitted.push(self.clock.now().as_micros());
                 }
             }
         }
-        self.reached.len() - before
+        self.admitted.len() - before
     }
 
     /// The maximum number of sends in any second.
     fn peak_per_second(&self) -> usize {
         let within = |first: &i64| {
-            self.reached
+            self.admitted
                 .iter()
                 .filter(|at| (0..1_000_000).contains(&(*at - first)))
                 .count()
         };
-        self.reached.iter().map(within).max().unwrap_or(0)
+        self.admitted.iter().map(within).max().unwrap_or(0)
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_joins_waits_until_the_others_leave_it_its_part() {
-    let mut world = RegistryFixture::new(r#"{"per_second": 20}"#);
-    world.insert_node("a", 3_600_000).await;
-    let (first, _following) = world.spawn_registry("a");
+async fn a_joining_node_waits_until_the_others_have_reduced_their_share() {
+    let mut fixture = RegistryFixture::new(r#"{"per_second": 20}"#);
+    fixture.insert_node("a", 3_600_000).await;
+    let (first, _tracking) = fixture.spawn_registry("a");
     assert!(
-        (95..=101).contains(&world.advance_time(5_000, &[&first]).await),
-        "alone it has all of it"
+        (95..=101).contains(&fixture.advance_time(5_000, &[&first]).await),
+        "a single node has the whole limit"
     );
     for name in ["b", "c"] {
-        world.insert_node(name, 3_600_000).await;
+        fixture.insert_node(name, 3_600_000).await;
     }
-    let ((second, _b), (third, _c)) = (world.spawn_registry("b"), world.spawn_registry("c"));
-    world.advance_time(30_000, &[&first, &second, &third]).await;
-    let all = world.advance_time(10_000, &[&first, &second, &third]).await;
+    let ((second, _b), (third, _c)) = (fixture.spawn_registry("b"), fixture.spawn_registry("c"));
+    fixture
+        .advance_time(30_000, &[&first, &second, &third])
+        .await;
+    let all = fixture
+        .advance_time(10_000, &[&first, &second, &third])
+        .await;
     assert!(
         (190..=201).contains(&all),
-        "together they reach as many: {all}"
+        "all nodes together have the same limit: {all}"
     );
-    assert!(world.peak_per_second() <= 21, "{}", world.peak_per_second());
+    assert!(
+        fixture.peak_per_second() <= 21,
+        "{}",
+        fixture.peak_per_second()
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_which_nobody_knows_does_not_use_up_the_limits() {
-    let mut world = RegistryFixture::new(r#"{"per_domain": {"per_second": 20}}"#);
-    let (house, _following) = world.spawn_registry("a");
+async fn a_node_that_is_not_registered_sends_nothing_where_limits_apply() {
+    let mut fixture = RegistryFixture::new(r#"{"per_domain": {"per_second": 20}}"#);
+    let (registry, _tracking) = fixture.spawn_registry("a");
     assert_eq!(
-        world.advance_time(5_000, &[&house]).await,
+        fixture.advance_time(5_000, &[&registry]).await,
         0,
         "its row is not stored yet"
     );
-    world.insert_node("a", 8_000).await;
-    assert!(world.advance_time(8_000, &[&house]).await > 150);
-    world.advance_time(5_000, &[&house]).await;
+    fixture.insert_node("a", 8_000).await;
+    assert!(fixture.advance_time(8_000, &[&registry]).await > 150);
+    fixture.advance_time(5_000, &[&registry]).await;
     assert_eq!(
-        world.advance_time(5_000, &[&house]).await,
+        fixture.advance_time(5_000, &[&registry]).await,
         0,
-        "the others take it for gone"
+        "its row has expired"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_are_no_limits_nobody_waits() {
-    let world = RegistryFixture::new("{}");
-    let (house, _following) = world.spawn_registry("a");
-    let throttle = house
-        .get_or_build_provider("mail", &world.spec)
+async fn without_limits_no_send_waits() {
+    let fixture = RegistryFixture::new("{}");
+    let (registry, _tracking) = fixture.spawn_registry("a");
+    let limiter = registry
+        .get_or_build_provider("mail", &fixture.spec)
         .unwrap()
-        .throttle;
+        .rate_limiter;
     assert!(
-        throttle
-            .try_acquire("ada@example.org", world.clock.now())
+        limiter
+            .try_acquire("ada@example.org", fixture.clock.now())
             .is_ok()
     );
 }
 
+/// A registry without named providers that allows inline ones.
+fn inline_registry() -> ProviderRegistry {
+    ProviderRegistry::new(
+        BTreeMap::new(),
+        InlineProviderPolicy::Allow,
+        EnvironmentSecrets,
+    )
+}
+
 #[test]
-fn a_provider_that_is_in_use_is_not_made_again_however_many_others_come() {
-    let house = ProviderRegistry::new(BTreeMap::new(), true, EnvironmentSecrets);
+fn a_provider_in_use_is_never_built_twice() {
+    let registry = inline_registry();
     let spec = |timeout_ms: usize| -> ProviderSpec {
         let folder = serde_json::json!({ "path": std::env::temp_dir(), "timeout_ms": timeout_ms });
         serde_json::from_value(serde_json::json!({ "folder": folder })).unwrap()
     };
-    let used = house.get_or_build_provider("folder", &spec(25)).unwrap();
+    let used = registry.get_or_build_provider("folder", &spec(25)).unwrap();
     for timeout_ms in 1_000..1_000 + 2 * INLINE_PROVIDERS_MAX {
-        house
+        registry
             .get_or_build_provider("folder", &spec(timeout_ms))
             .unwrap();
     }
     assert!(Arc::ptr_eq(
         &used.provider,
-        &house
+        &registry
             .get_or_build_provider("folder", &spec(25))
             .unwrap()
             .provider
     ));
-    assert!(house.lock_state().providers.len() <= INLINE_PROVIDERS_MAX + 1);
+    assert!(registry.lock_state().providers.len() <= INLINE_PROVIDERS_MAX + 1);
 }
 
 fn parse_campaign(channel: &str, provider: &str, template: &str) -> Campaign {
@@ -207,9 +225,7 @@ fn provider_fits(channel: &str, provider: &str, template: &str) -> (bool, bool, 
             .find(|it| it.id == "provider.fits")
             .unwrap()
     };
-    let there = find(
-        ProviderRegistry::new(BTreeMap::new(), true, EnvironmentSecrets).check_campaign(&campaign),
-    );
+    let on_server = find(inline_registry().check_campaign(&campaign));
     let address = if channel == "email" {
         "ada@example.org"
     } else {
@@ -225,11 +241,11 @@ fn provider_fits(channel: &str, provider: &str, template: &str) -> (bool, bool, 
         address: address.to_owned(),
         data,
     });
-    let here = find(check_inline_provider(&campaign, checker.sample_message()));
+    let local = find(check_inline_provider(&campaign, checker.sample_message()));
     (
-        there.pass,
-        here.pass,
-        format!("{}; {}", there.message, here.message),
+        on_server.pass,
+        local.pass,
+        format!("{}; {}", on_server.message, local.message),
     )
 }
 
@@ -240,21 +256,21 @@ fn http_provider(body: &str) -> String {
 }
 
 #[test]
-fn what_a_provider_could_send_to_nobody_is_found_before_it_is_deployed() {
+fn a_message_that_the_provider_cannot_build_is_found_before_deployment() {
     let letter = "{ from: shop@example.com, subject: 'Hi {{ name }}', text: 'Dear {{ name }}' }";
     let script = "{ script: 'Hello {{ name }}', payload: '[1]' }";
-    for (channel, provider, template, words) in [
+    for (channel, provider, template, expected) in [
         (
             "voice",
             SMTP.to_owned(),
             letter,
-            "`to` is not an address of mail",
+            "`to` is not an email address",
         ),
         (
             "email",
             SMTP.to_owned(),
             "{ from: shop@example.com, text: '{{ name }}' }",
-            "there is no part `subject`",
+            "the message has no part `subject`",
         ),
         (
             "voice",
@@ -269,10 +285,10 @@ fn what_a_provider_could_send_to_nobody_is_found_before_it_is_deployed() {
             "the body is not JSON",
         ),
     ] {
-        let (there, here, said) = provider_fits(channel, &provider, template);
+        let (on_server, local, messages) = provider_fits(channel, &provider, template);
         assert!(
-            !there && !here && said.matches(words).count() == 2,
-            "{provider}: {said}"
+            !on_server && !local && messages.matches(expected).count() == 2,
+            "{provider}: {messages}"
         );
     }
     for (channel, provider, template) in [
@@ -296,31 +312,32 @@ fn what_a_provider_could_send_to_nobody_is_found_before_it_is_deployed() {
             script,
         ),
     ] {
-        let (there, here, said) = provider_fits(channel, &provider, template);
-        assert!(there && here, "{provider}: {said}");
+        let (on_server, local, messages) = provider_fits(channel, &provider, template);
+        assert!(on_server && local, "{provider}: {messages}");
     }
 }
 
 #[test]
-fn what_is_filled_in_later_may_be_read_by_the_provider() {
+fn a_part_that_depends_on_the_recipient_may_be_json() {
     let raw = "{ payload: '[{{ name|length }}]' }";
-    let (there, here, said) = provider_fits("voice", &http_provider("{{ payload|safe }}"), raw);
-    assert!(there && here, "{said}");
+    let (on_server, local, messages) =
+        provider_fits("voice", &http_provider("{{ payload|safe }}"), raw);
+    assert!(on_server && local, "{messages}");
 }
 
 #[test]
-fn what_is_wrong_with_a_definition_names_its_kind_and_no_secret() {
-    for (provider, words) in [
+fn an_error_in_a_definition_names_the_setting_and_no_secret() {
+    for (provider, expected) in [
         (
             "{ http: { url: 'https://shop:hunter2@api.example.org/' } }",
-            "provider http: there is no place for a password",
+            "provider http: `http.url` must not contain a user name or password",
         ),
         (
             "{ smtp: { url: 'smtps://x.example', user: u, password: hunter2 } }",
-            "`smtp.password` has to be a reference",
+            "`smtp.password` must be a reference",
         ),
     ] {
-        let found =
+        let checks =
             check_inline_provider(&parse_campaign("voice", provider, "{ script: Hi }"), None);
         let [
             DeployPrerequisite {
@@ -328,12 +345,12 @@ fn what_is_wrong_with_a_definition_names_its_kind_and_no_secret() {
                 message,
                 ..
             },
-        ] = &found[..]
+        ] = &checks[..]
         else {
-            panic!("{found:?}")
+            panic!("{checks:?}")
         };
         assert!(
-            message.contains(words) && !message.contains("hunter2"),
+            message.contains(expected) && !message.contains("hunter2"),
             "{message}"
         );
     }

@@ -3,25 +3,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_campaign_core::{DispatchPolicy, ExponentialBackoff, RenderedMessage};
+use onward_base::ExponentialBackoff;
+use onward_campaign_core::{DispatchPolicy, RenderedMessage};
 use onward_campaign_dispatch::Provider;
+use onward_campaign_file::CampaignRetries;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::folder::FolderSpec;
 use crate::http::HttpSpec;
 use crate::outgoing_item::OutgoingItem;
+use crate::provider_error::{MessageBuildError, ProviderConfigError, ProviderError};
 use crate::rate_limits::RateLimits;
 use crate::secret::{SecretRef, SecretSource};
 use crate::smtp::SmtpSpec;
-use crate::spec_error;
+use crate::spec_error::ProviderDocumentError;
 
 /// Additional time that a worker waits after the provider's own timeout, so that the provider can
 /// still report the outcome.
 const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 
 /// Maximum number of items that a worker reserves and sends concurrently.
-const WINDOW_MAX: usize = 1_000;
+pub(crate) const WINDOW_MAX: usize = 1_000;
 
 /// Idempotency key of sample messages, which are never sent, in the format of item keys.
 const SAMPLE_KEY: &str = "00000000000000000000000000000000";
@@ -29,7 +32,9 @@ const SAMPLE_KEY: &str = "00000000000000000000000000000000";
 /// Configuration of a provider. It has no secrets, only their names.
 ///
 /// ```
-/// let spec = r#"{"smtp": {"url": "smtps://mail.example.org", "user": "shop", "password": {"secret": "MAIL"}}}"#;
+/// let spec = r#"{"smtp": {
+///     "url": "smtps://mail.example.org", "user": "shop", "password": {"secret": "MAIL"}
+/// }}"#;
 /// let spec: onward_campaign_delivery::ProviderSpec = serde_json::from_str(spec)?;
 /// assert_eq!(spec.secret_names(), ["MAIL"]);
 /// assert_eq!(spec.host_port().as_deref(), Some("mail.example.org:465"));
@@ -56,12 +61,12 @@ enum ProviderDocument {
 }
 
 impl TryFrom<Value> for ProviderSpec {
-    type Error = String;
+    type Error = ProviderDocumentError;
 
-    fn try_from(document: Value) -> Result<Self, String> {
-        let read = serde_path_to_error::deserialize(document)
-            .map_err(|wrong| spec_error::describe_spec_error(&wrong))?;
-        Ok(match read {
+    fn try_from(document: Value) -> Result<Self, ProviderDocumentError> {
+        let document = serde_path_to_error::deserialize(document)
+            .map_err(|error| ProviderDocumentError::from_serde(&error))?;
+        Ok(match document {
             ProviderDocument::Smtp(spec) => Self::Smtp(spec),
             ProviderDocument::Http(spec) => Self::Http(spec),
             ProviderDocument::Folder(spec) => Self::Folder(spec),
@@ -75,22 +80,15 @@ impl TryFrom<Value> for ProviderSpec {
 #[serde(default, deny_unknown_fields)]
 pub struct DispatchPolicySpec {
     /// Items that a worker reserves and sends concurrently, between 1 and 1000. As many may be in
-    /// doubt after a crash. default: `connections` for SMTP, 8 requests for HTTP, 50 for a folder.
+    /// doubt after a crash. default: `max_connections` for SMTP, 8 requests for HTTP, 50 for a
+    /// folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<usize>,
-    /// Maximum number of sends for one item that the provider does not accept, at least 1. default:
-    /// 5.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub calls_max: Option<u32>,
-    /// Maximum number of consecutive attempts of a job that make no progress, at least 1. default:
-    /// 10.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub attempts_max: Option<u32>,
     /// Time in milliseconds after which the provider can be asked for the status of an item in
     /// doubt. Allowed only if the provider supports status lookups. default: 60000 for HTTP, 0 for
     /// a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub looks_after_ms: Option<u64>,
+    pub lookup_after_ms: Option<u64>,
 }
 
 /// Default dispatch policy of a kind of provider.
@@ -112,14 +110,26 @@ impl ProviderSpec {
         &self,
         name: &str,
         secrets: &dyn SecretSource,
-    ) -> Result<Arc<dyn Provider>, String> {
-        let about = |words: String| format!("provider {name}: {words}");
-        self.rate_limits().check_limits().map_err(about)?;
-        self.check_policy().map_err(about)?;
+    ) -> Result<Arc<dyn Provider>, ProviderError> {
+        self.build_checked(name, secrets)
+            .map_err(|cause| ProviderError {
+                name: name.to_owned(),
+                cause,
+            })
+    }
+
+    fn build_checked(
+        &self,
+        name: &str,
+        secrets: &dyn SecretSource,
+    ) -> Result<Arc<dyn Provider>, ProviderConfigError> {
+        let setting = format!("{}.rate_limits", self.kind());
+        self.rate_limits().check_limits(&setting)?;
+        self.check_policy()?;
         Ok(match self {
-            Self::Smtp(spec) => Arc::new(spec.build_provider(name, secrets).map_err(about)?),
-            Self::Http(spec) => Arc::new(spec.build_provider(name, secrets).map_err(about)?),
-            Self::Folder(spec) => Arc::new(spec.build_provider(name).map_err(about)?),
+            Self::Smtp(spec) => Arc::new(spec.build_provider(name, secrets)?),
+            Self::Http(spec) => Arc::new(spec.build_provider(name, secrets)?),
+            Self::Folder(spec) => Arc::new(spec.build_provider(name)?),
         })
     }
 
@@ -130,17 +140,17 @@ impl ProviderSpec {
         recipient: &str,
         to: &str,
         message: &RenderedMessage,
-    ) -> Result<(), String> {
-        let parcel = OutgoingItem {
-            item: "sample.0",
+    ) -> Result<(), MessageBuildError> {
+        let item = OutgoingItem {
+            item_id: "sample.0",
             key: SAMPLE_KEY,
             to,
             recipient,
             message,
         };
         match self {
-            Self::Smtp(spec) => spec.dry_run(&parcel),
-            Self::Http(spec) => spec.dry_run(&parcel),
+            Self::Smtp(spec) => spec.dry_run(&item),
+            Self::Http(spec) => spec.dry_run(&item),
             Self::Folder(_) => Ok(()),
         }
     }
@@ -161,9 +171,9 @@ impl ProviderSpec {
     /// The rate limits of the provider, shared by all its campaigns.
     pub fn rate_limits(&self) -> &RateLimits {
         match self {
-            Self::Smtp(spec) => &spec.limits,
-            Self::Http(spec) => &spec.limits,
-            Self::Folder(spec) => &spec.limits,
+            Self::Smtp(spec) => &spec.rate_limits,
+            Self::Http(spec) => &spec.rate_limits,
+            Self::Folder(spec) => &spec.rate_limits,
         }
     }
 
@@ -186,23 +196,29 @@ impl ProviderSpec {
         }
     }
 
-    /// Returns the dispatch policy of the provider: the configured values, with the defaults of its
-    /// kind.
-    pub fn dispatch_policy(&self) -> DispatchPolicy {
+    /// Returns the dispatch policy of a campaign with this provider: the configured values, with
+    /// the defaults of the kind of provider, and the retry policy of the campaign.
+    pub fn dispatch_policy(&self, retries: &CampaignRetries) -> DispatchPolicy {
         let (spec, defaults) = (self.policy_spec(), self.provider_defaults());
         DispatchPolicy {
-            window: spec.window.unwrap_or(defaults.window),
-            max_sends: spec.calls_max.unwrap_or(5),
-            max_attempts: spec.attempts_max.unwrap_or(10),
+            window: self.window(),
+            max_sends: retries.max_sends,
+            max_attempts: retries.max_attempts,
             backoff: ExponentialBackoff {
-                initial_ms: 1_000,
-                max_ms: 300_000,
+                initial_ms: retries.initial_backoff_ms,
+                max_ms: retries.max_backoff_ms,
             },
             resend_in_doubt: defaults.is_idempotent,
             lookup_after_ms: defaults
                 .lookup_after_ms
-                .map(|after| spec.looks_after_ms.unwrap_or(after)),
+                .map(|after| spec.lookup_after_ms.unwrap_or(after)),
         }
+    }
+
+    fn window(&self) -> usize {
+        self.policy_spec()
+            .window
+            .unwrap_or_else(|| self.provider_defaults().window)
     }
 
     /// Timeout of a worker for one call of the provider: longer than the provider's own timeout.
@@ -220,28 +236,23 @@ impl ProviderSpec {
 
     fn policy_spec(&self) -> &DispatchPolicySpec {
         match self {
-            Self::Smtp(spec) => &spec.terms,
-            Self::Http(spec) => &spec.terms,
-            Self::Folder(spec) => &spec.terms,
+            Self::Smtp(spec) => &spec.policy,
+            Self::Http(spec) => &spec.policy,
+            Self::Folder(spec) => &spec.policy,
         }
     }
 
-    fn check_policy(&self) -> Result<(), String> {
-        let spec = self.policy_spec();
-        if !(1..=WINDOW_MAX).contains(&self.dispatch_policy().window) {
-            return Err(format!("the window is to be from 1 to {WINDOW_MAX}"));
+    fn check_policy(&self) -> Result<(), ProviderConfigError> {
+        let (spec, defaults, kind) = (self.policy_spec(), self.provider_defaults(), self.kind());
+        let window = self.window();
+        if !(1..=WINDOW_MAX).contains(&window) {
+            return Err(ProviderConfigError::WindowOutOfRange { kind, window });
         }
-        if spec.calls_max == Some(0) || spec.attempts_max == Some(0) {
-            return Err("calls_max and attempts_max are to be at least 1".to_owned());
+        if spec.lookup_after_ms.is_some() && defaults.lookup_after_ms.is_none() {
+            return Err(ProviderConfigError::NoStatusLookup { kind });
         }
-        if spec.looks_after_ms.is_some() && self.provider_defaults().lookup_after_ms.is_none() {
-            return Err(
-                "looks_after_ms is of no use: this provider cannot be asked what became of an item"
-                    .to_owned(),
-            );
-        }
-        if self.provider_defaults().timeout.is_zero() {
-            return Err("timeout_ms is to be at least 1".to_owned());
+        if defaults.timeout.is_zero() {
+            return Err(ProviderConfigError::ZeroTimeout { kind });
         }
         Ok(())
     }

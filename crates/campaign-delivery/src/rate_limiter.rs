@@ -27,7 +27,7 @@ const DOMAIN_SLOT_WAIT_US: i64 = 100_000;
 
 /// Maximum duration of a pause. Items that the provider has not throttled itself wait no longer
 /// than this.
-const HOLD_US_MAX: i64 = 300_000_000;
+const PAUSE_US_MAX: i64 = 300_000_000;
 
 /// If the clock is set back by more than this, the limiter resets its state; smaller steps back
 /// count as no elapsed time.
@@ -47,7 +47,7 @@ struct RateLimiterState {
     nodes: u32,
     latest_us: i64,
     /// End of the pause that the provider asked for; no send is admitted before.
-    held_until_us: i64,
+    paused_until_us: i64,
     global: GcraArrivalTimes,
     domains: BTreeMap<String, GcraArrivalTimes>,
     /// Time until which no further domain can be added.
@@ -61,15 +61,15 @@ struct GcraArrivalTimes([i64; 3]);
 
 impl GcraArrivalTimes {
     /// Returns the microseconds until a send conforms to all rates; 0 if it does now.
-    fn wait_us(&self, rates: &RateLimitRule, nodes: u32, now: i64) -> i64 {
+    fn wait_us(&self, rule: &RateLimitRule, nodes: u32, now: i64) -> i64 {
         let waits = self
             .0
             .iter()
-            .zip(rates.intervals_us())
+            .zip(rule.intervals_us())
             .filter_map(|(due, interval)| {
                 let interval = shared_interval_us(interval?, nodes);
                 Some(
-                    due.saturating_sub(interval.saturating_mul(burst_allowance(rates, nodes)))
+                    due.saturating_sub(interval.saturating_mul(burst_allowance(rule, nodes)))
                         .saturating_sub(now),
                 )
             });
@@ -77,8 +77,8 @@ impl GcraArrivalTimes {
     }
 
     /// Records one admitted send.
-    fn advance_arrivals(&mut self, rates: &RateLimitRule, nodes: u32, now: i64) {
-        for (due, interval) in self.0.iter_mut().zip(rates.intervals_us()) {
+    fn advance_arrivals(&mut self, rule: &RateLimitRule, nodes: u32, now: i64) {
+        for (due, interval) in self.0.iter_mut().zip(rule.intervals_us()) {
             if let Some(interval) = interval {
                 *due = (*due)
                     .max(now)
@@ -99,8 +99,8 @@ fn shared_interval_us(interval: u64, nodes: u32) -> i64 {
 }
 
 /// Number of sends that this node may admit before they are due.
-fn burst_allowance(rates: &RateLimitRule, nodes: u32) -> i64 {
-    i64::from((rates.burst.unwrap_or(1) / nodes).max(1)) - 1
+fn burst_allowance(rule: &RateLimitRule, nodes: u32) -> i64 {
+    i64::from((rule.burst.unwrap_or(1) / nodes).max(1)) - 1
 }
 
 impl RateLimiter {
@@ -111,7 +111,7 @@ impl RateLimiter {
             domains.overrides = domains
                 .overrides
                 .iter()
-                .map(|(name, rates)| (normalize_domain(name), *rates))
+                .map(|(name, rule)| (normalize_domain(name), *rule))
                 .collect();
         }
         Self {
@@ -150,8 +150,8 @@ impl RateLimiter {
         let now = state.observe_clock(now.as_micros());
         let wait = i64::try_from(wait.as_micros())
             .unwrap_or(i64::MAX)
-            .min(HOLD_US_MAX);
-        state.held_until_us = state.held_until_us.max(now.saturating_add(wait));
+            .min(PAUSE_US_MAX);
+        state.paused_until_us = state.paused_until_us.max(now.saturating_add(wait));
     }
 
     /// Returns the domain of an address and the rule of the domain, which applies in addition to
@@ -159,12 +159,12 @@ impl RateLimiter {
     fn domain_rule(&self, address: &str) -> Option<(String, RateLimitRule)> {
         let limits = self.limits.per_domain.as_ref()?;
         let domain = normalize_domain(address.rsplit_once('@')?.1);
-        let rates = limits
+        let rule = limits
             .overrides
             .get(&domain)
             .copied()
             .unwrap_or_else(|| limits.default_rule());
-        rates.has_any_rate().then_some((domain, rates))
+        rule.has_any_rate().then_some((domain, rule))
     }
 
     fn lock_state(&self) -> MutexGuard<'_, RateLimiterState> {
@@ -175,34 +175,31 @@ impl RateLimiter {
 
 impl RateLimiterState {
     /// Admits one send and returns 0, or returns the microseconds to wait.
-    fn acquire_or_wait_us(&mut self, throttle: &RateLimiter, address: &str, now: i64) -> i64 {
+    fn acquire_or_wait_us(&mut self, limiter: &RateLimiter, address: &str, now: i64) -> i64 {
         let now = self.observe_clock(now);
-        let (rates, domain) = (
-            throttle.limits.provider_rule(),
-            throttle.domain_rule(address),
-        );
-        if self.nodes == 0 && (domain.is_some() || rates.has_any_rate()) {
+        let (rule, domain) = (limiter.limits.provider_rule(), limiter.domain_rule(address));
+        if self.nodes == 0 && (domain.is_some() || rule.has_any_rate()) {
             return UNKNOWN_NODES_WAIT_US;
         }
         let nodes = self.nodes.max(1);
         let mut wait = self
             .global
-            .wait_us(&rates, nodes, now)
-            .max(self.held_until_us - now);
-        if let Some((name, rates)) = &domain {
-            let of_domain = match self.domains.get(name) {
-                Some(due) => due.wait_us(rates, nodes, now),
-                None => self.wait_for_domain_slot(throttle.domains_max, now),
+            .wait_us(&rule, nodes, now)
+            .max(self.paused_until_us - now);
+        if let Some((name, rule)) = &domain {
+            let domain_wait = match self.domains.get(name) {
+                Some(due) => due.wait_us(rule, nodes, now),
+                None => self.wait_for_domain_slot(limiter.domains_max, now),
             };
-            wait = wait.max(of_domain);
+            wait = wait.max(domain_wait);
         }
         if wait == 0 {
-            self.global.advance_arrivals(&rates, nodes, now);
-            if let Some((name, rates)) = domain {
+            self.global.advance_arrivals(&rule, nodes, now);
+            if let Some((name, rule)) = domain {
                 self.domains
                     .entry(name)
                     .or_default()
-                    .advance_arrivals(&rates, nodes, now);
+                    .advance_arrivals(&rule, nodes, now);
             }
         }
         wait

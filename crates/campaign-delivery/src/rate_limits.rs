@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -68,6 +69,17 @@ pub struct RateLimitRule {
     pub burst: Option<u32>,
 }
 
+/// A limit or a burst is 0, which would block all sends.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error(
+    "`{setting}` must be at least 1, because 0 blocks all sends: \
+     remove it for no limit, or pause the campaign"
+)]
+pub struct ZeroRateLimit {
+    /// Path of the setting, such as `smtp.rate_limits.per_second`.
+    pub setting: String,
+}
+
 impl RateLimits {
     /// The rule for all sends through the provider.
     pub fn provider_rule(&self) -> RateLimitRule {
@@ -86,17 +98,17 @@ impl RateLimits {
         }
     }
 
-    /// Fails if a limit or a burst is 0, which would block all sends.
-    pub fn check_limits(&self) -> Result<(), String> {
-        self.provider_rule().check_rule("the provider")?;
+    /// Fails if a limit or a burst is 0. `setting` is the path of these limits in the document.
+    pub fn check_limits(&self, setting: &str) -> Result<(), ZeroRateLimit> {
+        self.provider_rule().check_rule(setting)?;
         let Some(domains) = &self.per_domain else {
             return Ok(());
         };
-        domains.default_rule().check_rule("a domain")?;
-        domains
-            .overrides
-            .iter()
-            .try_for_each(|(domain, rates)| rates.check_rule(domain))
+        let setting = format!("{setting}.per_domain");
+        domains.default_rule().check_rule(&setting)?;
+        domains.overrides.iter().try_for_each(|(domain, rule)| {
+            rule.check_rule(&format!("{setting}.overrides.{domain}"))
+        })
     }
 }
 
@@ -138,12 +150,18 @@ impl RateLimitRule {
         self.intervals_us().iter().any(Option::is_some)
     }
 
-    fn check_rule(&self, whose: &str) -> Result<(), String> {
-        match [self.per_second, self.per_minute, self.per_hour, self.burst].contains(&Some(0)) {
-            true => Err(format!(
-                "a limit of {whose} is 0, which lets nobody pass: leave it out, or pause the campaign"
-            )),
-            false => Ok(()),
+    fn check_rule(&self, setting: &str) -> Result<(), ZeroRateLimit> {
+        let fields = [
+            ("per_second", self.per_second),
+            ("per_minute", self.per_minute),
+            ("per_hour", self.per_hour),
+            ("burst", self.burst),
+        ];
+        match fields.iter().find(|(_, value)| *value == Some(0)) {
+            Some((field, _)) => Err(ZeroRateLimit {
+                setting: format!("{setting}.{field}"),
+            }),
+            None => Ok(()),
         }
     }
 }
@@ -153,31 +171,36 @@ mod tests {
     use super::RateLimits;
 
     #[test]
-    fn a_limit_that_lets_nobody_pass_is_refused() {
+    fn a_limit_of_zero_is_rejected_with_the_path_of_the_setting() {
         let limits = |text: &str| {
             serde_json::from_str::<RateLimits>(text)
                 .unwrap()
-                .check_limits()
+                .check_limits("smtp.rate_limits")
         };
         assert_eq!(
             limits(r#"{"per_second":5,"per_domain":{"overrides":{"example.org":{"per_hour":1}}}}"#),
             Ok(())
         );
-        for text in [
-            r#"{"per_second":0}"#,
-            r#"{"burst":0}"#,
-            r#"{"per_domain":{"per_minute":0}}"#,
-            r#"{"per_domain":{"overrides":{"example.org":{"per_hour":0}}}}"#,
+        for (text, setting) in [
+            (r#"{"per_second":0}"#, "per_second"),
+            (r#"{"burst":0}"#, "burst"),
+            (
+                r#"{"per_domain":{"per_minute":0}}"#,
+                "per_domain.per_minute",
+            ),
+            (
+                r#"{"per_domain":{"overrides":{"example.org":{"per_hour":0}}}}"#,
+                "per_domain.overrides.example.org.per_hour",
+            ),
         ] {
-            assert!(
-                limits(text).unwrap_err().contains("lets nobody pass"),
-                "{text}"
-            );
+            let expected = format!("`smtp.rate_limits.{setting}` must be at least 1");
+            let error = limits(text).unwrap_err().to_string();
+            assert!(error.starts_with(&expected), "{text}: {error}");
         }
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn an_unknown_field_is_rejected() {
         assert!(serde_json::from_str::<RateLimits>(r#"{"per_day":5}"#).is_err());
         assert!(
             serde_json::from_str::<RateLimits>(

@@ -5,6 +5,7 @@ use std::fmt;
 
 use onward_base::SharedText;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::outgoing_item::sanitize_text;
 
@@ -60,22 +61,49 @@ impl fmt::Debug for SecretValue {
     }
 }
 
+/// The reason why a reference to a secret cannot be resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SecretError {
+    /// The name is invalid. The error does not repeat it: it may be the secret itself.
+    #[error(
+        "`{setting}.secret` is not the name of a secret: \
+         a name consists of uppercase letters, digits and underscores"
+    )]
+    InvalidName {
+        /// Path of the setting that has the reference.
+        setting: &'static str,
+    },
+    /// The secret is missing or empty.
+    #[error(
+        "`{setting}`: secret {name} not found: \
+         set the environment variable {SECRET_ENV_PREFIX}{name}"
+    )]
+    NotFound {
+        /// Path of the setting that has the reference.
+        setting: &'static str,
+        /// Name of the secret.
+        name: String,
+    },
+}
+
 impl SecretRef {
-    /// Resolves the secret. Fails if the name is invalid, or if the secret is missing or empty.
-    pub(crate) fn resolve(&self, secrets: &dyn SecretSource) -> Result<SecretValue, String> {
+    /// Resolves the secret of the setting at this path. Fails if the name is invalid, or if the
+    /// secret is missing or empty.
+    pub(crate) fn resolve(
+        &self,
+        setting: &'static str,
+        secrets: &dyn SecretSource,
+    ) -> Result<SecretValue, SecretError> {
         let name = &self.secret;
         if !is_secret_name(name) {
-            // The error does not repeat the name: it may be the secret itself.
-            return Err(
-                "what is there is not the name of a secret: names have capital letters, digits and underscores"
-                    .to_owned(),
-            );
+            return Err(SecretError::InvalidName { setting });
         }
         match secrets.lookup_secret(name) {
             Some(secret) if !secret.is_empty() => Ok(SecretValue(secret)),
-            _ => Err(format!(
-                "there is no secret {name}: set the variable {SECRET_ENV_PREFIX}{name}"
-            )),
+            _ => Err(SecretError::NotFound {
+                setting,
+                name: name.clone(),
+            }),
         }
     }
 }
@@ -103,10 +131,10 @@ impl SecretRedactor {
 
     /// Returns the text of a response without secrets, on one line and truncated.
     pub(crate) fn redact_text(&self, text: &str) -> SharedText {
-        let covered = self.0.iter().fold(text.to_owned(), |text, form| {
+        let redacted = self.0.iter().fold(text.to_owned(), |text, form| {
             text.replace(form.reveal(), "(secret)")
         });
-        sanitize_text(&covered)
+        sanitize_text(&redacted)
     }
 }
 
@@ -137,11 +165,14 @@ pub(crate) fn encode_base64(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{EnvironmentSecrets, SecretRedactor, SecretRef, SecretSource, encode_base64};
+    use super::{
+        EnvironmentSecrets, SecretError, SecretRedactor, SecretRef, SecretSource, SecretValue,
+        encode_base64,
+    };
 
-    struct One;
+    struct TestSecrets;
 
-    impl SecretSource for One {
+    impl SecretSource for TestSecrets {
         fn lookup_secret(&self, name: &str) -> Option<String> {
             match name {
                 "KEY" => Some("hunter2".to_owned()),
@@ -151,69 +182,74 @@ mod tests {
         }
     }
 
-    fn named(name: &str) -> SecretRef {
-        SecretRef {
+    fn resolve(name: &str) -> Result<SecretValue, SecretError> {
+        let reference = SecretRef {
             secret: name.to_owned(),
-        }
+        };
+        reference.resolve("smtp.password", &TestSecrets)
     }
 
     #[test]
-    fn a_secret_that_was_looked_up_is_never_printed() {
-        let secret = named("KEY").resolve(&One).unwrap();
+    fn a_resolved_secret_is_never_printed() {
+        let secret = resolve("KEY").unwrap();
         assert_eq!(secret.reveal(), "hunter2");
         assert_eq!(format!("{secret:?}"), "(secret)");
     }
 
     #[test]
-    fn a_missing_empty_or_badly_named_secret_is_refused_with_what_to_do() {
+    fn a_missing_or_empty_secret_and_an_invalid_name_are_rejected_with_what_to_do() {
         for name in ["NONE", "EMPTY"] {
-            assert!(
-                named(name)
-                    .resolve(&One)
-                    .unwrap_err()
-                    .contains(&format!("set the variable ONWARD_SECRET_{name}"))
+            let error = resolve(name).unwrap_err().to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "`smtp.password`: secret {name} not found: set the environment variable ONWARD_SECRET_{name}"
+                )
             );
         }
         for name in ["", "key", "A B", "../KEY", "KEY=1", "hunter2"] {
-            let words = named(name).resolve(&One).unwrap_err();
+            let error = resolve(name).unwrap_err().to_string();
             assert!(
-                words.contains("is not the name of a secret"),
-                "{name}: {words}"
+                error.starts_with("`smtp.password.secret` is not the name of a secret"),
+                "{name}: {error}"
             );
-            assert!(name.len() < 4 || !words.contains(name), "{words}");
+            assert!(name.len() < 4 || !error.contains(name), "{error}");
         }
     }
 
     #[test]
-    fn no_other_variable_of_the_environment_can_be_read() {
+    fn no_other_environment_variable_can_be_read() {
         for name in ["PATH", "", "../PATH"] {
             assert_eq!(EnvironmentSecrets.lookup_secret(name), None);
         }
     }
 
     #[test]
-    fn what_is_heard_is_without_the_secret_however_it_is_written() {
-        let veil = SecretRedactor::for_secret(&named("KEY").resolve(&One).unwrap(), Some("shop"));
+    fn a_response_text_is_redacted_in_every_encoding_of_the_secret() {
+        let redactor = SecretRedactor::for_secret(&resolve("KEY").unwrap(), Some("shop"));
         for echo in [
             "hunter2",
             "c2hvcDpodW50ZXIy",
             "AHNob3AAaHVudGVyMg==",
             "aHVudGVyMg==",
         ] {
-            assert_eq!(&*veil.redact_text(&format!("no: {echo}!")), "no: (secret)!");
+            assert_eq!(
+                &*redactor.redact_text(&format!("no: {echo}!")),
+                "no: (secret)!"
+            );
             // Text is redacted before it is truncated.
-            let at_the_end = format!("{}{echo}", "x".repeat(497));
+            let at_end = format!("{}{echo}", "x".repeat(497));
             assert!(
-                veil.redact_text(&at_the_end).ends_with("x(se"),
+                redactor.redact_text(&at_end).ends_with("x(se"),
                 "{}",
-                veil.redact_text(&at_the_end)
+                redactor.redact_text(&at_end)
             );
         }
-        assert_eq!(format!("{veil:?}").matches("(secret)").count(), 4);
+        assert_eq!(format!("{redactor:?}").matches("(secret)").count(), 4);
     }
 
     #[test]
-    fn names_and_passwords_are_encoded_as_rfc_4648_says() {
+    fn base64_follows_rfc_4648() {
         for (text, encoded) in [
             ("", ""),
             ("f", "Zg=="),
@@ -227,9 +263,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_has_one_field_and_no_other() {
-        let named: SecretRef = serde_json::from_str(r#"{"secret":"KEY"}"#).unwrap();
-        assert_eq!(named.secret, "KEY");
+    fn a_secret_reference_has_one_field_and_no_other() {
+        let reference: SecretRef = serde_json::from_str(r#"{"secret":"KEY"}"#).unwrap();
+        assert_eq!(reference.secret, "KEY");
         assert!(
             serde_json::from_str::<SecretRef>(r#"{"secret":"KEY","value":"hunter2"}"#).is_err()
         );

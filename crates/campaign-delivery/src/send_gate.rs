@@ -12,7 +12,7 @@ use onward_campaign_file::QuietHours;
 /// The quiet hours of a campaign and the rate limiter of its provider, which other campaigns share.
 pub(crate) struct SendGate {
     pub(crate) quiet_hours: Option<QuietHours>,
-    pub(crate) throttle: Arc<RateLimiter>,
+    pub(crate) rate_limiter: Arc<RateLimiter>,
 }
 
 impl AdmissionGate for SendGate {
@@ -29,11 +29,14 @@ impl AdmissionGate for SendGate {
                 .quiet_hours
                 .as_ref()
                 .and_then(|quiet| quiet.wait_for_recipient(recipient, now));
-            quiet.map_or_else(|| self.throttle.try_acquire(&recipient.address, now), Err)
+            quiet.map_or_else(
+                || self.rate_limiter.try_acquire(&recipient.address, now),
+                Err,
+            )
         })
     }
 
     fn pause_sends(&self, wait: Duration, now: Timestamp) {
-        self.throttle.pause_for(wait, now);
+        self.rate_limiter.pause_for(wait, now);
     }
 }

@@ -1,6 +1,6 @@
 //! The stored audience of a campaign run, in parts: each job processes one part.
 
-use onward_base::SharedText;
+use onward_base::{SharedText, hex};
 use onward_campaign_core::{AudienceRecipient, hash_parts};
 use onward_store::tables::AudiencePartRow;
 use onward_store::{
@@ -8,8 +8,10 @@ use onward_store::{
 };
 
 use crate::audience_sweep::AUDIENCE_DEPLOYABLE_MS;
+use crate::campaign_error::CampaignError;
 use crate::entropy::EntropySource;
-use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
+use crate::scope_columns::ScopeColumns;
+use crate::scoped_campaigns::ScopedCampaigns;
 
 /// Maximum number of recipients of a part: an item's id has four digits for its position.
 pub const PART_ITEMS_MAX: u32 = 1_000;
@@ -43,7 +45,7 @@ impl StoredAudience {
     /// has expired or lacks a part.
     pub(crate) async fn read_stored(
         store: &dyn Store,
-        scope: &CampaignScope,
+        scope: &ScopeColumns,
         name: &str,
     ) -> Result<Self, CampaignError> {
         let id = scoped_audience_id(scope, name);
@@ -55,7 +57,7 @@ impl StoredAudience {
         loop {
             let page: Vec<(AudiencePartRow, u64)> = store.list_records(scan.clone()).await?;
             for (part, _) in &page {
-                if !scope.contains_workspace(&part.tenant_id, &part.workspace_id) {
+                if !scope.match_row(&part.tenant_id, &part.workspace_id) {
                     return Err(CampaignError::AudienceNotFound(name.to_owned()));
                 }
                 if part.created_at.plus_ms(AUDIENCE_DEPLOYABLE_MS) < now {
@@ -100,30 +102,20 @@ impl ScopedCampaigns {
 
 /// Extends the digest of the preceding parts by one part.
 fn extend_digest(before: &str, recipients: &[u8]) -> SharedText {
-    let digest = hash_parts(&[before, &String::from_utf8_lossy(recipients)]);
-    digest
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect::<String>()
-        .into()
+    hex::encode_hex(&hash_parts(&[before, &String::from_utf8_lossy(recipients)])).into()
 }
 
 /// The id of an audience in the store. It includes the scope, so that workspaces do not share
 /// names.
-pub(crate) fn scoped_audience_id(scope: &CampaignScope, name: &str) -> SharedText {
-    format!("{}/{}/{name}", scope.tenant, scope.workspace).into()
-}
-
-/// The name of an audience as users know it, without its scope.
-fn audience_name(id: &str) -> String {
-    id.rsplit('/').next().unwrap_or_default().to_owned()
+fn scoped_audience_id(scope: &ScopeColumns, name: &str) -> SharedText {
+    format!("{}/{}/{name}", scope.tenant_id, scope.workspace_id).into()
 }
 
 /// Stores a part. Storing the same part again has no effect; fails if the number has other content.
 pub(crate) async fn put_audience_part(
     store: &dyn Store,
-    scope: &CampaignScope,
-    (audience, number): (&SharedText, u32),
+    scope: &ScopeColumns,
+    (name, number): (&str, u32),
     recipients: &[AudienceRecipient],
 ) -> Result<AudiencePartRow, CampaignError> {
     let items = u32::try_from(recipients.len()).unwrap_or(u32::MAX);
@@ -131,10 +123,10 @@ pub(crate) async fn put_audience_part(
         return Err(CampaignError::AudiencePartSize(items));
     }
     let part = AudiencePartRow {
-        audience_id: audience.clone(),
+        audience_id: scoped_audience_id(scope, name),
         number,
-        tenant_id: scope.tenant.clone(),
-        workspace_id: scope.workspace.clone(),
+        tenant_id: scope.tenant_id.clone(),
+        workspace_id: scope.workspace_id.clone(),
         items,
         recipients: serde_json::to_vec(recipients)
             .map_err(Error::corrupt)?
@@ -146,7 +138,7 @@ pub(crate) async fn put_audience_part(
         return Ok(part);
     }
     let stored: Option<(AudiencePartRow, u64)> = store
-        .read_record(RowKey(vec![audience.to_value(), number.to_value()]))
+        .read_record(RowKey(vec![part.audience_id.to_value(), number.to_value()]))
         .await?;
     let is_same = |(stored, _): &(AudiencePartRow, u64)| {
         AudiencePartRow {
@@ -157,18 +149,15 @@ pub(crate) async fn put_audience_part(
     if stored.as_ref().is_some_and(is_same) {
         Ok(part)
     } else {
-        Err(CampaignError::AudiencePartConflict(
-            audience_name(audience),
-            number,
-        ))
+        Err(CampaignError::AudiencePartConflict(name.to_owned(), number))
     }
 }
 
 /// Stores an audience part by part. No worker reads it before a campaign run refers to it.
 pub struct AudienceWriter<'a> {
     store: &'a dyn Store,
-    scope: CampaignScope,
-    id: SharedText,
+    scope: ScopeColumns,
+    name: SharedText,
     part_size: usize,
     /// Recipients that do not fill a part yet.
     buffer: Vec<AudienceRecipient>,
@@ -179,18 +168,17 @@ pub struct AudienceWriter<'a> {
 impl<'a> AudienceWriter<'a> {
     /// Starts a new audience in parts of `part_items` recipients, clamped to 1 to
     /// [`PART_ITEMS_MAX`].
-    pub fn new(
+    pub(crate) fn new(
         store: &'a dyn Store,
-        scope: CampaignScope,
+        scope: ScopeColumns,
         part_items: u32,
         entropy: &EntropySource,
     ) -> Self {
         let part_items = part_items.clamp(1, PART_ITEMS_MAX) as usize;
-        let id = scoped_audience_id(&scope, &entropy.random_id());
         Self {
             store,
             scope,
-            id,
+            name: entropy.random_id(),
             part_size: part_items,
             buffer: Vec::new(),
             part_sizes: Vec::new(),
@@ -220,7 +208,7 @@ impl<'a> AudienceWriter<'a> {
             return Err(CampaignError::EmptyAudience);
         }
         Ok(StoredAudience {
-            id: self.id,
+            id: scoped_audience_id(&self.scope, &self.name),
             part_sizes: self.part_sizes,
             digest: self.digest,
         })
@@ -229,7 +217,7 @@ impl<'a> AudienceWriter<'a> {
     async fn flush_part(&mut self) -> Result<(), CampaignError> {
         let number = u32::try_from(self.part_sizes.len()).unwrap_or(u32::MAX);
         let part =
-            put_audience_part(self.store, &self.scope, (&self.id, number), &self.buffer).await?;
+            put_audience_part(self.store, &self.scope, (&self.name, number), &self.buffer).await?;
         self.part_sizes.push(part.items);
         self.digest = extend_digest(&self.digest, &part.recipients);
         self.buffer.clear();
@@ -271,7 +259,7 @@ pub(crate) async fn read_audience_part(
         .read_record(RowKey(vec![audience.to_value(), number.to_value()]))
         .await?;
     let (part, _) = part.ok_or_else(|| {
-        Error::corrupt(format!("part {number} of audience {audience} is not there"))
+        Error::corrupt(format!("part {number} of audience {audience} is missing"))
     })?;
     serde_json::from_slice(&part.recipients).map_err(Error::corrupt)
 }

@@ -5,6 +5,7 @@ use onward_base::Timestamp;
 use onward_store::{Error, Store};
 use tokio::time::Instant;
 
+/// A clock that was set to the store's time once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EstimatedClock {
     store_time: Timestamp,
@@ -13,11 +14,11 @@ pub(crate) struct EstimatedClock {
 
 impl EstimatedClock {
     pub(crate) async fn read_from_store(store: &dyn Store) -> Result<Self, Error> {
-        // Taken before the read: the latency of the answer makes the estimate later, never earlier.
-        let since = Instant::now();
+        // Taken before the read: the latency of the reply makes the estimate later, never earlier.
+        let read_at = Instant::now();
         Ok(Self {
             store_time: store.now().await?,
-            read_at: since,
+            read_at,
         })
     }
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_base::{SharedText, Timestamp};
+use onward_base::{ExponentialBackoff, SharedText, Timestamp};
 use onward_campaign_core::{
-    AudienceRecipient, ComposeMessage, DispatchPolicy, ExponentialBackoff, LookupOutcome,
+    AudienceRecipient, ComposeError, ComposeMessage, DispatchPolicy, LookupOutcome,
     RenderedMessage, SendOutcome,
 };
 use onward_store::tables::CampaignRunRow;
@@ -79,34 +79,34 @@ pub trait AdmissionGate: Send + Sync + 'static {
 
     /// Called when the provider throttles: no user of the provider may send before this much time
     /// has passed.
-    fn pause_sends(&self, _wait: Duration, _now: Timestamp) {}
+    fn pause_sends(&self, _delay: Duration, _now: Timestamp) {}
 }
 
 /// The decision of an [`AdmissionGate`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SendAdmission {
-    /// These recipients may be reached now, by their places in the list; at least one.
+    /// These recipients may be reached now, by their indexes in the list; at least one.
     Admitted(Vec<usize>),
     /// No recipient may be reached before this much time has passed.
     Delayed(Duration),
 }
 
 impl SendAdmission {
-    /// Admits at most `at_most` recipients for which `pass` succeeds. If none is admitted, returns
+    /// Admits at most `at_most` recipients for which `check` succeeds. If none is admitted, returns
     /// the shortest of their delays.
     pub fn admit_each(
         recipients: &[&AudienceRecipient],
         at_most: usize,
-        pass: impl Fn(&AudienceRecipient) -> Result<(), Duration>,
+        check: impl Fn(&AudienceRecipient) -> Result<(), Duration>,
     ) -> Self {
         let (mut admitted, mut shortest) = (Vec::new(), Duration::MAX);
-        for (place, recipient) in recipients.iter().enumerate() {
+        for (index, recipient) in recipients.iter().enumerate() {
             if admitted.len() >= at_most {
                 break;
             }
-            match pass(recipient) {
-                Ok(()) => admitted.push(place),
-                Err(wait) => shortest = shortest.min(wait),
+            match check(recipient) {
+                Ok(()) => admitted.push(index),
+                Err(delay) => shortest = shortest.min(delay),
             }
         }
         if admitted.is_empty() && !recipients.is_empty() {
@@ -150,31 +150,36 @@ pub struct CampaignDelivery {
 /// that has the provider.
 const LOOKUP_RETRY_MS: u64 = 600_000;
 
+/// The backoff of attempts that have no provider.
+const NO_PROVIDER_BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_ms: 5_000,
+    max_ms: 15 * 60_000,
+};
+
 impl CampaignDelivery {
     /// A delivery that sends nothing, for cancelled runs and for takeovers of expired leases.
     /// Whether the provider honours idempotency keys or has a status lookup is unknown here, so
     /// items in doubt are left for a node that has the provider.
     pub(crate) fn without_provider() -> Self {
-        let (backoff, calls_max) = (ExponentialBackoff::default(), u32::MAX);
-        let looks_after_ms = Some(LOOKUP_RETRY_MS);
-        let terms = DispatchPolicy {
-            window: 1,
-            max_sends: calls_max,
-            max_attempts: u32::MAX,
-            backoff,
-            resend_in_doubt: true,
-            lookup_after_ms: looks_after_ms,
-        };
-        let (provider, compose) = (Arc::new(UnavailableProvider), Arc::new(UnavailableProvider));
         Self {
-            provider,
-            composer: compose,
+            provider: Arc::new(UnavailableProvider),
+            composer: Arc::new(UnavailableProvider),
             gate: Arc::new(UnrestrictedGate),
-            policy: terms,
+            policy: DispatchPolicy {
+                window: 1,
+                max_sends: u32::MAX,
+                max_attempts: u32::MAX,
+                backoff: NO_PROVIDER_BACKOFF,
+                resend_in_doubt: true,
+                lookup_after_ms: Some(LOOKUP_RETRY_MS),
+            },
             timeout: Duration::ZERO,
         }
     }
 }
+
+/// The error of items of a run whose provider this node does not have.
+const NO_PROVIDER: &str = "this node has no provider for the campaign run";
 
 /// A provider and composer that delivers nothing.
 struct UnavailableProvider;
@@ -195,7 +200,7 @@ impl Provider for UnavailableProvider {
             .map(|it| {
                 (
                     it.item_id().clone(),
-                    SendOutcome::Deferred("there is no provider".into()),
+                    SendOutcome::Deferred(NO_PROVIDER.into()),
                 )
             })
             .collect()
@@ -203,20 +208,42 @@ impl Provider for UnavailableProvider {
 }
 
 impl ComposeMessage for UnavailableProvider {
-    fn compose_message(&self, _recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
-        Err("there is no provider".to_owned())
+    fn compose_message(
+        &self,
+        _recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, ComposeError> {
+        Err(ComposeError::new(NO_PROVIDER))
+    }
+}
+
+/// The reason why this node cannot deliver a campaign run, such as a provider that it lacks. It
+/// wraps the error of the [`DeliveryResolver`] implementation.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct DeliveryError(#[from] Box<dyn std::error::Error + Send + Sync>);
+
+impl DeliveryError {
+    /// Wraps the error of an implementation; a text is an error as well.
+    pub fn new(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self(cause.into())
     }
 }
 
 /// Finds the delivery of a campaign run.
 pub trait DeliveryResolver: Send + Sync + 'static {
     /// Returns the delivery of this run, or the reason why this node cannot deliver it.
-    fn resolve_delivery(&self, run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String>;
+    fn resolve_delivery(
+        &self,
+        run: &CampaignRunRow,
+    ) -> Result<Arc<CampaignDelivery>, DeliveryError>;
 }
 
 /// Uses one delivery for all campaign runs.
 impl DeliveryResolver for Arc<CampaignDelivery> {
-    fn resolve_delivery(&self, _run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String> {
+    fn resolve_delivery(
+        &self,
+        _run: &CampaignRunRow,
+    ) -> Result<Arc<CampaignDelivery>, DeliveryError> {
         Ok(Self::clone(self))
     }
 }

@@ -2,7 +2,7 @@
 //! creates the run, its jobs and the first entry of its audit trail. A crash before the commit
 //! leaves no run, and after the commit the run is complete.
 
-use onward_base::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp, hex};
 use onward_campaign_core::{
     CampaignRunControl, CampaignRunStatus, DeliveryChannel, JobStatus, hash_parts,
 };
@@ -13,9 +13,10 @@ use onward_store::{
 use serde_json::json;
 
 use crate::audience::StoredAudience;
+use crate::campaign_error::{CampaignError, JOBS_MAX};
 use crate::entropy::EntropySource;
 use crate::reached_recipients::{CampaignRunHistory, RepeatSendPolicy, UnreachedRecipients};
-use crate::scoped_campaigns::{CampaignError, CampaignScope, JOBS_MAX};
+use crate::scope_columns::ScopeColumns;
 use crate::{audit, row_mapping};
 
 /// Maximum number of times that a deployment recomputes which recipients earlier runs reached, when
@@ -63,50 +64,51 @@ pub struct DeploymentResult {
 /// Deploys a campaign for a stored audience.
 pub(crate) async fn deploy_campaign(
     store: &dyn Store,
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     deployment: &CampaignDeployment,
     audience: &StoredAudience,
     entropy: &EntropySource,
 ) -> Result<DeploymentResult, CampaignError> {
     let campaign = &deployment.campaign_id;
     let id = run_id_from_key(scope, deployment).unwrap_or_else(|| entropy.random_id());
-    let runs = CampaignRunHistory {
+    let history = CampaignRunHistory {
         store,
         scope,
         campaign_id: campaign,
     };
     for _ in 0..DEPLOY_ATTEMPTS_MAX {
-        let last = runs.last_ordinal().await?;
+        let last = history.last_ordinal().await?;
         // Read after the last ordinal, so that the run of this deployment is never counted as an
         // earlier one.
         if let Some(existing) = read_run(store, &id).await? {
             return match_existing_run(&existing, deployment, audience);
         }
-        let (commit, chosen, left_out) =
-            select_recipients(&runs, deployment, audience, last, entropy).await?;
+        let (commit, selected, excluded) =
+            select_recipients(&history, deployment, audience, last, entropy).await?;
         let run = new_run(
             scope,
             deployment,
             (&id, last + 1),
-            (audience, &chosen),
+            (audience, &selected),
             store.now().await?,
         );
-        let error = match commit_run(store, commit, &run, &chosen, &deployment.deployed_by).await {
+        let error = match commit_run(store, commit, &run, &selected, &deployment.deployed_by).await
+        {
             Ok(()) => {
                 return Ok(DeploymentResult {
-                    excluded: left_out,
-                    ..deployment_result(&run, false)
+                    excluded,
+                    ..deployment_result(&run, RunOrigin::Created)
                 });
             }
             Err(CampaignError::Store(error)) => error,
-            Err(refused) => return Err(refused),
+            Err(error) => return Err(error),
         };
         match (read_run(store, &id).await?, error.kind()) {
-            // Our own commit succeeded, but its answer was lost.
-            (Some(made), StoreErrorKind::Unknown) if made.audience_id == run.audience_id => {
+            // The commit of this call succeeded, but its reply was lost.
+            (Some(stored), StoreErrorKind::Unknown) if stored.audience_id == run.audience_id => {
                 return Ok(DeploymentResult {
-                    excluded: left_out,
-                    ..deployment_result(&run, false)
+                    excluded,
+                    ..deployment_result(&run, RunOrigin::Created)
                 });
             }
             (Some(existing), _) => return match_existing_run(&existing, deployment, audience),
@@ -116,13 +118,13 @@ pub(crate) async fn deploy_campaign(
         }
     }
     Err(CampaignError::ConcurrentChange(format!(
-        "the campaign {campaign}"
+        "campaign {campaign}"
     )))
 }
 
 /// The id of the run that this idempotency key deploys, or `None` without a key.
 fn run_id_from_key(
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     CampaignDeployment {
         campaign_id: campaign,
         idempotency_key: key,
@@ -130,13 +132,13 @@ fn run_id_from_key(
     }: &CampaignDeployment,
 ) -> Option<SharedText> {
     key.as_ref()
-        .map(|key| derived_id(&[&scope.tenant, &scope.workspace, campaign, key]))
+        .map(|key| derived_id(&[&scope.tenant_id, &scope.workspace_id, campaign, key]))
 }
 
 /// Finds the run that was already deployed under the deployment's idempotency key.
 pub(crate) async fn find_deployed_run(
     store: &dyn Store,
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     deployment: &CampaignDeployment,
     audience: &StoredAudience,
 ) -> Result<Option<DeploymentResult>, CampaignError> {
@@ -152,29 +154,26 @@ pub(crate) async fn find_deployed_run(
 /// Selects the recipients of the audience to reach. Returns a commit that conflicts if the
 /// selection is outdated, the selected audience, and the number of excluded recipients.
 async fn select_recipients(
-    runs: &CampaignRunHistory<'_>,
+    history: &CampaignRunHistory<'_>,
     deployment: &CampaignDeployment,
     audience: &StoredAudience,
     last: u32,
     entropy: &EntropySource,
 ) -> Result<(Commit, StoredAudience, u32), CampaignError> {
-    let CampaignDeployment {
-        already_reached: reached,
-        ..
-    } = deployment;
-    if last == 0 || *reached == RepeatSendPolicy::Resend {
+    let policy = deployment.already_reached;
+    if last == 0 || policy == RepeatSendPolicy::Resend {
         return Ok((Commit::new(), audience.clone(), 0));
     }
-    let mut unreached = UnreachedRecipients::from_audience(runs.store, audience).await?;
-    runs.remove_reached(&mut unreached, last).await?;
-    if *reached == RepeatSendPolicy::Refuse || unreached.is_empty() {
-        unreached.refuse_if_reached(runs.campaign_id)?;
+    let mut unreached = UnreachedRecipients::from_audience(history.store, audience).await?;
+    history.remove_reached(&mut unreached, last).await?;
+    if policy == RepeatSendPolicy::Refuse || unreached.is_empty() {
+        unreached.refuse_if_reached(history.campaign_id)?;
     }
-    let chosen = unreached
-        .store_audience(runs.store, runs.scope, audience, entropy)
+    let selected = unreached
+        .store_audience(history.store, history.scope, audience, entropy)
         .await?;
-    let left_out = audience.recipient_count() - chosen.recipient_count();
-    Ok((unreached.guard_commit(Commit::new()), chosen, left_out))
+    let excluded = audience.recipient_count() - selected.recipient_count();
+    Ok((unreached.guard_commit(Commit::new()), selected, excluded))
 }
 
 /// Returns the existing run if it has the same document and audience. Fails if the key was used for
@@ -187,14 +186,14 @@ fn match_existing_run(
     if existing.document != deployment.document || existing.audience_digest != audience.digest {
         return Err(CampaignError::DeploymentKeyReused(existing.id.to_string()));
     }
-    Ok(deployment_result(existing, true))
+    Ok(deployment_result(existing, RunOrigin::Existing))
 }
 
 fn new_run(
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     deployment: &CampaignDeployment,
     (id, ordinal): (&SharedText, u32),
-    (given, chosen): (&StoredAudience, &StoredAudience),
+    (requested, selected): (&StoredAudience, &StoredAudience),
     now: Timestamp,
 ) -> CampaignRunRow {
     let CampaignDeployment {
@@ -209,17 +208,17 @@ fn new_run(
     CampaignRunRow {
         id: id.clone(),
         campaign_id: campaign.clone(),
-        tenant_id: scope.tenant.clone(),
-        workspace_id: scope.workspace.clone(),
+        tenant_id: scope.tenant_id.clone(),
+        workspace_id: scope.workspace_id.clone(),
         ordinal,
-        channel: channel.as_str().into(),
-        status: CampaignRunStatus::Queued.as_str().into(),
-        control: CampaignRunControl::Active.as_str().into(),
+        channel: *channel,
+        status: CampaignRunStatus::Queued,
+        control: CampaignRunControl::Active,
         document: document.clone(),
-        audience_id: chosen.id.clone(),
-        audience_digest: given.digest.clone(),
-        items: chosen.recipient_count(),
-        jobs: chosen.part_numbers().end,
+        audience_id: selected.id.clone(),
+        audience_digest: requested.digest.clone(),
+        items: selected.recipient_count(),
+        jobs: selected.part_numbers().end,
         scheduled_for,
         asset: asset.clone(),
         retry_of: None,
@@ -242,7 +241,7 @@ pub(crate) async fn commit_run(
     mut commit: Commit,
     run: &CampaignRunRow,
     audience: &StoredAudience,
-    by: &str,
+    operator: &str,
 ) -> Result<(), CampaignError> {
     if audience.part_sizes.len() > JOBS_MAX {
         return Err(CampaignError::TooManyJobs(audience.part_sizes.len()));
@@ -251,16 +250,25 @@ pub(crate) async fn commit_run(
     for (number, items) in (0..).zip(&audience.part_sizes) {
         commit = commit.insert(&new_job(run, number, *items));
     }
-    let detail = json!({ "by": by, "items": run.items, "jobs": run.jobs, "retryOf": run.retry_of.as_deref() });
+    let detail = json!({ "by": operator, "items": run.items, "jobs": run.jobs, "retryOf": run.retry_of.as_deref() });
     commit = audit::append_entry(commit, run, "run.deployed", &detail, run.created_at);
     store.commit(commit).await?;
     Ok(())
 }
 
-pub(crate) fn deployment_result(run: &CampaignRunRow, existed: bool) -> DeploymentResult {
+/// Whether a call created a campaign run or found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunOrigin {
+    /// This call created the run.
+    Created,
+    /// An earlier or concurrent call created the run.
+    Existing,
+}
+
+pub(crate) fn deployment_result(run: &CampaignRunRow, origin: RunOrigin) -> DeploymentResult {
     DeploymentResult {
         run_id: run.id.clone(),
-        already_existed: existed,
+        already_existed: origin == RunOrigin::Existing,
         items: run.items,
         jobs: run.jobs,
         excluded: 0,
@@ -273,8 +281,8 @@ fn new_job(run: &CampaignRunRow, number: u32, items: u32) -> JobRow {
         run_id: run.id.clone(),
         tenant_id: run.tenant_id.clone(),
         workspace_id: run.workspace_id.clone(),
-        job_type: row_mapping::run_channel(run).job_type().into(),
-        status: JobStatus::Queued.as_str().into(),
+        job_type: run.channel.job_type(),
+        status: JobStatus::Queued,
         attempts: 0,
         run_after: run.scheduled_for,
         locked_until: None,
@@ -282,11 +290,11 @@ fn new_job(run: &CampaignRunRow, number: u32, items: u32) -> JobRow {
         lock_epoch: 0,
         number,
         items,
-        served: 0,
+        sent: 0,
         failed: 0,
         skipped: 0,
         in_doubt: 0,
-        doubt_since: Timestamp::MAX,
+        in_doubt_since: Timestamp::MAX,
         error: None,
         created_at: run.created_at,
     }
@@ -302,14 +310,14 @@ pub(crate) fn derived_id(parts: &[&str]) -> SharedText {
 pub(crate) fn format_uuid(mut bytes: [u8; 16], version: u8) -> SharedText {
     bytes[6] = version << 4 | bytes[6] & 0x0f;
     bytes[8] = 0x80 | bytes[8] & 0x3f;
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = hex::encode_hex(&bytes);
     format!(
         "{}-{}-{}-{}-{}",
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..]
+        &digits[..8],
+        &digits[8..12],
+        &digits[12..16],
+        &digits[16..20],
+        &digits[20..]
     )
     .into()
 }

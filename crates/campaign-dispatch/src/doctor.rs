@@ -1,19 +1,22 @@
-//! Checks that no campaign run is stuck or inconsistent: every job that is not over has a worker, a
-//! due time, or items in doubt that an operator has to resolve; and the counts of jobs and runs
+//! Checks that no campaign run is stuck or inconsistent: every job that has not ended has a worker,
+//! a due time, or items in doubt that an operator has to resolve; and the counts of jobs and runs
 //! agree with their rows.
 //!
 //! Other processes may change the store meanwhile. Every change of a job updates its row, so a job
 //! whose row version is the same before and after its items are read was read consistently; a job
 //! that changed is read again.
 
-use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemState, JobStatus};
+use onward_base::{Scope, SharedText, Timestamp};
+use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemState, JobStatus, RunCoverage};
 use onward_store::tables::{AudiencePartRow, CampaignRunRow, JobRow, OutboxItemRow};
-use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
+use onward_store::{
+    ColumnCodec as _, Error, RecordReader as _, RowKey, Store, StoreErrorKind, TableScan,
+};
 
+use crate::decoded_page::DecodedPage;
 use crate::row_mapping;
-use crate::run_completion::was_cancelled_early;
-use crate::scoped_campaigns::CampaignScope;
+use crate::run_completion::run_coverage;
+use crate::scope_columns::ScopeColumns;
 
 /// Work that has been due for this many milliseconds is reported as overdue.
 const OVERDUE_MS: u64 = 60_000;
@@ -63,37 +66,48 @@ type RunFinding = (CampaignFindingKind, String);
 /// problem to `report`.
 pub async fn examine_runs(
     store: &dyn Store,
-    scope: Option<&CampaignScope>,
+    scope: Option<&Scope>,
     report: &mut (dyn FnMut(CampaignFinding) + Send),
 ) -> Result<CampaignDoctorStats, Error> {
-    let mut looked = CampaignDoctorStats::default();
-    let mut scan = match scope {
+    let mut stats = CampaignDoctorStats::default();
+    let mut next = Some(match scope.map(ScopeColumns::from_scope) {
         None => TableScan::all_rows::<CampaignRunRow>(),
-        Some(CampaignScope { tenant, workspace }) => {
-            TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_AGE)
-                .where_equal(tenant)
-                .where_equal(workspace)
+        Some(columns) => TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_AGE)
+            .where_equal(&columns.tenant_id)
+            .where_equal(&columns.workspace_id),
+    });
+    while let Some(scan) = next.take() {
+        let page = DecodedPage::<CampaignRunRow>::read(store, scan).await?;
+        stats.runs += page.corrupt.len() as u64;
+        for row in page.corrupt {
+            let (kind, message) = corrupt_row_finding("the run", &row.error);
+            report(CampaignFinding {
+                run_id: row.id,
+                kind,
+                message,
+            });
         }
-    };
-    loop {
-        let page: Vec<(CampaignRunRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = page.last() else {
-            return Ok(looked);
-        };
-        scan = scan.starting_after(last);
-        for (run, version) in page {
-            let id = run.id.clone();
-            for (ailment, message) in examine_until_stable(store, run, version, &mut looked).await?
-            {
+        for (run, version) in page.records {
+            let run_id = run.id.clone();
+            for (kind, message) in examine_until_stable(store, run, version, &mut stats).await? {
                 report(CampaignFinding {
-                    run_id: id.clone(),
-                    kind: ailment,
+                    run_id: run_id.clone(),
+                    kind,
                     message,
                 });
             }
-            looked.runs += 1;
+            stats.runs += 1;
         }
+        next = page.next;
     }
+    Ok(stats)
+}
+
+fn corrupt_row_finding(what: &str, error: &Error) -> RunFinding {
+    (
+        CampaignFindingKind::Inconsistent,
+        format!("{what} cannot be read: {error}"),
+    )
 }
 
 /// Examines a run until its row does not change meanwhile, and returns its problems.
@@ -101,19 +115,24 @@ async fn examine_until_stable(
     store: &dyn Store,
     mut run: CampaignRunRow,
     mut version: u64,
-    looked: &mut CampaignDoctorStats,
+    stats: &mut CampaignDoctorStats,
 ) -> Result<Vec<RunFinding>, Error> {
     for _ in 0..REREADS_MAX {
-        let (wrong, items) = examine_run(store, &run).await?;
-        looked.items += items;
-        let now: Option<(CampaignRunRow, u64)> =
+        let (findings, items) = match examine_run(store, &run).await {
+            Err(error) if error.kind() == StoreErrorKind::Corrupt => {
+                (vec![corrupt_row_finding("a row of the run", &error)], 0)
+            }
+            result => result?,
+        };
+        stats.items += items;
+        let current: Option<(CampaignRunRow, u64)> =
             store.read_record(RowKey(vec![run.id.to_value()])).await?;
-        match now {
-            Some((_, current)) if current == version => return Ok(wrong),
+        match current {
+            Some((_, current)) if current == version => return Ok(findings),
             Some((changed, current)) => (run, version) = (changed, current),
             None => return Ok(Vec::new()),
         }
-        looked.items -= items;
+        stats.items -= items;
     }
     Ok(Vec::new())
 }
@@ -123,28 +142,38 @@ async fn examine_run(
     store: &dyn Store,
     run: &CampaignRunRow,
 ) -> Result<(Vec<RunFinding>, u64), Error> {
-    let (mut wrong, mut whole, mut read) = (Vec::new(), RunTotals::default(), 0);
+    let (mut findings, mut totals, mut item_count) = (Vec::new(), RunTotals::default(), 0);
     let now = store.now().await?;
     let mut scan =
         TableScan::all_rows::<JobRow>().where_at_most(&SharedText::from(format!("{}.~", run.id)));
     scan.after = Some(vec![SharedText::from(format!("{}.", run.id)).to_value()]);
-    loop {
-        let page: Vec<(JobRow, u64)> = store.list_records(scan.clone()).await?;
-        let Some((last, _)) = page.last() else { break };
-        scan = scan.starting_after(last);
-        for job in page {
-            let (job, items) = read_stable_job(store, job).await?;
-            if let Some(items) = items {
-                read += items.len() as u64;
-                wrong.extend(examine_job(&job, &items, now));
-                wrong.extend(check_audience_part(store, run, &job).await?);
-            }
-            whole.add_job(&job, now);
+    let mut next = Some(scan);
+    while let Some(scan) = next.take() {
+        let page = DecodedPage::<JobRow>::read(store, scan).await?;
+        for row in &page.corrupt {
+            findings.push(corrupt_row_finding(&format!("job {}", row.id), &row.error));
         }
+        for job in page.records {
+            let (job, items) = match read_stable_job(store, job.clone()).await {
+                Err(error) if error.kind() == StoreErrorKind::Corrupt => {
+                    let what = format!("an item of job {}", job.0.id);
+                    findings.push(corrupt_row_finding(&what, &error));
+                    (job.0, None)
+                }
+                result => result?,
+            };
+            if let Some(items) = items {
+                item_count += items.len() as u64;
+                findings.extend(examine_job(&job, &items, now));
+                findings.extend(check_audience_part(store, run, &job).await?);
+            }
+            totals.add_job(&job, now);
+        }
+        next = page.next;
     }
-    let is_cut_short = was_cancelled_early(store, run, &whole.counts).await?;
-    wrong.extend(whole.examine_totals(run, is_cut_short, now));
-    Ok((wrong, read))
+    let coverage = run_coverage(store, run, &totals.counts).await?;
+    findings.extend(totals.examine_totals(run, coverage, now));
+    Ok((findings, item_count))
 }
 
 /// Reads a job and its items consistently; without the items if the job keeps changing.
@@ -154,8 +183,9 @@ async fn read_stable_job(
 ) -> Result<(JobRow, Option<Vec<OutboxItemRow>>), Error> {
     for _ in 0..REREADS_MAX {
         let items = row_mapping::read_job_items(store, &job.id).await?;
-        let now: Option<(JobRow, u64)> = store.read_record(RowKey(vec![job.id.to_value()])).await?;
-        match now {
+        let current: Option<(JobRow, u64)> =
+            store.read_record(RowKey(vec![job.id.to_value()])).await?;
+        match current {
             Some((_, current)) if current == version => {
                 return Ok((job, Some(items.into_iter().map(|(item, _)| item).collect())));
             }
@@ -168,88 +198,91 @@ async fn read_stable_job(
 
 /// The problems of a job with these items.
 fn examine_job(job: &JobRow, items: &[OutboxItemRow], now: Timestamp) -> Vec<RunFinding> {
-    let (id, status, said) = (
-        &job.id,
-        row_mapping::job_status(job),
-        row_mapping::job_counts(job),
-    );
-    let found = ItemCounts::from_states(items.iter().map(row_mapping::item_state));
-    let held = items
+    let (id, status, stored) = (&job.id, job.status, row_mapping::job_counts(job));
+    let actual = ItemCounts::from_states(items.iter().map(row_mapping::item_state));
+    let reserved = items
         .iter()
-        .filter(|item| row_mapping::item_state(item) == ItemState::Held)
+        .filter(|item| row_mapping::item_state(item) == ItemState::Reserved)
         .count();
-    let mut wrong = Vec::new();
+    let mut findings = Vec::new();
     // A duplicate recipient has one row, and the job additionally counts an item as skipped.
-    let counts = |tally: &ItemCounts| (tally.served, tally.failed, tally.in_doubt);
-    if counts(&said) != counts(&found) || said.skipped < found.skipped || found.items > said.items {
-        wrong.push((
+    let settled = |counts: &ItemCounts| (counts.sent, counts.failed, counts.in_doubt);
+    if settled(&stored) != settled(&actual)
+        || stored.skipped < actual.skipped
+        || actual.items > stored.items
+    {
+        findings.push((
             CampaignFindingKind::Inconsistent,
-            format!("job {id} counts {said:?}, and its items are {found:?}"),
+            format!("the counts of job {id} are {stored:?}, but its items give {actual:?}"),
         ));
     }
-    if status.is_terminal() && !said.is_settled() {
-        wrong.push((
+    if status.is_terminal() && !stored.is_settled() {
+        findings.push((
             CampaignFindingKind::Stuck,
             format!(
-                "job {id} is {status}, and {} of its items are open",
-                unsettled_items(&said)
+                "job {id} is {status}, but {} of its items are not settled",
+                unsettled_items(&stored)
             ),
         ));
     }
-    if status != JobStatus::Locked && held > 0 {
-        wrong.push((
+    if status != JobStatus::Locked && reserved > 0 {
+        findings.push((
             CampaignFindingKind::Stuck,
-            format!("job {id} is {status}, and {held} of its items are held by nobody"),
+            format!(
+                "job {id} is {status}, but {reserved} of its items are reserved without a lease"
+            ),
         ));
     }
-    let waits = matches!(status, JobStatus::Queued | JobStatus::Failed);
-    if waits && job.run_after == Timestamp::MAX && said.in_doubt == 0 {
-        wrong.push((
+    let is_waiting = matches!(status, JobStatus::Queued | JobStatus::Failed);
+    if is_waiting && job.run_after == Timestamp::MAX && stored.in_doubt == 0 {
+        findings.push((
             CampaignFindingKind::Stuck,
-            format!("job {id} waits for a verdict, and nothing of it is in doubt"),
+            format!("job {id} waits for an operator, but none of its items is in doubt"),
         ));
     }
     if let Some(until) = job
         .locked_until
         .filter(|until| until.plus_ms(OVERDUE_MS) <= now)
     {
-        wrong.push((
+        findings.push((
             CampaignFindingKind::Overdue,
-            format!("job {id} was held until {until}, and nobody has taken it over since"),
+            format!("the lease of job {id} expired at {until}, and no worker has taken it over"),
         ));
     }
-    wrong
+    findings
 }
 
-const fn unsettled_items(tally: &ItemCounts) -> u64 {
-    tally.open_items() + tally.in_doubt
+const fn unsettled_items(counts: &ItemCounts) -> u64 {
+    counts.open_items() + counts.in_doubt
 }
 
-/// Checks that the audience part of a job that is not over exists with the right size.
+/// Checks that the audience part of a job that has not ended exists with the right size.
 async fn check_audience_part(
     store: &dyn Store,
     run: &CampaignRunRow,
     job: &JobRow,
 ) -> Result<Option<RunFinding>, Error> {
-    if row_mapping::job_status(job).is_terminal() {
+    if job.status.is_terminal() {
         return Ok(None);
     }
     let key = RowKey(vec![run.audience_id.to_value(), job.number.to_value()]);
     let part: Option<(AudiencePartRow, u64)> = store.read_record(key).await?;
-    let is_there = part.is_some_and(|(part, _)| part.items == job.items);
-    Ok((!is_there).then(|| {
-        (
-            CampaignFindingKind::Missing,
-            format!("those whom job {} is to reach are not there", job.id),
-        )
-    }))
+    let problem = match part {
+        Some((part, _)) if part.items == job.items => return Ok(None),
+        Some((part, _)) => format!("has {} recipients instead of {}", part.items, job.items),
+        None => "is missing".to_owned(),
+    };
+    Ok(Some((
+        CampaignFindingKind::Missing,
+        format!("the audience part of job {} {problem}", job.id),
+    )))
 }
 
 /// The totals over all jobs of a run.
 #[derive(Default)]
 struct RunTotals {
     jobs: u32,
-    terminal_jobs: u32,
+    ended_jobs: u32,
     counts: ItemCounts,
     /// Number of items in doubt that only an operator can resolve.
     awaiting_resolution: u64,
@@ -265,12 +298,11 @@ struct RunTotals {
 
 impl RunTotals {
     fn add_job(&mut self, job: &JobRow, now: Timestamp) {
-        let status = row_mapping::job_status(job);
         self.jobs += 1;
-        self.terminal_jobs += u32::from(status.is_terminal());
+        self.ended_jobs += u32::from(job.status.is_terminal());
         self.counts += row_mapping::job_counts(job);
         self.has_live_lease |= job.locked_until.is_some_and(|until| now < until);
-        match status {
+        match job.status {
             JobStatus::Locked => {}
             JobStatus::Completed | JobStatus::Dead => {
                 self.last_ended = self.last_ended.max(Some(job.run_after))
@@ -291,78 +323,81 @@ impl RunTotals {
     fn examine_totals(
         &self,
         run: &CampaignRunRow,
-        is_cut_short: bool,
+        coverage: RunCoverage,
         now: Timestamp,
     ) -> Vec<RunFinding> {
-        let (status, control) = (
-            row_mapping::run_status(run),
-            CampaignRunControl::parse(&run.control),
-        );
+        let (status, control) = (run.status, run.control);
         let Self {
-            jobs,
-            terminal_jobs: over,
-            counts: tally,
-            awaiting_resolution: undecided,
-            ..
-        } = self;
-        let mut wrong = Vec::new();
-        if *jobs != run.jobs {
-            wrong.push((
+            jobs, ended_jobs, ..
+        } = *self;
+        let mut findings = Vec::new();
+        if jobs != run.jobs {
+            findings.push((
                 CampaignFindingKind::Missing,
                 format!(
-                    "it has {jobs} jobs that can be read, and should have {}",
+                    "the run has {jobs} readable jobs, but was created with {}",
                     run.jobs
                 ),
             ));
         }
-        if status.is_terminal() && over < jobs {
-            wrong.push((
+        if status.is_terminal() && ended_jobs < jobs {
+            findings.push((
                 CampaignFindingKind::Inconsistent,
                 format!(
-                    "it is {status}, and {} of its jobs are not over",
-                    jobs - over
+                    "the run is {status}, but {} of its jobs have not ended",
+                    jobs - ended_jobs
                 ),
             ));
         }
-        let came_to = tally.final_run_status(is_cut_short);
-        if status.is_terminal() && over == jobs && status != came_to {
-            wrong.push((
+        let expected = self.counts.final_run_status(coverage);
+        if status.is_terminal() && ended_jobs == jobs && status != expected {
+            findings.push((
                 CampaignFindingKind::Inconsistent,
-                format!("it is {status}, and its items say {came_to}"),
+                format!("the run is {status}, but its items give the status {expected}"),
             ));
         }
-        if !status.is_terminal()
-            && control != Some(CampaignRunControl::Paused)
-            && run.wake_at == Timestamp::MAX
-        {
-            wrong.push((
+        let is_paused = control == CampaignRunControl::Paused;
+        if !status.is_terminal() && !is_paused && run.wake_at == Timestamp::MAX {
+            findings.push((
                 CampaignFindingKind::Stuck,
-                "it is not over, and nobody ever looks at it".to_owned(),
+                "the run has not ended, but no time is scheduled at which it continues".to_owned(),
             ));
         }
-        if *undecided > 0 {
-            let words = "items are in doubt, and somebody has to say what became of them: onward outbox in-doubt";
-            wrong.push((CampaignFindingKind::InDoubt, format!("{undecided} {words}")));
+        if self.awaiting_resolution > 0 {
+            findings.push((
+                CampaignFindingKind::InDoubt,
+                format!(
+                    "{} items are in doubt: list them with `onward outbox in-doubt` and settle them",
+                    self.awaiting_resolution
+                ),
+            ));
         }
-        let is_wanted = !status.is_terminal()
-            && control != Some(CampaignRunControl::Paused)
-            && !self.has_live_lease;
-        let due = match self.earliest_due {
+        let is_workable = !status.is_terminal() && !is_paused && !self.has_live_lease;
+        if let Some(due) = self
+            .due_time(run)
+            .filter(|due| is_workable && due.plus_ms(OVERDUE_MS) <= now)
+        {
+            findings.push((
+                CampaignFindingKind::Overdue,
+                format!(
+                    "the run has been due since {due}, and no worker processes it: start a server \
+                     that has its provider"
+                ),
+            ));
+        }
+        findings
+    }
+
+    /// When the run has work to do, or `None` if it has none.
+    fn due_time(&self, run: &CampaignRunRow) -> Option<Timestamp> {
+        match self.earliest_due {
             // The open items of a cancelled run are skipped without waiting for their due time.
-            Some(_) if control == Some(CampaignRunControl::Cancelled) && self.has_open_items => {
+            Some(_) if run.control == CampaignRunControl::Cancelled && self.has_open_items => {
                 Some(run.wake_at)
             }
             Some(due) => Some(due.max(run.wake_at)),
-            // All jobs are over, and only the run remains to be finished.
-            None => self.last_ended.filter(|_| over == jobs),
-        };
-        if let Some(due) = due.filter(|due| is_wanted && due.plus_ms(OVERDUE_MS) <= now) {
-            let words = "and nobody works on it: is there a server, and does it have the provider?";
-            wrong.push((
-                CampaignFindingKind::Overdue,
-                format!("it is due since {due}, {words}"),
-            ));
+            // All jobs have ended, and only the run remains to be finished.
+            None => self.last_ended.filter(|_| self.ended_jobs == self.jobs),
         }
-        wrong
     }
 }

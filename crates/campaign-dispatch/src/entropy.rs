@@ -1,4 +1,4 @@
-//! The source of randomness. A simulator supplies its own, so that a seed reproduces a history.
+//! The source of randomness. A simulation supplies its own, so that a seed reproduces a history.
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,8 +9,6 @@ use onward_campaign_core::JobStatus;
 use onward_store::tables::{CampaignRunRow, JobRow};
 use tokio::time::Instant;
 
-use crate::row_mapping;
-
 /// Minimum time that a job runs before it can be preempted.
 const TIME_SLICE: Duration = Duration::from_secs(5);
 
@@ -27,7 +25,7 @@ pub(crate) struct DueJob {
 impl DueJob {
     /// Whether another worker had claimed the job and its lease expired.
     pub(crate) fn has_expired_lease(&self) -> bool {
-        row_mapping::job_status(&self.job.0) == JobStatus::Locked
+        self.job.0.status == JobStatus::Locked
     }
 }
 
@@ -42,50 +40,50 @@ impl JobQueue {
         self.tenants.is_empty()
     }
 
-    pub(crate) fn push(&mut self, found: DueJob) {
-        let (tenant, run) = (found.run.0.tenant_id.clone(), found.run.0.id.clone());
+    pub(crate) fn push(&mut self, due: DueJob) {
+        let (tenant, run) = (due.run.0.tenant_id.clone(), due.run.0.id.clone());
         self.tenants
             .entry(tenant)
             .or_default()
             .entry(run)
             .or_default()
-            .push_back(found);
+            .push_back(due);
     }
 
     /// Removes the next job: of the tenant with the fewest running jobs, and among equals of the
     /// one that started a job least recently. The runs of the tenant are ordered in the same way.
-    pub(crate) fn pop(&mut self, turns: &FairShare) -> Option<DueJob> {
+    pub(crate) fn pop(&mut self, fair_share: &FairShare) -> Option<DueJob> {
         let tenant = self
             .tenants
             .keys()
-            .min_by_key(|tenant| turns.tenants.fairness_key(tenant))?
+            .min_by_key(|tenant| fair_share.tenants.fairness_key(tenant))?
             .clone();
         let runs = self.tenants.get_mut(&tenant)?;
         let run = runs
             .keys()
-            .min_by_key(|run| turns.runs.fairness_key(run))?
+            .min_by_key(|run| fair_share.runs.fairness_key(run))?
             .clone();
         let jobs = runs.get_mut(&run)?;
-        let found = jobs.pop_front();
+        let next = jobs.pop_front();
         if jobs.is_empty() {
             runs.remove(&run);
         }
         if runs.is_empty() {
             self.tenants.remove(&tenant);
         }
-        found
+        next
     }
 
     /// One due job of each tenant that has no running job.
     pub(crate) fn jobs_of_waiting_tenants<'a>(
         &'a self,
-        turns: &'a FairShare,
+        fair_share: &'a FairShare,
     ) -> impl Iterator<Item = &'a DueJob> {
-        let without = self
+        let waiting = self
             .tenants
             .iter()
-            .filter(|(tenant, _)| turns.tenant_job_count(tenant) == 0);
-        without.filter_map(|(_, runs)| runs.values().next()?.front())
+            .filter(|(tenant, _)| fair_share.tenant_job_count(tenant) == 0);
+        waiting.filter_map(|(_, runs)| runs.values().next()?.front())
     }
 }
 
@@ -99,25 +97,25 @@ struct RunningCounts {
 
 impl RunningCounts {
     /// The sort key of fair scheduling: the smallest key is next.
-    fn fairness_key(&self, it: &SharedText) -> (usize, Option<Instant>) {
+    fn fairness_key(&self, id: &SharedText) -> (usize, Option<Instant>) {
         (
-            self.running.get(it).copied().unwrap_or(0),
-            self.last_started.get(it).copied(),
+            self.running.get(id).copied().unwrap_or(0),
+            self.last_started.get(id).copied(),
         )
     }
 
-    fn record_start(&mut self, it: &SharedText, now: Instant) {
-        *self.running.entry(it.clone()).or_default() += 1;
+    fn record_start(&mut self, id: &SharedText, now: Instant) {
+        *self.running.entry(id.clone()).or_default() += 1;
         self.last_started
             .retain(|_, last| now.duration_since(*last) < LAST_START_RETENTION);
-        self.last_started.insert(it.clone(), now);
+        self.last_started.insert(id.clone(), now);
     }
 
-    fn record_end(&mut self, it: &SharedText) {
-        if let Some(lanes) = self.running.get_mut(it) {
-            *lanes -= 1;
+    fn record_end(&mut self, id: &SharedText) {
+        if let Some(count) = self.running.get_mut(id) {
+            *count -= 1;
         }
-        self.running.retain(|_, lanes| *lanes > 0);
+        self.running.retain(|_, count| *count > 0);
     }
 }
 
@@ -137,33 +135,21 @@ pub(crate) struct FairShare {
 }
 
 impl FairShare {
-    pub(crate) fn start_job(&mut self, found: &DueJob) {
-        let (tenant, run, since) = (
-            found.run.0.tenant_id.clone(),
-            found.run.0.id.clone(),
-            Instant::now(),
-        );
-        self.tenants.record_start(&tenant, since);
-        self.runs.record_start(&run, since);
-        self.jobs.insert(
-            found.job.0.id.clone(),
-            RunningJob {
-                tenant_id: tenant,
-                run_id: run,
-                started_at: since,
-            },
-        );
+    pub(crate) fn start_job(&mut self, due: &DueJob) {
+        let job = RunningJob {
+            tenant_id: due.run.0.tenant_id.clone(),
+            run_id: due.run.0.id.clone(),
+            started_at: Instant::now(),
+        };
+        self.tenants.record_start(&job.tenant_id, job.started_at);
+        self.runs.record_start(&job.run_id, job.started_at);
+        self.jobs.insert(due.job.0.id.clone(), job);
     }
 
     pub(crate) fn finish_job(&mut self, job: &SharedText) {
-        if let Some(RunningJob {
-            tenant_id: tenant,
-            run_id: run,
-            ..
-        }) = self.jobs.remove(job)
-        {
-            self.tenants.record_end(&tenant);
-            self.runs.record_end(&run);
+        if let Some(ended) = self.jobs.remove(job) {
+            self.tenants.record_end(&ended.tenant_id);
+            self.runs.record_end(&ended.run_id);
         }
     }
 
@@ -180,29 +166,29 @@ impl FairShare {
     /// Selects the jobs to preempt for `waiting` tenants that have no running job: the oldest jobs
     /// of the tenants with the most running jobs.
     pub(crate) fn jobs_to_preempt(&self, waiting: usize) -> Vec<SharedText> {
-        let mut lanes = self.tenants.running.clone();
+        let mut running = self.tenants.running.clone();
         let mut oldest: Vec<_> = self
             .jobs
             .iter()
-            .filter(|(_, turn)| turn.started_at.elapsed() >= TIME_SLICE)
+            .filter(|(_, job)| job.started_at.elapsed() >= TIME_SLICE)
             .collect();
-        oldest.sort_by_key(|(_, turn)| turn.started_at);
-        let mut chosen = Vec::new();
+        oldest.sort_by_key(|(_, job)| job.started_at);
+        let mut preempted = Vec::new();
         for _ in 0..waiting {
-            let has = |turn: &RunningJob| lanes.get(&turn.tenant_id).copied().unwrap_or(0);
-            let most = oldest
+            let tenant_jobs = |job: &RunningJob| running.get(&job.tenant_id).copied().unwrap_or(0);
+            let next = oldest
                 .iter()
                 .enumerate()
-                .max_by_key(|(place, (_, turn))| (has(turn), usize::MAX - place));
-            let Some(place) = most.map(|(place, _)| place) else {
+                .max_by_key(|(index, (_, job))| (tenant_jobs(job), usize::MAX - index));
+            let Some(index) = next.map(|(index, _)| index) else {
                 break;
             };
-            let (job, turn) = oldest.remove(place);
-            lanes
-                .entry(turn.tenant_id.clone())
-                .and_modify(|lanes| *lanes -= 1);
-            chosen.push(job.clone());
+            let (id, job) = oldest.remove(index);
+            running
+                .entry(job.tenant_id.clone())
+                .and_modify(|count| *count -= 1);
+            preempted.push(id.clone());
         }
-        chosen
+        preempted
     }
 }

@@ -7,13 +7,14 @@
 //! - [`Dispatcher`]: claims jobs, reserves, sends and settles items; one per node, without a
 //!   leader.
 //! - [`ScopedCampaigns`]: operations on the campaigns of one scope: pause, cancel, settle, list.
-//! - [`bench_load`]: the workload of the dispatch benchmark.
 
 mod audience;
 mod audience_sweep;
 mod audit;
-pub mod bench_load;
+mod campaign_error;
 mod clock;
+mod corrupt_rows;
+mod decoded_page;
 mod delivery;
 mod deploy;
 mod dispatcher;
@@ -24,19 +25,22 @@ mod item_metrics;
 mod job;
 mod listing;
 mod reached_recipients;
+mod redrive;
 mod reservation;
 mod resolution;
 mod retry;
 mod row_mapping;
 mod run_completion;
+mod scope_columns;
 mod scoped_campaigns;
 mod suppressions;
 mod unsendable_runs;
 
 pub use audience::{AudienceWriter, PART_ITEMS_MAX, StoredAudience};
+pub use campaign_error::CampaignError;
 pub use delivery::{
-    AdmissionGate, CampaignDelivery, DeliveryResolver, Provider, ProviderCapabilities,
-    SendAdmission, UnrestrictedGate,
+    AdmissionGate, CampaignDelivery, DeliveryError, DeliveryResolver, Provider,
+    ProviderCapabilities, SendAdmission, UnrestrictedGate,
 };
 pub use deploy::{CampaignDeployment, DeploymentResult};
 pub use dispatcher::{Dispatcher, Options};
@@ -47,4 +51,4 @@ pub use reached_recipients::RepeatSendPolicy;
 pub use reservation::Reservation;
 pub use resolution::{Resolution, ResolvedItem};
 pub use row_mapping::item_state;
-pub use scoped_campaigns::{CampaignError, CampaignScope, RunActivity, ScopedCampaigns};
+pub use scoped_campaigns::{RunActivity, ScopedCampaigns};

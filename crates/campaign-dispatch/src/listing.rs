@@ -10,8 +10,9 @@ use onward_store::{
     TableScan,
 };
 
+use crate::campaign_error::CampaignError;
 use crate::row_mapping;
-use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
+use crate::scoped_campaigns::ScopedCampaigns;
 
 /// Number of rows read from the store at a time.
 const PAGE_ROWS: usize = 1_000;
@@ -89,7 +90,7 @@ impl JobCursor {
     /// The cursor of a page that ends with this job.
     pub fn from_job(job: &JobRow) -> Self {
         Self {
-            status: row_mapping::job_status(job),
+            status: job.status,
             cursor: TimestampCursor {
                 at: job.run_after,
                 id: job.id.clone(),
@@ -99,10 +100,10 @@ impl JobCursor {
 
     /// Parses a cursor from its text form. Returns `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
-        let (status, place) = text.split_once('.')?;
+        let (status, cursor) = text.split_once('.')?;
         Some(Self {
             status: JobStatus::parse(status)?,
-            cursor: TimestampCursor::parse(place)?,
+            cursor: TimestampCursor::parse(cursor)?,
         })
     }
 }
@@ -122,23 +123,21 @@ impl ScopedCampaigns {
         after: Option<&TimestampCursor>,
         limit: usize,
     ) -> Result<Vec<CampaignRunRow>, CampaignError> {
-        let CampaignScope { tenant, workspace } = &self.scope;
         let scan = match campaign {
             Some(campaign) => TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_CAMPAIGN)
                 .where_equal(&SharedText::from(campaign)),
             None => TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_AGE)
-                .where_equal(tenant)
-                .where_equal(workspace),
+                .where_equal(&self.columns.tenant_id)
+                .where_equal(&self.columns.workspace_id),
         };
-        let is_meant = |run: &CampaignRunRow| {
-            self.scope
-                .contains_workspace(&run.tenant_id, &run.workspace_id)
-                && status.is_none_or(|it| row_mapping::run_status(run) == it)
+        let is_selected = |run: &CampaignRunRow| {
+            self.columns.match_row(&run.tenant_id, &run.workspace_id)
+                && status.is_none_or(|status| run.status == status)
         };
         Ok(scan_filtered(
             &*self.store,
             TimestampCursor::apply_to_scan(after, scan.reversed()),
-            is_meant,
+            is_selected,
             limit,
         )
         .await?)
@@ -159,27 +158,23 @@ impl ScopedCampaigns {
         let first = after
             .and_then(|after| statuses.iter().position(|status| *status == after.status))
             .unwrap_or(0);
-        let is_ours = |job: &JobRow| {
-            self.scope
-                .contains_workspace(&job.tenant_id, &job.workspace_id)
-        };
+        let is_in_scope = |job: &JobRow| self.columns.match_row(&job.tenant_id, &job.workspace_id);
         let mut jobs = Vec::new();
         for status in &statuses[first..] {
             let scan = match &run {
                 Some(run) => TableScan::by_index::<JobRow>(JobRow::BY_TURN).where_equal(run),
-                None => {
-                    TableScan::by_index::<JobRow>(JobRow::BY_TENANT).where_equal(&self.scope.tenant)
-                }
+                None => TableScan::by_index::<JobRow>(JobRow::BY_TENANT)
+                    .where_equal(&self.columns.tenant_id),
             };
-            let scan = scan.where_equal(&SharedText::from(status.as_str()));
-            let place = after
+            let scan = scan.where_equal(status);
+            let cursor = after
                 .filter(|after| after.status == *status)
                 .map(|after| &after.cursor);
             jobs.extend(
                 scan_filtered(
                     &*self.store,
-                    TimestampCursor::apply_to_scan(place, scan),
-                    is_ours,
+                    TimestampCursor::apply_to_scan(cursor, scan),
+                    is_in_scope,
                     limit - jobs.len(),
                 )
                 .await?,
@@ -191,12 +186,12 @@ impl ScopedCampaigns {
         Ok(jobs)
     }
 
-    /// Lists the items of a campaign run that have a row and match `is_wanted`, by id, starting
+    /// Lists the items of a campaign run that have a row and match `is_selected`, by id, starting
     /// after the item `after`.
     pub async fn list_items(
         &self,
         run: &str,
-        is_wanted: impl Fn(&OutboxItemRow) -> bool,
+        is_selected: impl Fn(&OutboxItemRow) -> bool,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<OutboxItemRow>, CampaignError> {
@@ -204,7 +199,7 @@ impl ScopedCampaigns {
         let mut scan =
             TableScan::by_index::<OutboxItemRow>(OutboxItemRow::BY_RUN).where_equal(&run.id);
         scan.after = after.map(|after| vec![run.id.to_value(), ColumnValue::Text(after.into())]);
-        Ok(scan_filtered(&*self.store, scan, is_wanted, limit).await?)
+        Ok(scan_filtered(&*self.store, scan, is_selected, limit).await?)
     }
 
     /// Lists items in doubt, grouped by job; the job that has had items in doubt for longest comes
@@ -215,37 +210,37 @@ impl ScopedCampaigns {
         after: Option<&TimestampCursor>,
         limit: usize,
     ) -> Result<(Vec<OutboxItemRow>, Option<TimestampCursor>), CampaignError> {
-        let CampaignScope { tenant, workspace } = &self.scope;
         // Not limited by the current time: the clock may have been later when the items became in
         // doubt.
-        let ever = Timestamp::from_micros(Timestamp::MAX.as_micros() - 1).unwrap_or(Timestamp::MAX);
+        let latest =
+            Timestamp::from_micros(Timestamp::MAX.as_micros() - 1).unwrap_or(Timestamp::MAX);
         let jobs = TableScan::by_index::<JobRow>(JobRow::BY_DOUBT)
-            .where_equal(tenant)
-            .where_equal(workspace)
-            .where_at_most(&ever);
+            .where_equal(&self.columns.tenant_id)
+            .where_equal(&self.columns.workspace_id)
+            .where_at_most(&latest);
         let jobs: Vec<(JobRow, u64)> = self
             .store
             .list_records(TimestampCursor::apply_to_scan(after, jobs))
             .await?;
-        let is_page = jobs.len() == PAGE_ROWS;
+        let is_full_page = jobs.len() == PAGE_ROWS;
         let mut items = Vec::new();
-        let (mut last, mut left) = (None, jobs.len());
+        let (mut last, mut remaining) = (None, jobs.len());
         for (job, _) in jobs {
-            left -= 1;
+            remaining -= 1;
             let rows = row_mapping::read_job_items(&*self.store, &job.id)
                 .await?
                 .into_iter()
                 .map(|(row, _)| row);
             items.extend(rows.filter(|row| row_mapping::item_state(row) == ItemState::InDoubt));
             last = Some(TimestampCursor {
-                at: job.doubt_since,
+                at: job.in_doubt_since,
                 id: job.id,
             });
             if items.len() >= limit {
                 break;
             }
         }
-        Ok((items, last.filter(|_| left > 0 || is_page)))
+        Ok((items, last.filter(|_| remaining > 0 || is_full_page)))
     }
 
     /// Lists the audit entries of a campaign run after the entry id `after`, in order.
@@ -263,11 +258,11 @@ impl ScopedCampaigns {
     }
 }
 
-/// Returns at most `limit` rows of a scan that match `is_meant`.
+/// Returns at most `limit` rows of a scan that match `is_selected`.
 pub(crate) async fn scan_filtered<R: TableRecord + Send>(
     store: &dyn Store,
     mut scan: TableScan,
-    is_meant: impl Fn(&R) -> bool,
+    is_selected: impl Fn(&R) -> bool,
     limit: usize,
 ) -> Result<Vec<R>, Error> {
     let mut found = Vec::new();
@@ -278,7 +273,7 @@ pub(crate) async fn scan_filtered<R: TableRecord + Send>(
         if let Some((last, _)) = page.last() {
             scan = scan.starting_after(last);
         }
-        found.extend(page.into_iter().map(|(row, _)| row).filter(&is_meant));
+        found.extend(page.into_iter().map(|(row, _)| row).filter(&is_selected));
         if is_last || found.len() >= limit {
             found.truncate(limit);
             return Ok(found);

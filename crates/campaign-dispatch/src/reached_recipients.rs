@@ -11,9 +11,10 @@ use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, TableScan};
 
 use crate::audience::{self, AudienceWriter, StoredAudience};
+use crate::campaign_error::CampaignError;
 use crate::entropy::EntropySource;
 use crate::row_mapping;
-use crate::scoped_campaigns::{CampaignError, CampaignScope};
+use crate::scope_columns::ScopeColumns;
 
 /// Number of runs read at a time; small, because each has a document of up to several megabytes.
 const RUNS_PAGE: usize = 10;
@@ -33,16 +34,15 @@ pub enum RepeatSendPolicy {
 /// The runs of a campaign, ordered by ordinal.
 pub(crate) struct CampaignRunHistory<'a> {
     pub(crate) store: &'a dyn Store,
-    pub(crate) scope: &'a CampaignScope,
+    pub(crate) scope: &'a ScopeColumns,
     pub(crate) campaign_id: &'a SharedText,
 }
 
 impl CampaignRunHistory<'_> {
     fn newest_first_scan(&self) -> TableScan {
-        let CampaignScope { tenant, workspace } = self.scope;
         let scan = TableScan::by_index::<CampaignRunRow>(CampaignRunRow::BY_ORDINAL)
-            .where_equal(tenant)
-            .where_equal(workspace);
+            .where_equal(&self.scope.tenant_id)
+            .where_equal(&self.scope.workspace_id);
         scan.where_equal(self.campaign_id)
             .with_limit(RUNS_PAGE)
             .reversed()
@@ -63,27 +63,29 @@ impl CampaignRunHistory<'_> {
 
     /// The ordinal of the last run, or 0 if the campaign has no run.
     pub(crate) async fn last_ordinal(&self) -> Result<u32, Error> {
-        let found: Vec<(CampaignRunRow, u64)> = self
+        let newest: Vec<(CampaignRunRow, u64)> = self
             .store
             .list_records(self.newest_first_scan().with_limit(1))
             .await?;
-        Ok(found.first().map_or(0, |(run, _)| run.ordinal))
+        Ok(newest.first().map_or(0, |(run, _)| run.ordinal))
     }
 
     /// Removes the recipients that runs up to the ordinal `until` reached or may still reach; the
     /// last run is read first.
     pub(crate) async fn remove_reached(
         &self,
-        from: &mut UnreachedRecipients,
+        unreached: &mut UnreachedRecipients,
         until: u32,
     ) -> Result<(), Error> {
         let mut scan = self.newest_first_scan().where_at_most(&until);
         while let Some(page) = self.next_page(&mut scan).await? {
             for (run, version) in &page {
-                if from.hashes.is_empty() {
+                if unreached.hashes.is_empty() {
                     return Ok(());
                 }
-                from.remove_reached_by(self.store, run, *version).await?;
+                unreached
+                    .remove_reached_by(self.store, run, *version)
+                    .await?;
             }
         }
         Ok(())
@@ -93,20 +95,20 @@ impl CampaignRunHistory<'_> {
     /// the last run of a recipient may be used to retry them, so that no two runs do.
     pub(crate) async fn remove_targeted(
         &self,
-        from: &mut UnreachedRecipients,
+        unreached: &mut UnreachedRecipients,
         after: u32,
     ) -> Result<(), Error> {
         let mut scan = self.newest_first_scan();
         while let Some(page) = self.next_page(&mut scan).await? {
             for (run, _) in &page {
-                if run.ordinal <= after || from.hashes.is_empty() {
+                if run.ordinal <= after || unreached.hashes.is_empty() {
                     return Ok(());
                 }
-                let before = from.hashes.len();
+                let before = unreached.hashes.len();
                 for number in 0..run.jobs {
-                    from.remove_part(self.store, run, number).await?;
+                    unreached.remove_part(self.store, run, number).await?;
                 }
-                from.record_last_run(before, run);
+                unreached.record_last_run(before, run);
             }
         }
         Ok(())
@@ -117,9 +119,9 @@ impl CampaignRunHistory<'_> {
 type RecipientHash = [u8; 16];
 
 fn hash_recipient(recipient: &str) -> RecipientHash {
-    let mut id = [0; 16];
-    id.copy_from_slice(&hash_parts(&[recipient])[..16]);
-    id
+    let mut hash = [0; 16];
+    hash.copy_from_slice(&hash_parts(&[recipient])[..16]);
+    hash
 }
 
 /// The recipients that none of the runs checked so far reached.
@@ -130,7 +132,7 @@ pub(crate) struct UnreachedRecipients {
     initial_count: usize,
     /// The most recent run that reached one of the recipients or may still reach one.
     last_run: Option<SharedText>,
-    /// Runs that are over and have an exhausted item of one of the recipients, which a redrive of
+    /// Runs that have ended and have an exhausted item of one of the recipients, which a redrive of
     /// its job would send again.
     redrivable_runs: Vec<(CampaignRunRow, u64)>,
 }
@@ -141,28 +143,28 @@ impl UnreachedRecipients {
         store: &dyn Store,
         audience: &StoredAudience,
     ) -> Result<Self, Error> {
-        let mut ids = HashSet::new();
+        let mut hashes = HashSet::new();
         for number in audience.part_numbers() {
-            ids.extend(
+            hashes.extend(
                 audience::read_audience_part(store, &audience.id, number)
                     .await?
                     .iter()
-                    .map(|it| hash_recipient(&it.id)),
+                    .map(|recipient| hash_recipient(&recipient.id)),
             );
         }
         Ok(Self {
-            initial_count: ids.len(),
-            hashes: ids,
+            initial_count: hashes.len(),
+            hashes,
             ..Self::default()
         })
     }
 
     /// Starts with these recipient ids.
     pub(crate) fn from_recipients(recipients: impl Iterator<Item = SharedText>) -> Self {
-        let ids: HashSet<RecipientHash> = recipients.map(|it| hash_recipient(&it)).collect();
+        let hashes: HashSet<RecipientHash> = recipients.map(|id| hash_recipient(&id)).collect();
         Self {
-            initial_count: ids.len(),
-            hashes: ids,
+            initial_count: hashes.len(),
+            hashes,
             ..Self::default()
         }
     }
@@ -210,7 +212,7 @@ impl UnreachedRecipients {
     pub(crate) async fn store_audience(
         &self,
         store: &dyn Store,
-        scope: &CampaignScope,
+        scope: &ScopeColumns,
         audience: &StoredAudience,
         entropy: &EntropySource,
     ) -> Result<StoredAudience, CampaignError> {
@@ -218,15 +220,15 @@ impl UnreachedRecipients {
             return Ok(audience.clone());
         }
         let part_items = audience.part_sizes.iter().copied().max().unwrap_or(1);
-        let mut gathering = AudienceWriter::new(store, scope.clone(), part_items, entropy);
+        let mut writer = AudienceWriter::new(store, scope.clone(), part_items, entropy);
         for number in audience.part_numbers() {
             for recipient in audience::read_audience_part(store, &audience.id, number).await? {
                 if self.contains_recipient(&recipient.id) {
-                    gathering.add_recipient(recipient).await?;
+                    writer.add_recipient(recipient).await?;
                 }
             }
         }
-        gathering.finish().await
+        writer.finish().await
     }
 
     /// Extends a commit so that it conflicts if a job of the redrivable runs was redriven
@@ -246,7 +248,7 @@ impl UnreachedRecipients {
         version: u64,
     ) -> Result<(), Error> {
         let before = self.hashes.len();
-        if row_mapping::run_status(run).is_terminal() {
+        if run.status.is_terminal() {
             self.remove_settled(store, run, version).await?;
         } else {
             for number in 0..run.jobs {
@@ -277,25 +279,21 @@ impl UnreachedRecipients {
     }
 
     /// Removes the recipients that a job of an unfinished run reached or may still reach. Their
-    /// outcome is unknown as yet, except in a cancelled run: a job of it that is over sends to no
-    /// more recipients.
+    /// outcome is unknown as yet, except in a cancelled run: a job of it that has ended sends to
+    /// no more recipients.
     async fn remove_unfinished(
         &mut self,
         store: &dyn Store,
         run: &CampaignRunRow,
         number: u32,
     ) -> Result<(), Error> {
-        let id_of_job = row_mapping::job_id(&run.id, number);
-        let job: Option<(JobRow, u64)> = store
-            .read_record(RowKey(vec![id_of_job.to_value()]))
-            .await?;
-        let is_over = job.is_some_and(|(job, _)| row_mapping::job_status(&job).is_terminal());
-        if !is_over
-            || CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Cancelled)
-        {
+        let job_id = row_mapping::job_id(&run.id, number);
+        let job: Option<(JobRow, u64)> = store.read_record(RowKey(vec![job_id.to_value()])).await?;
+        let has_ended = job.is_some_and(|(job, _)| job.status.is_terminal());
+        if !has_ended || run.control != CampaignRunControl::Cancelled {
             return self.remove_part(store, run, number).await;
         }
-        for (row, _) in row_mapping::read_job_items(store, &id_of_job).await? {
+        for (row, _) in row_mapping::read_job_items(store, &job_id).await? {
             if !matches!(
                 row_mapping::item_state(&row),
                 ItemState::Skipped | ItemState::Failed
@@ -315,16 +313,15 @@ impl UnreachedRecipients {
     ) -> Result<(), Error> {
         let mut scan =
             TableScan::by_index::<OutboxItemRow>(OutboxItemRow::BY_RUN).where_equal(&run.id);
-        let mut is_reopenable = false;
+        let mut is_redrivable = false;
         loop {
             let page: Vec<(OutboxItemRow, u64)> = store.list_records(scan.clone()).await?;
             for (row, _) in &page {
                 match row_mapping::item_state(row) {
                     ItemState::Skipped => {}
                     ItemState::Failed => {
-                        let is_exhausted =
-                            row.reason.as_deref() == Some(ItemReason::Exhausted.as_str());
-                        is_reopenable |= is_exhausted && self.contains_recipient(&row.recipient_id);
+                        is_redrivable |= row.reason == Some(ItemReason::Exhausted)
+                            && self.contains_recipient(&row.recipient_id);
                     }
                     _ => drop(self.hashes.remove(&hash_recipient(&row.recipient_id))),
                 }
@@ -334,7 +331,7 @@ impl UnreachedRecipients {
                 _ => break,
             }
         }
-        if is_reopenable {
+        if is_redrivable {
             self.redrivable_runs.push((run.clone(), version));
         }
         Ok(())

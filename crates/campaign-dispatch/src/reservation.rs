@@ -13,7 +13,9 @@ use crate::row_mapping;
 /// callers: a commit creates it, and the call consumes it.
 ///
 /// ```compile_fail
-/// fn twice(reservation: onward_campaign_dispatch::Reservation) -> [onward_campaign_dispatch::Reservation; 2] {
+/// use onward_campaign_dispatch::Reservation;
+///
+/// fn copy_reservation(reservation: Reservation) -> [Reservation; 2] {
 ///     [reservation.clone(), reservation]
 /// }
 /// ```
@@ -59,13 +61,13 @@ pub(crate) struct DurableCommit(());
 
 impl DurableCommit {
     /// Creates the reservation of an item whose row the commit stored. Returns `None` if the item
-    /// is not held.
+    /// is not reserved.
     pub(crate) fn reserve_item(
         &self,
         row: &OutboxItemRow,
         message: RenderedMessage,
     ) -> Option<Reservation> {
-        (row_mapping::item_state(row) == ItemState::Held).then(|| Reservation {
+        (row_mapping::item_state(row) == ItemState::Reserved).then(|| Reservation {
             item_id: row.id.clone(),
             idempotency_key: row.idempotency_key.clone(),
             address: row.recipient_address.clone(),
@@ -75,17 +77,18 @@ impl DurableCommit {
     }
 }
 
-/// Checks whether a commit of unknown outcome is durable. `meant` is the job's row as the commit
+/// Checks whether a commit of unknown outcome is durable. `intended` is the job's row as the commit
 /// would have written it: with a mark that no other commit writes, or without a mark if it was the
 /// worker's last commit, which ends its epoch.
 pub(crate) async fn confirm_commit(
     store: &dyn Store,
-    meant: &JobRow,
+    intended: &JobRow,
 ) -> Result<Option<DurableCommit>, Error> {
-    let stored: Option<(JobRow, u64)> =
-        store.read_record(RowKey(vec![meant.id.to_value()])).await?;
+    let stored: Option<(JobRow, u64)> = store
+        .read_record(RowKey(vec![intended.id.to_value()]))
+        .await?;
     let is_ours = |(job, _): &(JobRow, u64)| {
-        job.lock_epoch == meant.lock_epoch && job.lock_token == meant.lock_token
+        job.lock_epoch == intended.lock_epoch && job.lock_token == intended.lock_token
     };
     Ok(stored.filter(is_ours).map(|_| DurableCommit(())))
 }

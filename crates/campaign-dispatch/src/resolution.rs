@@ -8,15 +8,18 @@ use onward_campaign_core::{
     ItemTransition, JobAttempt, JobStatus,
 };
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
-use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey, Store, StoreErrorKind};
+use onward_store::{
+    ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, Store, StoreErrorKind,
+};
 use serde_json::{Value, json};
 
+use crate::campaign_error::CampaignError;
 use crate::run_completion::finish_run;
-use crate::scoped_campaigns::{CampaignError, CampaignScope};
+use crate::scope_columns::ScopeColumns;
 use crate::{audit, row_mapping};
 
 /// Maximum number of attempts to commit a resolution while the same job changes concurrently.
-const CONFLICT_RETRIES_MAX: u32 = 50;
+const RESOLVE_ATTEMPTS_MAX: u32 = 50;
 
 /// An operator's decision on an item in doubt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +39,20 @@ pub type ResolvedItem = (String, Result<OutboxItemRow, CampaignError>);
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorDecision<'a> {
     pub(crate) resolution: &'a Resolution,
-    pub(crate) decided_by: &'a str,
+    pub(crate) operator: &'a str,
     pub(crate) reason: &'a str,
+}
+
+impl OperatorDecision<'_> {
+    /// The details of the audit entry about an item.
+    fn audit_detail(&self, item: &SharedText) -> Value {
+        json!({
+            "item": &**item,
+            "resolution": resolution_name(self.resolution),
+            "by": self.operator,
+            "reason": self.reason,
+        })
+    }
 }
 
 /// Settles items in doubt, updates their jobs and possibly finishes their runs, and records the
@@ -45,9 +60,9 @@ pub(crate) struct OperatorDecision<'a> {
 /// job due, and a worker that then claims it would block the resolution of the next item.
 pub(crate) async fn resolve_items(
     store: &dyn Store,
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     items: &[String],
-    said: OperatorDecision<'_>,
+    decision: OperatorDecision<'_>,
 ) -> Result<Vec<ResolvedItem>, CampaignError> {
     let (mut jobs, mut settled): (
         BTreeMap<SharedText, BTreeSet<SharedText>>,
@@ -60,20 +75,20 @@ pub(crate) async fn resolve_items(
         }
     }
     for (job, items) in jobs {
-        let mut tries = 0;
+        let mut attempts = 0;
         let outcomes = loop {
-            tries += 1;
-            match resolve_job_items(store, scope, &job, &items, said).await {
+            attempts += 1;
+            match resolve_job_items(store, scope, &job, &items, decision).await {
                 // Another resolution changed the same job first: retry.
                 Err(CampaignError::Store(error))
-                    if error.kind() == StoreErrorKind::Conflict && tries < CONFLICT_RETRIES_MAX => {
-                }
+                    if error.kind() == StoreErrorKind::Conflict
+                        && attempts < RESOLVE_ATTEMPTS_MAX => {}
                 Ok(outcomes) => break outcomes,
                 // Items of other jobs may be settled already, so the error is reported per item.
-                Err(refused) => {
+                Err(error) => {
                     break items
                         .iter()
-                        .map(|item| (item.to_string(), Err(refused.clone())))
+                        .map(|item| (item.to_string(), Err(error.clone())))
                         .collect();
                 }
             }
@@ -86,65 +101,53 @@ pub(crate) async fn resolve_items(
 /// Settles items of one job in one commit.
 async fn resolve_job_items(
     store: &dyn Store,
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     id: &SharedText,
-    wanted: &BTreeSet<SharedText>,
-    said: OperatorDecision<'_>,
+    requested: &BTreeSet<SharedText>,
+    decision: OperatorDecision<'_>,
 ) -> Result<Vec<ResolvedItem>, CampaignError> {
-    let OperatorDecision {
-        resolution: verdict,
-        decided_by: by,
-        reason: why,
-    } = said;
-    let refused = |item: &SharedText, refused: CampaignError| (item.to_string(), Err(refused));
-    let none = |item: &SharedText| refused(item, CampaignError::ItemNotFound(item.to_string()));
+    let fail = |item: &SharedText, error: CampaignError| (item.to_string(), Err(error));
+    let not_found = |item: &SharedText| fail(item, CampaignError::ItemNotFound(item.to_string()));
     let job: Option<(JobRow, u64)> = store.read_record(RowKey(vec![id.to_value()])).await?;
-    let job = job.filter(|(job, _)| scope.contains_workspace(&job.tenant_id, &job.workspace_id));
+    let job = job.filter(|(job, _)| scope.match_row(&job.tenant_id, &job.workspace_id));
     let Some((mut job, job_version)) = job else {
-        return Ok(wanted.iter().map(none).collect());
+        return Ok(requested.iter().map(not_found).collect());
     };
     let stored = row_mapping::read_job_items(store, id).await?;
     let known: BTreeSet<&SharedText> = stored.iter().map(|(row, _)| &row.id).collect();
-    let (items, absent): (Vec<&SharedText>, Vec<&SharedText>) =
-        wanted.iter().partition(|item| known.contains(item));
-    let mut settled: Vec<ResolvedItem> = absent.into_iter().map(none).collect();
+    let (items, missing): (Vec<&SharedText>, Vec<&SharedText>) =
+        requested.iter().partition(|item| known.contains(item));
+    let mut settled: Vec<ResolvedItem> = missing.into_iter().map(not_found).collect();
     let run: Option<(CampaignRunRow, u64)> = store
         .read_record(RowKey(vec![job.run_id.to_value()]))
         .await?;
     let Some((run, _)) = run else {
         return Err(CampaignError::RunNotFound(job.run_id.to_string()));
     };
-    if let Some(error) = resolution_refusal(verdict, &run, &job) {
-        settled.extend(items.into_iter().map(|item| refused(item, error.clone())));
+    if let Some(error) = check_resolvable(decision.resolution, &run, &job).err() {
+        settled.extend(items.into_iter().map(|item| fail(item, error.clone())));
         return Ok(settled);
     }
     let now = store.now().await?;
-    let mut slots = job_progress(&job, &stored, now);
+    let mut progress = job_progress(&job, &stored, now)?;
     let mut commit = Commit::new();
     for (row, version) in stored
         .into_iter()
-        .filter(|(row, _)| wanted.contains(&row.id))
+        .filter(|(row, _)| requested.contains(&row.id))
     {
-        let Some(change) = resolution_change(&row, verdict, why) else {
-            settled.push(refused(
-                &row.id,
-                CampaignError::ItemNotInDoubt(row.id.to_string()),
-            ));
+        let Some(change) = resolution_change(&row, decision) else {
+            let error = CampaignError::ItemNotInDoubt(row.id.to_string());
+            settled.push(fail(&row.id, error));
             continue;
         };
-        let row = row_mapping::apply_change(row, &change, row_mapping::run_channel(&run), now);
-        if let Some(slot) =
-            row_mapping::item_position(&row.id).and_then(|position| slots.get_mut(position))
-        {
-            (slot.state, slot.reason) = (change.new_state, change.reason);
-        }
-        let detail =
-            json!({ "item": &*row.id, "verdict": resolution_name(verdict), "by": by, "why": why });
+        let row = row_mapping::apply_change(row, &change, run.channel, now);
+        let item = &mut progress[row_mapping::row_position(&row, job.items as usize)?];
+        (item.state, item.reason) = (change.new_state, change.reason);
         commit = audit::append_entry(
             commit.update(&row, version),
             &run,
             "item.settled",
-            &detail,
+            &decision.audit_detail(&row.id),
             now,
         );
         settled.push((row.id.to_string(), Ok(row)));
@@ -152,9 +155,9 @@ async fn resolve_job_items(
     if settled.iter().all(|(_, outcome)| outcome.is_err()) {
         return Ok(settled);
     }
-    conclude_job(&mut job, &slots, verdict, now);
+    conclude_job(&mut job, &progress, decision.resolution, now)?;
     commit = commit.update(&job, job_version);
-    commit_resolved_job(store, &run, &job, commit, (by, now)).await?;
+    commit_resolved_job(store, &run, &job, commit, (decision.operator, now)).await?;
     Ok(settled)
 }
 
@@ -165,40 +168,43 @@ async fn commit_resolved_job(
     run: &CampaignRunRow,
     job: &JobRow,
     mut commit: Commit,
-    (by, now): (&str, Timestamp),
+    (operator, now): (&str, Timestamp),
 ) -> Result<(), CampaignError> {
-    if let Some((event, detail)) = job_end_event(job, by) {
+    if let Some((event, detail)) = job_end_event(job, operator) {
         commit = audit::append_entry(commit, run, event, &detail, now);
     }
     store.commit(commit).await?;
-    if row_mapping::job_status(job).is_terminal() {
+    if job.status.is_terminal() {
         finish_run(store, &run.id, now).await?;
     }
     Ok(())
 }
 
-/// The reason why no item of the job can be resolved now, if there is one.
-fn resolution_refusal(
-    verdict: &Resolution,
+/// Fails if no item of the job can be resolved now.
+fn check_resolvable(
+    resolution: &Resolution,
     run: &CampaignRunRow,
     job: &JobRow,
-) -> Option<CampaignError> {
-    if *verdict == Resolution::Retry
-        && CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled)
-    {
-        return Some(CampaignError::RunCancelled(run.id.to_string()));
+) -> Result<(), CampaignError> {
+    if *resolution == Resolution::Retry && run.control == CampaignRunControl::Cancelled {
+        return Err(CampaignError::RunCancelled(run.id.to_string()));
     }
     // The worker that holds the lease may be calling the provider right now.
-    if row_mapping::job_status(job) == JobStatus::Locked {
+    if job.status == JobStatus::Locked {
         let until = job.locked_until.unwrap_or(job.run_after);
-        return Some(CampaignError::JobLocked(job.id.to_string(), until));
+        return Err(CampaignError::JobLocked(job.id.to_string(), until));
     }
-    None
+    Ok(())
 }
 
-/// The change that a resolution makes to an item, or `None` if the item is not in doubt.
-fn resolution_change(row: &OutboxItemRow, verdict: &Resolution, why: &str) -> Option<ItemChange> {
-    let (act, reason, message_id) = match verdict {
+/// The change that a decision makes to an item, or `None` if the item is not in doubt.
+fn resolution_change(row: &OutboxItemRow, decision: OperatorDecision<'_>) -> Option<ItemChange> {
+    let OperatorDecision {
+        resolution,
+        reason: error,
+        ..
+    } = decision;
+    let (transition, reason, message_id) = match resolution {
         Resolution::Sent(message_id) => (
             ItemTransition::Accept,
             None,
@@ -213,50 +219,51 @@ fn resolution_change(row: &OutboxItemRow, verdict: &Resolution, why: &str) -> Op
     };
     let state = row_mapping::item_state(row);
     let new_state = state
-        .next_state(act)
+        .next_state(transition)
         .filter(|_| state == ItemState::InDoubt)?;
     // A retried item gets the full number of sends again.
-    let sends = if *verdict == Resolution::Retry {
+    let sends = if *resolution == Resolution::Retry {
         0
     } else {
-        row.calls
+        row.sends
     };
     Some(ItemChange {
         new_state,
         sends,
         reason,
-        error: Some(why.into()),
+        error: Some(error.into()),
         provider_message_id: message_id,
     })
 }
 
-/// The audit event of a job that the resolution ended, or `None` if the job is not over.
-fn job_end_event(job: &JobRow, by: &str) -> Option<(&'static str, Value)> {
-    let event = match row_mapping::job_status(job) {
+/// The audit event of a job that the resolution ended, or `None` if the job has not ended.
+fn job_end_event(job: &JobRow, operator: &str) -> Option<(&'static str, Value)> {
+    let event = match job.status {
         JobStatus::Completed => "job.completed",
         JobStatus::Dead => "job.dead",
         JobStatus::Queued | JobStatus::Locked | JobStatus::Failed => return None,
     };
     let JobRow {
         id,
-        served,
+        sent,
         failed,
         skipped,
         error,
         ..
     } = job;
     let detail = json!({
-        "job": &**id, "by": by, "served": served, "failed": failed, "skipped": skipped, "inDoubt": 0,
+        "job": &**id, "by": operator, "sent": sent, "failed": failed, "skipped": skipped, "inDoubt": 0,
         "error": error.as_deref(),
     });
     Some((event, detail))
 }
 
-fn resolution_name(verdict: &Resolution) -> &'static str {
-    match verdict {
+/// The name of a resolution in audit entries.
+fn resolution_name(resolution: &Resolution) -> &'static str {
+    match resolution {
         Resolution::Sent(_) => "sent",
         Resolution::Failed => "failed",
-        Resolution::Retry => "again",
+        Resolution::Retry => "resend",
     }
 }
 
@@ -266,48 +273,40 @@ fn job_progress(
     job: &JobRow,
     stored: &[(OutboxItemRow, u64)],
     now: Timestamp,
-) -> Vec<ItemProgress> {
-    let mut slots = vec![ItemProgress::NEW; job.items as usize];
+) -> Result<Vec<ItemProgress>, Error> {
+    let mut progress = vec![ItemProgress::NEW; job.items as usize];
     for (row, _) in stored {
-        if let Some(slot) =
-            row_mapping::item_position(&row.id).and_then(|position| slots.get_mut(position))
-        {
-            *slot = row_mapping::item_progress(row, now);
-        }
+        let position = row_mapping::row_position(row, progress.len())?;
+        progress[position] = row_mapping::item_progress(row, now);
     }
-    let mut missing = row_mapping::job_counts(job)
-        .skipped
-        .saturating_sub(ItemCounts::from_states(slots.iter().map(|it| it.state)).skipped);
-    for slot in slots
+    let skipped = ItemCounts::from_states(progress.iter().map(|item| item.state)).skipped;
+    let duplicates = row_mapping::job_counts(job).skipped.saturating_sub(skipped);
+    let without_row = progress
         .iter_mut()
-        .filter(|slot| slot.state == ItemState::Unreserved)
-    {
-        if missing == 0 {
-            break;
-        }
-        (slot.state, missing) = (ItemState::Skipped, missing - 1);
+        .filter(|item| item.state == ItemState::Unreserved);
+    for item in without_row.take(usize::try_from(duplicates).unwrap_or(usize::MAX)) {
+        item.state = ItemState::Skipped;
     }
-    slots
+    Ok(progress)
 }
 
 /// Updates the counts and the status of an unclaimed job after some of its items were resolved.
-fn conclude_job(job: &mut JobRow, slots: &[ItemProgress], verdict: &Resolution, now: Timestamp) {
-    let tally = ItemCounts::from_states(slots.iter().map(|slot| slot.state));
-    row_mapping::write_job_counts(job, &tally, now);
-    let (act, status) = (
-        JobAttempt::transition_after_resolution(slots),
-        row_mapping::job_status(job),
-    );
-    job.status = act
-        .map_or(status, |act| row_mapping::next_job_status(status, act))
-        .as_str()
-        .into();
-    if act.is_some() {
+fn conclude_job(
+    job: &mut JobRow,
+    progress: &[ItemProgress],
+    resolution: &Resolution,
+    now: Timestamp,
+) -> Result<(), Error> {
+    let counts = ItemCounts::from_states(progress.iter().map(|item| item.state));
+    row_mapping::write_job_counts(job, &counts, now);
+    if let Some(transition) = JobAttempt::transition_after_resolution(progress) {
+        job.status = row_mapping::next_job_status(job, job.status, transition)?;
         job.run_after = now;
     }
     // Only a retry gives a worker something to do. Other items of the job may wait for reasons of
     // their own, so no other resolution makes the job due.
-    if *verdict == Resolution::Retry {
+    if *resolution == Resolution::Retry {
         (job.run_after, job.attempts) = (now, 0);
     }
+    Ok(())
 }

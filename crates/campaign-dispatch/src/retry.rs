@@ -13,12 +13,13 @@ use onward_store::{
 };
 
 use crate::audience::{self, AudienceWriter, StoredAudience};
+use crate::campaign_error::CampaignError;
 use crate::deploy::{
-    DEPLOY_ATTEMPTS_MAX, DeploymentResult, commit_run, deployment_result, derived_id,
+    DEPLOY_ATTEMPTS_MAX, DeploymentResult, RunOrigin, commit_run, deployment_result, derived_id,
 };
 use crate::entropy::EntropySource;
 use crate::reached_recipients::{CampaignRunHistory, UnreachedRecipients};
-use crate::scoped_campaigns::{CampaignError, CampaignScope};
+use crate::scope_columns::ScopeColumns;
 use crate::{row_mapping, run_completion};
 
 /// The id of the run that retries `run`. It is derived from `run`, so that there is at most one.
@@ -31,70 +32,70 @@ pub(crate) async fn find_retry_run(
     store: &dyn Store,
     run: &CampaignRunRow,
 ) -> Result<Option<CampaignRunRow>, Error> {
-    let found: Option<(CampaignRunRow, u64)> = store
+    let stored: Option<(CampaignRunRow, u64)> = store
         .read_record(RowKey(vec![retry_run_id(run).to_value()]))
         .await?;
-    Ok(found.map(|(run, _)| run))
+    Ok(stored.map(|(run, _)| run))
 }
 
-/// Retries a campaign run that is over. A second call returns the same retry run.
+/// Retries a campaign run that has ended. A second call returns the same retry run.
 pub(crate) async fn retry_run(
     store: &dyn Store,
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     (run, version): (CampaignRunRow, u64),
-    by: &str,
+    operator: &str,
     entropy: &EntropySource,
 ) -> Result<DeploymentResult, CampaignError> {
     if let Some(existing) = find_retry_run(store, &run).await? {
-        return Ok(deployment_result(&existing, true));
+        return Ok(deployment_result(&existing, RunOrigin::Existing));
     }
-    if !row_mapping::run_status(&run).is_terminal() {
-        let tally = run_completion::count_run_items(store, &run.id).await?;
-        let is_undecided = tally.open_items() == 0 && tally.in_doubt > 0;
+    if !run.status.is_terminal() {
+        let counts = run_completion::count_run_items(store, &run.id).await?;
+        let is_in_doubt = counts.open_items() == 0 && counts.in_doubt > 0;
         let id = run.id.to_string();
-        return Err(if is_undecided {
-            CampaignError::RunInDoubt(id, tally.in_doubt)
+        return Err(if is_in_doubt {
+            CampaignError::RunInDoubt(id, counts.in_doubt)
         } else {
             CampaignError::RunNotFinished(id)
         });
     }
-    let unserved = store_undelivered(store, scope, &run, entropy).await?;
-    let runs = CampaignRunHistory {
+    let undelivered = store_undelivered(store, scope, &run, entropy).await?;
+    let history = CampaignRunHistory {
         store,
         scope,
         campaign_id: &run.campaign_id,
     };
     for _ in 0..DEPLOY_ATTEMPTS_MAX {
-        let last = runs.last_ordinal().await?;
+        let last = history.last_ordinal().await?;
         let mut unreached = UnreachedRecipients::default();
         if last > run.ordinal {
-            unreached = UnreachedRecipients::from_audience(store, &unserved).await?;
-            runs.remove_targeted(&mut unreached, run.ordinal).await?;
+            unreached = UnreachedRecipients::from_audience(store, &undelivered).await?;
+            history.remove_targeted(&mut unreached, run.ordinal).await?;
         }
-        let by_later = |later: &SharedText| {
-            CampaignError::AlreadyRetried(run.id.to_string(), later.to_string())
-        };
         if let Some(later) = unreached.last_run().filter(|_| unreached.is_empty()) {
-            return Err(by_later(later));
+            return Err(CampaignError::AlreadyRetried(
+                run.id.to_string(),
+                later.to_string(),
+            ));
         }
         let audience = unreached
-            .store_audience(store, scope, &unserved, entropy)
+            .store_audience(store, scope, &undelivered, entropy)
             .await?;
         let next = new_retry_run(&run, last + 1, &audience, store.now().await?);
         // A concurrent redrive of one of its jobs updates the run as well, so that one of the two
         // commits conflicts.
         let commit = Commit::new().update(&run, version);
-        let refused = match commit_run(store, commit, &next, &audience, by).await {
+        let error = match commit_run(store, commit, &next, &audience, operator).await {
             Ok(()) => return stored_retry_result(store, &run, &audience).await,
-            Err(refused) => refused,
+            Err(error) => error,
         };
         if find_retry_run(store, &run).await?.is_some() {
             return stored_retry_result(store, &run, &audience).await;
         }
-        match &refused {
+        match &error {
             CampaignError::Store(Error::Conflict(CommitConflict::NotUnique { .. })) => {}
-            CampaignError::Store(error) if error.kind() == StoreErrorKind::Conflict => break,
-            _ => return Err(refused),
+            CampaignError::Store(cause) if cause.kind() == StoreErrorKind::Conflict => break,
+            _ => return Err(error),
         }
     }
     Err(CampaignError::ConcurrentChange(run.id.to_string()))
@@ -106,10 +107,15 @@ async fn stored_retry_result(
     run: &CampaignRunRow,
     audience: &StoredAudience,
 ) -> Result<DeploymentResult, CampaignError> {
-    let made = find_retry_run(store, run)
+    let stored = find_retry_run(store, run)
         .await?
         .ok_or_else(|| CampaignError::RunNotFound(retry_run_id(run).to_string()))?;
-    Ok(deployment_result(&made, made.audience_id != audience.id))
+    let origin = if stored.audience_id == audience.id {
+        RunOrigin::Created
+    } else {
+        RunOrigin::Existing
+    };
+    Ok(deployment_result(&stored, origin))
 }
 
 fn new_retry_run(
@@ -121,8 +127,8 @@ fn new_retry_run(
     CampaignRunRow {
         id: retry_run_id(run),
         ordinal,
-        status: CampaignRunStatus::Queued.as_str().into(),
-        control: CampaignRunControl::Active.as_str().into(),
+        status: CampaignRunStatus::Queued,
+        control: CampaignRunControl::Active,
         audience_id: audience.id.clone(),
         audience_digest: audience.digest.clone(),
         items: audience.recipient_count(),
@@ -137,11 +143,11 @@ fn new_retry_run(
 }
 
 /// An empty audience of a retry means that the run has no recipient left to retry.
-fn map_empty_audience(refused: CampaignError) -> CampaignError {
-    if refused == CampaignError::EmptyAudience {
+fn map_empty_audience(error: CampaignError) -> CampaignError {
+    if error == CampaignError::EmptyAudience {
         CampaignError::NothingToRetry
     } else {
-        refused
+        error
     }
 }
 
@@ -149,23 +155,23 @@ fn map_empty_audience(refused: CampaignError) -> CampaignError {
 /// cancelled.
 async fn store_undelivered(
     store: &dyn Store,
-    scope: &CampaignScope,
+    scope: &ScopeColumns,
     run: &CampaignRunRow,
     entropy: &EntropySource,
 ) -> Result<StoredAudience, CampaignError> {
     let first = audience::read_audience_part(store, &run.audience_id, 0).await?;
     let part_items = u32::try_from(first.len()).unwrap_or(u32::MAX);
-    let mut gathering = AudienceWriter::new(store, scope.clone(), part_items, entropy);
+    let mut writer = AudienceWriter::new(store, scope.clone(), part_items, entropy);
     for number in 0..run.jobs {
         let recipients = audience::read_audience_part(store, &run.audience_id, number).await?;
         let job = row_mapping::job_id(&run.id, number);
         for recipient in
-            undelivered_recipients(recipients, &row_mapping::read_job_items(store, &job).await?)
+            undelivered_recipients(recipients, &row_mapping::read_job_items(store, &job).await?)?
         {
-            gathering.add_recipient(recipient).await?;
+            writer.add_recipient(recipient).await?;
         }
     }
-    gathering.finish().await.map_err(map_empty_audience)
+    writer.finish().await.map_err(map_empty_audience)
 }
 
 /// The recipients of a job that were not reached. A recipient without a row is a duplicate of
@@ -173,18 +179,17 @@ async fn store_undelivered(
 fn undelivered_recipients(
     recipients: Vec<AudienceRecipient>,
     items: &[(OutboxItemRow, u64)],
-) -> Vec<AudienceRecipient> {
+) -> Result<Vec<AudienceRecipient>, Error> {
     let mut recipients: Vec<Option<AudienceRecipient>> = recipients.into_iter().map(Some).collect();
-    let is_missed = |row: &OutboxItemRow| match row_mapping::item_state(row) {
+    let is_undelivered = |row: &OutboxItemRow| match row_mapping::item_state(row) {
         ItemState::Failed => true,
-        ItemState::Skipped => row.reason.as_deref() == Some(ItemReason::Cancelled.as_str()),
+        ItemState::Skipped => row.reason == Some(ItemReason::Cancelled),
         _ => false,
     };
-    let missed = items
-        .iter()
-        .filter(|(row, _)| is_missed(row))
-        .filter_map(|(row, _)| row_mapping::item_position(&row.id));
-    missed
-        .filter_map(|position| recipients.get_mut(position)?.take())
-        .collect()
+    let mut undelivered = Vec::new();
+    for (row, _) in items.iter().filter(|(row, _)| is_undelivered(row)) {
+        let position = row_mapping::row_position(row, recipients.len())?;
+        undelivered.extend(recipients[position].take());
+    }
+    Ok(undelivered)
 }

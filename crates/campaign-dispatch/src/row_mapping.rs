@@ -2,28 +2,32 @@
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
-    AudienceRecipient, CampaignRunStatus, DeliveryChannel, ItemChange, ItemCounts, ItemKey,
-    ItemProgress, ItemReason, ItemState, ItemStatus, JobStatus, JobTransition,
+    AudienceRecipient, DeliveryChannel, ItemChange, ItemCounts, ItemKey, ItemProgress, ItemState,
+    ItemStatus, JobStatus, JobTransition, QueuedItemState,
 };
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnValue, Error, RecordReader as _, Store, TableScan};
 
 /// The state of the item in this row.
 pub fn item_state(row: &OutboxItemRow) -> ItemState {
-    let status = ItemStatus::parse(&row.status).unwrap_or(ItemStatus::Queued);
-    ItemState::from_status(status, row.held_since.is_some(), row.doubt_since.is_some())
+    let queued = match (row.in_doubt_since, row.reserved_since) {
+        (Some(_), _) => QueuedItemState::InDoubt,
+        (None, Some(_)) => QueuedItemState::Reserved,
+        (None, None) => QueuedItemState::Deferred,
+    };
+    ItemState::from_status(row.status, queued)
 }
 
 /// The progress of an item as an attempt at the time `now` reads it.
 pub(crate) fn item_progress(row: &OutboxItemRow, now: Timestamp) -> ItemProgress {
-    let doubt = row.doubt_since.map_or(0, |since| {
+    let in_doubt_ms = row.in_doubt_since.map_or(0, |since| {
         now.as_micros().saturating_sub(since.as_micros()) / 1_000
     });
     ItemProgress {
         state: item_state(row),
-        sends: row.calls,
-        in_doubt_ms: u64::try_from(doubt).unwrap_or(0),
-        reason: row.reason.as_deref().and_then(ItemReason::parse),
+        sends: row.sends,
+        in_doubt_ms: u64::try_from(in_doubt_ms).unwrap_or(0),
+        reason: row.reason,
     }
 }
 
@@ -42,6 +46,19 @@ pub(crate) fn item_position(item: &str) -> Option<usize> {
     item.rsplit_once('.')?.1.parse().ok()
 }
 
+/// The position of a stored item in its job of `item_count` items. Fails if its id is malformed or
+/// beyond the end of the job.
+pub(crate) fn row_position(row: &OutboxItemRow, item_count: usize) -> Result<usize, Error> {
+    item_position(&row.id)
+        .filter(|position| *position < item_count)
+        .ok_or_else(|| {
+            Error::corrupt(format!(
+                "outbox item {} has no position in its job of {item_count} items",
+                row.id
+            ))
+        })
+}
+
 /// The job of an item, or `None` if the id is malformed.
 pub(crate) fn job_id_of_item(item: &str) -> Option<SharedText> {
     item.rsplit_once('.').map(|(job, _)| job.into())
@@ -55,18 +72,18 @@ pub(crate) async fn read_job_items(
     let mut scan =
         TableScan::all_rows::<OutboxItemRow>().where_at_most(&SharedText::from(format!("{job}.~")));
     let mut after = SharedText::from(format!("{job}."));
-    let mut found = Vec::new();
+    let mut items = Vec::new();
     loop {
         scan.after = Some(vec![ColumnValue::Text(after)]);
         let page: Vec<(OutboxItemRow, u64)> = store.list_records(scan.clone()).await?;
         let Some((last, _)) = page.last() else {
-            return Ok(found);
+            return Ok(items);
         };
         after = last.id.clone();
         let is_last = page.len() < scan.limit;
-        found.extend(page);
+        items.extend(page);
         if is_last {
-            return Ok(found);
+            return Ok(items);
         }
     }
 }
@@ -95,16 +112,16 @@ impl ItemTemplate<'_> {
             job_id: job.id.clone(),
             tenant_id: run.tenant_id.clone(),
             workspace_id: run.workspace_id.clone(),
-            channel: run.channel.clone(),
+            channel: run.channel,
             provider: self.provider.clone(),
             recipient_id: recipient.id.as_str().into(),
             recipient_address: recipient.address.as_str().into(),
             idempotency_key: self.item_key(recipient).to_string().into(),
-            status: ItemStatus::Queued.as_str().into(),
+            status: ItemStatus::Queued,
             skipped: false,
-            calls: 0,
-            held_since: None,
-            doubt_since: None,
+            sends: 0,
+            reserved_since: None,
+            in_doubt_since: None,
             provider_message_id: None,
             reason: None,
             error: None,
@@ -116,11 +133,11 @@ impl ItemTemplate<'_> {
 
     fn item_key(&self, recipient: &AudienceRecipient) -> ItemKey {
         let (run, asset, at) = (&self.run.id, &self.run.asset, self.scheduled_for);
-        match run_channel(self.run) {
+        match self.run.channel {
             DeliveryChannel::Email => ItemKey::for_email(run, &recipient.id, asset, at),
             DeliveryChannel::Voice => ItemKey::for_voice(run, &recipient.id, asset, at),
             DeliveryChannel::Social => {
-                ItemKey::for_social_post(run, &recipient.id, &self.run.channel, at)
+                ItemKey::for_social_post(run, &recipient.id, self.run.channel.as_str(), at)
             }
         }
     }
@@ -134,57 +151,52 @@ pub(crate) fn apply_change(
     now: Timestamp,
 ) -> OutboxItemRow {
     let ItemChange {
-        new_state: to,
-        sends: calls,
+        new_state,
+        sends,
         reason,
         error,
-        provider_message_id: message_id,
+        provider_message_id,
     } = change;
-    if let Some(status) = to.status(channel) {
-        row.status = status.as_str().into();
+    if let Some(status) = new_state.status(channel) {
+        row.status = status;
     }
-    row.skipped = *to == ItemState::Skipped;
-    row.calls = *calls;
-    row.held_since = (*to == ItemState::Held).then_some(now);
-    row.doubt_since = (*to == ItemState::InDoubt).then(|| row.doubt_since.unwrap_or(now));
-    row.settled_at = to.is_terminal().then_some(now);
-    row.reason = reason.map(|reason| reason.as_str().into());
-    match to {
+    row.skipped = *new_state == ItemState::Skipped;
+    row.sends = *sends;
+    row.reserved_since = (*new_state == ItemState::Reserved).then_some(now);
+    row.in_doubt_since =
+        (*new_state == ItemState::InDoubt).then(|| row.in_doubt_since.unwrap_or(now));
+    row.settled_at = new_state.is_terminal().then_some(now);
+    row.reason = *reason;
+    row.error = match new_state {
         // An accepted item keeps no error of earlier sends.
-        ItemState::Served => row.error = None,
-        _ => row.error = error.clone().or(row.error),
-    }
-    if message_id.is_some() {
-        row.provider_message_id = message_id.clone();
+        ItemState::Sent => None,
+        _ => error.clone().or(row.error),
+    };
+    if provider_message_id.is_some() {
+        row.provider_message_id = provider_message_id.clone();
     }
     row
 }
 
-pub(crate) fn run_channel(run: &CampaignRunRow) -> DeliveryChannel {
-    DeliveryChannel::parse(&run.channel).unwrap_or(DeliveryChannel::Email)
-}
-
-pub(crate) fn job_status(job: &JobRow) -> JobStatus {
-    JobStatus::parse(&job.status).unwrap_or(JobStatus::Queued)
-}
-
-/// The status after a transition that the caller knows to be legal. Panics if it is not.
-pub(crate) fn next_job_status(status: JobStatus, act: JobTransition) -> JobStatus {
-    let Some(next) = status.next_status(act) else {
-        unreachable!("{act:?} is not for a job that is {status}")
-    };
-    next
-}
-
-pub(crate) fn run_status(run: &CampaignRunRow) -> CampaignRunStatus {
-    CampaignRunStatus::parse(&run.status).unwrap_or(CampaignRunStatus::Queued)
+/// The status of a job after a transition. Fails if the status in the row does not allow it.
+pub(crate) fn next_job_status(
+    job: &JobRow,
+    status: JobStatus,
+    transition: JobTransition,
+) -> Result<JobStatus, Error> {
+    status.next_status(transition).ok_or_else(|| {
+        Error::corrupt(format!(
+            "job {} is {status}, which does not allow the transition {transition:?}",
+            job.id
+        ))
+    })
 }
 
 /// The item counts stored in the row of a job.
 pub(crate) fn job_counts(job: &JobRow) -> ItemCounts {
     ItemCounts {
         items: job.items.into(),
-        served: job.served.into(),
+        sent: job.sent.into(),
         failed: job.failed.into(),
         skipped: job.skipped.into(),
         in_doubt: job.in_doubt.into(),
@@ -192,15 +204,15 @@ pub(crate) fn job_counts(job: &JobRow) -> ItemCounts {
 }
 
 /// Writes item counts into the row of a job, and since when it has items in doubt.
-pub(crate) fn write_job_counts(job: &mut JobRow, tally: &ItemCounts, now: Timestamp) {
+pub(crate) fn write_job_counts(job: &mut JobRow, counts: &ItemCounts, now: Timestamp) {
     let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-    job.served = number(tally.served);
-    job.failed = number(tally.failed);
-    job.skipped = number(tally.skipped);
-    job.in_doubt = number(tally.in_doubt);
-    job.doubt_since = if tally.in_doubt == 0 {
+    job.sent = number(counts.sent);
+    job.failed = number(counts.failed);
+    job.skipped = number(counts.skipped);
+    job.in_doubt = number(counts.in_doubt);
+    job.in_doubt_since = if counts.in_doubt == 0 {
         Timestamp::MAX
     } else {
-        job.doubt_since.min(now)
+        job.in_doubt_since.min(now)
     };
 }

@@ -1,9 +1,9 @@
-//! Finishes a campaign run when all of its jobs are over, with the status that follows from their
+//! Finishes a campaign run when all of its jobs have ended, with the status that follows from their
 //! item counts.
 
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
-    CampaignRunControl, CampaignRunTransition, ItemCounts, ItemReason, JobStatus,
+    CampaignRunControl, CampaignRunTransition, ItemCounts, ItemReason, JobStatus, RunCoverage,
 };
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::listing::scan_filtered;
 use crate::{audit, row_mapping};
 
-/// Finishes a campaign run if all of its jobs are over. The worker that ends the last job calls
+/// Finishes a campaign run if all of its jobs have ended. The worker that ends the last job calls
 /// this; so does a dispatcher that finds a run with no work left, since that worker may have
 /// crashed. Returns whether this call finished the run.
 pub(crate) async fn finish_run(
@@ -25,7 +25,7 @@ pub(crate) async fn finish_run(
     for status in [JobStatus::Queued, JobStatus::Locked, JobStatus::Failed] {
         let open = TableScan::by_index::<JobRow>(JobRow::BY_TURN)
             .where_equal(run)
-            .where_equal(&SharedText::from(status.as_str()))
+            .where_equal(&status)
             .with_limit(1);
         if !store.scan_rows(open).await?.is_empty() {
             return Ok(false);
@@ -37,27 +37,29 @@ pub(crate) async fn finish_run(
         return Ok(false);
     };
     // The scans above are not one snapshot: a job may have changed its status between them. A job
-    // that is over stays over unless the run's row changes as well.
-    let (tally, over) = count_items_and_jobs(store, &run.id).await?;
-    if over != run.jobs {
+    // that has ended stays so unless the run's row changes as well.
+    let (counts, ended_jobs) = count_items_and_jobs(store, &run.id).await?;
+    if ended_jobs != run.jobs {
         return Ok(false);
     }
-    let outcome = tally.final_run_status(was_cancelled_early(store, &run, &tally).await?);
-    let Some(status) =
-        row_mapping::run_status(&run).next_status(CampaignRunTransition::Finish(outcome))
+    let outcome = counts.final_run_status(run_coverage(store, &run, &counts).await?);
+    let Some(status) = run
+        .status
+        .next_status(CampaignRunTransition::Finish(outcome))
     else {
         return Ok(false);
     };
-    run.status = status.as_str().into();
+    run.status = status;
     run.wake_at = Timestamp::MAX;
     run.ended_at = Some(now);
     let ItemCounts {
-        served,
+        sent,
         failed,
         skipped,
         ..
-    } = tally;
-    let detail = json!({ "status": status.as_str(), "served": served, "failed": failed, "skipped": skipped });
+    } = counts;
+    let detail =
+        json!({ "status": status.as_str(), "sent": sent, "failed": failed, "skipped": skipped });
     let commit = audit::append_entry(
         Commit::new().update(&run, version),
         &run,
@@ -80,24 +82,24 @@ pub(crate) async fn finish_run(
     }
 }
 
-/// Whether a campaign run with these counts was cancelled before all recipients were reached. Items
-/// can be skipped for other reasons, which do not count.
-pub(crate) async fn was_cancelled_early(
+/// Determines whether a campaign run with these counts was cancelled before all recipients were
+/// reached. Items can be skipped for other reasons, which do not count.
+pub(crate) async fn run_coverage(
     store: &dyn Store,
     run: &CampaignRunRow,
-    tally: &ItemCounts,
-) -> Result<bool, Error> {
-    if CampaignRunControl::parse(&run.control) != Some(CampaignRunControl::Cancelled)
-        || tally.skipped == 0
-    {
-        return Ok(false);
+    counts: &ItemCounts,
+) -> Result<RunCoverage, Error> {
+    if run.control != CampaignRunControl::Cancelled || counts.skipped == 0 {
+        return Ok(RunCoverage::AllRecipients);
     }
-    let is_left_out =
-        |item: &OutboxItemRow| item.reason.as_deref() == Some(ItemReason::Cancelled.as_str());
+    let is_cancelled = |item: &OutboxItemRow| item.reason == Some(ItemReason::Cancelled);
     let items = TableScan::by_index::<OutboxItemRow>(OutboxItemRow::BY_RUN).where_equal(&run.id);
-    Ok(!scan_filtered(store, items, is_left_out, 1)
-        .await?
-        .is_empty())
+    let cancelled = scan_filtered(store, items, is_cancelled, 1).await?;
+    Ok(if cancelled.is_empty() {
+        RunCoverage::AllRecipients
+    } else {
+        RunCoverage::CutShort
+    })
 }
 
 /// Counts the items of a campaign run by state, from the counts in its jobs.
@@ -108,7 +110,7 @@ pub(crate) async fn count_run_items(
     Ok(count_items_and_jobs(store, run).await?.0)
 }
 
-/// Counts the items of a campaign run by state, and the jobs that are over.
+/// Counts the items of a campaign run by state, and the jobs that have ended.
 async fn count_items_and_jobs(
     store: &dyn Store,
     run: &SharedText,
@@ -117,17 +119,17 @@ async fn count_items_and_jobs(
     let mut scan =
         TableScan::all_rows::<JobRow>().where_at_most(&SharedText::from(format!("{run}.~")));
     let mut after = SharedText::from(format!("{run}."));
-    let (mut tally, mut over) = (ItemCounts::default(), 0);
+    let (mut counts, mut ended_jobs) = (ItemCounts::default(), 0);
     loop {
         scan.after = Some(vec![after.to_value()]);
         let page: Vec<(JobRow, u64)> = store.list_records(scan.clone()).await?;
         for (job, _) in &page {
-            tally += row_mapping::job_counts(job);
-            over += u32::from(row_mapping::job_status(job).is_terminal());
+            counts += row_mapping::job_counts(job);
+            ended_jobs += u32::from(job.status.is_terminal());
         }
         match page.last() {
             Some((last, _)) if page.len() == scan.limit => after = last.id.clone(),
-            _ => return Ok((tally, over)),
+            _ => return Ok((counts, ended_jobs)),
         }
     }
 }

@@ -1,29 +1,35 @@
-//! The suppression list: addresses that must not be reached by a channel.
+//! The suppression list: addresses to which a channel must not send.
 
 use onward_base::SharedText;
+use onward_campaign_core::DeliveryChannel;
 use onward_store::tables::SuppressionRow;
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, Error, RowKey, TableRecord as _, TableScan,
 };
 
+use crate::campaign_error::CampaignError;
 use crate::listing::scan_filtered;
-use crate::scoped_campaigns::{CampaignError, CampaignScope, ScopedCampaigns};
+use crate::scope_columns::ScopeColumns;
+use crate::scoped_campaigns::ScopedCampaigns;
 
 impl ScopedCampaigns {
     /// Adds an address to the suppression list of a channel. Returns the existing entry if the
     /// address is already on it.
     pub async fn add_suppression(
         &self,
-        channel: &str,
+        channel: DeliveryChannel,
         address: &str,
         reason: &str,
     ) -> Result<SuppressionRow, CampaignError> {
         let created_at = self.store.now().await?;
-        let CampaignScope { tenant, workspace } = self.scope.clone();
+        let ScopeColumns {
+            tenant_id,
+            workspace_id,
+        } = self.columns.clone();
         let row = SuppressionRow {
-            tenant_id: tenant,
-            workspace_id: workspace,
-            channel: channel.into(),
+            tenant_id,
+            workspace_id,
+            channel,
             address: address.to_lowercase().into(),
             reason: reason.into(),
             created_at,
@@ -35,7 +41,7 @@ impl ScopedCampaigns {
         match receipt.changes.into_iter().next() {
             // The existing entry keeps its time and reason.
             Some(ChangeOutcome::Kept(kept)) => {
-                Ok(SuppressionRow::from_row(&kept.row).map_err(Error::Corrupt)?)
+                Ok(SuppressionRow::from_row(&kept.row).map_err(Error::corrupt)?)
             }
             _ => Ok(row),
         }
@@ -45,19 +51,14 @@ impl ScopedCampaigns {
     /// list.
     pub async fn remove_suppression(
         &self,
-        channel: &str,
+        channel: DeliveryChannel,
         address: &str,
     ) -> Result<bool, CampaignError> {
-        let CampaignScope { tenant, workspace } = &self.scope;
-        let (channel, address) = (
-            SharedText::from(channel),
-            SharedText::from(address.to_lowercase()),
-        );
         let key = RowKey(vec![
-            tenant.to_value(),
-            workspace.to_value(),
+            self.columns.tenant_id.to_value(),
+            self.columns.workspace_id.to_value(),
             channel.to_value(),
-            address.to_value(),
+            SharedText::from(address.to_lowercase()).to_value(),
         ]);
         let was_listed = self
             .store
@@ -74,15 +75,13 @@ impl ScopedCampaigns {
     /// `after`.
     pub async fn list_suppressions(
         &self,
-        channel: &str,
+        channel: DeliveryChannel,
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<SuppressionRow>, CampaignError> {
-        let CampaignScope { tenant, workspace } = &self.scope;
-        let channel = SharedText::from(channel);
         let mut scan = TableScan::all_rows::<SuppressionRow>()
-            .where_equal(tenant)
-            .where_equal(workspace)
+            .where_equal(&self.columns.tenant_id)
+            .where_equal(&self.columns.workspace_id)
             .where_equal(&channel);
         if let Some(after) = after {
             scan.after = Some(

@@ -32,13 +32,11 @@ impl UnsendableRuns {
     /// Whether the run is not to be retried yet. A cancelled run sends nothing and is therefore
     /// never unsendable.
     pub(crate) fn is_unsendable(&self, run: &CampaignRunRow) -> bool {
-        let is_cancelled =
-            CampaignRunControl::parse(&run.control) == Some(CampaignRunControl::Cancelled);
-        !is_cancelled
+        run.control != CampaignRunControl::Cancelled
             && self
                 .lock_runs()
                 .get(&run.id)
-                .is_some_and(|since| since.elapsed() < RETRY_DELAY)
+                .is_some_and(|marked_at| marked_at.elapsed() < RETRY_DELAY)
     }
 
     /// Marks a run as unsendable. The first time is recorded in the audit trail, every time in the
@@ -48,25 +46,25 @@ impl UnsendableRuns {
         store: &dyn Store,
         run: &CampaignRunRow,
         worker: &str,
-        words: &str,
+        error: &(impl std::error::Error + Sync),
     ) -> Result<(), Error> {
-        let before = {
-            let mut shut = self.lock_runs();
-            if shut.len() >= RUNS_MAX {
-                shut.clear();
+        let previous = {
+            let mut runs = self.lock_runs();
+            if runs.len() >= RUNS_MAX {
+                runs.clear();
             }
-            shut.insert(run.id.clone(), Instant::now())
+            runs.insert(run.id.clone(), Instant::now())
         };
         // Another job of the same run may have been started at the same time and reported it
         // already.
-        if before.is_some_and(|before| before.elapsed() < RETRY_DELAY) {
+        if previous.is_some_and(|marked_at| marked_at.elapsed() < RETRY_DELAY) {
             return Ok(());
         }
-        tracing::error!(run = %run.id, error = words, "a campaign run cannot reach anybody from here; it is tried again in a minute");
-        if before.is_some() {
+        tracing::error!(run = %run.id, %error, "this node cannot send a campaign run; it retries the run in a minute");
+        if previous.is_some() {
             return Ok(());
         }
-        let detail = json!({ "worker": worker, "error": words });
+        let detail = json!({ "worker": worker, "error": error.to_string() });
         let entry = audit::append_entry(
             Commit::new(),
             run,
@@ -84,7 +82,7 @@ impl UnsendableRuns {
             {
                 Ok(())
             }
-            stored => stored.map(drop),
+            result => result.map(drop),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! left to the provider.
 
 use onward_campaign_core::DeliveryChannel;
+use thiserror::Error;
 
 /// Maximum length of an email address in bytes.
 const EMAIL_BYTES_MAX: usize = 254;
@@ -11,11 +12,71 @@ const LABEL_BYTES_MAX: usize = 63;
 /// Maximum length of a social account address in bytes.
 const ACCOUNT_BYTES_MAX: usize = 255;
 
+/// Reasons why an address is invalid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AddressError {
+    /// The address is empty.
+    #[error("the address is empty")]
+    Empty,
+    /// An email address exceeds the maximum length.
+    #[error("the address is longer than {EMAIL_BYTES_MAX} bytes")]
+    EmailTooLong,
+    /// An email address contains whitespace, control characters or invisible characters.
+    #[error("the address has spaces or control characters")]
+    InvisibleCharacters,
+    /// An email address has no `@`.
+    #[error("the address has no @")]
+    MissingAt,
+    /// An email address has several `@`.
+    #[error("the address has more than one @")]
+    MultipleAts,
+    /// The part before the `@` is empty or too long.
+    #[error("the part before the @ must have between 1 and {LOCAL_BYTES_MAX} bytes")]
+    LocalPartLength,
+    /// The part before the `@` has characters that would make it two addresses or a display name.
+    #[error("the address has characters that are not allowed before the @")]
+    LocalPartCharacters,
+    /// The part after the `@` is not a domain.
+    #[error("the part after the @ is not a valid domain")]
+    InvalidDomain,
+    /// The part after the `@` is a single label other than `localhost`.
+    #[error("the part after the @ is not a complete domain, such as example.com")]
+    IncompleteDomain,
+    /// A mailbox contains control characters.
+    #[error("the mailbox has control characters")]
+    MailboxControlCharacters,
+    /// A mailbox ends with `>` and has no `<`.
+    #[error("the mailbox has a `>` without a `<`")]
+    UnopenedBracket,
+    /// The display name of a mailbox has characters that are not allowed without quotes, or not at
+    /// all.
+    #[error("the display name has characters that must be in quotes, or are not allowed")]
+    DisplayName,
+    /// A phone number does not start with `+`.
+    #[error("the number must start with + and the country code")]
+    MissingCountryCode,
+    /// A phone number contains something other than digits and separators.
+    #[error("the number has characters other than digits")]
+    PhoneCharacters,
+    /// The country code of a phone number starts with 0.
+    #[error("the country code starts with 0")]
+    ZeroCountryCode,
+    /// A phone number is too short or too long.
+    #[error("the number must have between 7 and 15 digits")]
+    PhoneLength,
+    /// A social account address exceeds the maximum length.
+    #[error("the address is longer than {ACCOUNT_BYTES_MAX} bytes")]
+    AccountTooLong,
+    /// A social account address contains control characters.
+    #[error("the address has control characters")]
+    AccountControlCharacters,
+}
+
 /// Returns the normalized form of an address, or the reason why the channel cannot use it.
-pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, &'static str> {
+pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, AddressError> {
     let text = text.trim();
     if text.is_empty() {
-        return Err("there is no address");
+        return Err(AddressError::Empty);
     }
     match channel {
         DeliveryChannel::Email => normalize_email(text),
@@ -26,14 +87,14 @@ pub fn parse_address(channel: DeliveryChannel, text: &str) -> Result<String, &'s
 
 /// Fails if the text is not exactly one mailbox: an email address, with or without a display name
 /// before it.
-pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
+pub fn check_mailbox(text: &str) -> Result<(), AddressError> {
     let text = text.trim();
     if text.chars().any(char::is_control) {
-        return Err("it has control characters");
+        return Err(AddressError::MailboxControlCharacters);
     }
     match text.strip_suffix('>').map(|it| it.rsplit_once('<')) {
         None => normalize_email(text).map(drop),
-        Some(None) => Err("there is a `>` without a `<`"),
+        Some(None) => Err(AddressError::UnopenedBracket),
         Some(Some((name, address))) => check_display_name(name.trim())
             .and_then(|()| normalize_email(address))
             .map(drop),
@@ -42,67 +103,66 @@ pub fn check_mailbox(text: &str) -> Result<(), &'static str> {
 
 /// Fails if the display name has characters that would make it a different address. In quotes, all
 /// characters except `"` and `\` are allowed.
-fn check_display_name(name: &str) -> Result<(), &'static str> {
+fn check_display_name(name: &str) -> Result<(), AddressError> {
     let quoted = name.strip_prefix('"').and_then(|it| it.strip_suffix('"'));
-    let is_fine = match quoted {
+    let is_valid = match quoted {
         Some(inside) => !inside.contains(['"', '\\']),
         None => !name.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '@', '\\', '"']),
     };
-    if is_fine {
+    if is_valid {
         Ok(())
     } else {
-        Err("the name has characters that have to be in quotes, or cannot be there at all")
+        Err(AddressError::DisplayName)
     }
 }
 
 /// Normalizes an email address: its domain becomes lowercase ASCII.
-fn normalize_email(text: &str) -> Result<String, &'static str> {
-    const TOO_LONG: &str = "the address is longer than 254 bytes";
+fn normalize_email(text: &str) -> Result<String, AddressError> {
     if text.len() > EMAIL_BYTES_MAX {
-        return Err(TOO_LONG);
+        return Err(AddressError::EmailTooLong);
     }
     if text.chars().any(is_invisible) {
-        return Err("the address has spaces or control characters");
+        return Err(AddressError::InvisibleCharacters);
     }
-    let (local, domain) = text.split_once('@').ok_or("the address has no @")?;
+    let (local, domain) = text.split_once('@').ok_or(AddressError::MissingAt)?;
     if domain.contains('@') {
-        return Err("the address has more than one @");
+        return Err(AddressError::MultipleAts);
     }
     if local.is_empty() || local.len() > LOCAL_BYTES_MAX {
-        return Err("there have to be between 1 and 64 bytes before the @");
+        return Err(AddressError::LocalPartLength);
     }
     // Any of these would turn it into two addresses, or into a display name.
     if local.contains(['<', '>', '(', ')', '[', ']', ',', ';', ':', '\\', '"']) {
-        return Err("the address has characters that are not allowed before the @");
+        return Err(AddressError::LocalPartCharacters);
     }
     let address = format!("{local}@{}", normalize_domain(domain)?);
     if address.len() > EMAIL_BYTES_MAX {
-        Err(TOO_LONG)
+        Err(AddressError::EmailTooLong)
     } else {
         Ok(address)
     }
 }
 
 /// Normalizes a domain to its ASCII form (IDNA): `bücher.example` becomes `xn--bcher-kva.example`.
-fn normalize_domain(domain: &str) -> Result<String, &'static str> {
-    let plain = idna::domain_to_ascii(domain).map_err(|_| "what is after the @ is no domain")?;
-    check_domain(&plain).map(|()| plain)
+fn normalize_domain(domain: &str) -> Result<String, AddressError> {
+    let ascii = idna::domain_to_ascii(domain).map_err(|_| AddressError::InvalidDomain)?;
+    check_domain(&ascii).map(|()| ascii)
 }
 
-fn check_domain(domain: &str) -> Result<(), &'static str> {
+fn check_domain(domain: &str) -> Result<(), AddressError> {
     let is_label = |label: &str| {
-        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        let is_allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
         !label.is_empty()
             && label.len() <= LABEL_BYTES_MAX
-            && label.chars().all(is_fine)
+            && label.chars().all(is_allowed)
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
     if !domain.split('.').all(is_label) {
-        return Err("what is after the @ is no domain");
+        return Err(AddressError::InvalidDomain);
     }
     if !domain.contains('.') && domain != "localhost" {
-        return Err("what is after the @ is no whole domain");
+        return Err(AddressError::IncompleteDomain);
     }
     Ok(())
 }
@@ -115,24 +175,24 @@ fn is_invisible(c: char) -> bool {
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{feff}')
 }
 
-fn normalize_phone(text: &str) -> Result<String, &'static str> {
+fn normalize_phone(text: &str) -> Result<String, AddressError> {
     let number: String = text.chars().filter(|c| !is_phone_separator(*c)).collect();
     let digits = number
         .strip_prefix('+')
-        .ok_or("the number has to begin with + and the code of the country")?;
+        .ok_or(AddressError::MissingCountryCode)?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("the number has something else than digits");
+        return Err(AddressError::PhoneCharacters);
     }
     if digits.starts_with('0') {
-        return Err("no country has a code that begins with 0");
+        return Err(AddressError::ZeroCountryCode);
     }
     if !(7..=15).contains(&digits.len()) {
-        return Err("the number has to have between 7 and 15 digits");
+        return Err(AddressError::PhoneLength);
     }
     Ok(number)
 }
 
-/// Returns whether the character is a usual separator between the digits of a phone number.
+/// Returns whether the character is a common separator between the digits of a phone number.
 fn is_phone_separator(c: char) -> bool {
     matches!(
         c,
@@ -140,12 +200,12 @@ fn is_phone_separator(c: char) -> bool {
     )
 }
 
-fn check_account(text: &str) -> Result<(), &'static str> {
+fn check_account(text: &str) -> Result<(), AddressError> {
     if text.len() > ACCOUNT_BYTES_MAX {
-        return Err("the address is longer than 255 bytes");
+        return Err(AddressError::AccountTooLong);
     }
     if text.chars().any(char::is_control) {
-        return Err("the address has control characters");
+        return Err(AddressError::AccountControlCharacters);
     }
     Ok(())
 }
@@ -161,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_servers_take_are_taken() {
+    fn valid_email_addresses_are_accepted() {
         for address in [
             "ada@example.com",
             "a@b.co",
@@ -185,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_of_mail_is_refused() {
+    fn invalid_email_addresses_are_rejected() {
         for address in [
             "",
             "   ",
@@ -239,8 +299,8 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_is_the_same_however_it_is_written() {
-        for (written, stored) in [
+    fn spellings_of_a_domain_have_one_normalized_form() {
+        for (input, stored) in [
             ("bob@bücher.example", "bob@xn--bcher-kva.example"),
             ("bob@BÜCHER.Example", "bob@xn--bcher-kva.example"),
             ("bob@XN--BCHER-KVA.example", "bob@xn--bcher-kva.example"),
@@ -249,13 +309,13 @@ mod tests {
             ("jürgen@exämple.de", "jürgen@xn--exmple-cua.de"),
         ] {
             assert_eq!(
-                parse_address(DeliveryChannel::Email, written),
+                parse_address(DeliveryChannel::Email, input),
                 Ok(stored.to_owned())
             );
             assert!(
                 is_stored_form(DeliveryChannel::Email, stored)
-                    && !is_stored_form(DeliveryChannel::Email, written),
-                "{written}"
+                    && !is_stored_form(DeliveryChannel::Email, input),
+                "{input}"
             );
         }
         assert!(
@@ -276,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mailbox_may_have_a_name() {
+    fn a_mailbox_may_have_a_display_name() {
         for text in [
             "News <news@example.com>",
             "<news@example.com>",
@@ -302,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_brought_into_one_form() {
+    fn phone_numbers_are_normalized() {
         for number in [
             "+49 30 1234567",
             "+49-30-1234567",
@@ -333,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_to_post_to_is_any_text() {
+    fn a_social_account_is_any_text_without_control_characters() {
         assert_eq!(
             parse_address(DeliveryChannel::Social, "@onward@social.example"),
             Ok("@onward@social.example".to_owned())
@@ -344,7 +404,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_address_can_begin_a_line_of_a_header(text in "\\PC*[\r\n]\\PC*@[a-z]{1,5}\\.[a-z]{2}") {
+        fn no_address_contains_a_line_break(text in "\\PC*[\r\n]\\PC*@[a-z]{1,5}\\.[a-z]{2}") {
             for channel in [DeliveryChannel::Email, DeliveryChannel::Voice, DeliveryChannel::Social] {
                 if let Ok(address) = parse_address(channel, &text) {
                     prop_assert!(!address.contains(['\r', '\n']));
@@ -353,7 +413,7 @@ mod tests {
         }
 
         #[test]
-        fn an_address_is_stable(text in "\\PC{0,40}") {
+        fn normalization_is_idempotent(text in "\\PC{0,40}") {
             for channel in DeliveryChannel::ALL {
                 if let Ok(address) = parse_address(channel, &text) {
                     prop_assert_eq!(parse_address(channel, &address), Ok(address.clone()));

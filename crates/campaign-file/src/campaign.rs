@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use onward_base::SharedText;
-use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff, hash_parts};
+use onward_campaign_core::{DeliveryChannel, hash_parts};
 use serde::{Deserialize, Serialize};
 
 use crate::audience::AudienceFields;
@@ -37,8 +37,8 @@ pub struct Campaign<P = String> {
     #[serde(default, skip_serializing_if = "CampaignSchedule::is_empty")]
     pub schedule: CampaignSchedule,
     /// Recipients per job, between 1 and 1000. default: 100.
-    #[serde(default = "default_job_items")]
-    pub job_items: u32,
+    #[serde(default = "default_job_size")]
+    pub job_size: u32,
     /// Version of the message, a part of the idempotency key of each item. default: a digest of the
     /// templates.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Campaign<P = String> {
     pub retries: CampaignRetries,
 }
 
-const fn default_job_items() -> u32 {
+const fn default_job_size() -> u32 {
     100
 }
 
@@ -72,9 +72,9 @@ pub struct AudienceSpec {
     /// depending on the channel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// Whether rows that cannot be used prevent the deployment of the campaign. default: `refuse`.
+    /// Whether invalid rows prevent the deployment of the campaign. default: `reject`.
     #[serde(default)]
-    pub bad_rows: BadRowPolicy,
+    pub invalid_rows: InvalidRowPolicy,
 }
 
 /// File format of an audience.
@@ -90,14 +90,14 @@ pub enum AudienceFormat {
     Jsonl,
 }
 
-/// How a campaign treats rows of its audience that cannot be used.
+/// How a campaign treats invalid rows of its audience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum BadRowPolicy {
-    /// One bad row prevents the deployment of the campaign.
+pub enum InvalidRowPolicy {
+    /// One invalid row prevents the deployment of the campaign.
     #[default]
-    Refuse,
-    /// Bad rows are skipped, and the campaign is deployed without them.
+    Reject,
+    /// Invalid rows are skipped, and the campaign is deployed without them.
     Skip,
 }
 
@@ -106,38 +106,22 @@ pub enum BadRowPolicy {
 #[serde(deny_unknown_fields, default)]
 pub struct CampaignRetries {
     /// Maximum number of sends for one item that the provider does not accept. default: 5.
-    pub calls: u32,
+    pub max_sends: u32,
     /// Maximum number of consecutive attempts of a job that make no progress. default: 10.
-    pub attempts: u32,
+    pub max_attempts: u32,
     /// Initial backoff after such an attempt, in milliseconds. default: 1000.
-    pub first_ms: u64,
-    /// Maximum backoff, in milliseconds, at most a week. default: 600000.
-    pub max_ms: u64,
+    pub initial_backoff_ms: u64,
+    /// Maximum backoff, in milliseconds, at most one week. default: 600000.
+    pub max_backoff_ms: u64,
 }
 
 impl Default for CampaignRetries {
     fn default() -> Self {
         Self {
-            calls: 5,
-            attempts: 10,
-            first_ms: 1_000,
-            max_ms: 600_000,
-        }
-    }
-}
-
-impl CampaignRetries {
-    /// Returns the dispatch policy with its limits and its backoff replaced by these.
-    pub fn apply_to_policy(&self, terms: DispatchPolicy) -> DispatchPolicy {
-        let backoff = ExponentialBackoff {
-            initial_ms: self.first_ms,
-            max_ms: self.max_ms,
-        };
-        DispatchPolicy {
-            max_sends: self.calls,
-            max_attempts: self.attempts,
-            backoff,
-            ..terms
+            max_sends: 5,
+            max_attempts: 10,
+            initial_backoff_ms: 1_000,
+            max_backoff_ms: 600_000,
         }
     }
 }
@@ -150,16 +134,19 @@ impl AudienceSpec {
             .extension()
             .and_then(|it| it.to_str())
             .unwrap_or_default();
-        let by_name = || match extension.to_ascii_lowercase().as_str() {
+        let by_extension = || match extension.to_ascii_lowercase().as_str() {
             "csv" => Some(AudienceFormat::Csv),
             "tsv" => Some(AudienceFormat::Tsv),
             "jsonl" | "ndjson" => Some(AudienceFormat::Jsonl),
             _ => None,
         };
-        self.format.or_else(by_name).ok_or_else(|| {
+        self.format.or_else(by_extension).ok_or_else(|| {
             Error::invalid_field(
                 "audience.format",
-                format!("say csv, tsv or jsonl: `{}` does not tell", self.file),
+                format!(
+                    "specify csv, tsv or jsonl: the extension of `{}` is unknown",
+                    self.file
+                ),
             )
         })
     }
@@ -255,11 +242,11 @@ mod channel {
         deserializer: D,
     ) -> Result<DeliveryChannel, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let refuse = || {
+        let unknown = || {
             D::Error::custom(format!(
-                "there is no channel `{text}`: write email, voice or social"
+                "unknown channel `{text}`: use email, voice or social"
             ))
         };
-        DeliveryChannel::parse(&text).ok_or_else(refuse)
+        DeliveryChannel::parse(&text).ok_or_else(unknown)
     }
 }

@@ -22,8 +22,8 @@ const DOCUMENT_BYTES_MAX: usize = 4 << 20;
 const PARTS_MAX: usize = 32;
 /// Maximum length in bytes of an id, a version, or the name of a provider or template part.
 const NAME_BYTES_MAX: usize = 128;
-const JOB_ITEMS_MAX: u32 = 1_000;
-/// Longest backoff that a campaign can configure: a week.
+const JOB_SIZE_MAX: u32 = 1_000;
+/// Longest backoff that a campaign can configure: one week.
 const BACKOFF_MS_MAX: u64 = 7 * 24 * 3_600_000;
 
 impl Campaign {
@@ -60,8 +60,7 @@ impl Campaign {
 
     /// Parses and validates a stored document. Inverse of [`to_document`](Self::to_document).
     pub fn from_document(document: &str) -> Result<Self, Error> {
-        let campaign: Self = serde_json::from_str(document)
-            .map_err(|error| Error::InvalidDocument(error.to_string()))?;
+        let campaign: Self = serde_json::from_str(document).map_err(Error::InvalidDocument)?;
         campaign.validate()?;
         Ok(campaign)
     }
@@ -71,7 +70,10 @@ impl Campaign {
         match &self.provider {
             ProviderRef::Named(provider) => check_name("provider", provider)?,
             ProviderRef::Inline(definition) if definition.is_empty() => {
-                return Err(Error::invalid_field("provider", "its definition is empty"));
+                return Err(Error::invalid_field(
+                    "provider",
+                    "the inline definition is empty",
+                ));
             }
             ProviderRef::Inline(_) => {}
         }
@@ -82,11 +84,11 @@ impl Campaign {
         self.audience.validate()?;
         self.schedule
             .start_time()
-            .map_err(|message| Error::invalid_field("schedule.at", message))?;
-        if !(1..=JOB_ITEMS_MAX).contains(&self.job_items) {
+            .map_err(|error| Error::invalid_field(error.field(), error.to_string()))?;
+        if !(1..=JOB_SIZE_MAX).contains(&self.job_size) {
             return Err(Error::invalid_field(
-                "job_items",
-                format!("has to be between 1 and {JOB_ITEMS_MAX}"),
+                "job_size",
+                format!("must be between 1 and {JOB_SIZE_MAX}"),
             ));
         }
         self.validate_retries()
@@ -96,7 +98,7 @@ impl Campaign {
         if self.template.is_empty() || self.template.len() > PARTS_MAX {
             return Err(Error::invalid_field(
                 "template",
-                format!("has to have between 1 and {PARTS_MAX} parts"),
+                format!("must have between 1 and {PARTS_MAX} parts"),
             ));
         }
         for part in self.template.keys() {
@@ -105,7 +107,7 @@ impl Campaign {
         if self.unsubscribe.is_some() && self.template.contains_key(UNSUBSCRIBE_PART) {
             return Err(Error::invalid_field(
                 "unsubscribe",
-                "is a part of the template as well: say it once",
+                "duplicate of `template.unsubscribe`: remove one of the two",
             ));
         }
         if self
@@ -116,7 +118,7 @@ impl Campaign {
         {
             return Err(Error::invalid_field(
                 "template",
-                format!("is longer than {DOCUMENT_BYTES_MAX} bytes"),
+                format!("all parts together are longer than {DOCUMENT_BYTES_MAX} bytes"),
             ));
         }
         Ok(())
@@ -124,16 +126,24 @@ impl Campaign {
 
     fn validate_retries(&self) -> Result<(), Error> {
         let retries = &self.retries;
-        if retries.calls == 0 || retries.attempts == 0 {
+        for (field, value) in [
+            ("retries.max_sends", retries.max_sends),
+            ("retries.max_attempts", retries.max_attempts),
+        ] {
+            if value == 0 {
+                return Err(Error::invalid_field(field, "must be at least 1"));
+            }
+        }
+        if retries.max_backoff_ms > BACKOFF_MS_MAX {
             return Err(Error::invalid_field(
-                "retries",
-                "`calls` and `attempts` have to be 1 at least",
+                "retries.max_backoff_ms",
+                format!("must be at most {BACKOFF_MS_MAX} (one week)"),
             ));
         }
-        if retries.first_ms > retries.max_ms || retries.max_ms > BACKOFF_MS_MAX {
+        if retries.initial_backoff_ms > retries.max_backoff_ms {
             return Err(Error::invalid_field(
-                "retries",
-                "`first_ms` is at most `max_ms`, and that is at most a week",
+                "retries.initial_backoff_ms",
+                "must be at most `retries.max_backoff_ms`",
             ));
         }
         Ok(())
@@ -151,14 +161,15 @@ impl AudienceSpec {
             if value.is_some_and(|value| value.trim().is_empty()) {
                 return Err(Error::invalid_field(
                     format!("audience.{field}"),
-                    "is empty",
+                    "must not be empty",
                 ));
             }
         }
         match self.delimiter {
-            Some(_) if format == AudienceFormat::Jsonl => {
-                Err(Error::invalid_field("audience.delimiter", "is for tables"))
-            }
+            Some(_) if format == AudienceFormat::Jsonl => Err(Error::invalid_field(
+                "audience.delimiter",
+                "is allowed for csv and tsv only",
+            )),
             Some(c)
                 if !c.is_ascii()
                     || c.is_ascii_alphanumeric()
@@ -166,7 +177,7 @@ impl AudienceSpec {
             {
                 Err(Error::invalid_field(
                     "audience.delimiter",
-                    "has to be one character such as `;`",
+                    "must be one ASCII character other than a letter, a digit or a quote, such as `;`",
                 ))
             }
             _ => Ok(()),
@@ -196,7 +207,7 @@ impl Campaign<TemplatePart> {
             unsubscribe,
             audience,
             schedule,
-            job_items,
+            job_size,
             version,
             retries,
             ..
@@ -209,7 +220,7 @@ impl Campaign<TemplatePart> {
             unsubscribe,
             audience,
             schedule,
-            job_items,
+            job_size,
             version,
             retries,
         })
@@ -218,10 +229,10 @@ impl Campaign<TemplatePart> {
 
 /// Fails if the text is not a name that can be part of an id, a key and a path.
 fn check_name(field: &str, text: &str) -> Result<(), Error> {
-    let is_fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(is_fine) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(is_allowed) {
         let message = format!(
-            "`{}` is no name: write letters, digits, `.`, `_` and `-`, at most {NAME_BYTES_MAX}",
+            "invalid name `{}`: use letters, digits, `.`, `_` and `-`, at most {NAME_BYTES_MAX}",
             escape_excerpt(text)
         );
         return Err(Error::invalid_field(field, message));
@@ -244,11 +255,11 @@ fn read_text_file(path: &Path) -> io::Result<String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::new(
             io::ErrorKind::FileTooLarge,
-            format!("it is longer than {FILE_BYTES_MAX} bytes"),
+            format!("the file is longer than {FILE_BYTES_MAX} bytes"),
         ));
     }
     String::from_utf8(bytes)
-        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8"))
 }
 
 /// Parser limits that are sufficient for any campaign file. Aliases count once per expansion.
@@ -274,22 +285,22 @@ fn yaml_options() -> serde_saphyr::Options {
 }
 
 fn syntax_error(error: &serde_saphyr::Error, text: &str) -> Error {
-    let place = error.location();
-    let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
+    let location = error.location();
+    let (line, column) = location.map_or((1, 1), |it| (it.line(), it.column()));
     let error = error.without_snippet();
     if is_unquoted_template(text, line, column) {
         return Error::Syntax {
             line,
             column,
-            message: "write templates in quotes: \"{{ name }}\"".to_owned(),
+            message: "templates must be quoted: \"{{ name }}\"".to_owned(),
         };
     }
     let message = describe_yaml_error(error).unwrap_or_else(|| {
-        let said = error.to_string();
+        let text = error.to_string();
         // The error has the position in its own fields, so the message does not repeat it.
         simplify_parser_message(
-            said.strip_suffix(&format!(" at line {line}, column {column}"))
-                .unwrap_or(&said),
+            text.strip_suffix(&format!(" at line {line}, column {column}"))
+                .unwrap_or(&text),
         )
     });
     Error::Syntax {
@@ -302,34 +313,34 @@ fn syntax_error(error: &serde_saphyr::Error, text: &str) -> Error {
 /// Returns whether a template begins at this position or one character before it: YAML parses the
 /// braces of an unquoted template as a flow mapping.
 fn is_unquoted_template(text: &str, line: u64, column: u64) -> bool {
-    let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let index = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let line = text
         .lines()
-        .nth(place(line.saturating_sub(1)))
+        .nth(index(line.saturating_sub(1)))
         .unwrap_or_default();
-    let starts = |from: u64| {
-        let begin: String = line.chars().skip(place(from)).take(2).collect();
-        begin == "{{" || begin == "{%"
+    let is_tag_at = |offset: u64| {
+        let start: String = line.chars().skip(index(offset)).take(2).collect();
+        start == "{{" || start == "{%"
     };
-    starts(column.saturating_sub(1)) || starts(column.saturating_sub(2))
+    is_tag_at(column.saturating_sub(1)) || is_tag_at(column.saturating_sub(2))
 }
 
 /// Rephrases a parser message without programming terms, for authors of campaign files.
-fn simplify_parser_message(said: &str) -> String {
-    let has_to_be = |what: &str| format!("this has to be {what}");
-    if let Some(field) = said.strip_prefix("missing field ") {
-        return format!("{field} has to be there");
+fn simplify_parser_message(message: &str) -> String {
+    if let Some(field) = message.strip_prefix("missing field ") {
+        return format!("required field {field} is missing");
     }
-    match (said, said.split_once(", expected ")) {
-        ("expected string scalar", _) => has_to_be("one value: a text or a number"),
+    match (message, message.split_once(", expected ")) {
+        ("expected string scalar", _) => "expected one value: a text or a number".to_owned(),
         ("expected mapping start", _) => {
-            has_to_be("fields with their values, such as `name: value`")
+            "expected fields with values, such as `name: value`".to_owned()
         }
-        (_, Some((found, expected))) if found.starts_with("invalid type: ") => has_to_be(expected),
-        (_, Some((found, expected))) if found.starts_with("unknown variant ") => {
-            has_to_be(expected)
+        (_, Some((found, expected)))
+            if found.starts_with("invalid type: ") || found.starts_with("unknown variant ") =>
+        {
+            format!("expected {expected}")
         }
-        _ => said.to_owned(),
+        _ => message.to_owned(),
     }
 }
 
@@ -338,27 +349,27 @@ fn simplify_parser_message(said: &str) -> String {
 fn describe_yaml_error(error: &serde_saphyr::Error) -> Option<String> {
     Some(match error {
         Yaml::DuplicateMappingKey { key: Some(key), .. } => {
-            format!("`{}` is said twice", escape_excerpt(key))
+            format!("duplicate field `{}`", escape_excerpt(key))
         }
-        Yaml::DuplicateMappingKey { key: None, .. } => "this is said twice".to_owned(),
+        Yaml::DuplicateMappingKey { key: None, .. } => "duplicate field".to_owned(),
         Yaml::InvalidScalar { ty, .. } if ty.starts_with('u') => {
-            "this has to be a whole number, from 0 on".to_owned()
+            "expected a whole number, 0 or greater".to_owned()
         }
         Yaml::InvalidScalar { ty: "char", .. } | Yaml::InvalidCharNotSingleScalar { .. } => {
-            "this has to be one character".to_owned()
+            "expected one character".to_owned()
         }
-        Yaml::Eof { .. } => "the file ends before anything is said".to_owned(),
-        Yaml::MergeKeyNotAllowed { .. } => "merge keys (`<<`) cannot be used".to_owned(),
+        Yaml::Eof { .. } => "the file is empty".to_owned(),
+        Yaml::MergeKeyNotAllowed { .. } => "merge keys (`<<`) are not supported".to_owned(),
         Yaml::MultipleDocuments { .. }
         | Yaml::Budget {
             breach: BudgetBreach::Documents { .. },
             ..
-        } => "another document begins here (`---`): a campaign file is one".to_owned(),
+        } => "a second document starts here (`---`): a campaign file has one document".to_owned(),
         Yaml::Budget { .. }
         | Yaml::AliasReplayLimitExceeded { .. }
         | Yaml::AliasExpansionLimitExceeded { .. }
         | Yaml::AliasReplayStackDepthExceeded { .. } => {
-            "this is more, or nested more deeply, than a campaign file can be".to_owned()
+            "the campaign file is too large or nested too deeply".to_owned()
         }
         _ => return None,
     })

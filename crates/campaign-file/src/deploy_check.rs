@@ -6,17 +6,16 @@ use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde::{Deserialize, Serialize};
 
 use crate::address;
-use crate::audience::{AudienceReport, BadRow};
-use crate::campaign::{BadRowPolicy, Campaign, UNSUBSCRIBE_PART};
+use crate::audience::{AudienceReport, InvalidRow};
+use crate::campaign::{Campaign, InvalidRowPolicy, UNSUBSCRIBE_PART};
 use crate::duplicates::{DuplicateCounts, DuplicateDetector};
 use crate::sample_message::SampleMessage;
 use crate::template_composer::{MessageRenderError, TemplateComposer};
 use crate::time_zone;
+use crate::unmet_prerequisite::{RenderFailures, UnknownTimeZones, UnmetPrerequisite};
 
 /// The first 1000 recipients are all rendered; after that, one of every 1000.
 const RENDER_SAMPLE_ROWS: u64 = 1_000;
-/// Maximum number of characters of an unknown time zone in a message.
-const ZONE_CHARS_MAX: usize = 60;
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// One prerequisite of a deployment and the result of its check.
@@ -31,19 +30,28 @@ pub struct DeployPrerequisite {
 }
 
 impl DeployPrerequisite {
-    /// Creates the result of one check.
-    pub fn new(id: impl Into<String>, pass: bool, message: impl Into<String>) -> Self {
+    /// Creates the result of a check that passed.
+    pub fn met(id: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             id: id.into(),
-            pass,
+            pass: true,
             message: message.into(),
         }
     }
 
-    fn from_result(id: &str, found: Result<String, String>) -> Self {
-        match found {
-            Ok(message) => Self::new(id, true, message),
-            Err(message) => Self::new(id, false, message),
+    /// Creates the result of a check that failed. The message is the error with what to do.
+    pub fn unmet(id: impl Into<String>, error: &impl ToString) -> Self {
+        Self {
+            id: id.into(),
+            pass: false,
+            message: error.to_string(),
+        }
+    }
+
+    fn from_result(id: &str, result: Result<String, UnmetPrerequisite>) -> Self {
+        match result {
+            Ok(message) => Self::met(id, message),
+            Err(error) => Self::unmet(id, &error),
         }
     }
 }
@@ -55,7 +63,7 @@ pub struct DeployCheckInput<'a> {
     pub now: Timestamp,
     /// Some recipients of the audience, for which the templates are rendered.
     pub sample: &'a [AudienceRecipient],
-    /// The report of the audience; `None` if the audience was not read.
+    /// The report of the audience. `None`: the audience was not read.
     pub report: Option<&'a AudienceReport>,
 }
 
@@ -63,15 +71,15 @@ pub struct DeployCheckInput<'a> {
 /// of the provider.
 pub fn check_campaign(
     campaign: &Campaign,
-    facts: &DeployCheckInput<'_>,
+    input: &DeployCheckInput<'_>,
 ) -> Vec<DeployPrerequisite> {
-    let mut checker = CampaignChecker::new(campaign, facts.now);
-    for recipient in facts.sample {
+    let mut checker = CampaignChecker::new(campaign, input.now);
+    for recipient in input.sample {
         checker.add_recipient(recipient);
     }
     let mut list = checker.campaign_prerequisites();
     list.extend(
-        facts
+        input
             .report
             .into_iter()
             .flat_map(|report| audience_prerequisites(campaign, report)),
@@ -86,17 +94,14 @@ pub struct CampaignChecker<'a> {
     now: Timestamp,
     composer: Result<TemplateComposer, MessageRenderError>,
     report: AudienceReport,
+    /// Number of recipients for whom the templates were rendered.
     rendered: u64,
-    /// Number of recipients whose message cannot be rendered, and the error of the first.
-    unrenderable: u64,
-    first_unrenderable: Option<String>,
+    render_failures: Option<RenderFailures>,
     /// The first message that was rendered without an error.
     sample: Option<SampleMessage>,
-    /// Number of recipients with a known time zone and with an unknown one, and the first unknown
-    /// name.
-    known_zones: u64,
-    unknown_zones: u64,
-    first_unknown_zone: Option<String>,
+    /// Number of recipients with a known time zone of their own.
+    known_time_zones: u64,
+    unknown_time_zones: Option<UnknownTimeZones>,
     duplicates: DuplicateDetector,
 }
 
@@ -111,58 +116,61 @@ impl<'a> CampaignChecker<'a> {
             composer,
             report,
             rendered: 0,
-            unrenderable: 0,
-            first_unrenderable: None,
+            render_failures: None,
             sample: None,
-            known_zones: 0,
-            unknown_zones: 0,
-            first_unknown_zone: None,
+            known_time_zones: 0,
+            unknown_time_zones: None,
             duplicates: DuplicateDetector::default(),
         }
     }
 
-    /// Checks the recipient of one usable row.
+    /// Checks the recipient of one valid row.
     pub fn add_recipient(&mut self, recipient: &AudienceRecipient) {
-        let place = self.report.good;
-        self.report.count_good();
+        let index = self.report.valid;
+        self.report.count_valid();
         self.duplicates.add_recipient(recipient);
         self.count_time_zone(recipient);
-        if (place < RENDER_SAMPLE_ROWS || place.is_multiple_of(RENDER_SAMPLE_ROWS))
-            && let Ok(composer) = &self.composer
-        {
-            self.rendered += 1;
-            match composer.render_message(recipient) {
-                Ok(message) => drop(
-                    self.sample
-                        .get_or_insert_with(|| SampleMessage::new(recipient, message)),
-                ),
-                Err(unfit) => {
-                    self.unrenderable += 1;
-                    self.first_unrenderable
-                        .get_or_insert_with(|| format!("{unfit} (recipient `{}`)", recipient.id));
-                }
+        if index < RENDER_SAMPLE_ROWS || index.is_multiple_of(RENDER_SAMPLE_ROWS) {
+            self.render_sample(recipient);
+        }
+    }
+
+    fn render_sample(&mut self, recipient: &AudienceRecipient) {
+        let Ok(composer) = &self.composer else {
+            return;
+        };
+        self.rendered += 1;
+        match composer.render_message(recipient) {
+            Ok(message) => {
+                self.sample
+                    .get_or_insert_with(|| SampleMessage::new(recipient, message));
+            }
+            Err(error) => {
+                self.render_failures
+                    .get_or_insert_with(|| RenderFailures::starting_with(&recipient.id, error))
+                    .count += 1;
             }
         }
     }
 
     fn count_time_zone(&mut self, recipient: &AudienceRecipient) {
-        let zone = self
-            .zone_field()
+        let name = self
+            .time_zone_field()
             .and_then(|field| recipient.data.get(field)?.as_str());
-        match zone.filter(|zone| !zone.is_empty()) {
-            Some(zone) if time_zone::find_time_zone(zone).is_some() => self.known_zones += 1,
-            Some(zone) => {
-                self.unknown_zones += 1;
-                self.first_unknown_zone
-                    .get_or_insert_with(|| zone.chars().take(ZONE_CHARS_MAX).collect());
+        match name.filter(|name| !name.is_empty()) {
+            Some(name) if time_zone::find_time_zone(name).is_some() => self.known_time_zones += 1,
+            Some(name) => {
+                self.unknown_time_zones
+                    .get_or_insert_with(|| UnknownTimeZones::starting_with(name))
+                    .count += 1;
             }
             None => {}
         }
     }
 
-    /// Counts one row that cannot be used.
-    pub fn add_bad_row(&mut self, row: BadRow) {
-        self.report.count_bad(row);
+    /// Counts one invalid row.
+    pub fn add_invalid_row(&mut self, row: InvalidRow) {
+        self.report.count_invalid(row);
     }
 
     /// The report of the audience read so far, without the duplicates.
@@ -170,7 +178,7 @@ impl<'a> CampaignChecker<'a> {
         &self.report
     }
 
-    /// The first message rendered so far, or `None` if no recipient's message could be rendered.
+    /// The first message rendered without an error, or `None` if there is none.
     pub fn sample_message(&self) -> Option<&SampleMessage> {
         self.sample.as_ref()
     }
@@ -178,29 +186,25 @@ impl<'a> CampaignChecker<'a> {
     /// Ends the audience: returns all prerequisites and the report of the audience with its
     /// duplicates.
     pub fn finish(mut self) -> (Vec<DeployPrerequisite>, AudienceReport) {
-        let found = self.duplicates.duplicate_counts();
-        self.report.repeated = Some(found);
+        let duplicates = self.duplicates.duplicate_counts();
+        self.report.duplicates = Some(duplicates);
         let mut list = self.campaign_prerequisites();
         list.extend(audience_prerequisites(self.campaign, &self.report));
-        if found.of > 0 {
+        if duplicates.checked > 0 {
             let message = describe_duplicates(
                 &self.campaign.audience_fields().address,
-                found,
-                self.report.good,
+                duplicates,
+                self.report.valid,
             );
-            list.push(DeployPrerequisite::new("audience.repeated", true, message));
+            list.push(DeployPrerequisite::met("audience.duplicates", message));
         }
         (list, self.report)
     }
 
     fn campaign_prerequisites(&self) -> Vec<DeployPrerequisite> {
-        let compiles = self
-            .composer
-            .as_ref()
-            .map(|_| "all parts can be read".to_owned());
         let mut list = vec![DeployPrerequisite::from_result(
             "template.compiles",
-            compiles.map_err(MessageRenderError::to_string),
+            self.check_compilation(),
         )];
         if self.rendered > 0 {
             list.push(DeployPrerequisite::from_result(
@@ -214,9 +218,8 @@ impl<'a> CampaignChecker<'a> {
                 check_email_parts(self.campaign),
             ));
             list.extend(check_from_address(self.campaign));
-            list.push(DeployPrerequisite::new(
+            list.push(DeployPrerequisite::met(
                 "email.unsubscribe",
-                true,
                 describe_unsubscribe(self.campaign),
             ));
         }
@@ -224,70 +227,84 @@ impl<'a> CampaignChecker<'a> {
             "schedule",
             check_schedule(self.campaign, self.now),
         ));
-        if let Some(field) = self.zone_field().filter(|_| self.report.good > 0) {
+        if let Some(field) = self.time_zone_field().filter(|_| self.report.valid > 0) {
             list.push(DeployPrerequisite::from_result(
-                "schedule.zones",
+                "schedule.time_zones",
                 self.check_time_zones(field),
             ));
         }
         list
     }
 
+    fn check_compilation(&self) -> Result<String, UnmetPrerequisite> {
+        match &self.composer {
+            Ok(_) => Ok("all template parts compile".to_owned()),
+            Err(error) => Err(error.clone().into()),
+        }
+    }
+
+    fn check_rendering(&self) -> Result<String, UnmetPrerequisite> {
+        match &self.render_failures {
+            None => Ok(format!("rendered for {} recipients", self.rendered)),
+            Some(failures) => Err(UnmetPrerequisite::RenderingFailed {
+                failures: failures.clone(),
+                rendered: self.rendered,
+            }),
+        }
+    }
+
     /// The field that has a recipient's own time zone, if the quiet hours use one.
-    fn zone_field(&self) -> Option<&'a str> {
-        self.campaign.schedule.quiet.as_ref()?.zone_field()
+    fn time_zone_field(&self) -> Option<&'a str> {
+        self.campaign
+            .schedule
+            .quiet_hours
+            .as_ref()?
+            .time_zone_field()
     }
 
     /// Fails if no recipient has a known time zone in the field: the field name is probably
     /// misspelled, and all recipients would get the time zone of the campaign.
-    fn check_time_zones(&self, field: &str) -> Result<String, String> {
-        let (zoned, all) = (self.known_zones, self.report.good);
-        let lost = self.first_unknown_zone.as_ref().map(|first| {
-            format!("{} name one that there is not, and go by the clock of the campaign, such as `{first}`", self.unknown_zones)
-        });
-        match (zoned, lost) {
-            (0, None) => Err(format!("quiet hours go by `{field}`, and nobody has that")),
-            (0, Some(lost)) => Err(format!(
-                "nobody has a time zone in `{field}` that there is; {lost}"
-            )),
-            (_, lost) => {
-                let lost = lost.map(|lost| format!("; {lost}")).unwrap_or_default();
-                Ok(format!(
-                    "{zoned} of {all} say in which time zone they are{lost}"
-                ))
-            }
+    fn check_time_zones(&self, field: &str) -> Result<String, UnmetPrerequisite> {
+        if self.known_time_zones == 0 {
+            return Err(UnmetPrerequisite::NoTimeZone {
+                field: field.to_owned(),
+                unknown: self.unknown_time_zones.clone(),
+            });
         }
-    }
-
-    fn check_rendering(&self) -> Result<String, String> {
-        match &self.first_unrenderable {
-            None => Ok(format!("filled in for {} recipients", self.rendered)),
-            Some(first) => Err(format!(
-                "cannot be filled in for {} of {} recipients; {first}",
-                self.unrenderable, self.rendered
-            )),
-        }
+        let unknown = self
+            .unknown_time_zones
+            .as_ref()
+            .map(|unknown| format!("; {unknown}"))
+            .unwrap_or_default();
+        Ok(format!(
+            "{} of {} recipients have a time zone of their own{unknown}",
+            self.known_time_zones, self.report.valid
+        ))
     }
 }
 
-fn check_email_parts(campaign: &Campaign) -> Result<String, String> {
+fn check_email_parts(campaign: &Campaign) -> Result<String, UnmetPrerequisite> {
     let has = |part: &str| {
         campaign
             .template
             .get(part)
             .is_some_and(|text| !text.trim().is_empty())
     };
-    let mut lacking: Vec<&str> = ["from", "subject"]
+    let has_body = has("text") || has("html");
+    let parts = [
+        (has("from"), "`from`"),
+        (has("subject"), "`subject`"),
+        (has_body, "`text` or `html`"),
+    ];
+    let missing: Vec<&str> = parts
         .into_iter()
-        .filter(|part| !has(part))
+        .filter_map(|(is_set, part)| (!is_set).then_some(part))
         .collect();
-    if !has("text") && !has("html") {
-        lacking.push("text or html");
+    if missing.is_empty() {
+        Ok("`from`, `subject` and a body are set".to_owned())
+    } else {
+        Err(UnmetPrerequisite::MissingEmailParts(missing))
     }
-    if lacking.is_empty() {
-        return Ok("from, subject and a body are there".to_owned());
-    }
-    Err(format!("a mail needs {}", lacking.join(" and ")))
 }
 
 /// Checks the `from` address if it is the same for all recipients. An address with variables is
@@ -297,101 +314,109 @@ fn check_from_address(campaign: &Campaign) -> Option<DeployPrerequisite> {
         .template
         .get("from")
         .filter(|text| !text.contains('{'))?;
-    let found = address::check_mailbox(from).map(|()| format!("from {}", from.trim()));
-    Some(DeployPrerequisite::from_result(
-        "email.from",
-        found.map_err(|reason| format!("`from` is no address: {reason}")),
-    ))
+    let checked = address::check_mailbox(from)
+        .map(|()| format!("valid address: {}", from.trim()))
+        .map_err(UnmetPrerequisite::InvalidFromAddress);
+    Some(DeployPrerequisite::from_result("email.from", checked))
 }
 
+/// Describes the unsubscribe link. A missing link does not fail the check: the user is warned.
 fn describe_unsubscribe(campaign: &Campaign) -> &'static str {
     if campaign
         .template_parts()
         .any(|(part, _)| part == UNSUBSCRIBE_PART)
     {
-        "recipients can unsubscribe"
+        "an unsubscribe link is set"
     } else {
-        "no way to unsubscribe is given: large mail services want one, and many laws do"
+        "no unsubscribe link: set `unsubscribe`, which large mail providers and many laws require"
     }
 }
 
-fn check_schedule(campaign: &Campaign, now: Timestamp) -> Result<String, String> {
-    let quiet = campaign
-        .schedule
-        .quiet
+fn check_schedule(campaign: &Campaign, now: Timestamp) -> Result<String, UnmetPrerequisite> {
+    let schedule = &campaign.schedule;
+    if let Some(start) = schedule.start_time()? {
+        return check_start_time(start, now);
+    }
+    let quiet_wait = schedule
+        .quiet_hours
         .as_ref()
-        .and_then(|quiet| quiet.wait_in_zone(now, None));
-    match (campaign.schedule.start_time()?, quiet) {
-        (None, None) => Ok("begins at once".to_owned()),
-        (None, Some(wait)) => {
-            let until = now
-                .as_micros()
-                .saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX));
-            let until = Timestamp::from_micros(until).unwrap_or(Timestamp::MAX);
-            Ok(format!(
-                "begins when the quiet hours end, at {until} by the clock of the campaign"
-            ))
-        }
-        (Some(at), _) => check_start_time(at, now),
+        .and_then(|quiet_hours| quiet_hours.wait_in_zone(now, None));
+    let Some(wait) = quiet_wait else {
+        return Ok("starts at once".to_owned());
+    };
+    let end = now
+        .as_micros()
+        .saturating_add(i64::try_from(wait.as_micros()).unwrap_or(i64::MAX));
+    let end = Timestamp::from_micros(end).unwrap_or(Timestamp::MAX);
+    Ok(format!(
+        "starts when the quiet hours in the time zone of the campaign end, at {end}"
+    ))
+}
+
+fn check_start_time(start: Timestamp, now: Timestamp) -> Result<String, UnmetPrerequisite> {
+    if start.as_micros() < now.as_micros().saturating_sub(DAY_US) {
+        Err(UnmetPrerequisite::StartTimePassed(start))
+    } else if start <= now {
+        Ok(format!("starts at once: the start time {start} has passed"))
+    } else {
+        Ok(format!("starts at {start}"))
     }
 }
 
-fn check_start_time(at: Timestamp, now: Timestamp) -> Result<String, String> {
-    match at {
-        at if at.as_micros() < now.as_micros().saturating_sub(DAY_US) => {
-            Err(format!("was to begin at {at}, more than a day ago"))
-        }
-        at if at <= now => Ok(format!("begins at once: {at} has gone by")),
-        at => Ok(format!("begins at {at}")),
-    }
-}
-
-/// Describes the duplicates. This check never fails: one person may have two ids with one address,
-/// but no two people have one id. The user is informed of both counts.
-fn describe_duplicates(address: &str, found: DuplicateCounts, all: u64) -> String {
-    let DuplicateCounts { ids, addresses, of } = found;
+/// Describes the duplicates. They do not fail the check: two recipients may share one address, but
+/// not one id. The user is informed of both counts.
+fn describe_duplicates(address_field: &str, duplicates: DuplicateCounts, valid: u64) -> String {
+    let DuplicateCounts {
+        ids,
+        addresses,
+        checked,
+    } = duplicates;
     let ids = match ids {
-        0 => "nobody is named twice".to_owned(),
-        _ => format!("rows that name somebody again, by the same id, who is reached once: {ids}"),
+        0 => "no duplicate ids".to_owned(),
+        _ => format!("rows with a duplicate id, whose recipient gets one message: {ids}"),
     };
     let addresses = match addresses {
         0 => String::new(),
         _ => format!(
-            "; rows with an address that somebody else has, who is reached there too: {addresses} (`id: {address}` reaches each address once)"
+            "; rows with another id and a duplicate address, which gets a message for each id: \
+             {addresses} (`id: {address_field}` sends one message to each address)"
         ),
     };
-    let looked_at = if of < all {
-        format!("; of the first {of} rows")
+    let limit = if checked < valid {
+        format!("; only the first {checked} rows were checked")
     } else {
         String::new()
     };
-    format!("{ids}{addresses}{looked_at}")
+    format!("{ids}{addresses}{limit}")
 }
 
 fn audience_prerequisites(campaign: &Campaign, report: &AudienceReport) -> [DeployPrerequisite; 2] {
     let AudienceReport {
-        good, bad, samples, ..
+        valid,
+        invalid,
+        samples,
+        ..
     } = report;
-    let somebody = DeployPrerequisite::new(
-        "audience.somebody",
-        *good > 0,
-        format!("{good} rows can be used"),
-    );
-    let first = samples
-        .first()
-        .map(|row| format!("; the first is {row}"))
-        .unwrap_or_default();
-    let rows = match (bad, campaign.audience.bad_rows) {
-        (0, _) => Ok("all rows can be used".to_owned()),
-        (bad, BadRowPolicy::Skip) => {
-            Ok(format!("{bad} rows cannot be used and are skipped{first}"))
+    let recipients = match valid {
+        0 => Err(UnmetPrerequisite::NoRecipients),
+        _ => Ok(format!("valid rows: {valid}")),
+    };
+    let rows = match (invalid, campaign.audience.invalid_rows) {
+        (0, _) => Ok("all rows are valid".to_owned()),
+        (_, InvalidRowPolicy::Skip) => {
+            let first = samples
+                .first()
+                .map(|row| format!("; the first is {row}"))
+                .unwrap_or_default();
+            Ok(format!("invalid rows, which are skipped: {invalid}{first}"))
         }
-        (bad, BadRowPolicy::Refuse) => Err(format!(
-            "{bad} rows cannot be used{first}. Mend them, or say `bad_rows: skip`"
-        )),
+        (_, InvalidRowPolicy::Reject) => Err(UnmetPrerequisite::InvalidRows {
+            count: *invalid,
+            first: samples.first().cloned(),
+        }),
     };
     [
-        somebody,
+        DeployPrerequisite::from_result("audience.recipients", recipients),
         DeployPrerequisite::from_result("audience.rows", rows),
     ]
 }

@@ -29,8 +29,8 @@ pub struct DuplicateCounts {
     /// Rows with a new id and an address that has already occurred: the address gets one more
     /// message.
     pub addresses: u64,
-    /// Number of usable rows that were checked, counted from the start of the audience.
-    pub of: u64,
+    /// Number of valid rows that were checked, counted from the start of the audience.
+    pub checked: u64,
 }
 
 /// Counts duplicate recipients while the audience is read.
@@ -41,19 +41,19 @@ pub(crate) struct DuplicateDetector {
 }
 
 impl DuplicateDetector {
-    /// Checks the recipient of one usable row. No effect after [`CHECKED_ROWS_MAX`] rows.
+    /// Checks the recipient of one valid row. No effect after [`CHECKED_ROWS_MAX`] rows.
     pub(crate) fn add_recipient(&mut self, recipient: &AudienceRecipient) {
-        if self.counts.of >= CHECKED_ROWS_MAX {
+        if self.counts.checked >= CHECKED_ROWS_MAX {
             return;
         }
         if self.bloom_words.is_empty() {
             self.bloom_words = vec![0; BLOCK_WORDS << BLOCK_BITS];
         }
-        self.counts.of += 1;
-        let knows_id = self.insert_key(&("id", &recipient.id));
-        let knows_address = self.insert_key(&("address", recipient.address.to_lowercase()));
-        self.counts.ids += u64::from(knows_id);
-        self.counts.addresses += u64::from(knows_address && !knows_id);
+        self.counts.checked += 1;
+        let is_known_id = self.insert_key(&("id", &recipient.id));
+        let is_known_address = self.insert_key(&("address", recipient.address.to_lowercase()));
+        self.counts.ids += u64::from(is_known_id);
+        self.counts.addresses += u64::from(is_known_address && !is_known_id);
     }
 
     /// The counts of all rows checked so far.
@@ -62,17 +62,17 @@ impl DuplicateDetector {
     }
 
     /// Inserts a key into the filter and returns whether it was (probably) present before.
-    fn insert_key(&mut self, what: &impl std::hash::Hash) -> bool {
+    fn insert_key(&mut self, key: &impl std::hash::Hash) -> bool {
         let mut hasher = DefaultHasher::new();
-        what.hash(&mut hasher);
+        key.hash(&mut hasher);
         let first = hasher.finish();
         first.hash(&mut hasher);
         let second = hasher.finish();
         let block = usize::try_from(first >> (u64::BITS - BLOCK_BITS)).unwrap_or(0) * BLOCK_WORDS;
         let mut is_known = true;
-        for mark in 0..BITS_PER_KEY {
-            let place = usize::try_from(second >> (mark * 9) & 511).unwrap_or(0);
-            let (word, bit) = (&mut self.bloom_words[block + place / 64], 1 << (place % 64));
+        for number in 0..BITS_PER_KEY {
+            let index = usize::try_from(second >> (number * 9) & 511).unwrap_or(0);
+            let (word, bit) = (&mut self.bloom_words[block + index / 64], 1 << (index % 64));
             is_known &= *word & bit != 0;
             *word |= bit;
         }
@@ -84,7 +84,7 @@ impl DuplicateDetector {
 mod tests {
     use super::*;
 
-    fn somebody(id: &dyn ToString, address: &dyn ToString) -> AudienceRecipient {
+    fn recipient(id: &dyn ToString, address: &dyn ToString) -> AudienceRecipient {
         AudienceRecipient {
             id: id.to_string(),
             address: address.to_string(),
@@ -93,48 +93,54 @@ mod tests {
     }
 
     #[test]
-    fn nobody_of_a_million_is_taken_for_another() {
-        let mut repeats = DuplicateDetector::default();
+    fn a_million_recipients_have_no_false_positives() {
+        let mut detector = DuplicateDetector::default();
         for number in 0..1_000_000 {
-            repeats.add_recipient(&somebody(&number, &format_args!("{number}@example.org")));
+            detector.add_recipient(&recipient(&number, &format_args!("{number}@example.org")));
         }
         assert_eq!(
-            repeats.duplicate_counts(),
+            detector.duplicate_counts(),
             DuplicateCounts {
                 ids: 0,
                 addresses: 0,
-                of: 1_000_000
+                checked: 1_000_000
             }
         );
         for number in (0..1_000_000).step_by(1_000) {
-            repeats.add_recipient(&somebody(&number, &format_args!("new{number}@example.org")));
-            repeats.add_recipient(&somebody(
+            detector.add_recipient(&recipient(
+                &number,
+                &format_args!("new{number}@example.org"),
+            ));
+            detector.add_recipient(&recipient(
                 &format_args!("new{number}"),
                 &format_args!("{number}@EXAMPLE.org"),
             ));
         }
         assert_eq!(
-            repeats.duplicate_counts(),
+            detector.duplicate_counts(),
             DuplicateCounts {
                 ids: 1_000,
                 addresses: 1_000,
-                of: 1_002_000
+                checked: 1_002_000
             }
         );
     }
 
     #[test]
-    fn it_looks_no_further_when_it_could_be_wrong() {
-        let mut repeats = DuplicateDetector {
+    fn recipients_beyond_the_maximum_are_not_checked() {
+        let mut detector = DuplicateDetector {
             counts: DuplicateCounts {
-                of: CHECKED_ROWS_MAX,
+                checked: CHECKED_ROWS_MAX,
                 ..DuplicateCounts::default()
             },
             ..DuplicateDetector::default()
         };
-        repeats.add_recipient(&somebody(&1, &"a@example.org"));
+        detector.add_recipient(&recipient(&1, &"a@example.org"));
         assert_eq!(
-            (repeats.duplicate_counts().of, repeats.bloom_words.len()),
+            (
+                detector.duplicate_counts().checked,
+                detector.bloom_words.len()
+            ),
             (CHECKED_ROWS_MAX, 0)
         );
     }

@@ -25,8 +25,8 @@ pub enum Error {
         message: String,
     },
     /// A stored document is not the document of a campaign.
-    #[error("the document of the campaign cannot be read: {0}")]
-    InvalidDocument(String),
+    #[error("invalid campaign document: {0}")]
+    InvalidDocument(serde_json::Error),
     /// A field of the campaign has an invalid value.
     #[error("{field}: {message}")]
     InvalidField {

@@ -27,13 +27,18 @@ mod schedule;
 mod template_composer;
 mod template_part;
 mod time_zone;
+mod unmet_prerequisite;
 
-pub use campaign::{AudienceFormat, AudienceSpec, BadRowPolicy, Campaign, CampaignRetries};
+pub use campaign::{AudienceFormat, AudienceSpec, Campaign, CampaignRetries, InvalidRowPolicy};
 pub use deploy_check::{CampaignChecker, DeployCheckInput, DeployPrerequisite, check_campaign};
 pub use duplicates::DuplicateCounts;
 pub use error::Error;
 pub use provider_ref::ProviderRef;
-pub use quiet_hours::QuietHours;
+pub use quiet_hours::{QuietHours, QuietHoursError};
 pub use sample_message::SampleMessage;
-pub use schedule::CampaignSchedule;
-pub use template_composer::{MessageRenderError, TemplateComposer};
+pub use schedule::{CampaignSchedule, ScheduleError};
+pub use template_composer::{
+    MessagePartError, MessageRenderError, TemplateComposer, UnsubscribeLinkError,
+};
+pub use time_zone::UnknownTimeZone;
+pub use unmet_prerequisite::{RenderFailures, UnknownTimeZones, UnmetPrerequisite};

@@ -37,7 +37,7 @@ impl<'de> Visitor<'de> for ProviderRefVisitor {
     type Value = ProviderRef;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a provider, or its definition")
+        f.write_str("the name of a provider, or an inline definition")
     }
 
     fn visit_str<E>(self, name: &str) -> Result<ProviderRef, E> {

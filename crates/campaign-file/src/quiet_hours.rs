@@ -8,8 +8,9 @@ use jiff::{Span, Timestamp as Moment};
 use onward_base::Timestamp;
 use onward_campaign_core::AudienceRecipient;
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
-use crate::time_zone;
+use crate::time_zone::{self, UnknownTimeZone};
 
 /// Daily hours in which no message is sent, in the time zone of the campaign or of each recipient.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,39 +18,51 @@ use crate::time_zone;
 pub struct QuietHours {
     from: Time,
     until: Time,
-    zone: TimeZone,
+    time_zone: TimeZone,
     document: QuietHoursDocument,
 }
 
 /// Quiet hours as the campaign file and the stored document have them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename = "quiet")]
+#[serde(deny_unknown_fields, rename = "quiet_hours")]
 struct QuietHoursDocument {
     from: String,
     until: String,
-    zone: String,
+    time_zone: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    zone_field: Option<String>,
+    time_zone_field: Option<String>,
+}
+
+/// Reasons why quiet hours are invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum QuietHoursError {
+    /// `from` or `until` is not a time of day.
+    #[error("invalid time of day `{0}`: use the form \"21:00\", in quotes")]
+    InvalidTime(String),
+    /// `from` and `until` are the same time, which could mean no quiet hours or a whole day.
+    #[error("`from` and `until` must be different times, and both are {0}")]
+    EqualTimes(String),
+    /// `time_zone` is not the name of a time zone.
+    #[error(transparent)]
+    UnknownTimeZone(#[from] UnknownTimeZone),
 }
 
 impl TryFrom<QuietHoursDocument> for QuietHours {
-    type Error = String;
+    type Error = QuietHoursError;
 
-    fn try_from(hours: QuietHoursDocument) -> Result<Self, String> {
+    fn try_from(document: QuietHoursDocument) -> Result<Self, QuietHoursError> {
         let (from, until) = (
-            parse_time_of_day(&hours.from)?,
-            parse_time_of_day(&hours.until)?,
+            parse_time_of_day(&document.from)?,
+            parse_time_of_day(&document.until)?,
         );
         if from == until {
-            return Err(format!(
-                "quiet hours from {from} until the same time: nobody could say whether that is all day"
-            ));
+            return Err(QuietHoursError::EqualTimes(document.from));
         }
         Ok(Self {
             from,
             until,
-            zone: time_zone::require_time_zone(&hours.zone)?,
-            document: hours,
+            time_zone: time_zone::require_time_zone(&document.time_zone)?,
+            document,
         })
     }
 }
@@ -61,46 +74,45 @@ impl From<QuietHours> for QuietHoursDocument {
 }
 
 /// Parses a time of day in the form `HH:MM`; no other form is accepted.
-fn parse_time_of_day(text: &str) -> Result<Time, String> {
-    let is_written_so = text.len() == 5 && text.is_ascii() && text.as_bytes()[2] == b':';
-    let parsed = if is_written_so {
+fn parse_time_of_day(text: &str) -> Result<Time, QuietHoursError> {
+    let has_form = text.len() == 5 && text.is_ascii() && text.as_bytes()[2] == b':';
+    let parsed = if has_form {
         Time::strptime("%H:%M", text).ok()
     } else {
         None
     };
-    parsed.ok_or_else(|| format!("`{text}` is no time of day: write it as \"21:00\", with quotes"))
+    parsed.ok_or_else(|| QuietHoursError::InvalidTime(text.to_owned()))
 }
 
 impl QuietHours {
     /// Creates quiet hours between two times of day such as `21:00`, in the named time zone.
-    /// `zone_field` is the field of a recipient that has the recipient's own time zone. Fails if a
-    /// time or the zone is invalid, or if both times are equal.
+    /// `time_zone_field` is the field of a recipient that has the recipient's own time zone. Fails
+    /// if a time or the time zone is invalid, or if both times are equal.
     pub fn new(
         from: &str,
         until: &str,
-        zone: &str,
-        zone_field: Option<&str>,
-    ) -> Result<Self, String> {
-        let zone_field = zone_field.map(str::to_owned);
+        time_zone: &str,
+        time_zone_field: Option<&str>,
+    ) -> Result<Self, QuietHoursError> {
         Self::try_from(QuietHoursDocument {
             from: from.to_owned(),
             until: until.to_owned(),
-            zone: zone.to_owned(),
-            zone_field,
+            time_zone: time_zone.to_owned(),
+            time_zone_field: time_zone_field.map(str::to_owned),
         })
     }
 
     /// Returns the time until the quiet hours end in the given time zone, or `None` outside quiet
     /// hours.
     ///
-    /// Without a zone, or with an unknown one, the time zone of the campaign applies.
+    /// Without a time zone, or with an unknown one, the time zone of the campaign applies.
     pub fn wait_in_zone(
         &self,
         now: Timestamp,
-        zone_of_recipient: Option<&str>,
+        recipient_time_zone: Option<&str>,
     ) -> Option<Duration> {
-        let theirs = zone_of_recipient.and_then(time_zone::find_time_zone);
-        let zone = theirs.as_ref().unwrap_or(&self.zone);
+        let own_zone = recipient_time_zone.and_then(time_zone::find_time_zone);
+        let zone = own_zone.as_ref().unwrap_or(&self.time_zone);
         let now = time_zone::to_jiff_timestamp(now)?;
         if !self.is_quiet(zone, now) {
             return None;
@@ -115,7 +127,7 @@ impl QuietHours {
         recipient: &AudienceRecipient,
         now: Timestamp,
     ) -> Option<Duration> {
-        let field = self.document.zone_field.as_ref();
+        let field = self.document.time_zone_field.as_ref();
         self.wait_in_zone(
             now,
             field
@@ -125,16 +137,16 @@ impl QuietHours {
     }
 
     /// The field of a recipient that has the recipient's own time zone, if one is configured.
-    pub fn zone_field(&self) -> Option<&str> {
-        self.document.zone_field.as_deref()
+    pub fn time_zone_field(&self) -> Option<&str> {
+        self.document.time_zone_field.as_deref()
     }
 
     fn is_quiet(&self, zone: &TimeZone, at: Moment) -> bool {
-        let clock = zone.to_datetime(at).time();
+        let local = zone.to_datetime(at).time();
         if self.from < self.until {
-            self.from <= clock && clock < self.until
+            self.from <= local && local < self.until
         } else {
-            self.from <= clock || clock < self.until
+            self.from <= local || local < self.until
         }
     }
 
@@ -144,8 +156,8 @@ impl QuietHours {
         let today = zone.to_datetime(now).date();
         let days = (0..=3).filter_map(|days| today.checked_add(Span::new().days(days)).ok());
         let untils = days.flat_map(|day| {
-            let shown = zone.to_ambiguous_timestamp(day.to_datetime(self.until));
-            [shown.earlier().ok(), shown.later().ok()]
+            let ends = zone.to_ambiguous_timestamp(day.to_datetime(self.until));
+            [ends.earlier().ok(), ends.later().ok()]
         });
         let changes = zone.following(now).take(2).map(|change| change.timestamp());
         untils
@@ -173,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_night_goes_past_midnight() {
+    fn quiet_hours_may_span_midnight() {
         assert_eq!(wait(&night(), "2026-12-01T19:59:59Z", None), None);
         assert_eq!(wait(&night(), "2026-12-01T20:00:00Z", None), Some(11 * 60));
         assert_eq!(wait(&night(), "2026-12-02T06:59:00Z", None), Some(1));
@@ -189,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recipient_has_a_clock_of_their_own() {
+    fn the_time_zone_of_the_recipient_takes_precedence() {
         assert_eq!(
             wait(&night(), "2026-12-01T12:00:00Z", Some("Asia/Tokyo")),
             Some(11 * 60)
@@ -219,19 +231,19 @@ mod tests {
     }
 
     #[test]
-    fn the_night_of_a_change_of_clocks_is_an_hour_shorter_or_longer() {
+    fn quiet_hours_are_shorter_or_longer_by_an_hour_at_a_daylight_saving_change() {
         assert_eq!(wait(&night(), "2026-03-28T20:00:00Z", None), Some(10 * 60));
         assert_eq!(wait(&night(), "2026-10-24T19:00:00Z", None), Some(12 * 60));
     }
 
     #[test]
-    fn an_end_that_the_clocks_leave_out_is_when_they_are_changed() {
+    fn an_end_that_is_skipped_is_the_daylight_saving_change() {
         let quiet = QuietHours::new("21:00", "02:30", "Europe/Berlin", None).unwrap();
         assert_eq!(wait(&quiet, "2026-03-29T00:00:00Z", None), Some(60));
     }
 
     #[test]
-    fn an_hour_that_the_clocks_show_twice_is_quiet_twice() {
+    fn an_hour_that_occurs_twice_is_quiet_twice() {
         let quiet = QuietHours::new("21:00", "02:30", "Europe/Berlin", None).unwrap();
         assert_eq!(wait(&quiet, "2026-10-25T00:00:00Z", None), Some(30));
         assert_eq!(wait(&quiet, "2026-10-25T00:30:00Z", None), None);
@@ -239,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_of_day_is_refused() {
+    fn an_invalid_time_of_day_is_rejected() {
         for (from, until, zone) in [
             ("21:00", "21:00", "UTC"),
             ("24:00", "08:00", "UTC"),
@@ -268,20 +280,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whoever_waits_so_long_may_be_reached_and_nobody_before(
-            (from, until) in (0..24 * 60, 0..24 * 60).prop_filter("apart", |(from, until)| from != until),
+        fn quiet_hours_end_exactly_after_the_wait(
+            (from, until) in (0..24 * 60, 0..24 * 60).prop_filter("from and until must differ", |(from, until)| from != until),
             us in 1_400_000_000_000_000_i64..2_200_000_000_000_000,
             zone in prop::sample::select(&ZONES[..]),
-            part in 0.0..1.0,
+            fraction in 0.0..1.0,
         ) {
-            let clock = |minutes: i32| format!("{:02}:{:02}", minutes / 60, minutes % 60);
-            let quiet = QuietHours::new(&clock(from), &clock(until), "UTC", None).unwrap();
+            let time_of_day = |minutes: i32| format!("{:02}:{:02}", minutes / 60, minutes % 60);
+            let quiet = QuietHours::new(&time_of_day(from), &time_of_day(until), "UTC", None).unwrap();
             let now = Timestamp::from_micros(us).unwrap();
             if let Some(wait) = quiet.wait_in_zone(now, Some(zone)) {
                 let after = |wait: Duration| Timestamp::from_micros(us + wait.as_micros() as i64).unwrap();
                 prop_assert!(!wait.is_zero());
                 prop_assert_eq!(quiet.wait_in_zone(after(wait), Some(zone)), None);
-                let before = wait.mul_f64(part);
+                let before = wait.mul_f64(fraction);
                 prop_assert!(before >= wait || quiet.wait_in_zone(after(before), Some(zone)).is_some());
                 // If at least two hours of the day are not quiet, no daylight-saving change can
                 // skip all of them.

@@ -9,9 +9,9 @@ use crate::template_composer::MAILBOX_PARTS;
 /// JSON object for parts that the provider parses.
 const PLACEHOLDER_TEXTS: [&str; 3] = ["sample", "1", "{}"];
 
-const PLACEHOLDER_MAILBOX: &str = "somebody@example.org";
+const PLACEHOLDER_MAILBOX: &str = "recipient@example.org";
 const PLACEHOLDER_PHONE: &str = "+49301234567";
-const PLACEHOLDER_ACCOUNT: &str = "somebody";
+const PLACEHOLDER_ACCOUNT: &str = "recipient";
 const PLACEHOLDER_LINK: &str = "https://example.org/";
 
 /// A message as a recipient would receive it, for validation only.
@@ -40,7 +40,7 @@ impl SampleMessage {
         PLACEHOLDER_TEXTS
             .into_iter()
             .enumerate()
-            .map(|(place, text)| {
+            .map(|(index, text)| {
                 let parts = campaign.template_parts().map(|(part, template)| {
                     (part.to_owned(), placeholder_part(part, template, text))
                 });
@@ -49,7 +49,7 @@ impl SampleMessage {
                     DeliveryChannel::Voice => PLACEHOLDER_PHONE,
                     // An account name may have the form of an email address.
                     DeliveryChannel::Social => {
-                        [PLACEHOLDER_ACCOUNT, PLACEHOLDER_MAILBOX][place.min(1)]
+                        [PLACEHOLDER_ACCOUNT, PLACEHOLDER_MAILBOX][index.min(1)]
                     }
                 };
                 Self {

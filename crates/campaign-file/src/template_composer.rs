@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use crate::templates::{TemplateError, TemplateLimits, TemplateSet};
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Value};
-use onward_campaign_core::{AudienceRecipient, ComposeMessage, DeliveryChannel, RenderedMessage};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeError, ComposeMessage, DeliveryChannel, RenderedMessage,
+};
 use thiserror::Error;
 
-use crate::address;
+use crate::address::{self, AddressError};
 use crate::audience::AudienceFields;
 use crate::campaign::{Campaign, UNSUBSCRIBE_PART};
+use crate::templates::{TemplateError, TemplateErrorKind, TemplateLimits, TemplateSet};
 
 /// Maximum length of a rendered part in bytes.
 const PART_BYTES_MAX: usize = 1 << 20;
@@ -32,14 +34,54 @@ const UNSUBSCRIBE_BYTES_MAX: usize = 900;
 
 /// The reason why the templates cannot be compiled, or a recipient's message cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("part `{part}`{}: {reason}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
+#[error("part `{part}`{}: {error}", line.map(|line| format!(", line {line}")).unwrap_or_default())]
 pub struct MessageRenderError {
     /// Name of the part with the error.
     pub part: String,
     /// Line of the part's template, counted from 1; `None` if the error has no position.
     pub line: Option<usize>,
     /// What is wrong with the template or with the rendered text.
-    pub reason: String,
+    pub error: MessagePartError,
+}
+
+/// Reasons why one part of a message is invalid.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum MessagePartError {
+    /// The template of the part cannot be compiled or rendered.
+    #[error(transparent)]
+    Template(#[from] TemplateErrorKind),
+    /// The rendered part has several lines, and could start a new header.
+    #[error("has more than one line, which is allowed in `text` and `html` only")]
+    MultipleLines,
+    /// The rendered part has control characters.
+    #[error("has control characters")]
+    ControlCharacters,
+    /// The rendered part must be a mailbox, and is not.
+    #[error("invalid address: {0}")]
+    InvalidMailbox(#[from] AddressError),
+    /// The rendered part is not usable as an unsubscribe link.
+    #[error("invalid unsubscribe link: {0}")]
+    InvalidUnsubscribeLink(#[from] UnsubscribeLinkError),
+}
+
+/// Reasons why a text is not valid as the `List-Unsubscribe` header of an email.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum UnsubscribeLinkError {
+    /// The link has another URI scheme.
+    #[error("must start with {}", UNSUBSCRIBE_SCHEMES.join(" or "))]
+    UnsupportedScheme,
+    /// Nothing follows the URI scheme.
+    #[error("nothing follows `{0}`")]
+    SchemeOnly(&'static str),
+    /// The link exceeds the maximum length.
+    #[error("is longer than {UNSUBSCRIBE_BYTES_MAX} bytes")]
+    TooLong,
+    /// The link has characters that would end it or separate it from another.
+    #[error(
+        "has spaces, control characters, commas, `<` or `>`: encode the values, as in \
+         {{{{ id | urlencode }}}}"
+    )]
+    UnencodedCharacters,
 }
 
 /// The compiled templates of a campaign.
@@ -71,7 +113,7 @@ impl TemplateComposer {
         for (part, text) in campaign.template_parts() {
             templates
                 .add_template(part, text)
-                .map_err(|wrong| render_error(part, wrong))?;
+                .map_err(|error| render_error(part, error))?;
             parts.push(part.to_owned());
         }
         let (id, channel) = (campaign.id.clone(), campaign.channel);
@@ -84,16 +126,6 @@ impl TemplateComposer {
         })
     }
 
-    /// Renders the message of a recipient; like [`render_message`](Self::render_message), with the
-    /// error as text.
-    pub fn preview_message(
-        &self,
-        recipient: &AudienceRecipient,
-    ) -> Result<RenderedMessage, String> {
-        self.render_message(recipient)
-            .map_err(|unfit| unfit.to_string())
-    }
-
     /// Renders the message of a recipient. Fails if a template cannot be rendered, or if a rendered
     /// part is invalid.
     pub fn render_message(
@@ -101,7 +133,7 @@ impl TemplateComposer {
         recipient: &AudienceRecipient,
     ) -> Result<RenderedMessage, MessageRenderError> {
         let variables = self.template_variables(recipient);
-        let row = recipient
+        let row_bytes = recipient
             .data
             .iter()
             .map(|(name, value)| estimate_bytes(value) + name.len() as u64)
@@ -111,13 +143,13 @@ impl TemplateComposer {
         for part in &self.parts {
             let text = self
                 .templates
-                .render(part, &variables, row)
-                .map_err(|wrong| render_error(part, wrong))?;
+                .render(part, &variables, row_bytes)
+                .map_err(|error| render_error(part, error))?;
             self.check_part(part, &text)
-                .map_err(|reason| MessageRenderError {
+                .map_err(|error| MessageRenderError {
                     part: part.clone(),
                     line: None,
-                    reason,
+                    error,
                 })?;
             parts.push((part.clone(), text));
         }
@@ -144,68 +176,65 @@ impl TemplateComposer {
         Value::from_pairs(variables)
     }
 
-    fn check_part(&self, part: &str, text: &str) -> Result<(), String> {
+    fn check_part(&self, part: &str, text: &str) -> Result<(), MessagePartError> {
         if MULTILINE_PARTS.contains(&part) {
             return Ok(());
         }
         if text.contains(['\r', '\n']) {
-            return Err(
-                "has more than one line, and only `text` and `html` can have that".to_owned(),
-            );
+            return Err(MessagePartError::MultipleLines);
         }
         if text.chars().any(|c| c.is_control() && c != '\t') {
-            return Err("has control characters".to_owned());
+            return Err(MessagePartError::ControlCharacters);
         }
         if part == UNSUBSCRIBE_PART {
             check_unsubscribe_link(text)?;
         }
         if self.channel == DeliveryChannel::Email && MAILBOX_PARTS.contains(&part) {
-            address::check_mailbox(text).map_err(|reason| format!("is no address: {reason}"))?;
+            address::check_mailbox(text)?;
         }
         Ok(())
     }
 }
 
 impl ComposeMessage for TemplateComposer {
-    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
-        self.preview_message(recipient)
+    fn compose_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, ComposeError> {
+        self.render_message(recipient).map_err(ComposeError::new)
     }
 }
 
 /// Fails if the text is not valid as the `List-Unsubscribe` header of an email.
-fn check_unsubscribe_link(text: &str) -> Result<(), String> {
-    let begins = |way: &&&str| {
-        text.get(..way.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(way))
+fn check_unsubscribe_link(text: &str) -> Result<(), UnsubscribeLinkError> {
+    let has_scheme = |scheme: &&str| {
+        text.get(..scheme.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     };
-    let Some(way) = UNSUBSCRIBE_SCHEMES.iter().find(begins) else {
-        return Err(format!(
-            "has to begin with {}",
-            UNSUBSCRIBE_SCHEMES.join(" or ")
-        ));
-    };
-    if text.len() == way.len() {
-        return Err("ends where it begins".to_owned());
+    let scheme = UNSUBSCRIBE_SCHEMES
+        .into_iter()
+        .find(has_scheme)
+        .ok_or(UnsubscribeLinkError::UnsupportedScheme)?;
+    if text.len() == scheme.len() {
+        return Err(UnsubscribeLinkError::SchemeOnly(scheme));
     }
     if text.len() > UNSUBSCRIBE_BYTES_MAX {
-        return Err(format!("is longer than {UNSUBSCRIBE_BYTES_MAX} bytes"));
+        return Err(UnsubscribeLinkError::TooLong);
     }
     if text
         .chars()
         .any(|c| c.is_whitespace() || c.is_control() || matches!(c, '<' | '>' | ','))
     {
-        return Err(
-            "has spaces, control characters, commas, `<` or `>`: encode them, as in {{ id | urlencode }}".to_owned()
-        );
+        return Err(UnsubscribeLinkError::UnencodedCharacters);
     }
     Ok(())
 }
 
-fn render_error(part: &str, TemplateError { line, reason }: TemplateError) -> MessageRenderError {
+fn render_error(part: &str, TemplateError { line, kind }: TemplateError) -> MessageRenderError {
     MessageRenderError {
         part: part.to_owned(),
         line,
-        reason,
+        error: kind.into(),
     }
 }
 

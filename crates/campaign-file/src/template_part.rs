@@ -32,7 +32,7 @@ impl<'de> Visitor<'de> for TemplatePartVisitor {
     type Value = TemplatePart;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, or `file:` and the name of a file")
+        f.write_str("a text, or `file:` with the path of a file")
     }
 
     fn visit_str<E>(self, text: &str) -> Result<TemplatePart, E> {

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use onward_base::Timestamp;
+use thiserror::Error;
 
 static TIME_ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
@@ -13,12 +14,14 @@ pub(crate) fn find_time_zone(name: &str) -> Option<TimeZone> {
     TIME_ZONES.get(name).ok()
 }
 
-/// Returns the time zone with this IANA name. Fails with a message for the user if the name is
-/// unknown.
-pub(crate) fn require_time_zone(name: &str) -> Result<TimeZone, String> {
-    find_time_zone(name).ok_or_else(|| {
-        format!("there is no time zone `{name}`: write a name such as Europe/Berlin")
-    })
+/// The error for a name that is not in the time zone database.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("unknown time zone `{0}`: use an IANA name such as Europe/Berlin")]
+pub struct UnknownTimeZone(pub String);
+
+/// Returns the time zone with this IANA name. Fails if the name is unknown.
+pub(crate) fn require_time_zone(name: &str) -> Result<TimeZone, UnknownTimeZone> {
+    find_time_zone(name).ok_or_else(|| UnknownTimeZone(name.to_owned()))
 }
 
 /// Converts a timestamp to the calendar library's type, or returns `None` if it is out of range

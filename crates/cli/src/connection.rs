@@ -57,6 +57,15 @@ pub(crate) enum AccessMode {
     Create,
 }
 
+/// The scope that a command requests of a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestedScope {
+    /// The scope that `--tenant`, `--project` and `--environment` give.
+    Given,
+    /// The scope of the token.
+    OfToken,
+}
+
 /// The store or server that the options and the environment select.
 enum ConnectionTarget {
     Store(String),
@@ -76,7 +85,9 @@ impl TargetConnection {
     /// Returns the server client, for operations that are not part of [`OnwardApi`]. Fails if
     /// connected to a store.
     pub(crate) fn require_server(&self) -> anyhow::Result<&ServerClient> {
-        self.server_client.as_ref().context("there is no server")
+        self.server_client
+            .as_ref()
+            .context("not connected to a server: use --server URL or --profile NAME")
     }
 }
 
@@ -116,11 +127,17 @@ impl ScopedConnectionArgs {
 
     pub(crate) async fn open_connection(
         &self,
-        want: AccessMode,
+        mode: AccessMode,
     ) -> anyhow::Result<TargetConnection> {
-        let is_said = self.tenant.is_some() || self.project.is_some() || self.environment.is_some();
+        let is_given =
+            self.tenant.is_some() || self.project.is_some() || self.environment.is_some();
+        let requested = if is_given {
+            RequestedScope::Given
+        } else {
+            RequestedScope::OfToken
+        };
         self.connection
-            .open_in_scope(want, self.to_scope()?, is_said)
+            .open_in_scope(mode, self.to_scope()?, requested)
             .await
     }
 }
@@ -138,26 +155,28 @@ impl ConnectionArgs {
     /// scope of the token.
     pub(crate) async fn open_connection(
         &self,
-        want: AccessMode,
+        mode: AccessMode,
     ) -> anyhow::Result<TargetConnection> {
         let scope = Scope {
             tenant: "default".parse()?,
             project: "default".parse()?,
             environment: "default".parse()?,
         };
-        self.open_in_scope(want, scope, false).await
+        self.open_in_scope(mode, scope, RequestedScope::OfToken)
+            .await
     }
 
-    /// Sends `scope` to a server only if `is_said`; otherwise the token determines it.
+    /// Opens a store in `scope`. Sends `scope` to a server only if it was given; otherwise the
+    /// token determines it.
     async fn open_in_scope(
         &self,
-        want: AccessMode,
+        mode: AccessMode,
         scope: Scope,
-        is_said: bool,
+        requested: RequestedScope,
     ) -> anyhow::Result<TargetConnection> {
         match self.resolve_target()? {
             ConnectionTarget::Server(mut server) => {
-                if is_said {
+                if requested == RequestedScope::Given {
                     let Scope {
                         tenant,
                         project,
@@ -177,10 +196,10 @@ impl ConnectionArgs {
                 })
             }
             ConnectionTarget::Store(url) => {
-                let client = open_store(&url, want, scope).await?;
+                let client = open_store(&url, mode, scope).await?;
                 let mut service = ApiService::new(client.clone()).with_full_access();
                 // Only a deployment reads components.
-                if want == AccessMode::Create {
+                if mode == AccessMode::Create {
                     service = service
                         .with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
                 }
@@ -194,12 +213,12 @@ impl ConnectionArgs {
     }
 }
 
-async fn open_store(url: &str, want: AccessMode, scope: Scope) -> anyhow::Result<EngineClient> {
-    let opened = match want {
+async fn open_store(url: &str, mode: AccessMode, scope: Scope) -> anyhow::Result<EngineClient> {
+    let opened = match mode {
         AccessMode::Read => onward_embed::store::open_existing_store(url).await?,
         AccessMode::Write => {
-            drop(onward_embed::store::open_existing_store(url).await?);
-            onward_embed::store::open_store(url, StorePolicy::default()).await?
+            let policy = StorePolicy::default();
+            onward_embed::store::open_existing_store_for_writing(url, policy).await?
         }
         AccessMode::Create => onward_embed::store::open_store(url, StorePolicy::default()).await?,
     };
@@ -232,12 +251,14 @@ impl ConnectionArgs {
             env_variable("ONWARD_PROFILE"),
         ) {
             (Some(_), Some(_), _) => {
-                bail!("ONWARD_STORE and ONWARD_SERVER are both set: say --store or --server")
+                bail!(
+                    "ONWARD_STORE and ONWARD_SERVER are both set: use --store URL or --server URL"
+                )
             }
             (Some(url), ..) => Ok(ConnectionTarget::Store(url)),
             (_, Some(url), _) => Ok(ConnectionTarget::Server(at(&url))),
             (.., Some(name)) => resolve_profile(&name),
-            _ => bail!("where to look is not said: --store URL, --server URL or --profile NAME"),
+            _ => bail!("no store or server given: use --store URL, --server URL or --profile NAME"),
         }
     }
 }
@@ -251,16 +272,16 @@ struct ServerProfile {
 }
 
 fn resolve_profile(name: &str) -> anyhow::Result<ConnectionTarget> {
-    let path =
-        profiles_path().context("there is no home folder, and XDG_CONFIG_HOME is not set")?;
+    let path = profiles_path()
+        .context("cannot locate profiles.toml: neither XDG_CONFIG_HOME nor HOME is set")?;
     let text = std::fs::read_to_string(&path)
         .with_context(|| format!("cannot read {}", path.display()))?;
     let profiles: BTreeMap<String, ServerProfile> =
-        toml::from_str(&text).with_context(|| format!("{} makes no sense", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("{}: invalid profiles", path.display()))?;
     let Some(profile) = profiles.get(name) else {
         let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
         bail!(
-            "{} has no profile {name}; it has: {}",
+            "profile {name} not found in {}; its profiles: {}",
             path.display(),
             names.join(", ")
         );

@@ -8,33 +8,49 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use onward_journal::ExecutionState;
 
+/// Output format of a command.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum OutputFormat {
+    /// Text for people, with progress on a terminal.
+    #[default]
+    Text,
+    /// JSON, with `--json`.
+    Json,
+}
+
+impl OutputFormat {
+    /// Returns the format that the flag `--json` selects.
+    pub(crate) const fn from_json_flag(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
+}
+
 /// Whether standard output supports colours. Callers check once per table, because tables are long.
 pub(crate) fn is_color_enabled(stdout: &io::Stdout) -> bool {
     AutoStream::choice(stdout) != ColorChoice::Never
 }
 
 /// Prints a message on standard error. A failed write is ignored.
-pub(crate) fn print_message(words: impl Display) {
-    let _ = writeln!(anstream::stderr(), "{words}");
+pub(crate) fn print_message(message: impl Display) {
+    let _ = writeln!(anstream::stderr(), "{message}");
 }
 
 /// Escapes control characters in untrusted text, so that a terminal does not interpret them.
 pub(crate) fn escape_control_chars(text: &str) -> String {
-    let is_obeyed = |it: char| it.is_control() || is_bidi_control(it);
-    let shown = |it: char| {
-        if is_obeyed(it) {
-            it.escape_default().to_string()
+    let escape = |character: char| {
+        if character.is_control() || is_bidi_control(character) {
+            character.escape_default().to_string()
         } else {
-            it.to_string()
+            character.to_string()
         }
     };
-    text.chars().map(shown).collect()
+    text.chars().map(escape).collect()
 }
 
 /// Whether the character changes the direction of the text next to it, so that a line reads
 /// differently.
-const fn is_bidi_control(it: char) -> bool {
-    matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+const fn is_bidi_control(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Styles an error.
@@ -53,8 +69,8 @@ pub(crate) fn apply_style(style: Style, text: impl Display) -> impl Display {
 }
 
 /// Formats a count with its noun: `1 run`, `2 runs`.
-pub(crate) fn format_count(number: u64, what: &str) -> String {
-    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+pub(crate) fn format_count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 /// Styles the name of an execution state; an unknown name gets no colour.
@@ -92,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_and_not_obeyed() {
+    fn control_characters_are_escaped() {
         assert_eq!(
             escape_control_chars("a\u{1b}[2Jb\r\n"),
             "a\\u{1b}[2Jb\\r\\n"

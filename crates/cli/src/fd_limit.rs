@@ -15,6 +15,6 @@ pub(crate) fn raise_fd_limit() {
             },
         )
     {
-        tracing::debug!(%error, "the limit of open files stays as it is");
+        tracing::debug!(%error, "cannot raise the limit of open files");
     }
 }

@@ -24,6 +24,10 @@ pub(crate) async fn read_journal_events(
     let mut reader = JournalLineReader::for_execution(id);
     lines
         .lines()
-        .map(|line| reader.read_line(line).context("its journal cannot be read"))
+        .map(|line| {
+            reader
+                .read_line(line)
+                .with_context(|| format!("cannot read the journal of execution {id}"))
+        })
         .collect()
 }

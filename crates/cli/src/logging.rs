@@ -12,10 +12,10 @@ pub(crate) fn init_stderr_logging() {
         .with_default_directive(LevelFilter::WARN.into())
         .with_env_var("ONWARD_LOG")
         .from_env_lossy();
-    let words = tracing_subscriber::fmt()
+    let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_target(false);
-    words
+    subscriber
         .with_ansi(io::stderr().is_terminal())
         .with_writer(io::stderr)
         .init();

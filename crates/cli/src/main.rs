@@ -98,13 +98,13 @@ fn report_failure(error: &anyhow::Error) -> ExitCode {
 
 /// Joins an error and its causes. A cause that the message already ends with is not repeated.
 fn format_error_chain(error: &anyhow::Error) -> String {
-    let mut words = String::new();
+    let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        match words.is_empty() {
-            true => words = cause,
-            false if words.ends_with(&cause) => {}
-            false => words = format!("{words}: {cause}"),
+        match message.is_empty() {
+            true => message = cause,
+            false if message.ends_with(&cause) => {}
+            false => message = format!("{message}: {cause}"),
         }
     }
-    words
+    message
 }

@@ -10,18 +10,22 @@ pub(crate) fn read_names_file(file: &Path) -> anyhow::Result<Vec<String>> {
     let lines: Vec<String> = match file == Path::new("-") {
         true => io::stdin().lock().lines().collect::<Result<_, _>>()?,
         false => std::fs::read_to_string(file)
-            .with_context(|| format!("{} cannot be read", file.display()))?
+            .with_context(|| format!("cannot read {}", file.display()))?
             .lines()
             .map(str::to_owned)
             .collect(),
     };
     // Some editors write a byte order mark at the start of a file.
-    let named = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
+    let trimmed = |line: &String| line.trim_start_matches('\u{feff}').trim().to_owned();
     let names: Vec<String> = lines
         .iter()
-        .map(named)
+        .map(trimmed)
         .filter(|line| !line.is_empty())
         .collect();
-    anyhow::ensure!(!names.is_empty(), "{} has nothing in it", file.display());
+    anyhow::ensure!(
+        !names.is_empty(),
+        "{} is empty: expected one entry per line",
+        file.display()
+    );
     Ok(names)
 }

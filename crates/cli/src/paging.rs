@@ -37,17 +37,17 @@ impl ListOutputArgs {
         mut page: impl AsyncFnMut(u32, Option<String>) -> Result<ListPage<T>, Problem>,
     ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
-        let (mut left, mut next, mut is_first, mut is_cut) = (self.limit, None, true, false);
+        let (mut left, mut next, mut is_first, mut is_truncated) = (self.limit, None, true, false);
         while left > 0 {
-            let asked = u32::try_from(left).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
-            let got = page(asked, next.take()).await?;
+            let requested = u32::try_from(left).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);
+            let fetched = page(requested, next.take()).await?;
             if is_first && !self.json {
                 writeln!(out, "{heading}")?;
             }
             is_first = false;
             // Some callers fetch larger pages than requested.
-            is_cut = got.items.len() > left;
-            for item in got.items.iter().take(left) {
+            is_truncated = fetched.items.len() > left;
+            for item in fetched.items.iter().take(left) {
                 let text = if self.json {
                     serde_json::to_string(item)?
                 } else {
@@ -55,15 +55,15 @@ impl ListOutputArgs {
                 };
                 writeln!(out, "{text}")?;
             }
-            left -= got.items.len().min(left);
-            next = got.next;
+            left -= fetched.items.len().min(left);
+            next = fetched.next;
             if next.is_none() {
                 break;
             }
         }
-        if (is_cut || next.is_some()) && !self.json {
+        if (is_truncated || next.is_some()) && !self.json {
             console::print_message(format_args!(
-                "there may be more than {}: --limit N shows more",
+                "the list may have more than {} entries: use --limit N to show more",
                 self.limit
             ));
         }

@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::console::OutputFormat;
+
 /// The counter is redrawn after this many more entries.
 const UPDATE_INTERVAL: u64 = 100;
 
@@ -13,10 +15,18 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Creates a line that is shown if `is_wanted` and standard error is a terminal.
-    pub(crate) fn new(is_wanted: bool) -> Self {
+    /// Creates a line that is shown if standard error is a terminal.
+    pub(crate) fn on_terminal() -> Self {
         Self {
-            is_enabled: is_wanted && io::stderr().is_terminal(),
+            is_enabled: io::stderr().is_terminal(),
+            shown_count: 0,
+        }
+    }
+
+    /// Creates a line that is shown if the output is text and standard error is a terminal.
+    pub(crate) fn for_output(format: OutputFormat) -> Self {
+        Self {
+            is_enabled: format == OutputFormat::Text && io::stderr().is_terminal(),
             shown_count: 0,
         }
     }

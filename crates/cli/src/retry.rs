@@ -25,31 +25,31 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 /// Retries a request while the server is unavailable, rate limited or timed out, so that a command
 /// survives a server restart.
 pub(crate) async fn retry_transient<T>(
-    ask: impl AsyncFn() -> Result<T, Problem>,
+    request: impl AsyncFn() -> Result<T, Problem>,
 ) -> Result<T, Problem> {
-    retry_transient_with(ask, |words| console::print_message(words)).await
+    retry_transient_with(request, |message| console::print_message(message)).await
 }
 
-/// Like [`retry_transient`], but reports the first failure through `say`, for callers whose
+/// Like [`retry_transient`], but reports the first failure through `report`, for callers whose
 /// terminal line a message must not break.
 pub(crate) async fn retry_transient_with<T>(
-    mut ask: impl AsyncFnMut() -> Result<T, Problem>,
-    mut say: impl FnMut(&str),
+    mut request: impl AsyncFnMut() -> Result<T, Problem>,
+    mut report: impl FnMut(&str),
 ) -> Result<T, Problem> {
     let since = Instant::now();
-    let mut has_said = false;
+    let mut has_reported = false;
     loop {
-        match ask().await {
+        match request().await {
             Err(problem) if is_transient(&problem) && since.elapsed() < RETRY_TIMEOUT => {
-                if !std::mem::replace(&mut has_said, true) {
-                    say(&format!(
-                        "{}; asking again",
+                if !std::mem::replace(&mut has_reported, true) {
+                    report(&format!(
+                        "{}; retrying",
                         console::escape_control_chars(&problem.detail)
                     ));
                 }
                 tokio::time::sleep(RETRY_INTERVAL).await;
             }
-            answer => return answer,
+            response => return response,
         }
     }
 }

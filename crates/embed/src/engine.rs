@@ -200,9 +200,7 @@ impl Engine {
                 return Ok(outcome?);
             }
             if self.node_task.is_finished() {
-                return Err(EngineError::Stopped(
-                    "its store can no longer be used".to_owned(),
-                ));
+                return Err(EngineError::Stopped("its store failed".to_owned()));
             }
         }
     }
@@ -210,7 +208,7 @@ impl Engine {
     /// Waits until the node stops, which happens when its store has failed, and returns the reason.
     pub async fn wait_for_failure(&mut self) -> EngineError {
         match (&mut self.node_task).await {
-            Ok(Ok(())) => EngineError::Stopped("nobody asked for it".to_owned()),
+            Ok(Ok(())) => EngineError::Stopped("it ended without a request to stop".to_owned()),
             Ok(Err(error)) => error.into(),
             Err(panic) => EngineError::Stopped(panic.to_string()),
         }

@@ -34,9 +34,8 @@ mod wasm;
 pub use builder::EngineBuilder;
 pub use engine::{Engine, EngineError};
 pub use onward_base::{Payload, Scope};
-pub use onward_engine::client::{
-    ClientError, EngineClient, FunctionInfo, FunctionKind, StartedExecution,
-};
+pub use onward_engine::client::{ClientError, EngineClient, StartedExecution};
+pub use onward_execution::{GuestFunction, GuestFunctionKind};
 pub use onward_journal::{ErrorKind, ExecutionError, ExecutionId, InvokeResult};
 pub use onward_wasm::{HostPattern, HostRule};
 pub use task_context::NativeTaskContext;

@@ -50,6 +50,21 @@ pub async fn open_store(url: &str, policy: StorePolicy) -> Result<Arc<dyn Store>
     }
 }
 
+/// Opens an existing store for writing and upgrades its tables if necessary. Fails with
+/// [`StoreOpenError::NotFound`] if a SQLite file does not exist, and if a database contains no
+/// store.
+pub async fn open_existing_store_for_writing(
+    url: &str,
+    policy: StorePolicy,
+) -> Result<Arc<dyn Store>, StoreOpenError> {
+    match open_existing_store(url).await {
+        Ok(_) | Err(StoreOpenError::Unusable(_, onward_store::Error::SchemaOutdated { .. })) => {
+            open_store(url, policy).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Opens an existing store for reading only. Fails with [`StoreOpenError::NotFound`] if a SQLite
 /// file does not exist.
 pub async fn open_existing_store(url: &str) -> Result<Arc<dyn Store>, StoreOpenError> {

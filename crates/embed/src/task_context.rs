@@ -64,9 +64,6 @@ where
 /// Error of an input or a result that cannot be converted; permanent, because a retry does not
 /// help.
 fn invalid_value_error(what: &str, error: &dyn std::error::Error) -> ExecutionError {
-    ExecutionError::from_kind_name(
-        what,
-        format!("the {what} of the task cannot be used: {error}"),
-    )
-    .into_permanent()
+    ExecutionError::from_kind_name(what, format!("invalid {what} of the task: {error}"))
+        .into_permanent()
 }

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::{Payload, SharedText, Timestamp};
-use onward_engine::client::{FunctionInfo, FunctionKind, RawJson};
-use onward_engine::node::{ComponentRuntime, log_guest_line};
+use onward_engine::node::{ComponentLoadError, ComponentRuntime, log_guest_line};
 use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt, in_doubt_error};
-use onward_execution::{Guest, GuestLogLevel};
+use onward_execution::{Guest, GuestFunction, GuestLogLevel};
 use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeResult};
 use onward_store::{StoreClock as _, SystemClock};
 use onward_wasm::{
-    CallContext, ComponentEgress, Config, GuestFunctionKind, GuestHttpClient, HostPattern,
-    HttpConfig, HttpRequest, TaskCall, TaskLimits, TaskServices, WasmRuntime, WorkflowLimits,
+    CallContext, ComponentEgress, Config, GuestHttpClient, HostPattern, HttpConfig, HttpRequest,
+    TaskCall, TaskLimits, TaskServices, WasmRuntime, WorkflowLimits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -59,10 +58,10 @@ impl WasmComponentRuntime {
         &self,
         code: &[u8],
         hosts: &[String],
-    ) -> Result<Vec<FunctionInfo>, EngineError> {
+    ) -> Result<Vec<GuestFunction>, EngineError> {
         check_host_patterns(hosts)?;
         let component = self.runtime.load_component(code)?;
-        Ok(component.functions().iter().map(function_info).collect())
+        Ok(component.functions().to_vec())
     }
 
     /// Returns the HTTP client for an attempt. An invalid host pattern in the deployment allows no
@@ -98,47 +97,31 @@ pub(crate) fn default_cache_folder() -> Option<PathBuf> {
             .filter(|value| !value.is_empty())
             .map(PathBuf::from)
     };
-    let usual = || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    variable("ONWARD_CACHE").or_else(|| Some(usual()?.join("onward")))
-}
-
-fn function_info(function: &onward_wasm::GuestFunction) -> FunctionInfo {
-    let kind = match function.kind {
-        GuestFunctionKind::Workflow => FunctionKind::Workflow,
-        GuestFunctionKind::Task => FunctionKind::Task,
-    };
-    FunctionInfo {
-        name: function.name.to_string(),
-        kind,
-        schema: function
-            .schema
-            .as_ref()
-            .and_then(|it| RawJson::parse(it.as_str())),
-    }
+    let default_folder =
+        || variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    variable("ONWARD_CACHE").or_else(|| Some(default_folder()?.join("onward")))
 }
 
 #[async_trait]
 impl ComponentRuntime for WasmComponentRuntime {
-    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<GuestFunction>, ComponentLoadError> {
         let (runtime, code) = (self.runtime.clone(), code.to_vec());
         // Compiling may take long and must not block the async runtime.
         let loaded = tokio::task::spawn_blocking(move || runtime.load_component(&code))
             .await
-            .map_err(|error| error.to_string())?;
-        Ok(loaded
-            .map_err(|error| error.to_string())?
-            .functions()
-            .iter()
-            .map(function_info)
-            .collect())
+            .map_err(|error| ComponentLoadError::InvalidComponent(error.to_string()))?;
+        let component =
+            loaded.map_err(|error| ComponentLoadError::InvalidComponent(error.to_string()))?;
+        Ok(component.functions().to_vec())
     }
 
     async fn deployable_functions(
         &self,
         code: &[u8],
         hosts: &[String],
-    ) -> Result<Vec<FunctionInfo>, String> {
-        check_host_patterns(hosts).map_err(|error| error.to_string())?;
+    ) -> Result<Vec<GuestFunction>, ComponentLoadError> {
+        check_host_patterns(hosts)
+            .map_err(|error| ComponentLoadError::InvalidHost(error.to_string()))?;
         self.load_component(code).await
     }
 
@@ -354,7 +337,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_that_came_several_times_are_all_kept_in_their_order() {
+    fn repeated_headers_are_kept_in_order() {
         let headers = [
             ("set-cookie", "b=1"),
             ("etag", "x"),
@@ -414,7 +397,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_must_not_be_repeated_is_in_doubt_where_it_may_have_been_heard() {
+    async fn an_at_most_once_request_is_in_doubt_if_it_may_have_been_received() {
         let busy = Some("HTTP/1.1 503 Busy\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n");
         let away = Some("HTTP/1.1 503 Away\r\ncontent-length: 0\r\n\r\n");
         let broken = Some("HTTP/1.1 500 Broken\r\ncontent-length: 0\r\n\r\n");
@@ -436,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_that_reached_nobody_may_be_repeated() {
+    async fn a_request_without_a_connection_is_retryable() {
         let failed = failure(DeliveryGuarantee::AtMostOnce, None);
         assert_eq!(failed.await, ("http_failed".to_owned(), true));
     }

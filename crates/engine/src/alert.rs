@@ -5,7 +5,7 @@ use std::fmt;
 
 use onward_base::{SharedText, Timestamp};
 use onward_journal::ExecutionId;
-use onward_store::tables::AlertRow;
+use onward_store::tables::{AlertRow, AlertSeverity};
 use onward_store::{ChangeOutcome, Commit, Error, RowChange, SerialId, Store};
 
 /// Kind of alert; the names are stable, for alerting rules and dashboards.
@@ -28,24 +28,6 @@ impl fmt::Display for AlertCode {
             Self::ProjectorGapDetected => "PROJECTOR_GAP_DETECTED",
             Self::InvalidTransition => "INVALID_TRANSITION",
             Self::ExecutionStuck => "EXECUTION_STUCK",
-        })
-    }
-}
-
-/// Urgency of an alert.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlertSeverity {
-    /// An operator should look now.
-    P1,
-    /// An operator should look today.
-    P2,
-}
-
-impl fmt::Display for AlertSeverity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::P1 => "P1",
-            Self::P2 => "P2",
         })
     }
 }
@@ -80,8 +62,7 @@ impl PendingAlert {
             severity: AlertSeverity::P1,
             subject: execution.to_string().into(),
             dedup_key: occasion.collect::<String>().into(),
-            message: format!("it cannot go on, and is tried again from time to time: {reason}")
-                .into(),
+            message: format!("execution is stuck and is retried periodically: {reason}").into(),
         }
     }
 
@@ -100,7 +81,7 @@ impl PendingAlert {
         RowChange::insert_or_keep(&AlertRow {
             alert_id: SerialId::default(),
             code: self.code.to_string().into(),
-            severity: self.severity.to_string().into(),
+            severity: self.severity,
             subject: self.subject.clone(),
             occasion: self.dedup_key.clone(),
             message: self.message.clone(),

@@ -26,10 +26,10 @@ impl EngineClient {
         function: &str,
         input: Payload,
         key: Option<&str>,
-        patience: impl Future<Output = ()>,
+        timeout: impl Future<Output = ()>,
     ) -> Result<(StartedExecution, Option<InvokeResult>), ClientError> {
         let (id, deployed) = self.prepare_start(function, &input, key).await?;
-        let here = self.local_hub().map(|nearby| nearby.subscribe_ending(id));
+        let here = self.local_hub().map(|hub| hub.subscribe_ending(id));
         let started = self.start_with_id(id, &deployed, input, key).await?;
         let over = async {
             let is_new = !started.already_existed && started.execution == id;
@@ -46,7 +46,7 @@ impl EngineClient {
         };
         let result = tokio::select! {
             over = over => Some(over?),
-            () = patience => None,
+            () = timeout => None,
         };
         Ok((started, result))
     }
@@ -66,8 +66,8 @@ impl EngineClient {
     }
 
     async fn wait_for_ending(&self, id: ExecutionId) -> Result<ExecutionOutcome, ClientError> {
-        if let Some(nearby) = self.local_hub() {
-            let mut here = nearby.subscribe_ending(id);
+        if let Some(hub) = self.local_hub() {
+            let mut here = hub.subscribe_ending(id);
             // Children and successors run in the shard of their first ancestor.
             let row = self
                 .find_execution(id)
@@ -78,7 +78,7 @@ impl EngineClient {
                     id,
                     row.shard,
                     &mut here.receiver,
-                    nearby.is_recently_started(id),
+                    hub.is_recently_started(id),
                 )
                 .await;
         }
@@ -96,16 +96,14 @@ impl EngineClient {
         &self,
         id: ExecutionId,
         shard: ShardId,
-        told: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
+        receiver: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
         mut is_fresh: bool,
     ) -> Result<ExecutionOutcome, ClientError> {
         let mut looks = 0;
         loop {
             // The shard owner in the other process notifies this one when the execution ends.
             if looks % POLLS_PER_AWAIT_NOTIFICATION == 0
-                && !self
-                    .local_hub()
-                    .is_some_and(|nearby| nearby.owns_shard(shard))
+                && !self.local_hub().is_some_and(|hub| hub.owns_shard(shard))
             {
                 self.store()
                     .notify(Notification::EndingAwaited(id).to_string());
@@ -118,7 +116,7 @@ impl EngineClient {
             // If another process runs the execution, the notification received here carries no
             // outcome and only means that the store has news to read.
             if let Ok(Some(Some(ending))) =
-                tokio::time::timeout(ENDING_POLL_INTERVAL, told.recv()).await
+                tokio::time::timeout(ENDING_POLL_INTERVAL, receiver.recv()).await
             {
                 return Ok(ending);
             }

@@ -5,7 +5,7 @@ use onward_store::tables::InboxMessageRow;
 use onward_store::{Error, RecordReader as _, ShardId, Store, TableScan};
 
 /// Returns the messages to an execution, in the order in which they were sent.
-pub(crate) async fn messages_to(
+pub async fn messages_to(
     store: &dyn Store,
     shard: ShardId,
     to: ExecutionId,

@@ -5,28 +5,19 @@
 //! - [`node`]: a process that owns shards and runs their executions.
 //! - [`projector`]: keeps the snapshot of every run within a second of its log.
 //! - [`shard`]: the core that runs executions, without performing any I/O.
-//! - [`waits`]: the pending waits of an execution, derived from its journal.
-//! - [`explain`]: what an execution waits for, and what happens next.
-//! - [`doctor`]: reports stuck work.
-//! - [`replay`]: checks that code repeats what a journal records.
 //! - [`task_queue`]: tasks that workers in other processes claim and perform.
 //! - [`task_matcher`]: workers that wait for tasks in this process.
-//! - [`verify`]: checks the stored run logs and reports states that cannot have happened.
+//! - [`inbox`], [`row_state`]: rules that the engine follows and diagnostics check.
 
 mod alert;
 mod await_outcome;
 pub mod client;
-pub mod doctor;
-pub mod explain;
-mod inbox;
+pub mod inbox;
 pub mod node;
 pub mod projector;
-pub mod replay;
-mod row_state;
+pub mod row_state;
 pub mod shard;
 pub mod task_matcher;
 pub mod task_queue;
-pub mod verify;
-pub mod waits;
 
-pub use alert::{AlertCode, AlertSeverity, PendingAlert};
+pub use alert::{AlertCode, PendingAlert};

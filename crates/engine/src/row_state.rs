@@ -3,17 +3,17 @@
 
 use onward_base::Timestamp;
 use onward_execution::Execution;
-use onward_journal::ExecutionPhase;
+use onward_journal::{ExecutionPhase, ExecutionState};
 
 /// Wake time of an execution that has a task in flight or to start, or whose guest can run: its
 /// shard owner loads it as soon as there is one.
-pub(crate) const WAKE_NOW: Timestamp = Timestamp::MIN;
+pub const WAKE_NOW: Timestamp = Timestamp::MIN;
 
 /// Wake time of an execution that only a message can wake.
-pub(crate) const WAKE_NEVER: Timestamp = Timestamp::MAX;
+pub const WAKE_NEVER: Timestamp = Timestamp::MAX;
 
 /// Returns the displayed state of the execution and the time to wake it.
-pub(crate) fn derive_row_state(execution: &Execution) -> (&'static str, Timestamp) {
+pub fn derive_row_state(execution: &Execution) -> (ExecutionState, Timestamp) {
     let is_under_way = || {
         execution
             .attempts_in_flight()
@@ -22,14 +22,16 @@ pub(crate) fn derive_row_state(execution: &Execution) -> (&'static str, Timestam
     let is_busy = execution.is_runnable() || execution.has_scheduled_invokes() || is_under_way();
     let deadline = || execution.next_deadline().unwrap_or(WAKE_NEVER);
     match execution.journal().journal_state().phase() {
-        ExecutionPhase::Completed => ("Completed", WAKE_NEVER),
-        ExecutionPhase::Failed => ("Failed", WAKE_NEVER),
-        ExecutionPhase::Cancelled => ("Cancelled", WAKE_NEVER),
+        ExecutionPhase::Completed => (ExecutionState::Completed, WAKE_NEVER),
+        ExecutionPhase::Failed => (ExecutionState::Failed, WAKE_NEVER),
+        ExecutionPhase::Cancelled => (ExecutionState::Cancelled, WAKE_NEVER),
         ExecutionPhase::Cancelling | ExecutionPhase::CleanupBlocked if is_busy => {
-            ("Cancelling", WAKE_NOW)
+            (ExecutionState::Cancelling, WAKE_NOW)
         }
-        ExecutionPhase::Cancelling | ExecutionPhase::CleanupBlocked => ("Cancelling", deadline()),
-        _ if is_busy => ("Running", WAKE_NOW),
-        _ => ("Blocked", deadline()),
+        ExecutionPhase::Cancelling | ExecutionPhase::CleanupBlocked => {
+            (ExecutionState::Cancelling, deadline())
+        }
+        _ if is_busy => (ExecutionState::Running, WAKE_NOW),
+        _ => (ExecutionState::Blocked, deadline()),
     }
 }

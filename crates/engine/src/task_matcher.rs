@@ -66,10 +66,10 @@ struct WaiterState {
 }
 
 impl TaskWaiter {
-    fn new(wanted: &ClaimRequest) -> Arc<Self> {
+    fn new(request: &ClaimRequest) -> Arc<Self> {
         Arc::new(Self {
-            worker: wanted.worker.clone(),
-            lease_ms: wanted.lease_ms,
+            worker: request.worker.clone(),
+            lease_ms: request.lease_ms,
             notify: Notify::new(),
             state: Mutex::default(),
         })
@@ -87,13 +87,13 @@ impl WaiterState {
 impl TaskMatcher {
     /// Adds a waiter to the queues of the requested functions. Each announced task notifies one
     /// waiter, the first idle one in its queue.
-    pub fn register_waiter(&self, owner: &SharedText, wanted: &ClaimRequest) -> TaskWait {
-        let waiter = TaskWaiter::new(wanted);
+    pub fn register_waiter(&self, owner: &SharedText, request: &ClaimRequest) -> TaskWait {
+        let waiter = TaskWaiter::new(request);
         let mut lines = lock_unpoisoned(&self.waiter_queues);
         if lines.len() > WAITER_QUEUES_MAX {
             lines.retain(|_, line| line.iter().any(|waiting| waiting.strong_count() > 0));
         }
-        for function in &wanted.functions {
+        for function in &request.functions {
             let line = lines.entry((owner.clone(), function.clone())).or_default();
             line.retain(|waiting| waiting.strong_count() > 0);
             line.push_back(Arc::downgrade(&waiter));
@@ -108,26 +108,29 @@ impl TaskMatcher {
         &self,
         execution: ExecutionId,
         owner: &SharedText,
-        wanted: &ClaimRequest,
+        request: &ClaimRequest,
     ) -> TaskWait {
-        let waiter = TaskWaiter::new(wanted);
+        let waiter = TaskWaiter::new(request);
         let waiting = TaskWait(Arc::clone(&waiter));
-        if self.has_backlog(owner, &wanted.functions) {
+        if self.has_backlog(owner, &request.functions) {
             return waiting;
         }
         waiting.set_capacity(1);
         let (owner, functions, waiter) = (
             owner.clone(),
-            wanted.functions.clone(),
+            request.functions.clone(),
             Arc::downgrade(&waiter),
         );
-        let mut followers = lock_unpoisoned(&self.sticky_waiters);
-        followers.retain(|_, its| its.iter().any(|it| it.waiter.strong_count() > 0));
-        followers.entry(execution).or_default().push(StickyWaiter {
-            owner,
-            functions,
-            waiter,
-        });
+        let mut sticky_waiters = lock_unpoisoned(&self.sticky_waiters);
+        sticky_waiters.retain(|_, its| its.iter().any(|it| it.waiter.strong_count() > 0));
+        sticky_waiters
+            .entry(execution)
+            .or_default()
+            .push(StickyWaiter {
+                owner,
+                functions,
+                waiter,
+            });
         waiting
     }
 
@@ -202,16 +205,16 @@ impl TaskMatcher {
         owner: &SharedText,
         function: &SharedText,
     ) -> Option<ClaimSlot> {
-        let followers = lock_unpoisoned(&self.sticky_waiters);
-        let its = followers.get(&execution).into_iter().flatten();
+        let sticky_waiters = lock_unpoisoned(&self.sticky_waiters);
+        let its = sticky_waiters.get(&execution).into_iter().flatten();
         let fitting = its.filter(|it| it.owner == *owner && it.functions.contains(function));
-        if let Some(seat) = fitting
+        if let Some(slot) = fitting
             .filter_map(|it| it.waiter.upgrade())
             .find_map(ClaimSlot::try_reserve)
         {
-            return Some(seat);
+            return Some(slot);
         }
-        drop(followers);
+        drop(sticky_waiters);
         let lines = lock_unpoisoned(&self.waiter_queues);
         let line = lines.get(&(owner.clone(), function.clone()))?;
         line.iter()
@@ -226,8 +229,11 @@ impl TaskMatcher {
         tasks: impl Iterator<Item = AttemptId>,
         most: usize,
     ) -> ClaimGuard<'_> {
-        let mut taking = lock_unpoisoned(&self.claims_in_progress);
-        let ids = tasks.filter(|id| taking.insert(*id)).take(most).collect();
+        let mut claims_in_progress = lock_unpoisoned(&self.claims_in_progress);
+        let ids = tasks
+            .filter(|id| claims_in_progress.insert(*id))
+            .take(most)
+            .collect();
         ClaimGuard { matcher: self, ids }
     }
 
@@ -262,9 +268,9 @@ impl TaskWait {
             }
         };
         let is_late = tokio::time::timeout(DELIVERY_GRACE, all).await.is_err();
-        let mut hands = lock_unpoisoned(&self.0.state);
-        hands.is_closed = is_late;
-        std::mem::take(&mut hands.delivered)
+        let mut state = lock_unpoisoned(&self.0.state);
+        state.is_closed = is_late;
+        std::mem::take(&mut state.delivered)
     }
 
     /// Takes the tasks that were delivered so far.
@@ -275,9 +281,9 @@ impl TaskWait {
 
 impl Drop for TaskWait {
     fn drop(&mut self) {
-        let mut hands = lock_unpoisoned(&self.0.state);
-        hands.capacity = 0;
-        hands.is_closed = true;
+        let mut state = lock_unpoisoned(&self.0.state);
+        state.capacity = 0;
+        state.is_closed = true;
     }
 }
 
@@ -290,10 +296,10 @@ pub struct ClaimSlot {
 
 impl ClaimSlot {
     fn try_reserve(waiter: Arc<TaskWaiter>) -> Option<Self> {
-        let mut hands = lock_unpoisoned(&waiter.state);
-        hands.capacity = hands.capacity.checked_sub(1)?;
-        hands.reserved += 1;
-        drop(hands);
+        let mut state = lock_unpoisoned(&waiter.state);
+        state.capacity = state.capacity.checked_sub(1)?;
+        state.reserved += 1;
+        drop(state);
         Some(Self {
             waiter,
             reserved_at: Instant::now(),
@@ -315,13 +321,13 @@ impl ClaimSlot {
     /// should have it.
     pub fn deliver_task(self, held: LeasedTask) -> Result<(), LeasedTask> {
         let lease = Duration::from_millis(self.waiter.lease_ms.into());
-        let mut hands = lock_unpoisoned(&self.waiter.state);
-        if hands.is_closed || self.reserved_at.elapsed() > lease / 2 {
+        let mut state = lock_unpoisoned(&self.waiter.state);
+        if state.is_closed || self.reserved_at.elapsed() > lease / 2 {
             return Err(held);
         }
-        hands.delivered.push(held);
+        state.delivered.push(held);
         // A waiter with a task returns it and claims again, rather than wait for more.
-        hands.capacity = 0;
+        state.capacity = 0;
         Ok(())
     }
 }
@@ -349,9 +355,9 @@ pub(crate) struct ClaimGuard<'a> {
 
 impl Drop for ClaimGuard<'_> {
     fn drop(&mut self) {
-        let mut taking = lock_unpoisoned(&self.matcher.claims_in_progress);
+        let mut claims_in_progress = lock_unpoisoned(&self.matcher.claims_in_progress);
         for id in &self.ids {
-            taking.remove(id);
+            claims_in_progress.remove(id);
         }
     }
 }
@@ -368,7 +374,7 @@ mod tests {
 
     use super::*;
 
-    fn is_told(waiting: &TaskWait) -> bool {
+    fn is_notified(waiting: &TaskWait) -> bool {
         waiting.wait_notified().now_or_never().is_some()
     }
 
@@ -406,110 +412,117 @@ mod tests {
     }
 
     #[test]
-    fn each_task_is_told_to_one_that_waits_and_is_still_there() {
-        let offers = TaskMatcher::default();
+    fn each_task_notifies_one_registered_waiter() {
+        let matcher = TaskMatcher::default();
         let (owner, functions) = (
             SharedText::from("acme"),
             [SharedText::from("charge"), SharedText::from("refund")],
         );
-        drop(offers.register_waiter(&owner, &claim(&functions)));
-        let first = offers.register_waiter(&owner, &claim(&functions));
-        let second = offers.register_waiter(&owner, &claim(&functions[..1]));
+        drop(matcher.register_waiter(&owner, &claim(&functions)));
+        let first = matcher.register_waiter(&owner, &claim(&functions));
+        let second = matcher.register_waiter(&owner, &claim(&functions[..1]));
         assert_eq!(
-            offers.notify_waiters(&SharedText::from("others"), &functions),
+            matcher.notify_waiters(&SharedText::from("others"), &functions),
             [&functions[0], &functions[1]]
         );
-        assert!(!is_told(&first) && !is_told(&second));
+        assert!(!is_notified(&first) && !is_notified(&second));
         let twice = [functions[0].clone(), functions[0].clone()];
-        assert!(offers.notify_waiters(&owner, &twice).is_empty());
-        assert!(is_told(&first) && is_told(&second));
+        assert!(matcher.notify_waiters(&owner, &twice).is_empty());
+        assert!(is_notified(&first) && is_notified(&second));
         assert_eq!(
-            offers.notify_waiters(&owner, &functions[..1]),
+            matcher.notify_waiters(&owner, &functions[..1]),
             [&functions[0]]
         );
-        assert!(!is_told(&first) && !is_told(&second), "they were told once");
+        assert!(
+            !is_notified(&first) && !is_notified(&second),
+            "each waiter is notified once"
+        );
     }
 
     #[test]
-    fn a_task_is_given_to_one_until_that_is_done_with_it() {
-        let offers = TaskMatcher::default();
-        let first = offers.reserve_tasks([id(1), id(2), id(3)].into_iter(), 2);
+    fn a_task_is_reserved_for_one_claim_at_a_time() {
+        let matcher = TaskMatcher::default();
+        let first = matcher.reserve_tasks([id(1), id(2), id(3)].into_iter(), 2);
         assert_eq!(first.ids, [id(1), id(2)].into());
         assert_eq!(
-            offers.reserve_tasks([id(1), id(3)].into_iter(), 2).ids,
+            matcher.reserve_tasks([id(1), id(3)].into_iter(), 2).ids,
             [id(3)].into()
         );
-        assert_eq!(offers.claims_in_progress_count(), 2);
+        assert_eq!(matcher.claims_in_progress_count(), 2);
         drop(first);
-        assert_eq!(offers.claims_in_progress_count(), 0);
+        assert_eq!(matcher.claims_in_progress_count(), 0);
     }
 
     #[tokio::test]
-    async fn somebody_who_waits_takes_tasks_as_they_are_stored() {
-        let offers = TaskMatcher::default();
+    async fn a_waiter_with_capacity_receives_tasks_as_they_are_stored() {
+        let matcher = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
-        let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
+        let waiting = matcher.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
         assert!(
-            offers.reserve_slot(mine(), &owner, &function).is_none(),
-            "they are looking themselves"
+            matcher.reserve_slot(mine(), &owner, &function).is_none(),
+            "a waiter without capacity scans the store itself"
         );
         waiting.set_capacity(2);
         assert!(
-            offers
+            matcher
                 .reserve_slot(mine(), &SharedText::from("others"), &function)
                 .is_none()
         );
         let (first, second) = (
-            offers.reserve_slot(mine(), &owner, &function).unwrap(),
-            offers.reserve_slot(mine(), &owner, &function).unwrap(),
+            matcher.reserve_slot(mine(), &owner, &function).unwrap(),
+            matcher.reserve_slot(mine(), &owner, &function).unwrap(),
         );
         assert!(
-            offers.reserve_slot(mine(), &owner, &function).is_none(),
-            "there is room for two"
+            matcher.reserve_slot(mine(), &owner, &function).is_none(),
+            "the capacity is two"
         );
         first.deliver_task(held(1)).unwrap();
         let mut closing = Box::pin(waiting.close());
-        assert_eq!((&mut closing).now_or_never(), None, "another is on its way");
+        assert_eq!(
+            (&mut closing).now_or_never(),
+            None,
+            "a reserved task is not delivered yet"
+        );
         drop(second);
         assert_eq!(closing.now_or_never(), Some(vec![held(1)]));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_takes_long_to_be_stored_keeps_nobody_from_what_is() {
-        let offers = TaskMatcher::default();
+    async fn closing_a_waiter_does_not_wait_for_a_slow_commit() {
+        let matcher = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
-        let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
+        let waiting = matcher.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
         waiting.set_capacity(2);
         let (first, second) = (
-            offers.reserve_slot(mine(), &owner, &function).unwrap(),
-            offers.reserve_slot(mine(), &owner, &function).unwrap(),
+            matcher.reserve_slot(mine(), &owner, &function).unwrap(),
+            matcher.reserve_slot(mine(), &owner, &function).unwrap(),
         );
         first.deliver_task(held(1)).unwrap();
         assert_eq!(waiting.close().await, vec![held(1)]);
         assert_eq!(
             second.deliver_task(held(2)),
             Err(held(2)),
-            "it is for somebody else"
+            "a closed waiter returns the task"
         );
     }
 
     #[test]
-    fn who_is_done_with_a_task_gets_what_follows_and_nothing_else() {
-        let offers = TaskMatcher::default();
+    fn a_sticky_waiter_gets_only_tasks_of_its_execution() {
+        let matcher = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
-        let wanted = claim(std::slice::from_ref(&function));
+        let request = claim(std::slice::from_ref(&function));
         let (idle, busy) = (
-            offers.register_waiter(&owner, &wanted),
-            offers.register_sticky_waiter(mine(), &owner, &wanted),
+            matcher.register_waiter(&owner, &request),
+            matcher.register_sticky_waiter(mine(), &owner, &request),
         );
         idle.set_capacity(1);
         let other = ExecutionId::from_bytes([9; 32]);
-        offers
+        matcher
             .reserve_slot(other, &owner, &function)
             .unwrap()
             .deliver_task(held(1))
             .unwrap();
-        offers
+        matcher
             .reserve_slot(mine(), &owner, &function)
             .unwrap()
             .deliver_task(held(2))
@@ -521,40 +534,48 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_what_follows_while_others_wait_for_a_worker() {
-        let offers = TaskMatcher::default();
+    fn a_sticky_waiter_gets_no_task_while_the_function_has_a_backlog() {
+        let matcher = TaskMatcher::default();
         let (owner, functions) = (SharedText::from("acme"), [SharedText::from("charge")]);
-        offers.notify_waiters(&owner, &functions);
-        let busy = offers.register_sticky_waiter(mine(), &owner, &claim(&functions));
-        assert!(offers.reserve_slot(mine(), &owner, &functions[0]).is_none());
+        matcher.notify_waiters(&owner, &functions);
+        let busy = matcher.register_sticky_waiter(mine(), &owner, &claim(&functions));
+        assert!(
+            matcher
+                .reserve_slot(mine(), &owner, &functions[0])
+                .is_none()
+        );
         drop(busy);
-        offers.clear_backlog(&owner, &functions);
-        let _busy = offers.register_sticky_waiter(mine(), &owner, &claim(&functions));
-        assert!(offers.reserve_slot(mine(), &owner, &functions[0]).is_some());
+        matcher.clear_backlog(&owner, &functions);
+        let _busy = matcher.register_sticky_waiter(mine(), &owner, &claim(&functions));
+        assert!(
+            matcher
+                .reserve_slot(mine(), &owner, &functions[0])
+                .is_some()
+        );
     }
 
     #[test]
-    fn who_has_something_is_given_no_more_before_they_ask_again() {
-        let offers = TaskMatcher::default();
+    fn a_waiter_with_a_task_gets_no_more_before_its_next_claim() {
+        let matcher = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
-        let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
+        let waiting = matcher.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
         waiting.set_capacity(2);
-        offers
+        matcher
             .reserve_slot(mine(), &owner, &function)
             .unwrap()
             .deliver_task(held(1))
             .unwrap();
-        assert!(is_told(&waiting) && offers.reserve_slot(mine(), &owner, &function).is_none());
+        assert!(is_notified(&waiting) && matcher.reserve_slot(mine(), &owner, &function).is_none());
     }
 
     #[test]
-    fn a_task_of_somebody_who_has_gone_comes_back() {
-        let offers = TaskMatcher::default();
+    fn a_task_for_a_closed_waiter_is_returned() {
+        let matcher = TaskMatcher::default();
         let (owner, function) = (SharedText::from("acme"), SharedText::from("charge"));
-        let waiting = offers.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
+        let waiting = matcher.register_waiter(&owner, &claim(std::slice::from_ref(&function)));
         waiting.set_capacity(1);
-        let seat = offers.reserve_slot(mine(), &owner, &function).unwrap();
+        let slot = matcher.reserve_slot(mine(), &owner, &function).unwrap();
         drop(waiting);
-        assert_eq!(seat.deliver_task(held(1)), Err(held(1)));
+        assert_eq!(slot.deliver_task(held(1)), Err(held(1)));
     }
 }

@@ -503,6 +503,6 @@ pub struct ExecutionStart {
 pub(crate) fn cancelled_error() -> ExecutionError {
     ExecutionError::new(
         onward_journal::ErrorKind::Cancelled,
-        "cancellation was asked for",
+        "cancellation was requested",
     )
 }

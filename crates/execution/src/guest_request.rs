@@ -381,7 +381,7 @@ pub(crate) fn resumed_response(
             .outcome_sequence(*number)
             .filter(|sequence| *sequence < at)
     };
-    let told = match shape {
+    let response = match shape {
         AwaitShape::One(number) => GuestResponse::Outcome(outcome_at(execution, seen(number))),
         AwaitShape::All(numbers) => GuestResponse::Outcomes(
             numbers
@@ -412,7 +412,7 @@ pub(crate) fn resumed_response(
             };
         }
     };
-    Ok(Ok(told))
+    Ok(Ok(response))
 }
 
 /// Returns the outcome that is recorded at `sequence`. The outcome of a timer is `null`.

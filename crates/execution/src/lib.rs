@@ -9,6 +9,7 @@
 mod divergence;
 mod execution;
 mod external_events;
+mod guest_function;
 mod guest_operations;
 mod guest_request;
 mod journal_index;
@@ -22,6 +23,7 @@ pub use execution::{
     Execution, ExecutionEnvironment, ExecutionLimits, ExecutionOutcome, ExecutionProgress,
     ExecutionStart, SuccessorExecution,
 };
+pub use guest_function::{GuestFunction, GuestFunctionKind};
 pub use journal_index::AttemptInFlight;
 pub use protocol::{
     AwaitMode, Guest, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn, JoinSetNext,

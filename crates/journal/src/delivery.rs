@@ -17,7 +17,14 @@ pub enum DeliveryGuarantee {
 }
 
 impl DeliveryGuarantee {
-    /// Returns the name of the guarantee in a JSON journal.
+    /// Returns the guarantee with this name, or `None` if there is none.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::AtLeastOnce, Self::AtMostOnce]
+            .into_iter()
+            .find(|it| it.as_str() == name)
+    }
+
+    /// Returns the name of the guarantee in a JSON journal and in a column.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AtLeastOnce => "at_least_once",

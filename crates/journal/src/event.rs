@@ -409,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_back_to_its_kind() {
+    fn the_name_of_an_event_parses_to_its_kind() {
         for kind in EventKind::ALL {
             assert_eq!(EventKind::from_name(kind.name()), Some(kind));
         }

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_reads_back_as_itself() {
+    fn a_kind_round_trips() {
         for (kind, name) in ErrorKind::RESERVED {
             assert_eq!(name.parse(), Ok(kind.clone()));
             assert_eq!(kind.to_string(), name);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_kind_and_message() {
+    fn an_error_displays_kind_and_message() {
         let error = ExecutionError::new(ErrorKind::Timeout, "no answer in 3 s");
         assert_eq!(error.to_string(), "timeout: no answer in 3 s");
         assert!(error.retryable);

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_id_is_refused() {
+    fn invalid_ids_are_refused() {
         assert_eq!(
             PromiseId::parse(&"AB".repeat(32), ExecutionId::default()),
             Ok(own().root_promise())

@@ -16,7 +16,6 @@
 //! - [`Journal`]: events and their state. [`Journal::handle_command`] turns a [`JournalCommand`]
 //!   into events; [`Journal::recover`] rebuilds a journal from recorded events and checks every one
 //!   of them again.
-//! - [`ReplayIndex`]: the recorded outcomes that answer a guest during replay.
 //! - [`codec`]: the storage format. [`jsonl`]: the format for people and other programs.
 //!
 //! ```
@@ -53,7 +52,6 @@ mod journal;
 mod journal_state;
 pub mod jsonl;
 mod performer;
-mod replay;
 mod retry;
 pub mod rules;
 mod state;
@@ -73,7 +71,6 @@ pub use journal_state::{
     AwaitState, InvokePhase, InvokeState, JoinSetState, JournalState, PromiseState, SignalInbox,
 };
 pub use performer::InvokePerformer;
-pub use replay::{AwaitEnd, RecordedAwait, RecordedJoinResult, RecordedOutcome, ReplayIndex};
-pub use retry::{BackoffFactor, RetryJitter, RetryPolicy};
+pub use retry::{RetryJitter, RetryPolicy};
 pub use state::{ExecutionPhase, ExecutionState, LifecycleAction, phase_transition};
 pub use violation::RuleViolation;

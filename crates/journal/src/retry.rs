@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use minicbor::{Decode, Encode};
 
 use crate::{ErrorKind, ExecutionError};
-use onward_base::Timestamp;
+use onward_base::{BackoffFactor, ExponentialBackoff, Timestamp};
 
 /// The retry policy of an operation: the number of attempts, the backoff, and the failures that are
 /// final.
@@ -34,25 +34,6 @@ pub struct RetryPolicy {
     /// Timeout of one attempt, in milliseconds. Default: `None`, the policy sets no timeout.
     #[n(6)]
     pub timeout_ms: Option<u64>,
-}
-
-/// A backoff factor from 1 to 1000, stored in thousandths.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct BackoffFactor(u32);
-
-impl BackoffFactor {
-    /// Creates a factor from thousandths: 2000 doubles the backoff. Returns `None` if `permille` is
-    /// not between 1000 and 1000000.
-    pub fn from_permille(permille: u32) -> Option<Self> {
-        (1_000..=1_000_000)
-            .contains(&permille)
-            .then_some(Self(permille))
-    }
-
-    /// Returns the factor in thousandths.
-    pub const fn as_permille(self) -> u32 {
-        self.0
-    }
 }
 
 /// A share of the backoff from 0 to 1, stored in thousandths.
@@ -82,7 +63,7 @@ impl Default for RetryPolicy {
             max_attempts: NonZeroU32::new(10),
             initial_interval_ms: 1_000,
             max_interval_ms: 60_000,
-            factor: BackoffFactor(2_000),
+            factor: BackoffFactor::DOUBLE,
             jitter: RetryJitter(100),
             non_retryable: Vec::new(),
             timeout_ms: None,
@@ -107,23 +88,14 @@ impl RetryPolicy {
     /// Returns the backoff after attempt `attempt`: exponential, capped, then shortened by the
     /// share of the jitter that `entropy` selects.
     fn backoff_ms(&self, attempt: u32, entropy: u32) -> u64 {
-        let full = self.backoff_without_jitter_ms(attempt);
+        let backoff = ExponentialBackoff {
+            initial_ms: self.initial_interval_ms,
+            max_ms: self.max_interval_ms,
+        };
+        let full = backoff.full_delay_ms(attempt, self.factor);
         let spread = u128::from(full) * u128::from(self.jitter.0) / 1_000;
         let taken = spread * u128::from(entropy) / u128::from(u32::MAX);
         full - u64::try_from(taken).unwrap_or(full)
-    }
-
-    fn backoff_without_jitter_ms(&self, attempt: u32) -> u64 {
-        let max = u128::from(self.max_interval_ms);
-        let mut interval = u128::from(self.initial_interval_ms);
-        for _ in 1..attempt {
-            let next = (interval * u128::from(self.factor.0)).div_ceil(1_000);
-            if interval >= max || next == interval {
-                break;
-            }
-            interval = next;
-        }
-        u64::try_from(interval.min(max)).unwrap_or(u64::MAX)
     }
 }
 
@@ -131,65 +103,72 @@ impl RetryPolicy {
 mod tests {
     use super::*;
 
-    fn waits(policy: &RetryPolicy, entropy: u32) -> Vec<u64> {
+    fn factor(permille: u32) -> BackoffFactor {
+        BackoffFactor::from_permille(permille).unwrap()
+    }
+
+    fn backoffs_ms(policy: &RetryPolicy, entropy: u32) -> Vec<u64> {
         (1..=8)
             .map(|attempt| policy.backoff_ms(attempt, entropy))
             .collect()
     }
 
     #[test]
-    fn waits_double_up_to_the_maximum() {
+    fn backoffs_double_up_to_the_maximum() {
         let policy = RetryPolicy {
             max_interval_ms: 20_000,
             ..RetryPolicy::default()
         };
         assert_eq!(
-            waits(&policy, 0),
+            backoffs_ms(&policy, 0),
             [1_000, 2_000, 4_000, 8_000, 16_000, 20_000, 20_000, 20_000]
         );
     }
 
     #[test]
-    fn jitter_takes_off_at_most_its_share() {
+    fn jitter_subtracts_at_most_its_share() {
         let policy = RetryPolicy::default();
         assert_eq!(policy.backoff_ms(1, u32::MAX), 900);
         assert_eq!(policy.backoff_ms(1, u32::MAX / 2), 951);
-        let whole = RetryPolicy {
+        let full_jitter = RetryPolicy {
             jitter: RetryJitter(1_000),
             ..policy
         };
-        assert_eq!(whole.backoff_ms(1, u32::MAX), 0);
+        assert_eq!(full_jitter.backoff_ms(1, u32::MAX), 0);
         let none = RetryPolicy {
             jitter: RetryJitter::NONE,
-            ..whole
+            ..full_jitter
         };
         assert_eq!(none.backoff_ms(1, u32::MAX), 1_000);
     }
 
     #[test]
-    fn extreme_policies_neither_overflow_nor_spin() {
-        let grow = RetryPolicy {
+    fn extreme_policies_neither_overflow_nor_loop_for_long() {
+        let growing = RetryPolicy {
             initial_interval_ms: u64::MAX,
             max_interval_ms: u64::MAX,
-            factor: BackoffFactor(1_000_000),
+            factor: factor(1_000_000),
             ..RetryPolicy::default()
         };
-        assert_eq!(grow.backoff_ms(u32::MAX, 0), u64::MAX);
-        assert_eq!(grow.retry_at(u32::MAX, Timestamp::EPOCH, 0), Timestamp::MAX);
-        let still = RetryPolicy {
-            factor: BackoffFactor(1_000),
+        assert_eq!(growing.backoff_ms(u32::MAX, 0), u64::MAX);
+        assert_eq!(
+            growing.retry_at(u32::MAX, Timestamp::EPOCH, 0),
+            Timestamp::MAX
+        );
+        let constant = RetryPolicy {
+            factor: factor(1_000),
             ..RetryPolicy::default()
         };
-        assert_eq!(still.backoff_ms(u32::MAX, 0), 1_000);
+        assert_eq!(constant.backoff_ms(u32::MAX, 0), 1_000);
         let tiny = RetryPolicy {
             initial_interval_ms: 1,
-            factor: BackoffFactor(1_001),
+            factor: factor(1_001),
             ..RetryPolicy::default()
         };
         assert_eq!(
             (tiny.backoff_ms(2, 0), tiny.backoff_ms(3, 0)),
             (2, 3),
-            "a short wait grows too"
+            "a short backoff grows too"
         );
         let none = RetryPolicy {
             initial_interval_ms: 0,
@@ -210,14 +189,14 @@ mod tests {
         assert!(allowed(1, ErrorKind::Trap) && allowed(2, ErrorKind::Trap));
         assert!(!allowed(3, ErrorKind::Trap), "three attempts in all");
         assert!(!allowed(1, ErrorKind::Timeout));
-        let for_ever = RetryPolicy {
+        let unlimited = RetryPolicy {
             max_attempts: None,
             ..policy
         };
-        assert!(for_ever.allows_retry(u32::MAX, &error(ErrorKind::Trap)));
+        assert!(unlimited.allows_retry(u32::MAX, &error(ErrorKind::Trap)));
         assert!(
-            !for_ever.allows_retry(1, &error(ErrorKind::Trap).into_permanent()),
-            "whatever the policy says"
+            !unlimited.allows_retry(1, &error(ErrorKind::Trap).into_permanent()),
+            "a permanent error is never retried"
         );
     }
 
@@ -230,10 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn factor_and_jitter_have_ranges() {
-        let factors = [999, 1_000, 1_000_000, 1_000_001]
-            .map(|f| BackoffFactor::from_permille(f).map(BackoffFactor::as_permille));
-        assert_eq!(factors, [None, Some(1_000), Some(1_000_000), None]);
+    fn jitter_is_from_0_to_1() {
         let jitters =
             [0, 1_000, 1_001].map(|j| RetryJitter::from_permille(j).map(RetryJitter::as_permille));
         assert_eq!(jitters, [Some(0), Some(1_000), None]);

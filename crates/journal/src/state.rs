@@ -5,8 +5,6 @@
 //! code, and the state must stay Cancelling meanwhile, so cleanup with an open await is a phase of
 //! its own.
 
-use std::fmt;
-
 use crate::Rule;
 
 /// The phase of an execution's lifecycle, as the transition table distinguishes it.
@@ -62,33 +60,21 @@ impl ExecutionPhase {
     }
 }
 
-/// The state of an execution as users see it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum ExecutionState {
-    /// The code of the execution runs.
-    Running,
-    /// The execution waits for a promise or a signal.
-    Blocked,
-    /// Cancellation was requested; cleanup runs or waits.
-    Cancelling,
-    /// The execution ended with a result.
-    Completed,
-    /// The execution ended with an error.
-    Failed,
-    /// The execution ended because its cancellation is final.
-    Cancelled,
-}
-
-impl fmt::Display for ExecutionState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Running => "Running",
-            Self::Blocked => "Blocked",
-            Self::Cancelling => "Cancelling",
-            Self::Completed => "Completed",
-            Self::Failed => "Failed",
-            Self::Cancelled => "Cancelled",
-        })
+onward_base::text_enum! {
+    /// The state of an execution as users see it.
+    ExecutionState {
+        /// The code of the execution runs.
+        Running = "Running",
+        /// The execution waits for a promise or a signal.
+        Blocked = "Blocked",
+        /// Cancellation was requested; cleanup runs or waits.
+        Cancelling = "Cancelling",
+        /// The execution ended with a result.
+        Completed = "Completed",
+        /// The execution ended with an error.
+        Failed = "Failed",
+        /// The execution ended because its cancellation is final.
+        Cancelled = "Cancelled",
     }
 }
 
@@ -193,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_phase_and_act_has_its_row() {
+    fn every_phase_and_action_has_its_row() {
         let mut table = String::new();
         for act in LifecycleAction::ALL {
             table += &format!("{:<18}", format!("{act:?}"));

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_kept_as_it_came() {
+    fn the_text_is_kept_unchanged() {
         for text in [
             "2026-03-01T12:00:00Z",
             "2026-03-01T12:00:00.000+00:00",

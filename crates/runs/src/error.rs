@@ -32,13 +32,13 @@ pub enum RunEventError {
         expected: &'static str,
     },
     /// A field occurs more than once in the object.
-    #[error("field {0} is there twice: expected each field once")]
+    #[error("duplicate field {0}: expected each field once")]
     Repeated(String),
     /// The producer supplied a field that only the store assigns.
     #[error("field `{0}` is assigned by the store: producers never supply it")]
     StoreAssigned(&'static str),
     /// The object of unknown fields contains the name of a known field.
-    #[error("field {0} has a place of its own: expected only unknown fields")]
+    #[error("field {0} is a known field: expected only unknown fields")]
     KnownExtraField(String),
     /// The unknown fields are nested deeper than [`Payload::NESTING_MAX`].
     #[error("unknown fields are nested more than {max} deep", max = Payload::NESTING_MAX)]
@@ -47,7 +47,7 @@ pub enum RunEventError {
     #[error("field `stepId` is missing: {0} is about a step")]
     StepMissing(RunEventType),
     /// The event type refers to the whole run, but `stepId` is present.
-    #[error("field `stepId` is there, but {0} is about the whole run")]
+    #[error("field `stepId` is present, but {0} is about the whole run")]
     StepUnexpected(RunEventType),
     /// The payload is not a JSON object.
     #[error("field `payload` is {0}: expected an object")]

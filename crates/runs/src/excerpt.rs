@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_shown_as_what_it_is() {
+    fn a_value_is_shown_by_its_type() {
         let shown = |text: &str| describe_json(serde_json::from_str(text).unwrap());
         for (value, expected) in [
             ("1e400", "1e400"),

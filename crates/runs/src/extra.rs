@@ -114,22 +114,22 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_ambiguous_when_written_back_is_refused() {
-        for (text, complaint) in [
+    fn fields_that_would_be_ambiguous_when_written_are_refused() {
+        for (text, message) in [
             (
                 r#"{"a":1,"b":2,"\u0061":3}"#,
-                r#"field "a" is there twice: expected each field once"#,
+                r#"duplicate field "a": expected each field once"#,
             ),
             (
                 r#"{"runSeq":1}"#,
-                r#"field "runSeq" has a place of its own: expected only unknown fields"#,
+                r#"field "runSeq" is a known field: expected only unknown fields"#,
             ),
             (
                 r#"{"a":1,"payload":{}}"#,
-                r#"field "payload" has a place of its own: expected only unknown fields"#,
+                r#"field "payload" is a known field: expected only unknown fields"#,
             ),
         ] {
-            assert_eq!(ExtraFields::parse(text).unwrap_err().to_string(), complaint);
+            assert_eq!(ExtraFields::parse(text).unwrap_err().to_string(), message);
         }
         for text in ["", "null", "[]", "1", "{", r#"{"a":}"#, r#"{"a":1}{}"#] {
             assert!(

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_make_keys_ambiguous_are_no_steps() {
+    fn names_that_would_make_keys_ambiguous_are_refused_as_step_ids() {
         for text in ["RUN", "SignalAccepted", "SignalRejected"] {
             assert!(text.parse::<StepId>().is_err(), "{text}");
             assert!(text.parse::<PlanId>().is_ok(), "{text}");
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_was_expected() {
+    fn an_error_names_the_expected_form() {
         let error = "a|b".parse::<TenantId>().unwrap_err();
         assert_eq!(
             error.to_string(),

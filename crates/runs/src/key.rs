@@ -109,7 +109,7 @@ impl KeyPreimage<'_> {
     pub fn compute_key(&self) -> IdempotencyKey {
         let mut hash = KeyHasher(Sha256::new());
         self.write_preimage(&mut hash)
-            .expect("a hash takes in any text");
+            .expect("writing to a hash cannot fail");
         IdempotencyKey::from_bytes(hash.0.finalize().into())
     }
 

@@ -60,10 +60,10 @@ impl<'a> PayloadDetail<'a> {
     /// Returns the substatus that the payload announces, if producers may set it:
     /// `WAITING_APPROVAL` or `CONTINUE_AS_NEW`.
     pub(crate) fn announced_substatus(&self) -> Option<RunSubstatus> {
-        let said = self.member_value("substatus").and_then(parse_raw);
-        said.filter(|said| {
+        let substatus = self.member_value("substatus").and_then(parse_raw);
+        substatus.filter(|substatus| {
             matches!(
-                said,
+                substatus,
                 RunSubstatus::WaitingApproval | RunSubstatus::ContinueAsNew
             )
         })

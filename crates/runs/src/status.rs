@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_the_same_in_json_and_for_people() {
+    fn a_status_has_the_same_name_in_json_and_on_display() {
         for status in RunStatus::ALL {
             assert_eq!(
                 serde_json::to_string(status).unwrap(),

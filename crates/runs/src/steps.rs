@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for RunSteps {
         for step in Vec::<StepSnapshot>::deserialize(deserializer)? {
             if steps.position_of(&step.step_id).is_some() {
                 return Err(de::Error::custom(format!(
-                    "step {:?} is there twice",
+                    "duplicate step {:?}",
                     step.step_id
                 )));
             }

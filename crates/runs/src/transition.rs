@@ -18,14 +18,14 @@ pub struct RunTransitionState {
 }
 
 /// Returns the status of a run after `act`; `None` if `act` is illegal.
-pub const fn run_transition(standing: RunTransitionState, act: RunAction) -> Option<RunStatus> {
+pub const fn run_transition(state: RunTransitionState, act: RunAction) -> Option<RunStatus> {
     use RunAction as A;
     use RunStatus as S;
     let RunTransitionState {
         status,
         is_cancelling: cancelling,
         has_running_step: busy,
-    } = standing;
+    } = state;
     match (status, act) {
         (S::Completed | S::Failed | S::Cancelled, _) => None,
 
@@ -163,13 +163,13 @@ mod tests {
 
     /// The run's row of the table for an action, with the flags for cancelling and busy.
     fn run_row(act: RunAction, cancelling: bool, busy: bool) -> Vec<String> {
-        let standings = RunStatus::ALL.iter().map(|&status| RunTransitionState {
+        let states = RunStatus::ALL.iter().map(|&status| RunTransitionState {
             status,
             is_cancelling: cancelling,
             has_running_step: busy,
         });
-        standings
-            .map(|standing| cell(run_transition(standing, act)))
+        states
+            .map(|state| cell(run_transition(state, act)))
             .collect()
     }
 
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_of_a_run_says_what_its_steps_may_do() {
+    fn every_status_of_a_run_allows_these_step_events() {
         let mut table = row("", RunStatus::ALL.iter().map(ToString::to_string));
         for (name, kind) in RunEventKind::KNOWN {
             let RunEventKind::Step(act) = *kind else {

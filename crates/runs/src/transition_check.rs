@@ -77,12 +77,12 @@ impl InvalidTransition {
     pub const CODE: &str = "INVALID_TRANSITION";
 }
 
-fn describe_run_state(standing: &RunTransitionState) -> String {
+fn describe_run_state(state: &RunTransitionState) -> String {
     let RunTransitionState {
         status,
         is_cancelling: cancelling,
         has_running_step: busy,
-    } = standing;
+    } = state;
     let cancelling = if *cancelling { ", being cancelled" } else { "" };
     let busy = if *busy { ", with a step running" } else { "" };
     format!("{status}{cancelling}{busy}")
@@ -135,12 +135,12 @@ fn evaluate_run_event<'a>(
     event: &'a RunEventWrite,
     act: RunAction,
 ) -> TransitionResult<'a> {
-    let standing = snapshot.transition_state();
-    match run_transition(standing, act) {
+    let state = snapshot.transition_state();
+    match run_transition(state, act) {
         Some(next) => Ok(SnapshotChange::Run(act, next)),
         None => Err(InvalidTransition::Run {
             event_type: event.event_type.clone(),
-            run_state: standing,
+            run_state: state,
         }),
     }
 }

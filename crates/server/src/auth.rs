@@ -66,10 +66,10 @@ struct CallerIdentity {
 impl TokenAuthenticator {
     /// Creates an authenticator that limits each token to `requests_per_second`; `None` means no
     /// limit.
-    pub(crate) fn new(admission: AuthMode, requests_per_second: Option<NonZeroU32>) -> Self {
+    pub(crate) fn new(auth_mode: AuthMode, requests_per_second: Option<NonZeroU32>) -> Self {
         let limiter = requests_per_second.map(|rate| RateLimiter::keyed(Quota::per_second(rate)));
         Self {
-            auth_mode: admission,
+            auth_mode,
             cached_callers: Mutex::default(),
             limiter,
         }
@@ -82,16 +82,15 @@ impl TokenAuthenticator {
         }
     }
 
-    fn check_rate_limit(&self, who: &str) -> Result<(), ProblemResponse> {
+    fn check_rate_limit(&self, caller_key: &str) -> Result<(), ProblemResponse> {
         let Some(limiter) = &self.limiter else {
             return Ok(());
         };
-        limiter.check_key(&who.to_owned()).map_err(|until| {
+        limiter.check_key(&caller_key.to_owned()).map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());
-            ProblemResponse::with_retry_after(
-                Problem::new(Code::RateLimited, "more requests than this token may make"),
-                wait,
-            )
+            let detail = "the rate limit of this token is exceeded: retry after the time in the \
+                          header Retry-After; the server option --requests-per-second sets the limit";
+            ProblemResponse::with_retry_after(Problem::new(Code::RateLimited, detail), wait)
         })
     }
 
@@ -99,26 +98,27 @@ impl TokenAuthenticator {
         &self,
         store: &dyn Store,
         parts: &Parts,
-        usual: &Scope,
+        default_scope: &Scope,
     ) -> Result<CallerIdentity, ProblemResponse> {
         let Some(token) = bearer_token(parts)? else {
             return match self.auth_mode {
                 AuthMode::Disabled => {
                     self.check_rate_limit("")?;
                     Ok(CallerIdentity {
-                        scope: requested_scope(parts, usual)?,
+                        scope: requested_scope(parts, default_scope)?,
                         role: TokenRole::Admin,
                         token_name: None,
                         full_access: true,
                     })
                 }
                 AuthMode::Tokens => Err(unauthenticated_error(
-                    "a token is needed: Authorization: Bearer onward_…, or ONWARD_TOKEN for the command line",
+                    "no token given: send the header `Authorization: Bearer onward_…`; the command \
+                     line reads the token from ONWARD_TOKEN or from a profile",
                 )),
             };
         };
-        let asker = match self.cached_caller(token) {
-            Some(asker) => asker,
+        let caller = match self.cached_caller(token) {
+            Some(caller) => caller,
             // All requests with unknown tokens share one rate limit.
             None => match self.load_caller(store, token).await {
                 Err(unknown) => {
@@ -129,26 +129,27 @@ impl TokenAuthenticator {
             },
         };
         self.check_rate_limit(token)?;
-        if requested_scope(parts, &asker.scope)? == asker.scope {
-            Ok(asker)
+        if requested_scope(parts, &caller.scope)? == caller.scope {
+            Ok(caller)
         } else {
             Err(Problem::new(
                 Code::Forbidden,
-                "the token belongs to another tenant, project or environment",
+                "the token belongs to another scope: omit the headers Onward-Tenant, Onward-Project \
+                 and Onward-Environment, or use a token of that scope",
             )
             .into())
         }
     }
 
     fn cached_caller(&self, token: &str) -> Option<CallerIdentity> {
-        let known = self
+        let cached = self
             .cached_callers
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        known
+        cached
             .get(token)
             .filter(|(since, _)| since.elapsed() < TOKEN_CACHE_TTL)
-            .map(|(_, asker)| asker.clone())
+            .map(|(_, caller)| caller.clone())
     }
 
     async fn load_caller(
@@ -159,11 +160,14 @@ impl TokenAuthenticator {
         let row = token::find_token(store, token)
             .await
             .map_err(onward_service::store_problem)?;
-        let row =
-            row.ok_or_else(|| unauthenticated_error("the token is not known, or no longer good"))?;
+        let row = row.ok_or_else(|| {
+            unauthenticated_error(
+                "the token is unknown, revoked or expired: create one with `onward token create`",
+            )
+        })?;
         let role = TokenRole::parse(&row.role)
-            .ok_or_else(|| unauthenticated_error("the token has a role that is none"))?;
-        let asker = CallerIdentity {
+            .ok_or_else(|| unauthenticated_error("the token has an unknown role"))?;
+        let caller = CallerIdentity {
             scope: Scope {
                 tenant: row.tenant_id,
                 project: row.project_id,
@@ -173,20 +177,20 @@ impl TokenAuthenticator {
             token_name: Some(row.name),
             full_access: false,
         };
-        let mut known = self
+        let mut cached = self
             .cached_callers
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if known.len() >= TOKEN_CACHE_MAX {
-            known.clear();
+        if cached.len() >= TOKEN_CACHE_MAX {
+            cached.clear();
         }
-        known.insert(token.to_owned(), (Instant::now(), asker.clone()));
-        Ok(asker)
+        cached.insert(token.to_owned(), (Instant::now(), caller.clone()));
+        Ok(caller)
     }
 }
 
-fn unauthenticated_error(words: &str) -> ProblemResponse {
-    Problem::new(Code::Unauthenticated, words).into()
+fn unauthenticated_error(detail: &str) -> ProblemResponse {
+    Problem::new(Code::Unauthenticated, detail).into()
 }
 
 fn bearer_token(parts: &Parts) -> Result<Option<&str>, ProblemResponse> {
@@ -197,33 +201,33 @@ fn bearer_token(parts: &Parts) -> Result<Option<&str>, ProblemResponse> {
     match text {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Ok(Some(token.trim())),
         _ => Err(unauthenticated_error(
-            "the header is not `Authorization: Bearer TOKEN`",
+            "the header Authorization must be `Bearer TOKEN`",
         )),
     }
 }
 
 /// Returns the scope that the request's headers select; each part without a header is taken from
-/// `usual`.
-fn requested_scope(parts: &Parts, usual: &Scope) -> Result<Scope, ProblemResponse> {
+/// `default_scope`.
+fn requested_scope(parts: &Parts, default_scope: &Scope) -> Result<Scope, ProblemResponse> {
     let header = |name: &str| {
         parts
             .headers
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
-    let wrong = |name: &str, error: &dyn std::fmt::Display| -> ProblemResponse {
-        Problem::new(Code::InvalidRequest, format!("{name}: {error}")).into()
+    let invalid = |name: &str, error: &dyn std::fmt::Display| -> ProblemResponse {
+        Problem::new(Code::InvalidRequest, format!("header {name}: {error}")).into()
     };
-    let mut scope = usual.clone();
+    let mut scope = default_scope.clone();
     let [tenant, project, environment] = SCOPE_HEADERS;
     if let Some(text) = header(tenant) {
-        scope.tenant = text.parse().map_err(|error| wrong(tenant, &error))?;
+        scope.tenant = text.parse().map_err(|error| invalid(tenant, &error))?;
     }
     if let Some(text) = header(project) {
-        scope.project = text.parse().map_err(|error| wrong(project, &error))?;
+        scope.project = text.parse().map_err(|error| invalid(project, &error))?;
     }
     if let Some(text) = header(environment) {
-        scope.environment = text.parse().map_err(|error| wrong(environment, &error))?;
+        scope.environment = text.parse().map_err(|error| invalid(environment, &error))?;
     }
     Ok(scope)
 }
@@ -239,20 +243,21 @@ impl AuthenticatedCaller {
     /// permission.
     pub(crate) fn require_permission(
         &self,
-        deed: Permission,
+        permission: Permission,
     ) -> Result<&ApiService, ProblemResponse> {
-        if self.role.has_permission(deed) {
+        if self.role.has_permission(permission) {
             return Ok(&self.service);
         }
-        let (has, needs) = (self.role.as_str(), least_role(deed).as_str());
-        let words = format!("a token with the role {has} is not enough for this: it needs {needs}");
-        Err(Problem::new(Code::Forbidden, words).into())
+        let (role, required) = (self.role.as_str(), least_role(permission).as_str());
+        let detail =
+            format!("the token has the role {role}, but this operation requires {required}");
+        Err(Problem::new(Code::Forbidden, detail).into())
     }
 }
 
 /// Returns the role with the fewest permissions that includes this one, for the error message.
-const fn least_role(deed: Permission) -> TokenRole {
-    match deed {
+const fn least_role(permission: Permission) -> TokenRole {
+    match permission {
         Permission::Read => TokenRole::Viewer,
         Permission::Operate => TokenRole::Operator,
         Permission::Build => TokenRole::Engineer,
@@ -269,21 +274,21 @@ impl FromRequestParts<Arc<ServerState>> for AuthenticatedCaller {
         app: &Arc<ServerState>,
     ) -> Result<Self, ProblemResponse> {
         let client = app.service.engine_client();
-        let asker = app
+        let caller = app
             .authenticator
             .authenticate_request(&**client.store(), parts, client.scope())
             .await?;
         let service = app
             .service
-            .for_scope(asker.scope)
-            .with_caller_token(asker.token_name);
+            .for_scope(caller.scope)
+            .with_caller_token(caller.token_name);
         Ok(Self {
-            service: if asker.full_access {
+            service: if caller.full_access {
                 service.with_full_access()
             } else {
                 service
             },
-            role: asker.role,
+            role: caller.role,
         })
     }
 }
@@ -293,21 +298,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_role_for_something_is_enough_for_it_and_no_lesser_is() {
-        for deed in [
+    fn the_least_role_has_the_permission_and_no_lesser_role_has_it() {
+        for permission in [
             Permission::Read,
             Permission::Operate,
             Permission::Build,
             Permission::Work,
             Permission::Administer,
         ] {
-            let least = least_role(deed);
-            assert!(least.has_permission(deed));
-            assert!(
-                !TokenRole::ALL.into_iter().any(|role| role < least
-                    && role != TokenRole::Admin
-                    && role.has_permission(deed))
-            );
+            let least = least_role(permission);
+            assert!(least.has_permission(permission));
+            assert!(!TokenRole::ALL.into_iter().any(|role| role < least
+                && role != TokenRole::Admin
+                && role.has_permission(permission)));
         }
     }
 }

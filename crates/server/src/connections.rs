@@ -21,16 +21,17 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Accepts connections until `stopped` completes, then finishes the requests in flight.
 ///
 /// A connection is closed if it does not send the complete head of its next request within
-/// `silence`.
+/// `header_timeout`.
 pub(crate) async fn serve_connections(
     listener: TcpListener,
     router: Router,
-    silence: Duration,
+    header_timeout: Duration,
     stopped: impl Future<Output = ()> + Send,
 ) {
-    let under_way = GracefulShutdown::new();
+    let graceful = GracefulShutdown::new();
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(silence);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(header_timeout);
     let mut stopped = pin!(stopped);
     loop {
         let stream = tokio::select! {
@@ -38,19 +39,19 @@ pub(crate) async fn serve_connections(
             () = &mut stopped => break,
         };
         let router = router.clone();
-        let answer = service_fn(move |request: Request<Incoming>| {
+        let respond = service_fn(move |request: Request<Incoming>| {
             let mut router = router.clone();
             async move { router.call(request).await }
         });
-        let connection = under_way.watch(http.serve_connection(TokioIo::new(stream), answer));
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), respond));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
+                tracing::debug!(%error, "a connection ended with an error");
             }
         });
     }
     drop(listener);
-    under_way.shutdown().await;
+    graceful.shutdown().await;
 }
 
 /// Accepts the next connection, and retries after errors.
@@ -60,14 +61,14 @@ async fn accept_connection(listener: &TcpListener) -> TcpStream {
             Ok((stream, _)) => {
                 // Most responses are one small packet, which must be sent without delay.
                 if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%error, "a connection cannot be told to hurry");
+                    tracing::debug!(%error, "could not disable the send delay of a connection (TCP_NODELAY)");
                 }
                 return stream;
             }
             // The client closed the connection before it was accepted.
             Err(error) if is_connection_error(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "a connection cannot be taken");
+                tracing::warn!(%error, "could not accept a connection; retrying");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }

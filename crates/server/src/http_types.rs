@@ -43,7 +43,7 @@ impl IntoResponse for ProblemResponse {
         let status =
             StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {
-            tracing::error!(code = self.problem.code.as_str(), detail = %self.problem.detail, "a request failed");
+            tracing::error!(code = self.problem.code.as_str(), detail = %self.problem.detail, "request failed");
         }
         let unauthenticated = self.problem.code == Code::Unauthenticated;
         let mut response = (status, AxumJson(*self.problem)).into_response();
@@ -86,7 +86,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
         if media != "application/json" {
             return Err(Problem::new(
                 Code::UnsupportedMediaType,
-                "the body has to be application/json",
+                "the header Content-Type must be application/json",
             )
             .into());
         }
@@ -117,7 +117,7 @@ impl<S: Send + Sync> FromRequest<S> for RawBody {
                 if is_large {
                     return Problem::new(
                         Code::TooLarge,
-                        "the body is larger than this path takes; send it in smaller parts",
+                        "the body exceeds the maximum size for this path: send less data per request",
                     )
                     .into();
                 }

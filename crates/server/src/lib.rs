@@ -74,16 +74,16 @@ pub async fn serve_http(
     options: Options,
     mut stage: watch::Receiver<ServerStage>,
 ) {
-    let gate = TokenAuthenticator::new(options.auth_mode, options.requests_per_second);
+    let authenticator = TokenAuthenticator::new(options.auth_mode, options.requests_per_second);
     let service = service.with_server_stage(stage.clone());
     let app = Arc::new(ServerState {
         service,
-        authenticator: gate,
+        authenticator,
         metrics: options.metrics,
         stage: stage.clone(),
     });
     let router = routes::build_router(Arc::clone(&app));
-    let tidying = tokio::spawn({
+    let pruning = tokio::spawn({
         let app = Arc::clone(&app);
         async move {
             loop {
@@ -101,5 +101,5 @@ pub async fn serve_http(
         );
     };
     connections::serve_connections(listener, router, options.header_timeout, stopped).await;
-    tidying.abort();
+    pruning.abort();
 }

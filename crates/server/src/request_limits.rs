@@ -18,7 +18,7 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(75);
 /// Responds with a problem if the handler panics or exceeds the timeout, and records the duration
 /// of the request.
 pub(crate) async fn enforce_limits(request: Request, next: Next) -> Response {
-    let begun = Instant::now();
+    let started_at = Instant::now();
     let path = request
         .extensions()
         .get::<MatchedPath>()
@@ -29,18 +29,20 @@ pub(crate) async fn enforce_limits(request: Request, next: Next) -> Response {
         AssertUnwindSafe(tokio::time::timeout(RESPONSE_TIMEOUT, next.run(request))).catch_unwind();
     let response = match work.await {
         Ok(Ok(response)) => response,
-        Ok(Err(_)) => {
-            ProblemResponse::from(Problem::new(Code::TimedOut, "it took longer than 75 s"))
-                .into_response()
-        }
-        Err(_) => {
-            ProblemResponse::from(Problem::new(Code::Internal, "a defect; the log says more"))
-                .into_response()
-        }
+        Ok(Err(_)) => ProblemResponse::from(Problem::new(
+            Code::TimedOut,
+            "the server did not respond within 75 s",
+        ))
+        .into_response(),
+        Err(_) => ProblemResponse::from(Problem::new(
+            Code::Internal,
+            "the server has a defect; its log has the details",
+        ))
+        .into_response(),
     };
     let status = response.status().as_u16().to_string();
     let labels = [("method", method), ("path", path), ("status", status)];
     metrics::histogram!("onward_http_request_seconds", &labels)
-        .record(begun.elapsed().as_secs_f64());
+        .record(started_at.elapsed().as_secs_f64());
     response
 }

@@ -38,27 +38,27 @@ pub(super) async fn check_audience(
                 None => checker.add_recipient(recipient),
                 Some(reason) => {
                     unusable.count += 1;
-                    let place = || {
+                    let describe = || {
                         format!(
-                            "`{}` (part {number}, place {position}): {reason}",
+                            "`{}` (part {number}, position {position}): {reason}",
                             recipient.id
                         )
                     };
-                    unusable.first.get_or_insert_with(place);
+                    unusable.first.get_or_insert_with(describe);
                 }
             }
         }
     }
     let (mut list, _) = checker.finish();
     if let Some(first) = unusable.first {
-        // `bad_rows: skip` applies only when an audience file is read: a stored audience is
+        // `invalid_rows: skip` applies only when an audience file is read: a stored audience is
         // deployed as a whole.
         let message = format!(
-            "{} recipients cannot be used; the first is {first}",
+            "{} recipients have an invalid address; the first is {first}",
             unusable.count
         );
         list.retain(|it| it.id != "audience.rows");
-        list.push(DeployPrerequisite::new("audience.rows", false, message));
+        list.push(DeployPrerequisite::unmet("audience.rows", &message));
     }
     Ok(list)
 }
@@ -68,9 +68,9 @@ fn address_error(channel: DeliveryChannel, recipient: &AudienceRecipient) -> Opt
     match address::parse_address(channel, &recipient.address) {
         Ok(address) if address == recipient.address => None,
         Ok(address) => Some(format!(
-            "the address `{}` is to be written `{address}`",
+            "the address `{}` is not normalized: use `{address}`",
             recipient.address
         )),
-        Err(reason) => Some(format!("the address `{}`: {reason}", recipient.address)),
+        Err(reason) => Some(format!("invalid address `{}`: {reason}", recipient.address)),
     }
 }

@@ -2,14 +2,16 @@
 //! results of deployments to API documents.
 
 use onward_api::campaign::{
-    CampaignControl, CampaignRunSummary, CampaignStatus, CampaignTally, ChannelName,
+    CampaignControl, CampaignItemCounts, CampaignRunSummary, CampaignStatus, ChannelName,
     DeployCampaignResponse, MessagePart, MessagePreview, PrerequisiteCheck,
 };
 use onward_api::outbox::{
     CampaignJob, CampaignJobStatus, OutboxItemState, OutboxItemView, SuppressionEntry,
 };
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{DeliveryChannel, ItemCounts, ItemState};
+use onward_campaign_core::{
+    CampaignRunControl, CampaignRunStatus, DeliveryChannel, ItemCounts, ItemState, JobStatus,
+};
 use onward_campaign_dispatch::DeploymentResult;
 use onward_campaign_file::TemplateComposer;
 use onward_store::tables;
@@ -29,9 +31,9 @@ pub fn preview_message(
     composer: &TemplateComposer,
     recipient: onward_campaign_core::AudienceRecipient,
 ) -> MessagePreview {
-    let (parts, error) = match composer.preview_message(&recipient) {
+    let (parts, error) = match composer.render_message(&recipient) {
         Ok(message) => (message.parts, None),
-        Err(error) => (Vec::new(), Some(error)),
+        Err(error) => (Vec::new(), Some(error.to_string())),
     };
     let parts = parts
         .into_iter()
@@ -52,7 +54,7 @@ pub(super) fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignRespo
         already_existed: existed,
         items,
         jobs,
-        excluded: left_out,
+        excluded,
     } = deployed;
     let (run, prerequisites) = (run.to_string(), Vec::new());
     DeployCampaignResponse {
@@ -60,7 +62,7 @@ pub(super) fn api_deployment(deployed: &DeploymentResult) -> DeployCampaignRespo
         existed: *existed,
         items: *items,
         jobs: *jobs,
-        left_out: *left_out,
+        excluded: *excluded,
         prerequisites,
     }
 }
@@ -69,9 +71,9 @@ pub(super) fn api_campaign_run_summary(row: &tables::CampaignRunRow) -> Campaign
     CampaignRunSummary {
         run: row.id.to_string(),
         campaign: row.campaign_id.to_string(),
-        channel: api_channel_name(&row.channel),
-        status: api_campaign_status(&row.status),
-        control: api_campaign_control(&row.control),
+        channel: api_channel_name(row.channel),
+        status: api_campaign_status(row.status),
+        control: api_campaign_control(row.control),
         items: row.items,
         jobs: row.jobs,
         scheduled_for: row.scheduled_for.to_string(),
@@ -81,29 +83,29 @@ pub(super) fn api_campaign_run_summary(row: &tables::CampaignRunRow) -> Campaign
     }
 }
 
-pub(super) const fn api_campaign_tally(tally: &ItemCounts) -> CampaignTally {
+pub(super) const fn api_item_counts(counts: &ItemCounts) -> CampaignItemCounts {
     let ItemCounts {
-        served,
+        sent,
         failed,
         skipped,
         in_doubt,
         ..
-    } = *tally;
-    CampaignTally {
-        served,
+    } = *counts;
+    CampaignItemCounts {
+        sent,
         failed,
         skipped,
         in_doubt,
-        waiting: tally.open_items(),
+        waiting: counts.open_items(),
     }
 }
 
 pub(super) fn api_item_state(row: &tables::OutboxItemRow) -> OutboxItemState {
     match onward_campaign_dispatch::item_state(row) {
         ItemState::Unreserved | ItemState::Deferred => OutboxItemState::Waiting,
-        ItemState::Held => OutboxItemState::Held,
+        ItemState::Reserved => OutboxItemState::Reserved,
         ItemState::InDoubt => OutboxItemState::InDoubt,
-        ItemState::Served => OutboxItemState::Served,
+        ItemState::Sent => OutboxItemState::Sent,
         ItemState::Failed => OutboxItemState::Failed,
         ItemState::Skipped => OutboxItemState::Skipped,
     }
@@ -116,25 +118,25 @@ pub(super) fn api_outbox_item(row: &tables::OutboxItemRow) -> OutboxItemView {
         job: row.job_id.to_string(),
         recipient: row.recipient_id.to_string(),
         to: row.recipient_address.to_string(),
-        channel: api_channel_name(&row.channel),
+        channel: api_channel_name(row.channel),
         provider: row.provider.to_string(),
         key: row.idempotency_key.to_string(),
-        standing: api_item_state(row),
+        state: api_item_state(row),
         status: row.status.to_string(),
-        calls: row.calls,
-        reason: optional_text(row.reason.as_ref()),
+        sends: row.sends,
+        reason: row.reason.map(|reason| reason.to_string()),
         error: optional_text(row.error.as_ref()),
         message_id: optional_text(row.provider_message_id.as_ref()),
-        doubt_since: optional_time(row.doubt_since),
+        in_doubt_since: optional_time(row.in_doubt_since),
         created_at: row.created_at.to_string(),
         settled_at: optional_time(row.settled_at),
     }
 }
 
 pub(super) fn api_campaign_job(row: &tables::JobRow) -> CampaignJob {
-    let counted = ItemCounts {
+    let counts = ItemCounts {
         items: row.items.into(),
-        served: row.served.into(),
+        sent: row.sent.into(),
         failed: row.failed.into(),
         skipped: row.skipped.into(),
         in_doubt: row.in_doubt.into(),
@@ -143,10 +145,10 @@ pub(super) fn api_campaign_job(row: &tables::JobRow) -> CampaignJob {
         job: row.id.to_string(),
         run: row.run_id.to_string(),
         r#type: row.job_type.to_string(),
-        status: api_job_status(&row.status),
+        status: api_job_status(row.status),
         attempts: row.attempts,
         items: row.items,
-        tally: api_campaign_tally(&counted),
+        counts: api_item_counts(&counts),
         run_after: Some(row.run_after)
             .filter(|at| *at != Timestamp::MAX)
             .map(|at| at.to_string()),
@@ -158,7 +160,7 @@ pub(super) fn api_campaign_job(row: &tables::JobRow) -> CampaignJob {
 
 pub(super) fn api_suppression_entry(row: &tables::SuppressionRow) -> SuppressionEntry {
     SuppressionEntry {
-        channel: api_channel_name(&row.channel),
+        channel: api_channel_name(row.channel),
         address: row.address.to_string(),
         reason: row.reason.to_string(),
         created_at: row.created_at.to_string(),
@@ -173,38 +175,69 @@ fn optional_time(at: Option<Timestamp>) -> Option<String> {
     at.map(|at| at.to_string())
 }
 
-fn api_channel_name(text: &str) -> ChannelName {
-    match DeliveryChannel::parse(text) {
-        Some(DeliveryChannel::Voice) => ChannelName::Voice,
-        Some(DeliveryChannel::Social) => ChannelName::Social,
-        Some(DeliveryChannel::Email) | None => ChannelName::Email,
+const fn api_channel_name(channel: DeliveryChannel) -> ChannelName {
+    match channel {
+        DeliveryChannel::Email => ChannelName::Email,
+        DeliveryChannel::Voice => ChannelName::Voice,
+        DeliveryChannel::Social => ChannelName::Social,
     }
 }
 
-fn api_campaign_status(text: &str) -> CampaignStatus {
-    match onward_campaign_core::CampaignRunStatus::parse(text) {
-        Some(onward_campaign_core::CampaignRunStatus::Running) => CampaignStatus::Running,
-        Some(onward_campaign_core::CampaignRunStatus::Completed) => CampaignStatus::Completed,
-        Some(onward_campaign_core::CampaignRunStatus::Partial) => CampaignStatus::Partial,
-        Some(onward_campaign_core::CampaignRunStatus::Failed) => CampaignStatus::Failed,
-        Some(onward_campaign_core::CampaignRunStatus::Queued) | None => CampaignStatus::Queued,
+/// The channel of the campaign core that a request names.
+pub(super) const fn delivery_channel(channel: ChannelName) -> DeliveryChannel {
+    match channel {
+        ChannelName::Email => DeliveryChannel::Email,
+        ChannelName::Voice => DeliveryChannel::Voice,
+        ChannelName::Social => DeliveryChannel::Social,
     }
 }
 
-fn api_campaign_control(text: &str) -> CampaignControl {
-    match onward_campaign_core::CampaignRunControl::parse(text) {
-        Some(onward_campaign_core::CampaignRunControl::Paused) => CampaignControl::Paused,
-        Some(onward_campaign_core::CampaignRunControl::Cancelled) => CampaignControl::Cancelled,
-        Some(onward_campaign_core::CampaignRunControl::Active) | None => CampaignControl::Active,
+const fn api_campaign_status(status: CampaignRunStatus) -> CampaignStatus {
+    match status {
+        CampaignRunStatus::Queued => CampaignStatus::Queued,
+        CampaignRunStatus::Running => CampaignStatus::Running,
+        CampaignRunStatus::Completed => CampaignStatus::Completed,
+        CampaignRunStatus::Partial => CampaignStatus::Partial,
+        CampaignRunStatus::Failed => CampaignStatus::Failed,
     }
 }
 
-fn api_job_status(text: &str) -> CampaignJobStatus {
-    match onward_campaign_core::JobStatus::parse(text) {
-        Some(onward_campaign_core::JobStatus::Locked) => CampaignJobStatus::Locked,
-        Some(onward_campaign_core::JobStatus::Completed) => CampaignJobStatus::Completed,
-        Some(onward_campaign_core::JobStatus::Failed) => CampaignJobStatus::Failed,
-        Some(onward_campaign_core::JobStatus::Dead) => CampaignJobStatus::Dead,
-        Some(onward_campaign_core::JobStatus::Queued) | None => CampaignJobStatus::Queued,
+/// The run status of the campaign core that a request names.
+pub(super) const fn campaign_run_status(status: CampaignStatus) -> CampaignRunStatus {
+    match status {
+        CampaignStatus::Queued => CampaignRunStatus::Queued,
+        CampaignStatus::Running => CampaignRunStatus::Running,
+        CampaignStatus::Completed => CampaignRunStatus::Completed,
+        CampaignStatus::Partial => CampaignRunStatus::Partial,
+        CampaignStatus::Failed => CampaignRunStatus::Failed,
+    }
+}
+
+const fn api_campaign_control(control: CampaignRunControl) -> CampaignControl {
+    match control {
+        CampaignRunControl::Active => CampaignControl::Active,
+        CampaignRunControl::Paused => CampaignControl::Paused,
+        CampaignRunControl::Cancelled => CampaignControl::Cancelled,
+    }
+}
+
+const fn api_job_status(status: JobStatus) -> CampaignJobStatus {
+    match status {
+        JobStatus::Queued => CampaignJobStatus::Queued,
+        JobStatus::Locked => CampaignJobStatus::Locked,
+        JobStatus::Completed => CampaignJobStatus::Completed,
+        JobStatus::Failed => CampaignJobStatus::Failed,
+        JobStatus::Dead => CampaignJobStatus::Dead,
+    }
+}
+
+/// The job status of the campaign core that a request names.
+pub(super) const fn job_status(status: CampaignJobStatus) -> JobStatus {
+    match status {
+        CampaignJobStatus::Queued => JobStatus::Queued,
+        CampaignJobStatus::Locked => JobStatus::Locked,
+        CampaignJobStatus::Completed => JobStatus::Completed,
+        CampaignJobStatus::Failed => JobStatus::Failed,
+        CampaignJobStatus::Dead => JobStatus::Dead,
     }
 }

@@ -5,11 +5,11 @@ use onward_api::RawJson;
 use onward_api::campaign::{ChannelName, RecipientInput};
 use onward_api::outbox::ItemResolution;
 use onward_api::problem::{Code, Problem};
-use onward_campaign_core::DeliveryChannel;
 use onward_campaign_dispatch::Resolution;
 use onward_campaign_file::Campaign;
 
-use super::problems::{check_length, invalid_field};
+use super::campaign_documents::delivery_channel;
+use super::problems::{INVALID_CURSOR, check_length, invalid_field};
 
 /// Maximum lengths in characters: the reason of an operation, an address, an id.
 pub(super) const REASON_MAX: usize = 1_024;
@@ -18,7 +18,7 @@ pub(super) const ID_MAX: usize = 255;
 
 pub(super) fn parse_campaign(campaign: &RawJson) -> Result<Campaign, Problem> {
     Campaign::from_document(campaign.as_str())
-        .map_err(|error| Problem::new(Code::Unprocessable, format!("the campaign: {error}")))
+        .map_err(|error| Problem::new(Code::Unprocessable, format!("invalid campaign: {error}")))
 }
 
 pub(super) fn parse_recipient(
@@ -28,17 +28,17 @@ pub(super) fn parse_recipient(
     if id.is_empty() || to.is_empty() {
         return Err(Problem::new(
             Code::Unprocessable,
-            "a recipient has an id, and an address to be reached at",
+            "a recipient needs an id and an address: `id` and `to` must not be empty",
         ));
     }
     if id.chars().chain(to.chars()).any(char::is_control) {
         return Err(Problem::new(
             Code::Unprocessable,
-            "ids and addresses have no control characters",
+            "`id` and `to` of a recipient must not contain control characters",
         ));
     }
-    check_length("the id of a recipient", &id, ID_MAX)?;
-    check_length("the address of a recipient", &to, ADDRESS_MAX)?;
+    check_length("id", &id, ID_MAX)?;
+    check_length("to", &to, ADDRESS_MAX)?;
     Ok(onward_campaign_core::AudienceRecipient {
         id,
         address: to,
@@ -48,28 +48,26 @@ pub(super) fn parse_recipient(
 
 /// Normalizes an address to the form that audiences use. Fails if it is invalid for the channel.
 pub(super) fn normalize_address(channel: ChannelName, address: &str) -> Result<String, Problem> {
-    let wrong = |reason: &str| {
+    let channel = delivery_channel(channel);
+    onward_campaign_file::address::parse_address(channel, address.trim()).map_err(|reason| {
         Problem::new(
             Code::Unprocessable,
-            format!("the address {address}: {reason}"),
+            format!("invalid address {address}: {reason}"),
         )
-    };
-    let channel =
-        DeliveryChannel::parse(channel.as_str()).ok_or_else(|| wrong("no such channel"))?;
-    onward_campaign_file::address::parse_address(channel, address.trim()).map_err(wrong)
+    })
 }
 
 /// Validates a resolution and its reason. Fails if the reason is empty.
 pub(super) fn parse_resolution(
-    verdict: ItemResolution,
+    resolution: ItemResolution,
     message_id: Option<String>,
-    why: &str,
+    reason: &str,
 ) -> Result<Resolution, Problem> {
-    check_length("why", why, REASON_MAX)?;
-    if why.trim().is_empty() {
+    check_length("reason", reason, REASON_MAX)?;
+    if reason.trim().is_empty() {
         return Err(Problem::new(
             Code::Unprocessable,
-            "why: how it is known what became of the item",
+            "reason: required; state how the outcome of the item was determined",
         ));
     }
     if message_id
@@ -78,13 +76,13 @@ pub(super) fn parse_resolution(
     {
         return Err(Problem::new(
             Code::Unprocessable,
-            "the id of a message has no line breaks or control characters",
+            "messageId must not contain line breaks or control characters",
         ));
     }
-    Ok(match verdict {
+    Ok(match resolution {
         ItemResolution::Sent => Resolution::Sent(message_id),
         ItemResolution::Failed => Resolution::Failed,
-        ItemResolution::Again => Resolution::Retry,
+        ItemResolution::Resend => Resolution::Retry,
     })
 }
 
@@ -94,8 +92,6 @@ pub(super) fn parse_page_cursor<T>(
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<Option<T>, Problem> {
     after
-        .map(|text| {
-            parse(text).ok_or_else(|| invalid_field("after", "that is not where a page ended"))
-        })
+        .map(|text| parse(text).ok_or_else(|| invalid_field("after", INVALID_CURSOR)))
         .transpose()
 }

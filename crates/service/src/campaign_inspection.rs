@@ -26,17 +26,17 @@ impl ApiService {
     ) -> Result<CampaignDoctorStats, Problem> {
         let campaigns = self.campaigns_in_scope();
         let scope = self.scope_filter().map(|_| campaigns.scope());
-        let mut tell = |CampaignFinding {
-                            run_id: run,
-                            kind: ailment,
-                            message,
-                        }: CampaignFinding| {
-            let code = match ailment {
+        let mut forward = |CampaignFinding {
+                               run_id: run,
+                               kind,
+                               message,
+                           }: CampaignFinding| {
+            let code = match kind {
                 CampaignFindingKind::Missing => FindingCode::CampaignIncomplete,
-                CampaignFindingKind::Inconsistent => FindingCode::CampaignDiffers,
-                CampaignFindingKind::Stuck => FindingCode::CampaignForgotten,
+                CampaignFindingKind::Inconsistent => FindingCode::CampaignInconsistent,
+                CampaignFindingKind::Stuck => FindingCode::CampaignStuck,
                 CampaignFindingKind::InDoubt => FindingCode::CampaignInDoubt,
-                CampaignFindingKind::Overdue => FindingCode::CampaignLate,
+                CampaignFindingKind::Overdue => FindingCode::CampaignOverdue,
             };
             drop(report(&DoctorFinding::for_campaign_run(
                 run.to_string(),
@@ -44,7 +44,7 @@ impl ApiService {
                 message,
             )));
         };
-        examine_runs(&**self.client.store(), scope, &mut tell)
+        examine_runs(&**self.client.store(), scope, &mut forward)
             .await
             .map_err(store_problem)
     }
@@ -77,7 +77,7 @@ impl ApiService {
         all.extend(
             self.providers
                 .as_ref()
-                .map(|house| house.check_campaign(campaign))
+                .map(|registry| registry.check_campaign(campaign))
                 .unwrap_or_default(),
         );
         all
@@ -89,7 +89,7 @@ impl ApiService {
         campaigns: &ScopedCampaigns,
         row: CampaignRunRow,
     ) -> Result<CampaignRunView, Problem> {
-        let tally = campaigns
+        let counts = campaigns
             .count_run_items(&row.id)
             .await
             .map_err(campaign_problem)?;
@@ -104,39 +104,32 @@ impl ApiService {
                 Ok(ProviderRef::Inline(definition)) => definition.keys().cloned().collect(),
                 Err(_) => String::new(),
             };
-        let (mut under_way, mut waits) = (None, None);
+        let (mut active_jobs, mut waits) = (None, None);
         match campaigns
             .run_activity(&row)
             .await
             .map_err(campaign_problem)?
         {
-            Some(RunActivity::InProgress {
-                jobs,
-                lease_until: until,
-            }) => {
-                under_way = Some(ActiveJobs {
+            Some(RunActivity::InProgress { jobs, lease_until }) => {
+                active_jobs = Some(ActiveJobs {
                     jobs,
-                    until: until.to_string(),
+                    leased_until: lease_until.to_string(),
                 })
             }
-            Some(RunActivity::WaitingUntil(until, why)) => {
+            Some(RunActivity::WaitingUntil(until, error)) => {
                 waits = Some(CampaignRunWait {
                     until: until.to_string(),
-                    why: why.map(|why| why.to_string()),
+                    error: error.map(|error| error.to_string()),
                 });
             }
             None => {}
         }
-        let (summary, tally) = (
-            campaign_documents::api_campaign_run_summary(&row),
-            campaign_documents::api_campaign_tally(&tally),
-        );
         Ok(CampaignRunView {
-            summary,
-            tally,
+            summary: campaign_documents::api_campaign_run_summary(&row),
+            counts: campaign_documents::api_item_counts(&counts),
             provider,
             retried_by,
-            under_way,
+            active_jobs,
             waits,
         })
     }

@@ -5,7 +5,8 @@ use onward_api::campaign::{
     CampaignApi, CampaignAuditEntry, CampaignAuditPage, CampaignControl, CampaignRunPage,
     CampaignRunSummary, CampaignRunView, ChannelName, CheckCampaignResponse, DeployCampaignRequest,
     DeployCampaignResponse, ListAuditEntriesQuery, ListCampaignRunsQuery, OperatorActionRequest,
-    PreviewCampaignRequest, PreviewCampaignResponse, PutAudiencePartRequest, RepeatContactPolicy,
+    PreviewCampaignRequest, PreviewCampaignResponse, PreviousRecipientsPolicy,
+    PutAudiencePartRequest,
 };
 use onward_api::outbox::{
     AddSuppressionRequest, CampaignJob, JobPage, ListInDoubtItemsQuery, ListJobsQuery,
@@ -15,15 +16,14 @@ use onward_api::outbox::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
-use onward_campaign_core::{CampaignRunStatus, JobStatus};
 use onward_campaign_dispatch::{
-    CampaignDeployment, CampaignScope, EntropySource, JobCursor, JobFilter, ScopedCampaigns,
+    CampaignDeployment, EntropySource, JobCursor, JobFilter, RepeatSendPolicy, ScopedCampaigns,
     TimestampCursor,
 };
 use onward_campaign_file::TemplateComposer;
 use onward_store::tables;
 
-use super::campaign_documents::{self, api_deployment, preview_message};
+use super::campaign_documents::{self, api_deployment, delivery_channel, preview_message};
 use super::campaign_input::{
     ADDRESS_MAX, ID_MAX, REASON_MAX, normalize_address, parse_campaign, parse_page_cursor,
     parse_recipient, parse_resolution,
@@ -51,12 +51,7 @@ const ACTOR_MAX: usize = 200;
 
 impl ApiService {
     pub(super) fn campaigns_in_scope(&self) -> ScopedCampaigns {
-        let scope = self.client.scope();
-        let workspace = format!("{}/{}", scope.project, scope.environment);
-        let scope = CampaignScope {
-            tenant: scope.tenant.to_string().into(),
-            workspace: workspace.into(),
-        };
+        let scope = self.client.scope().clone();
         ScopedCampaigns::new(std::sync::Arc::clone(self.client.store()), scope)
     }
 
@@ -64,12 +59,12 @@ impl ApiService {
     /// token.
     fn audit_actor(&self, by: Option<&str>) -> Result<String, Problem> {
         check_length("by", by.unwrap_or_default(), ACTOR_MAX)?;
-        let said = by.filter(|by| !by.is_empty());
-        Ok(match (said, &self.caller_token) {
-            (Some(said), Some(token)) => format!("{said} (token {token})"),
-            (Some(said), None) => said.to_owned(),
+        let name = by.filter(|by| !by.is_empty());
+        Ok(match (name, &self.caller_token) {
+            (Some(name), Some(token)) => format!("{name} (token {token})"),
+            (Some(name), None) => name.to_owned(),
             (None, Some(token)) => format!("token {token}"),
-            (None, None) => "somebody".to_owned(),
+            (None, None) => "unknown".to_owned(),
         })
     }
 }
@@ -98,14 +93,14 @@ impl CampaignApi for ApiService {
         if preview.recipients.len() > PREVIEW_MAX {
             return Err(Problem::new(
                 Code::Unprocessable,
-                "a preview is for at most 100 recipients",
+                "recipients: a preview is limited to 100 recipients",
             ));
         }
         let composer = TemplateComposer::new(&campaign)
             .map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
         let mut messages = Vec::new();
-        for wanted in preview.recipients {
-            messages.push(preview_message(&composer, parse_recipient(wanted)?));
+        for recipient in preview.recipients {
+            messages.push(preview_message(&composer, parse_recipient(recipient)?));
         }
         Ok(PreviewCampaignResponse { messages })
     }
@@ -120,13 +115,13 @@ impl CampaignApi for ApiService {
         if !(1..=AUDIENCE_MAX).contains(&audience.len()) || !audience.bytes().all(is_name) {
             return Err(invalid_field(
                 "audience",
-                "1 to 100 letters, digits, _ and -",
+                "must be 1 to 100 letters, digits, _ or -",
             ));
         }
         if number > PART_MAX {
             return Err(invalid_field(
                 "number",
-                format!("{number} is not from 0 to {PART_MAX}"),
+                format!("{number} is out of range: must be 0 to {PART_MAX}"),
             ));
         }
         let recipients = part
@@ -148,14 +143,14 @@ impl CampaignApi for ApiService {
             campaign,
             audience,
             key,
-            reached,
+            previous_recipients,
             by,
         } = deploy;
-        check_length("the key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
+        check_length("key", key.as_deref().unwrap_or_default(), KEY_MAX)?;
         if key.as_deref() == Some("") {
             return Err(Problem::new(
                 Code::Unprocessable,
-                "the key is empty: leave it out, or say one",
+                "key: must not be empty; omit it to deploy without an idempotency key",
             ));
         }
         let campaign = parse_campaign(&campaign)?;
@@ -175,17 +170,15 @@ impl CampaignApi for ApiService {
             document: campaign.to_document().into(),
             scheduled_for,
             idempotency_key: key,
-            already_reached: match reached {
-                RepeatContactPolicy::Refuse => onward_campaign_dispatch::RepeatSendPolicy::Refuse,
-                RepeatContactPolicy::LeaveOut => {
-                    onward_campaign_dispatch::RepeatSendPolicy::Exclude
-                }
-                RepeatContactPolicy::Again => onward_campaign_dispatch::RepeatSendPolicy::Resend,
+            already_reached: match previous_recipients {
+                PreviousRecipientsPolicy::Reject => RepeatSendPolicy::Refuse,
+                PreviousRecipientsPolicy::Exclude => RepeatSendPolicy::Exclude,
+                PreviousRecipientsPolicy::Resend => RepeatSendPolicy::Resend,
             },
             deployed_by: self.audit_actor(by.as_deref())?,
         };
-        // A client that received no answer repeats the request and must get the same run, whatever
-        // has changed since; so this precedes the checks.
+        // A client that received no response repeats the request and must get the same run,
+        // whatever has changed since: so look for the run before the checks.
         if let Some(made) = campaigns
             .find_deployed_run(&deployment, &audience)
             .await
@@ -194,10 +187,10 @@ impl CampaignApi for ApiService {
             return Ok(api_deployment(&made));
         }
         let now = self.client.store().now().await.map_err(store_problem)?;
-        let looked = audience_check::check_audience(&campaigns, &campaign, &audience, now)
+        let checks = audience_check::check_audience(&campaigns, &campaign, &audience, now)
             .await
             .map_err(campaign_problem)?;
-        let prerequisites = require_prerequisites(self.add_provider_checks(&campaign, looked))?;
+        let prerequisites = require_prerequisites(self.add_provider_checks(&campaign, checks))?;
         let made = campaigns
             .deploy_campaign(&deployment, &audience, &EntropySource::default())
             .await
@@ -214,9 +207,7 @@ impl CampaignApi for ApiService {
     ) -> Result<CampaignRunPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let after = parse_page_cursor(listing.after.as_deref(), TimestampCursor::parse)?;
-        let status = listing
-            .status
-            .and_then(|status| CampaignRunStatus::parse(status.as_str()));
+        let status = listing.status.map(campaign_documents::campaign_run_status);
         let rows = self
             .campaigns_in_scope()
             .list_runs(listing.campaign.as_deref(), status, after.as_ref(), limit)
@@ -334,17 +325,17 @@ impl CampaignApi for ApiService {
             .await
             .map_err(campaign_problem)?
             .id;
-        let is_wanted = |row: &tables::OutboxItemRow| {
+        let matches_filter = |row: &tables::OutboxItemRow| {
             listing
-                .standing
-                .is_none_or(|standing| campaign_documents::api_item_state(row) == standing)
+                .state
+                .is_none_or(|state| campaign_documents::api_item_state(row) == state)
                 && listing
                     .recipient
                     .as_deref()
                     .is_none_or(|recipient| recipient == &*row.recipient_id)
         };
         let rows = campaigns
-            .list_items(&run, is_wanted, listing.after.as_deref(), limit)
+            .list_items(&run, matches_filter, listing.after.as_deref(), limit)
             .await
             .map_err(campaign_problem)?;
         let next = rows
@@ -386,21 +377,21 @@ impl CampaignApi for ApiService {
         settle: SettleItemRequest,
     ) -> Result<OutboxItemView, Problem> {
         let SettleItemRequest {
-            verdict,
-            why,
+            resolution,
+            reason,
             message_id,
             by,
         } = settle;
         check_length(
-            "the message id",
+            "messageId",
             message_id.as_deref().unwrap_or_default(),
             ID_MAX,
         )?;
-        let verdict = parse_resolution(verdict, message_id, &why)?;
+        let resolution = parse_resolution(resolution, message_id, &reason)?;
         let by = self.audit_actor(by.as_deref())?;
         let row = self
             .campaigns_in_scope()
-            .resolve_item(item, &verdict, &by, &why)
+            .resolve_item(item, &resolution, &by, &reason)
             .await
             .map_err(campaign_problem)?;
         Ok(campaign_documents::api_outbox_item(&row))
@@ -412,27 +403,27 @@ impl CampaignApi for ApiService {
     ) -> Result<SettleItemsResponse, Problem> {
         let SettleItemsRequest {
             items,
-            verdict,
-            why,
+            resolution,
+            reason,
             by,
         } = settle;
         if !(1..=SETTLE_ITEMS_MAX).contains(&items.len()) {
-            let words = format!(
-                "items: 1 to {SETTLE_ITEMS_MAX} of them, and not {}",
+            let detail = format!(
+                "items: {} item ids given, but 1 to {SETTLE_ITEMS_MAX} are allowed",
                 items.len()
             );
-            return Err(Problem::new(Code::Unprocessable, words));
+            return Err(Problem::new(Code::Unprocessable, detail));
         }
-        let verdict = parse_resolution(verdict, None, &why)?;
+        let resolution = parse_resolution(resolution, None, &reason)?;
         let by = self.audit_actor(by.as_deref())?;
         let outcomes = self
             .campaigns_in_scope()
-            .resolve_items(&items, &verdict, &by, &why)
+            .resolve_items(&items, &resolution, &by, &reason)
             .await
             .map_err(campaign_problem)?;
         let mut settlement = SettleItemsResponse {
             settled: Vec::new(),
-            refused: Vec::new(),
+            rejected: Vec::new(),
         };
         for (item, outcome) in outcomes {
             match outcome.map_err(campaign_problem) {
@@ -441,7 +432,7 @@ impl CampaignApi for ApiService {
                     .push(campaign_documents::api_outbox_item(&row)),
                 Err(Problem { code, detail, .. }) => {
                     settlement
-                        .refused
+                        .rejected
                         .push(UnsettledItem { item, code, detail })
                 }
             }
@@ -464,9 +455,7 @@ impl CampaignApi for ApiService {
             ),
             None => None,
         };
-        let status = listing
-            .status
-            .and_then(|status| JobStatus::parse(status.as_str()));
+        let status = listing.status.map(campaign_documents::job_status);
         let rows = campaigns
             .list_jobs(
                 &JobFilter {
@@ -513,7 +502,11 @@ impl CampaignApi for ApiService {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let rows = self
             .campaigns_in_scope()
-            .list_suppressions(listing.channel.as_str(), listing.after.as_deref(), limit)
+            .list_suppressions(
+                delivery_channel(listing.channel),
+                listing.after.as_deref(),
+                limit,
+            )
             .await;
         let rows = rows.map_err(campaign_problem)?;
         let next = rows
@@ -538,12 +531,12 @@ impl CampaignApi for ApiService {
             address,
             reason,
         } = suppress;
-        check_length("the address", &address, ADDRESS_MAX)?;
-        check_length("the reason", &reason, REASON_MAX)?;
+        check_length("address", &address, ADDRESS_MAX)?;
+        check_length("reason", &reason, REASON_MAX)?;
         let address = normalize_address(channel, &address)?;
         let row = self
             .campaigns_in_scope()
-            .add_suppression(channel.as_str(), &address, &reason)
+            .add_suppression(delivery_channel(channel), &address, &reason)
             .await
             .map_err(campaign_problem)?;
         Ok(campaign_documents::api_suppression_entry(&row))
@@ -557,7 +550,7 @@ impl CampaignApi for ApiService {
         let address = normalize_address(channel, address)?;
         let was_listed = self
             .campaigns_in_scope()
-            .remove_suppression(channel.as_str(), &address)
+            .remove_suppression(delivery_channel(channel), &address)
             .await
             .map_err(campaign_problem)?;
         Ok(RemoveSuppressionResponse {

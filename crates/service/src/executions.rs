@@ -6,20 +6,20 @@ use std::pin::pin;
 use std::time::Duration;
 
 use onward_api::execution::{
-    AcceptedMessage, ChildExecution, ExecutionPage, ExecutionResult, ExecutionSummary,
-    ExecutionView, FailureDetail, ListExecutionsQuery, SignalExecutionRequest,
+    AcceptedMessage, ChildExecution, ExecutionOrder, ExecutionPage, ExecutionResult,
+    ExecutionSummary, ExecutionView, FailureDetail, ListExecutionsQuery, SignalExecutionRequest,
     StartExecutionRequest, StartExecutionResponse,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
 use onward_base::{BoundedName, Payload, Timestamp};
-use onward_engine::client::is_execution_over;
+use onward_engine::client::{ExecutionListOrder, is_execution_over};
 use onward_journal::jsonl::JournalLine;
 use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, PromiseId};
 use onward_store::tables::ExecutionRow as Row;
 
 use super::ApiService;
-use super::problems::{check_length, engine_problem, invalid_field};
+use super::problems::{INVALID_CURSOR, check_length, engine_problem, invalid_field};
 
 /// Default number of executions per page.
 const DEFAULT_PAGE_SIZE: u32 = 100;
@@ -44,8 +44,8 @@ impl ApiService {
         &self,
         start: StartExecutionRequest,
     ) -> Result<StartExecutionResponse, Problem> {
-        check_length("the key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
-        let input = parse_payload("the input", &start.input)?;
+        check_length("key", start.key.as_deref().unwrap_or_default(), KEY_MAX)?;
+        let input = parse_payload("input", &start.input)?;
         let (function, key) = (&*start.function, start.key.as_deref());
         let (started, ended) = match start.wait_ms {
             Some(ms) => {
@@ -102,30 +102,26 @@ impl ApiService {
         signal: SignalExecutionRequest,
     ) -> Result<AcceptedMessage, Problem> {
         let row = self.find_execution(execution).await?;
-        check_length(
-            "the key",
-            signal.key.as_deref().unwrap_or_default(),
-            KEY_MAX,
-        )?;
+        check_length("key", signal.key.as_deref().unwrap_or_default(), KEY_MAX)?;
         let name: BoundedName = signal
             .name
             .parse()
-            .map_err(|error| invalid_field("the name", error))?;
-        let said = parse_payload("the signal", &signal.payload)?;
+            .map_err(|error| invalid_field("name", error))?;
+        let payload = parse_payload("payload", &signal.payload)?;
         self.client
-            .send_signal(row.execution_id, name, said, signal.key.as_deref())
+            .send_signal(row.execution_id, name, payload, signal.key.as_deref())
             .await
             .map_err(engine_problem)?;
         Ok(AcceptedMessage {
             execution: row.execution_id.to_string(),
-            sent: "signal".to_owned(),
+            kind: "signal".to_owned(),
         })
     }
 
     /// Finds an execution by its id or by a unique prefix of at least four hexadecimal digits.
     pub(super) async fn find_execution(&self, id: &str) -> Result<Row, Problem> {
         let absent =
-            |id: &str| Problem::new(Code::NoExecution, format!("there is no execution {id}"));
+            |id: &str| Problem::new(Code::NoExecution, format!("execution {id} not found"));
         if let Ok(id) = id.parse::<ExecutionId>() {
             let row = self
                 .client
@@ -134,22 +130,23 @@ impl ApiService {
                 .map_err(engine_problem)?;
             return row.ok_or_else(|| absent(&id.to_string()));
         }
-        let beginning = id.to_ascii_lowercase();
-        if beginning.len() < 4 || !beginning.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            let words =
-                format!("{id} is not the id of an execution, nor four or more digits of one");
-            return Err(Problem::new(Code::InvalidRequest, words));
+        let prefix = id.to_ascii_lowercase();
+        if prefix.len() < 4 || !prefix.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            let detail = format!(
+                "{id} is not an execution id, nor a prefix of at least four hexadecimal digits"
+            );
+            return Err(Problem::new(Code::InvalidRequest, detail));
         }
         let mut found = self
             .client
-            .find_by_id_prefix(&beginning, READ_BATCH_SIZE)
+            .find_by_id_prefix(&prefix, READ_BATCH_SIZE)
             .await
             .map_err(engine_problem)?;
         if found.len() > 1 {
-            let words = format!("several executions begin with {beginning}: give more digits");
-            return Err(Problem::new(Code::AmbiguousId, words));
+            let detail = format!("several executions start with {prefix}: specify more digits");
+            return Err(Problem::new(Code::AmbiguousId, detail));
         }
-        found.pop().ok_or_else(|| absent(&format!("{beginning}…")))
+        found.pop().ok_or_else(|| absent(&format!("{prefix}…")))
     }
 
     /// Reads a page of executions. The scan is bounded, so a page may be short or empty although
@@ -160,31 +157,31 @@ impl ApiService {
     ) -> Result<ExecutionPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
         let mut after = listing.after.as_deref().map(parse_cursor).transpose()?;
-        let is_wanted = |row: &Row| {
+        let matches_filter = |row: &Row| {
             listing
                 .state
-                .is_none_or(|state| state.as_str() == &*row.state)
+                .is_none_or(|state| state.as_str() == row.state.as_str())
                 && listing
                     .function
                     .as_ref()
                     .is_none_or(|function| **function == *row.function)
         };
         let mut executions = Vec::new();
-        let mut seen = 0;
+        let mut scanned = 0;
         loop {
             let rows = self
                 .client
-                .list_executions(listing.order, after, READ_BATCH_SIZE)
+                .list_executions(list_order(listing.order), after, READ_BATCH_SIZE)
                 .await
                 .map_err(engine_problem)?;
             let is_last = rows.len() < READ_BATCH_SIZE;
             for row in rows {
-                seen += 1;
+                scanned += 1;
                 after = Some((row.created_at, row.execution_id));
-                if is_wanted(&row) {
+                if matches_filter(&row) {
                     executions.push(api_execution_summary(&row));
                 }
-                if executions.len() == limit || seen == SCAN_MAX {
+                if executions.len() == limit || scanned == SCAN_MAX {
                     return Ok(ExecutionPage {
                         executions,
                         next: after.map(format_cursor),
@@ -282,7 +279,7 @@ impl ApiService {
         wait_ms: u64,
     ) -> Result<String, Problem> {
         let id = row.execution_id;
-        let mut patience = pin!(self.wait_or_stop(wait_ms));
+        let mut timeout = pin!(self.wait_or_stop(wait_ms));
         let mut is_last = is_execution_over(row) || wait_ms == 0;
         loop {
             let events = self
@@ -295,7 +292,7 @@ impl ApiService {
             }
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
-                () = &mut patience => return Ok(String::new()),
+                () = &mut timeout => return Ok(String::new()),
             }
             // No event follows the end of an execution, but the end itself may not have been read
             // yet: read once more.
@@ -313,7 +310,7 @@ impl ApiService {
 pub struct JournalLinesPage {
     /// The events as JSON Lines.
     pub lines: String,
-    /// Whether the page was read after the execution was over, so that no more events follow.
+    /// Whether the page was read after the execution had ended, so that no more events follow.
     pub is_complete: bool,
 }
 
@@ -344,8 +341,8 @@ pub(crate) fn format_journal_lines(id: ExecutionId, events: &[JournalEvent]) -> 
     })
 }
 
-fn parse_payload(what: &str, json: &RawJson) -> Result<Payload, Problem> {
-    Payload::parse(json.as_str()).map_err(|error| invalid_field(what, error))
+fn parse_payload(field: &str, json: &RawJson) -> Result<Payload, Problem> {
+    Payload::parse(json.as_str()).map_err(|error| invalid_field(field, error))
 }
 
 fn api_execution_result(result: &InvokeResult) -> Result<ExecutionResult, Problem> {
@@ -377,14 +374,21 @@ fn api_execution_summary(row: &Row) -> ExecutionSummary {
     }
 }
 
-/// Validates a requested page size; `usual` is the default. Fails if it is not from 1 to 1000.
-pub(super) fn parse_page_size(asked: Option<u32>, usual: u32) -> Result<usize, Problem> {
-    match asked.unwrap_or(usual) {
+/// Validates a requested page size. Fails if it is not from 1 to 1000.
+pub(super) fn parse_page_size(requested: Option<u32>, default: u32) -> Result<usize, Problem> {
+    match requested.unwrap_or(default) {
         size @ 1..=PAGE_MAX => Ok(size as usize),
         size => Err(invalid_field(
             "limit",
-            format!("{size} is not from 1 to {PAGE_MAX}"),
+            format!("{size} is out of range: must be 1 to {PAGE_MAX}"),
         )),
+    }
+}
+
+const fn list_order(order: ExecutionOrder) -> ExecutionListOrder {
+    match order {
+        ExecutionOrder::Newest => ExecutionListOrder::NewestFirst,
+        ExecutionOrder::Oldest => ExecutionListOrder::OldestFirst,
     }
 }
 
@@ -401,5 +405,5 @@ fn parse_cursor(cursor: &str) -> Result<(Timestamp, ExecutionId), Problem> {
             id.parse().ok()?,
         ))
     };
-    parse().ok_or_else(|| invalid_field("after", "it is not the `next` of a page"))
+    parse().ok_or_else(|| invalid_field("after", INVALID_CURSOR))
 }

@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_api::OnwardApi;
-use onward_api::component::{DeployComponentResponse, DeployedFunction, FunctionKind};
+use onward_api::component::{
+    DeployComponentResponse, DeployedFunction, FunctionInfo, FunctionKind,
+};
 use onward_api::execution::{
     AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
     ListExecutionsQuery, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse,
@@ -28,17 +29,20 @@ use onward_api::explanation::ExecutionExplanation;
 use onward_api::finding::{DoctorFinding, DoctorProgress, DoctorReport, FindingClass};
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{
-    self, AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyReport,
+    self, AppendRunEventsRequest, KeyContract, RunEventPage, RunEventReceipt, RunSnapshotView,
+    SnapshotSource, VerifyReport,
 };
 use onward_api::task::{ListTasksQuery, TaskPage};
+use onward_api::{OnwardApi, RawJson};
 use onward_base::{Scope, SharedText};
 use onward_campaign_delivery::ProviderRegistry;
 use onward_campaign_dispatch::CampaignDoctorStats;
+use onward_diagnostics::{doctor, explain};
 use onward_engine::client::EngineClient;
 use onward_engine::node::{self, Node};
-use onward_engine::{doctor, explain};
-use onward_store::tables::{ComponentRow, FunctionRow};
-use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, TableScan};
+use onward_execution::{GuestFunction, GuestFunctionKind};
+use onward_store::tables::{ComponentRow, DeployedFunctionKind, FunctionRow};
+use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, TableScan};
 use tokio::sync::watch;
 
 pub use self::campaign_documents::preview_message;
@@ -56,7 +60,7 @@ pub struct ApiService {
     client: EngineClient,
     component_runtime: Option<Arc<dyn node::ComponentRuntime>>,
     node: Option<Arc<Node>>,
-    /// Whether runs and checks cover all scopes, for a caller that has the whole store anyway.
+    /// Whether runs and checks cover all scopes, for a caller that can access the whole store.
     full_access: bool,
     /// The providers of this process, for the checks of campaigns. `None` skips those checks.
     providers: Option<Arc<ProviderRegistry>>,
@@ -133,27 +137,27 @@ impl ApiService {
     /// Sets the runtime that inspects components when they are deployed. Without it, deploying a
     /// component fails.
     #[must_use]
-    pub fn with_component_runtime(self, code: Arc<dyn node::ComponentRuntime>) -> Self {
+    pub fn with_component_runtime(self, runtime: Arc<dyn node::ComponentRuntime>) -> Self {
         Self {
-            component_runtime: Some(code),
+            component_runtime: Some(runtime),
             ..self
         }
     }
 
     /// Sets the provider registry, so that campaign checks include the provider.
     #[must_use]
-    pub fn with_providers(self, house: Arc<ProviderRegistry>) -> Self {
+    pub fn with_providers(self, registry: Arc<ProviderRegistry>) -> Self {
         Self {
-            providers: Some(house),
+            providers: Some(registry),
             ..self
         }
     }
 
     /// Sets the name of the caller's token, for the audit trail.
     #[must_use]
-    pub fn with_caller_token(self, asker: Option<SharedText>) -> Self {
+    pub fn with_caller_token(self, token_name: Option<SharedText>) -> Self {
         Self {
-            caller_token: asker,
+            caller_token: token_name,
             ..self
         }
     }
@@ -199,11 +203,12 @@ impl OnwardApi for ApiService {
         let Some(runtime) = &self.component_runtime else {
             return Err(Problem::new(
                 Code::Unavailable,
-                "nothing here can run a component",
+                "components cannot be deployed here: this process has no component runtime",
             ));
         };
         let functions = runtime.deployable_functions(&code, &hosts).await;
-        let functions = functions.map_err(|reason| Problem::new(Code::BadComponent, reason))?;
+        let functions =
+            functions.map_err(|error| Problem::new(Code::BadComponent, error.to_string()))?;
         let digest = self
             .client
             .deploy_component(&code, &functions, &hosts)
@@ -214,7 +219,7 @@ impl OnwardApi for ApiService {
         }
         Ok(DeployComponentResponse {
             component: digest.to_string(),
-            functions,
+            functions: functions.iter().map(function_info).collect(),
         })
     }
 
@@ -226,12 +231,7 @@ impl OnwardApi for ApiService {
             .read_record(RowKey(vec![digest.to_value()]))
             .await
             .map_err(store_problem)?;
-        let absent = || {
-            Problem::new(
-                Code::NoComponent,
-                format!("component {digest} is not in the store"),
-            )
-        };
+        let absent = || Problem::new(Code::NoComponent, format!("component {digest} not found"));
         row.map(|(component, _)| component.code.to_vec())
             .ok_or_else(absent)
     }
@@ -259,18 +259,7 @@ impl OnwardApi for ApiService {
             };
             scan = scan.starting_after(last);
             for (row, _) in rows {
-                let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
-                all.push(DeployedFunction {
-                    name: row.name.to_string(),
-                    kind: if is_workflow {
-                        FunctionKind::Workflow
-                    } else {
-                        FunctionKind::Task
-                    },
-                    component: row.component_digest.to_string(),
-                    hosts: serde_json::from_str(&row.hosts).unwrap_or_default(),
-                    deployed_at: row.deployed_at.to_string(),
-                });
+                all.push(api_deployed_function(&row).map_err(store_problem)?);
             }
         }
     }
@@ -334,14 +323,14 @@ impl OnwardApi for ApiService {
         cancel: CancelExecutionRequest,
     ) -> Result<AcceptedMessage, Problem> {
         let row = self.find_execution(execution).await?;
-        check_length("the reason", &cancel.reason, REASON_MAX)?;
+        check_length("reason", &cancel.reason, REASON_MAX)?;
         self.client
             .request_cancel(row.execution_id, &cancel.reason)
             .await
             .map_err(engine_problem)?;
         Ok(AcceptedMessage {
             execution: row.execution_id.to_string(),
-            sent: "cancel".to_owned(),
+            kind: "cancel".to_owned(),
         })
     }
 
@@ -351,42 +340,43 @@ impl OnwardApi for ApiService {
 
     async fn run_doctor(
         &self,
-        hear: &mut (dyn FnMut(DoctorProgress) + Send),
+        on_progress: &mut (dyn FnMut(DoctorProgress) + Send),
     ) -> Result<DoctorReport, Problem> {
         let (mut findings, mut warnings) = (0, 0);
-        let hear = Mutex::new(hear);
-        let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
+        let on_progress = Mutex::new(on_progress);
+        let notify =
+            |progress| (on_progress.lock().unwrap_or_else(PoisonError::into_inner))(progress);
         let mut report = |finding: &DoctorFinding| -> io::Result<()> {
             *(if finding.class == FindingClass::Warning {
                 &mut warnings
             } else {
                 &mut findings
             }) += 1;
-            say(DoctorProgress::Finding(finding.clone()));
+            notify(DoctorProgress::Finding(finding.clone()));
             Ok(())
         };
-        let looked = doctor::examine_store(
+        let examined = doctor::examine_store(
             &**self.client.store(),
             self.scope_filter(),
             &mut report,
             |tally| {
-                say(DoctorProgress::Examined {
+                notify(DoctorProgress::Examined {
                     executions: tally.executions,
                     events: tally.events,
                 });
             },
         );
-        let looked = looked.await;
         let doctor::DoctorTally {
             executions,
             events,
             messages,
-        } = looked.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-        let looked = self.examine_campaigns(&mut report).await?;
+        } = examined
+            .await
+            .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
         let CampaignDoctorStats {
             runs: campaign_runs,
             items,
-        } = looked;
+        } = self.examine_campaigns(&mut report).await?;
         let ok = findings == 0;
         Ok(DoctorReport {
             ok,
@@ -420,13 +410,50 @@ impl OnwardApi for ApiService {
     async fn verify_runs(
         &self,
         run: Option<&str>,
-        accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
+        keys: KeyContract,
+        on_progress: &mut (dyn FnMut(run::VerifyProgress) + Send),
     ) -> Result<VerifyReport, Problem> {
-        self.verify_stored_runs(run, accept_v1_keys, hear).await
+        self.verify_stored_runs(run, keys, on_progress).await
     }
 
-    async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
-        self.read_run_snapshot(run, project).await
+    async fn get_run_snapshot(
+        &self,
+        run: &str,
+        source: SnapshotSource,
+    ) -> Result<RunSnapshotView, Problem> {
+        self.read_run_snapshot(run, source).await
+    }
+}
+
+/// Converts the row of a function. Fails with `corrupt` if its kind or its hosts are invalid.
+fn api_deployed_function(row: &FunctionRow) -> Result<DeployedFunction, Error> {
+    Ok(DeployedFunction {
+        name: row.name.to_string(),
+        kind: match row.kind {
+            DeployedFunctionKind::Workflow => FunctionKind::Workflow,
+            DeployedFunctionKind::Task => FunctionKind::Task,
+        },
+        component: row.component_digest.to_string(),
+        hosts: serde_json::from_str(&row.hosts).map_err(Error::corrupt)?,
+        deployed_at: row.deployed_at.to_string(),
+    })
+}
+
+/// The wire form of a function that a component exports.
+fn function_info(function: &GuestFunction) -> FunctionInfo {
+    FunctionInfo {
+        name: function.name.to_string(),
+        kind: function_kind(function.kind),
+        schema: function
+            .schema
+            .as_ref()
+            .and_then(|schema| RawJson::parse(schema.as_str())),
+    }
+}
+
+const fn function_kind(kind: GuestFunctionKind) -> FunctionKind {
+    match kind {
+        GuestFunctionKind::Workflow => FunctionKind::Workflow,
+        GuestFunctionKind::Task => FunctionKind::Task,
     }
 }

@@ -6,8 +6,8 @@ use onward_engine::client::ClientError;
 use onward_store::{Error, InvalidRequest};
 
 /// Converts an error of the engine client to an API problem.
-pub(super) fn engine_problem(refused: ClientError) -> Problem {
-    let code = match &refused {
+pub(super) fn engine_problem(error: ClientError) -> Problem {
+    let code = match &error {
         ClientError::Store(_) => Code::Internal,
         ClientError::FunctionNotFound(_) => Code::NoFunction,
         ClientError::NotAWorkflow(_) => Code::NotAWorkflow,
@@ -18,15 +18,15 @@ pub(super) fn engine_problem(refused: ClientError) -> Problem {
         ClientError::LeaseLost => Code::LeaseLost,
         ClientError::PayloadTooLarge { .. } => Code::TooLarge,
     };
-    match refused {
+    match error {
         ClientError::Store(error) => store_problem(error),
         other => Problem::new(code, other.to_string()),
     }
 }
 
 /// Converts a campaign error to an API problem.
-pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
-    let code = match &refused {
+pub(super) fn campaign_problem(error: CampaignError) -> Problem {
+    let code = match &error {
         CampaignError::RunNotFound(_)
         | CampaignError::ItemNotFound(_)
         | CampaignError::JobNotFound(_)
@@ -49,10 +49,10 @@ pub(super) fn campaign_problem(refused: CampaignError) -> Problem {
         | CampaignError::TooManyJobs(_) => Code::Unprocessable,
         CampaignError::AmbiguousRunId(_) | CampaignError::RunIdTooShort(_) => Code::AmbiguousId,
         CampaignError::DeploymentKeyReused(_) => Code::KeyTaken,
-        CampaignError::AlreadyReached { .. } => Code::ReachedBefore,
+        CampaignError::AlreadyReached { .. } => Code::RecipientsAlreadyReached,
         CampaignError::Store(_) => Code::Internal,
     };
-    match refused {
+    match error {
         CampaignError::Store(error) => store_problem(error),
         other => Problem::new(code, other.to_string()),
     }
@@ -66,6 +66,7 @@ pub fn store_problem(error: Error) -> Problem {
         | Error::DiskFull(_)
         | Error::Poisoned(_)
         | Error::Unusable(_)
+        | Error::SchemaOutdated { .. }
         | Error::Closed => Code::Unavailable,
         Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
         Error::Conflict(_) => Code::Conflict,
@@ -76,17 +77,21 @@ pub fn store_problem(error: Error) -> Problem {
     Problem::new(code, error.to_string())
 }
 
+/// Why a page cursor is rejected.
+pub(super) const INVALID_CURSOR: &str = "not a page cursor: pass the `next` of the previous page";
+
 /// The problem of a request field that cannot be parsed.
-pub(super) fn invalid_field(what: &str, error: impl std::fmt::Display) -> Problem {
-    Problem::new(Code::InvalidRequest, format!("{what}: {error}"))
+pub(super) fn invalid_field(field: &str, error: impl std::fmt::Display) -> Problem {
+    Problem::new(Code::InvalidRequest, format!("{field}: {error}"))
 }
 
 /// Fails if a text has more than `characters_max` characters.
-pub(super) fn check_length(what: &str, text: &str, characters_max: usize) -> Result<(), Problem> {
+pub(super) fn check_length(field: &str, text: &str, characters_max: usize) -> Result<(), Problem> {
     let found = text.chars().count();
-    let words = || format!("{what} has {found} characters, at most {characters_max} are allowed");
     if found > characters_max {
-        Err(Problem::new(Code::Unprocessable, words()))
+        let detail =
+            format!("{field}: {found} characters, but at most {characters_max} are allowed");
+        Err(Problem::new(Code::Unprocessable, detail))
     } else {
         Ok(())
     }

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{
-    AppendRunEventsRequest, RunEventPage, RunEventReceipt, RunSnapshotView, VerifyFinding,
-    VerifyProgress, VerifyReport,
+    AppendRunEventsRequest, KeyContract, RunEventPage, RunEventReceipt, RunSnapshotView,
+    SnapshotSource, VerifyFinding, VerifyProgress, VerifyReport,
 };
 use onward_api::{RawJson, parse_json};
 use onward_base::{EnvironmentId, ProjectId, TenantId};
-use onward_engine::verify;
+use onward_diagnostics::verify;
 use onward_runs::{AcceptedKeyForms, RunEventWrite, RunId, RunSeq};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{
@@ -35,15 +35,15 @@ impl ApiService {
         append: AppendRunEventsRequest,
     ) -> Result<Vec<RunEventReceipt>, Problem> {
         let mut events = Vec::with_capacity(append.events.len());
-        for (place, event) in append.events.iter().enumerate() {
+        for (index, event) in append.events.iter().enumerate() {
             let event = RunEventWrite::from_json(event.as_str()).map_err(|error| {
-                Problem::new(Code::Unprocessable, format!("event {place}: {error}"))
+                Problem::new(Code::Unprocessable, format!("events[{index}]: {error}"))
             })?;
             self.require_in_scope((&event.tenant_id, &event.project_id, &event.environment_id))?;
             events.push(event);
         }
         if events.is_empty() {
-            return Err(invalid_field("events", "there are none"));
+            return Err(invalid_field("events", "must contain at least one event"));
         }
         let appended = self
             .client
@@ -81,16 +81,15 @@ impl ApiService {
             return Ok(());
         }
         let (tenant, project, environment) = owner;
-        let words =
-            format!("an event of tenant {tenant}, project {project}, environment {environment}");
-        Err(Problem::new(
-            Code::Forbidden,
-            format!("{words} cannot be stored on behalf of another"),
-        ))
+        let detail = format!(
+            "the event belongs to tenant {tenant}, project {project}, environment {environment}, \
+             which is not the scope of this request"
+        );
+        Err(Problem::new(Code::Forbidden, detail))
     }
 
     async fn find_run(&self, run: &str) -> Result<RunId, Problem> {
-        let absent = || Problem::new(Code::NoRun, format!("there is no run {run} in the store"));
+        let absent = || Problem::new(Code::NoRun, format!("run {run} not found"));
         let id: RunId = run.parse().map_err(|_| absent())?;
         let head = self
             .client
@@ -111,14 +110,14 @@ impl ApiService {
         wait_ms: u64,
     ) -> Result<RunEventPage, Problem> {
         let id = self.find_run(run).await?;
-        let from =
-            RunSeq::new(after).ok_or_else(|| invalid_field("after", "no sequence is as large"))?;
+        let from = RunSeq::new(after)
+            .ok_or_else(|| invalid_field("after", "larger than the maximum sequence"))?;
         let page = RunEventQuery {
             after: from,
             limit: limit.clamp(1, PAGE_MAX) as usize,
         };
-        let mut patience = pin!(self.wait_or_stop(wait_ms));
-        let mut is_over = false;
+        let mut timeout = pin!(self.wait_or_stop(wait_ms));
+        let mut is_last = false;
         loop {
             let events = self
                 .client
@@ -126,7 +125,7 @@ impl ApiService {
                 .read_run_events(&id, page)
                 .await
                 .map_err(store_problem)?;
-            if !events.is_empty() || is_over {
+            if !events.is_empty() || is_last {
                 let watermark = events.last().map_or(after, |last| last.run_seq.as_u64());
                 let events = events
                     .iter()
@@ -136,7 +135,7 @@ impl ApiService {
             }
             tokio::select! {
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
-                () = &mut patience => is_over = true,
+                () = &mut timeout => is_last = true,
             }
         }
     }
@@ -144,30 +143,30 @@ impl ApiService {
     pub(super) async fn verify_stored_runs(
         &self,
         run: Option<&str>,
-        accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(VerifyProgress) + Send),
+        keys: KeyContract,
+        on_progress: &mut (dyn FnMut(VerifyProgress) + Send),
     ) -> Result<VerifyReport, Problem> {
         let mut findings = 0;
-        let hear = Mutex::new(hear);
-        let say = |heard| (hear.lock().unwrap_or_else(PoisonError::into_inner))(heard);
+        let on_progress = Mutex::new(on_progress);
+        let notify =
+            |progress| (on_progress.lock().unwrap_or_else(PoisonError::into_inner))(progress);
         let mut report = |found: &verify::VerifyIssue| {
             findings += 1;
-            say(VerifyProgress::Finding(api_verify_finding(found)));
+            notify(VerifyProgress::Finding(api_verify_finding(found)));
             Ok(())
         };
-        let accept = if accept_v1_keys {
-            AcceptedKeyForms::V2OrV1
-        } else {
-            AcceptedKeyForms::V2Only
+        let accept = match keys {
+            KeyContract::V2Only => AcceptedKeyForms::V2Only,
+            KeyContract::V2OrV1 => AcceptedKeyForms::V2OrV1,
         };
         let db = &**self.client.store();
-        let looked = match run {
+        let verified = match run {
             Some(run) => {
                 verify::verify_run(db, &self.find_run(run).await?, accept, &mut report).await
             }
             None => {
                 let progress = |tally: verify::VerifyTally| {
-                    say(VerifyProgress::Examined {
+                    notify(VerifyProgress::Examined {
                         runs: tally.runs,
                         events: tally.events,
                     })
@@ -176,7 +175,7 @@ impl ApiService {
                     .await
             }
         };
-        let verify::VerifyTally { runs, events } = looked.map_err(|stopped| match stopped {
+        let verify::VerifyTally { runs, events } = verified.map_err(|error| match error {
             verify::StoreCheckError::Store(error) => store_problem(error),
             verify::StoreCheckError::Report(error) => {
                 Problem::new(Code::Internal, error.to_string())
@@ -193,10 +192,10 @@ impl ApiService {
     pub(super) async fn read_run_snapshot(
         &self,
         run: &str,
-        project: bool,
+        source: SnapshotSource,
     ) -> Result<RunSnapshotView, Problem> {
         let id = self.find_run(run).await?;
-        if project {
+        if source == SnapshotSource::Log {
             let snapshot = self
                 .client
                 .store()
@@ -217,7 +216,10 @@ impl ApiService {
         let none = || {
             Problem::new(
                 Code::NoRun,
-                format!("run {run} has no snapshot yet; --project makes one from the log"),
+                format!(
+                    "run {run} has no stored snapshot yet: request one that is reduced from the log \
+                     (HTTP: `fromLog=true`; command line: `--project`)"
+                ),
             )
         };
         let (row, _) = row.ok_or_else(none)?;
@@ -235,7 +237,7 @@ fn api_verify_finding(found: &verify::VerifyIssue) -> VerifyFinding {
     VerifyFinding {
         run_id: found.run_id.as_ref().map(ToString::to_string),
         run_seq: found.run_seq.map(RunSeq::as_u64),
-        wrong: code
+        code: code
             .as_ref()
             .and_then(|code| code.as_str())
             .unwrap_or_default()

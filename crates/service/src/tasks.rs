@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 
 use super::ApiService;
 use super::executions::parse_page_size;
-use super::problems::{check_length, engine_problem};
+use super::problems::{INVALID_CURSOR, check_length, engine_problem, invalid_field};
 
 /// Minimum lease in milliseconds; shorter leases would leave no time for the round trip to the
 /// store.
@@ -52,16 +52,18 @@ impl ApiService {
             lease_ms,
             wait_ms,
         } = claim;
-        let wanted = parse_claim_request(&worker, &functions, max, lease_ms)?;
+        let request = parse_claim_request(&worker, &functions, max, lease_ms)?;
         let wait = Duration::from_millis(wait_ms);
-        let held = self.claim_or_release(|client, gone| async move {
-            client.claim_tasks(&wanted, wait, gone.map(drop)).await
+        let claimed = self.claim_or_release(|client, disconnected| async move {
+            client
+                .claim_tasks(&request, wait, disconnected.map(drop))
+                .await
         });
         Ok(ClaimTasksResponse {
-            tasks: held
+            tasks: claimed
                 .await?
                 .iter()
-                .map(|held| api_task_claim(held, lease_ms))
+                .map(|task| api_task_claim(task, lease_ms))
                 .collect(),
         })
     }
@@ -118,8 +120,8 @@ impl ApiService {
             code,
             retryable,
         } = fail.error;
-        check_length("the message", &message, MESSAGE_MAX)?;
-        check_length("the code", code.as_deref().unwrap_or_default(), CODE_MAX)?;
+        check_length("message", &message, MESSAGE_MAX)?;
+        check_length("code", code.as_deref().unwrap_or_default(), CODE_MAX)?;
         let error = ExecutionError::from_kind_name(code.as_deref().unwrap_or_default(), message);
         self.finish_task(
             task,
@@ -150,53 +152,53 @@ impl ApiService {
             return Ok(TaskEndResponse { task, next: None });
         };
         let lease_ms = next.lease_ms;
-        let wanted = parse_claim_request(&next.worker, &next.functions, 1, lease_ms)?;
-        let held = self.claim_or_release(|client, _| async move {
+        let request = parse_claim_request(&next.worker, &next.functions, 1, lease_ms)?;
+        let claimed = self.claim_or_release(|client, _| async move {
             client
-                .complete_task_and_claim_next(id, &token, result, &wanted)
+                .complete_task_and_claim_next(id, &token, result, &request)
                 .await
-                .map(|held| held.into_iter().collect())
+                .map(|next| next.into_iter().collect())
         });
         Ok(TaskEndResponse {
             task,
-            next: held
+            next: claimed
                 .await?
                 .first()
-                .map(|held| api_task_claim(held, lease_ms)),
+                .map(|task| api_task_claim(task, lease_ms)),
         })
     }
 
-    /// Runs `work`, which claims tasks, to its end even if the caller disconnects. In that case the
-    /// receiver passed to `work` is notified, and tasks that were claimed are released.
+    /// Runs `claim` to completion even if the caller disconnects. In that case the receiver passed
+    /// to `claim` is notified, and the tasks that were claimed are released.
     async fn claim_or_release<W>(
         &self,
-        work: impl FnOnce(EngineClient, oneshot::Receiver<()>) -> W,
+        claim: impl FnOnce(EngineClient, oneshot::Receiver<()>) -> W,
     ) -> Result<Vec<LeasedTask>, Problem>
     where
         W: Future<Output = Result<Vec<LeasedTask>, ClientError>> + Send + 'static,
     {
-        let (_here, gone) = oneshot::channel();
-        let (answer, answered) = oneshot::channel();
+        let (_connected, disconnected) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let client = self.client.clone();
-        let working = work(client.clone(), gone);
+        let claiming = claim(client.clone(), disconnected);
         tokio::spawn(async move {
-            for unwanted in answer
-                .send(working.await)
+            for undelivered in sender
+                .send(claiming.await)
                 .err()
                 .and_then(Result::ok)
                 .into_iter()
                 .flatten()
             {
                 if let Err(error) = client
-                    .release_task(unwanted.id, &unwanted.claim_token)
+                    .release_task(undelivered.id, &undelivered.claim_token)
                     .await
                 {
-                    tracing::warn!(%error, "a task that nobody took could not be given back; its lease runs out");
+                    tracing::warn!(%error, "could not release a task whose claim response was not delivered; its lease will expire");
                 }
             }
         });
         let stopped = |_| Problem::new(Code::Unavailable, "the server is stopping");
-        answered.await.map_err(stopped)?.map_err(engine_problem)
+        receiver.await.map_err(stopped)?.map_err(engine_problem)
     }
 
     pub(super) async fn read_task_page(
@@ -206,16 +208,11 @@ impl ApiService {
         // The page is small, because the inputs of the tasks are read along.
         let limit =
             parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?.min(DEFAULT_PAGE_SIZE as usize);
-        let wrong = || {
-            Problem::new(
-                Code::InvalidRequest,
-                "after: that is not where a page ended",
-            )
-        };
+        let invalid = || invalid_field("after", INVALID_CURSOR);
         let after = listing
             .after
             .as_deref()
-            .map(|text| TaskCursor::parse(text).ok_or_else(wrong))
+            .map(|text| TaskCursor::parse(text).ok_or_else(invalid))
             .transpose()?;
         let rows = self
             .client
@@ -235,7 +232,7 @@ impl ApiService {
 
 fn parse_task_id(task: &str) -> Result<AttemptId, Problem> {
     parse_task_name(task)
-        .ok_or_else(|| Problem::new(Code::NotFound, "that is not the name of a task"))
+        .ok_or_else(|| Problem::new(Code::NotFound, format!("{task} is not a task id")))
 }
 
 /// Validates a claim request. Fails if a limit is exceeded or a function name is invalid.
@@ -245,18 +242,18 @@ fn parse_claim_request(
     max: u32,
     lease_ms: u32,
 ) -> Result<task_queue::ClaimRequest, Problem> {
-    let wrong = |words: &str| Problem::new(Code::Unprocessable, words);
+    let invalid = |detail: &str| Problem::new(Code::Unprocessable, detail);
     if worker.trim().is_empty() || worker.len() > 200 {
-        return Err(wrong("a worker has a name of at most 200 bytes"));
+        return Err(invalid("worker: must have 1 to 200 bytes"));
     }
     if functions.is_empty() || functions.len() > FUNCTIONS_MAX {
-        return Err(wrong("a worker asks for 1 to 100 functions"));
+        return Err(invalid("functions: must name 1 to 100 functions"));
     }
     if !(1..=100).contains(&max) {
-        return Err(wrong("a worker asks for 1 to 100 tasks"));
+        return Err(invalid("max: must be 1 to 100"));
     }
     if !(LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
-        return Err(wrong("a lease is of 100 ms to an hour"));
+        return Err(invalid("leaseMs: must be 100 to 3600000"));
     }
     let name = |name: &String| {
         name.parse::<BoundedName>()
@@ -265,28 +262,28 @@ fn parse_claim_request(
     let functions: Result<Vec<SharedText>, _> = functions.iter().map(name).collect();
     Ok(task_queue::ClaimRequest {
         worker: worker.into(),
-        functions: functions.map_err(|error| wrong(&error.to_string()))?,
+        functions: functions.map_err(|error| invalid(&format!("functions: {error}")))?,
         max_tasks: max as usize,
         lease_ms,
     })
 }
 
-fn api_task_claim(held: &LeasedTask, lease_ms: u32) -> TaskClaim {
+fn api_task_claim(task: &LeasedTask, lease_ms: u32) -> TaskClaim {
     TaskClaim {
-        task: task_name(held.id),
-        promise: held.promise_id().to_string(),
-        execution: held.id.execution.to_string(),
-        attempt: held.id.attempt,
-        token: held.claim_token.to_string(),
-        function: held.function.to_string(),
-        input: RawJson::parse(held.input.as_str()).unwrap_or_default(),
-        delivery: match held.delivery {
+        task: task_name(task.id),
+        promise: task.promise_id().to_string(),
+        execution: task.id.execution.to_string(),
+        attempt: task.id.attempt,
+        token: task.claim_token.to_string(),
+        function: task.function.to_string(),
+        input: RawJson::parse(task.input.as_str()).unwrap_or_default(),
+        delivery: match task.delivery {
             onward_journal::DeliveryGuarantee::AtLeastOnce => TaskDelivery::AtLeastOnce,
             onward_journal::DeliveryGuarantee::AtMostOnce => TaskDelivery::AtMostOnce,
         },
-        leased_until: held.leased_until.to_string(),
+        leased_until: task.leased_until.to_string(),
         lease_ms,
-        timeout_ms: held.timeout_ms,
+        timeout_ms: task.timeout_ms,
     }
 }
 

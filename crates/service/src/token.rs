@@ -30,7 +30,7 @@ pub async fn create_token(
     if name.is_empty() || name.len() > 100 || name.chars().any(char::is_control) {
         return Err(Problem::new(
             Code::Unprocessable,
-            "a name has 1 to 100 characters, none of them a control character",
+            "name: must have 1 to 100 characters and no control characters",
         ));
     }
     let mut bytes = [0; TOKEN_ENTROPY_BYTES];
@@ -50,7 +50,7 @@ pub async fn create_token(
         Ok(_) => Ok(token),
         Err(Error::Conflict(CommitConflict::NotUnique { .. })) => Err(Problem::new(
             Code::Conflict,
-            format!("there is a token called {name} already"),
+            format!("a token named {name} already exists"),
         )),
         Err(error) => Err(crate::store_problem(error)),
     }
@@ -58,11 +58,11 @@ pub async fn create_token(
 
 /// Lists the tokens of a scope, without the secrets.
 pub async fn list_tokens(store: &dyn Store, scope: &Scope) -> Result<Vec<TokenSummary>, Problem> {
-    Ok(read_token_rows(store, scope)
+    read_token_rows(store, scope)
         .await?
         .into_iter()
         .map(|(row, _)| api_token_summary(&row))
-        .collect())
+        .collect()
 }
 
 /// Revokes the token with this name. Fails if the scope has none.
@@ -74,7 +74,7 @@ pub async fn revoke_token(store: &dyn Store, scope: &Scope, name: &str) -> Resul
     let Some((row, version)) = found else {
         return Err(Problem::new(
             Code::NotFound,
-            format!("there is no token called {name}"),
+            format!("token {name} not found"),
         ));
     };
     let mut commit = Commit::new();
@@ -127,18 +127,22 @@ async fn read_token_rows(
             return Ok(all);
         };
         scan = scan.starting_after(last);
-        let is_its = |row: &TokenRow| {
+        let is_in_scope = |row: &TokenRow| {
             scope.matches_ids(&row.tenant_id, &row.project_id, &row.environment_id)
         };
-        all.extend(page.into_iter().filter(|(row, _)| is_its(row)));
+        all.extend(page.into_iter().filter(|(row, _)| is_in_scope(row)));
     }
 }
 
-fn api_token_summary(row: &TokenRow) -> TokenSummary {
-    TokenSummary {
+fn api_token_summary(row: &TokenRow) -> Result<TokenSummary, Problem> {
+    let role = TokenRole::parse(&row.role).ok_or_else(|| {
+        let detail = format!("token {} has the unknown role `{}`", row.name, row.role);
+        Problem::new(Code::Corrupt, detail)
+    })?;
+    Ok(TokenSummary {
         name: row.name.to_string(),
-        role: TokenRole::parse(&row.role).unwrap_or(TokenRole::Viewer),
+        role,
         created_at: row.created_at.to_string(),
         expires_at: (row.expires_at != Timestamp::MAX).then(|| row.expires_at.to_string()),
-    }
+    })
 }

@@ -2,8 +2,8 @@
 
 use onward_base::{SharedText, Timestamp};
 use onward_engine::shard::{cancel_message, signal_message};
-use onward_execution::{Execution as InMemory, ExecutionLimits, ExecutionStart};
-use onward_journal::{ExecutionId, codec};
+use onward_execution::{Execution, ExecutionLimits, ExecutionStart};
+use onward_journal::{ExecutionId, ExecutionState, codec};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::ExecutionRow;
 use onward_store::{Commit, Error, JournalAppend, ShardId, Store as _};
@@ -19,7 +19,7 @@ pub(crate) fn new_execution(
     input: u64,
     key: &str,
     at: Timestamp,
-) -> Result<(ExecutionRow, InMemory), Error> {
+) -> Result<(ExecutionRow, Execution), Error> {
     let id = ExecutionId::derive(&component_digest(), None, key);
     let start = ExecutionStart {
         component_digest: component_digest(),
@@ -29,7 +29,7 @@ pub(crate) fn new_execution(
         signals: Vec::new(),
     };
     let execution =
-        InMemory::start(id, start, at, ExecutionLimits::default()).map_err(Error::corrupt)?;
+        Execution::start(id, start, at, ExecutionLimits::default()).map_err(Error::corrupt)?;
     let row = ExecutionRow {
         execution_id: id,
         tenant_id: "acme".parse().map_err(Error::corrupt)?,
@@ -39,7 +39,7 @@ pub(crate) fn new_execution(
         function: function.into(),
         component_digest: component_digest(),
         start_key: Some(key.into()),
-        state: "Running".into(),
+        state: ExecutionState::Running,
         wake_at: at,
         created_at: at,
         body: [].into(),
@@ -88,6 +88,6 @@ pub(crate) fn send_cancel(
     to: ExecutionId,
     at: Timestamp,
 ) -> Result<(), Error> {
-    let message = cancel_message(to, SHARD, "enough".into(), at)?;
+    let message = cancel_message(to, SHARD, "cancelled by the simulation".into(), at)?;
     poll_ready(store.commit(Commit::new().insert_or_keep(&message))).map(drop)
 }

@@ -1,4 +1,5 @@
-//! What the simulated clients do: start executions, some of them twice, and signal and cancel them.
+//! The actions of the simulated clients: they start executions, some of them twice, and signal and
+//! cancel them.
 
 use onward_base::Timestamp;
 use onward_engine::shard::ShardInput;
@@ -8,6 +9,7 @@ use onward_store::Error;
 use crate::ShardSimulation;
 use crate::client;
 use crate::driver::LEASE_MS;
+use crate::failure::SimFailure;
 use crate::scripts::WORKFLOWS;
 
 /// A scheduled action of a client.
@@ -20,9 +22,9 @@ pub(crate) enum ClientAction {
 }
 
 impl ShardSimulation {
-    pub(crate) fn run_due_actions(&mut self, time: Timestamp) -> Result<(), String> {
-        while let Some(place) = self.client_actions.iter().position(|(at, _)| *at <= time) {
-            let done = match self.client_actions.swap_remove(place).1 {
+    pub(crate) fn run_due_actions(&mut self, time: Timestamp) -> Result<(), SimFailure> {
+        while let Some(index) = self.client_actions.iter().position(|(at, _)| *at <= time) {
+            let result = match self.client_actions.swap_remove(index).1 {
                 ClientAction::Start(workflow, input, key) => {
                     match self.owner.filter(|_| self.draw.roll_percent(50)) {
                         Some(node) => self.start_via_owner(node, workflow, input, key, time),
@@ -39,7 +41,7 @@ impl ShardSimulation {
                     client::send_cancel(&self.store, execution, time)
                 }
             };
-            done.map_err(|error| error.to_string())?;
+            result?;
         }
         Ok(())
     }
@@ -53,8 +55,8 @@ impl ShardSimulation {
     ) -> Result<(), Error> {
         let name = WORKFLOWS[workflow].0;
         let id = client::start_execution(&self.store, name, input, key, time)?;
-        let again = client::start_execution(&self.store, name, input, key, time);
-        debug_assert!(again.is_err(), "a key starts one execution");
+        let repeated = client::start_execution(&self.store, name, input, key, time);
+        debug_assert!(repeated.is_err(), "a key starts one execution");
         self.record_start(id, workflow, input, time);
         Ok(())
     }
@@ -77,12 +79,12 @@ impl ShardSimulation {
                 execution: Box::new(execution),
             },
         );
-        let patience = if self.draw.roll_percent(50) {
+        let delay_max_ms = if self.draw.roll_percent(50) {
             100
         } else {
             LEASE_MS * 4
         };
-        let later = time.plus_ms(self.draw.next_below(patience));
+        let later = time.plus_ms(self.draw.next_below(delay_max_ms));
         self.client_actions
             .push((later, ClientAction::RetryStart(workflow, input, key)));
         Ok(())

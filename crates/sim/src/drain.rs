@@ -2,7 +2,7 @@
 
 use onward_base::Timestamp;
 use onward_engine::shard::AttemptId;
-use onward_execution::{AttemptInFlight, Execution as InMemory, ExecutionLimits};
+use onward_execution::{AttemptInFlight, Execution, ExecutionLimits};
 use onward_journal::{DeliveryGuarantee, Event, InvokePerformer, Journal, JournalEvent, codec};
 use onward_store::tables::ExecutionRow;
 use onward_store::{
@@ -10,6 +10,7 @@ use onward_store::{
 };
 
 use crate::ShardSimulation;
+use crate::failure::SimFailure;
 use crate::ready_future::poll_ready;
 
 /// Maximum time in milliseconds that a node has to drain.
@@ -18,27 +19,27 @@ const DRAIN_TIMEOUT_MS: u64 = 10_000;
 impl ShardSimulation {
     /// Starts the drain of the owner; in 20 % of the cases it has less than 100 ms for it.
     pub(crate) fn drain_owner(&mut self) {
-        let patience = if self.draw.roll_percent(20) {
+        let timeout_ms = if self.draw.roll_percent(20) {
             self.draw.next_below(100)
         } else {
             DRAIN_TIMEOUT_MS
         };
-        let until = self.clock.now().plus_ms(patience);
+        let deadline = self.clock.now().plus_ms(timeout_ms);
         if let Some(node) = self.owner.and_then(|id| self.nodes.get_mut(&id)) {
             node.core.drain();
-            node.drain_deadline = Some(node.drain_deadline.unwrap_or(until));
+            node.drain_deadline = Some(node.drain_deadline.unwrap_or(deadline));
         }
     }
 
     /// Removes the owner if it has drained, or crashes it if its deadline has passed; then releases
     /// the lease.
-    pub(crate) fn finish_drain(&mut self) -> Result<(), String> {
+    pub(crate) fn finish_drain(&mut self) -> Result<(), SimFailure> {
         let time = self.clock.now();
         let Some(id) = self.owner else { return Ok(()) };
         let Some(node) = self.nodes.get(&id) else {
             return Ok(());
         };
-        let Some(leaves) = node.drain_deadline else {
+        let Some(deadline) = node.drain_deadline else {
             return Ok(());
         };
         let (is_drained, lease) = (node.core.is_drained(), node.lease.clone());
@@ -46,13 +47,12 @@ impl ShardSimulation {
             self.drained += 1;
             self.check_drained(id)?;
             self.remove_node(id);
-        } else if leaves <= time {
+        } else if deadline <= time {
             self.crash_owner();
         } else {
             return Ok(());
         }
-        poll_ready(shard_lease::release_lease(&*self.store, &lease))
-            .map_err(|error| error.to_string())
+        poll_ready(shard_lease::release_lease(&*self.store, &lease)).map_err(SimFailure::from)
     }
 
     /// Stores a node's commit and records which node started which attempts.
@@ -66,18 +66,15 @@ impl ShardSimulation {
 
     /// Checks a drained node: every at-most-once attempt that it started has ended durably, and
     /// everything that it did not start is due for the next owner.
-    fn check_drained(&self, id: u32) -> Result<(), String> {
+    fn check_drained(&self, id: u32) -> Result<(), SimFailure> {
         self.list_executions()
             .iter()
             .try_for_each(|row| self.check_drained_execution(id, row))
     }
 
-    fn check_drained_execution(&self, id: u32, row: &ExecutionRow) -> Result<(), String> {
+    fn check_drained_execution(&self, id: u32, row: &ExecutionRow) -> Result<(), SimFailure> {
         let journal = Journal::recover(row.execution_id, self.read_journal(row.execution_id)?);
-        let execution = InMemory::recover(
-            journal.map_err(|violation| violation.to_string())?,
-            ExecutionLimits::default(),
-        );
+        let execution = Execution::recover(journal?, ExecutionLimits::default());
         if execution.is_terminal() {
             return Ok(());
         }
@@ -98,17 +95,17 @@ impl ShardSimulation {
                 })
             );
             if is_once && self.attempt_starters.get(&attempt) == Some(&id) {
-                return Err(format!(
-                    "{} is left in doubt by a node that has drained",
+                return Err(SimFailure::new(format!(
+                    "a drained node left the attempt {} in doubt",
                     attempt.promise_id()
-                ));
+                )));
             }
         }
         if execution.has_scheduled_invokes() && row.wake_at != Timestamp::MIN {
-            return Err(format!(
-                "{} has something to begin, and is woken at {}",
+            return Err(SimFailure::new(format!(
+                "{} has scheduled tasks, but its next wake-up is at {}",
                 row.execution_id, row.wake_at
-            ));
+            )));
         }
         Ok(())
     }

@@ -20,6 +20,7 @@ use onward_store::{
 
 use crate::client::SHARD;
 use crate::client_actions::ClientAction;
+use crate::failure::SimFailure;
 use crate::node_operations::NodeOperation;
 use crate::ready_future::poll_ready;
 use crate::scripts::{SimFunctions, WORKFLOWS};
@@ -105,13 +106,13 @@ impl ShardSimulation {
         let clock = Arc::new(ManualClock::new(Timestamp::EPOCH.plus_ms(1_000_000)));
         let store = Arc::new(MemoryStore::new(StorePolicy::default(), clock.clone()));
         let mut draw = SeededRng::new(seed);
-        let mut plans = Vec::new();
-        for (place, (name, _)) in WORKFLOWS.iter().enumerate() {
+        let mut actions = Vec::new();
+        for (workflow, (name, _)) in WORKFLOWS.iter().enumerate() {
             for copy in 0..each {
                 let at = clock.now().plus_ms(draw.next_below(5_000));
-                plans.push((
+                actions.push((
                     at,
-                    ClientAction::Start(place, 1 + draw.next_below(5), format!("{name}-{copy}")),
+                    ClientAction::Start(workflow, 1 + draw.next_below(5), format!("{name}-{copy}")),
                 ));
             }
         }
@@ -125,7 +126,7 @@ impl ShardSimulation {
             owner: None,
             nodes_created: 0,
             in_flight: Vec::new(),
-            client_actions: plans,
+            client_actions: actions,
             workers,
             started: Vec::new(),
             performed: BTreeMap::new(),
@@ -138,8 +139,8 @@ impl ShardSimulation {
         }
     }
 
-    /// Runs the world until everything is done, and checks the invariants.
-    pub fn run(mut self) -> Result<SimReport, String> {
+    /// Runs the simulation until all executions have ended, and checks the invariants.
+    pub fn run(mut self) -> Result<SimReport, SimFailure> {
         for step in 0..STEPS_MAX {
             // This check takes longer than a step, so it is not made at every step.
             if step % 50 == 0 && self.is_done() {
@@ -152,15 +153,13 @@ impl ShardSimulation {
                     ..
                 } = self;
                 let SimWorkers {
-                    matched: given,
-                    reported,
-                    ..
+                    matched, reported, ..
                 } = self.workers;
                 return Ok(SimReport {
                     steps: step,
                     nodes,
                     drained,
-                    tasks_matched: given,
+                    tasks_matched: matched,
                     tasks_reported: reported,
                     attempts,
                     trace,
@@ -168,17 +167,17 @@ impl ShardSimulation {
             }
             self.run_step()?;
         }
-        Err(format!(
-            "it is not done after {STEPS_MAX} steps\n{}",
+        Err(SimFailure::new(format!(
+            "executions are unfinished after {STEPS_MAX} steps\n{}",
             self.describe_unfinished()
-        ))
+        )))
     }
 
     fn is_done(&self) -> bool {
         self.client_actions.is_empty() && self.all_complete()
     }
 
-    fn run_step(&mut self) -> Result<(), String> {
+    fn run_step(&mut self) -> Result<(), SimFailure> {
         if self.owner.is_none() {
             self.claim_shard()?;
         }
@@ -200,14 +199,14 @@ impl ShardSimulation {
             .iter()
             .enumerate()
             .filter(|(_, (at, ..))| *at <= time)
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect();
         if ready.is_empty() {
             self.advance_time();
             return Ok(());
         }
-        let place = *self.draw.pick_element(&ready);
-        let (_, node, op) = self.in_flight.swap_remove(place);
+        let index = *self.draw.pick_element(&ready);
+        let (_, node, op) = self.in_flight.swap_remove(index);
         self.complete_operation(node, op)
     }
 
@@ -217,15 +216,15 @@ impl ShardSimulation {
 
     /// No operation is due: advances the clock to the next one.
     fn advance_time(&mut self) {
-        let under_way = self.in_flight.iter().map(|(at, ..)| *at);
-        let planned = self.client_actions.iter().map(|(at, _)| *at);
+        let operations = self.in_flight.iter().map(|(at, ..)| *at);
+        let actions = self.client_actions.iter().map(|(at, _)| *at);
         let due = self
             .nodes
             .values()
             .filter_map(|node| node.core.next_deadline());
         let later = self.clock.now().plus_ms(LEASE_MS);
-        let next = under_way
-            .chain(planned)
+        let next = operations
+            .chain(actions)
             .chain(due)
             .chain(self.workers.next_action_at())
             .chain([later])
@@ -238,14 +237,13 @@ impl ShardSimulation {
     }
 
     /// A new node takes over the shard if the lease of the last owner has expired.
-    fn claim_shard(&mut self) -> Result<(), String> {
+    fn claim_shard(&mut self) -> Result<(), SimFailure> {
         let claimed = poll_ready(shard_lease::claim_shard(
             &*self.store,
             SHARD,
             "node",
             LEASE_MS,
-        ))
-        .map_err(|error| error.to_string())?;
+        ))?;
         let Some(lease) = claimed else {
             self.clock.set(self.clock.now().plus_ms(500));
             return Ok(());
@@ -296,12 +294,12 @@ impl ShardSimulation {
     pub(crate) fn crash_owner(&mut self) {
         let Some(id) = self.owner.take() else { return };
         self.nodes.remove(&id);
-        let (its, others) = std::mem::take(&mut self.in_flight)
+        let (lost, others) = std::mem::take(&mut self.in_flight)
             .into_iter()
             .partition(|(_, node, _)| *node == id);
         self.in_flight = others;
-        let its: Vec<(Timestamp, u32, NodeOperation)> = its;
-        for (_, _, op) in its {
+        let lost: Vec<(Timestamp, u32, NodeOperation)> = lost;
+        for (_, _, op) in lost {
             match op {
                 NodeOperation::Commit(_, commit) if self.draw.roll_percent(50) => {
                     drop(self.commit_as(id, *commit))
@@ -344,15 +342,14 @@ impl ShardSimulation {
         )
     }
 
-    pub(crate) fn read_journal(&self, execution: ExecutionId) -> Result<Vec<JournalEvent>, String> {
-        let chunks = poll_ready(self.store.read_journal(execution, 0, 10_000))
-            .map_err(|error| error.to_string())?;
+    pub(crate) fn read_journal(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Vec<JournalEvent>, SimFailure> {
+        let chunks = poll_ready(self.store.read_journal(execution, 0, 10_000))?;
         let mut events = Vec::new();
         for chunk in chunks {
-            events.extend(
-                codec::decode_record(execution, &chunk.records)
-                    .map_err(|error| error.to_string())?,
-            );
+            events.extend(codec::decode_record(execution, &chunk.records)?);
         }
         Ok(events)
     }
@@ -379,10 +376,7 @@ impl ShardSimulation {
                 }
                 ShardAction::AbortAttempt(attempt) => self.abandon_attempt(id, attempt),
                 ShardAction::ShardLost => self.remove_node(id),
-                ShardAction::DeliverTask {
-                    slot: seat,
-                    task: held,
-                } => self.hand_out_task(seat, *held),
+                ShardAction::DeliverTask { slot, task } => self.deliver_task(slot, *task),
                 ShardAction::ReclaimTasks(claims) => self.release_claims(claims),
                 ShardAction::WorkerResultSettled {
                     attempt,
@@ -406,17 +400,17 @@ impl ShardSimulation {
     /// Checks that the start of an attempt with observable side effects is recorded before it is
     /// performed.
     fn check_start_recorded(&mut self, attempt: &TaskAttempt) {
-        let its = (attempt.id.promise_id(), attempt.id.attempt);
-        if !attempt.is_side_effect_free() && !self.is_start_durable(attempt.id.execution, &its) {
+        let key = (attempt.id.promise_id(), attempt.id.attempt);
+        if !attempt.is_side_effect_free() && !self.is_start_durable(attempt.id.execution, &key) {
             self.premature
-                .push(format!("{} began before its start was durable", its.0));
+                .push(format!("{} started before its start was durable", key.0));
         }
     }
 
     /// Returns `true` if the start of an attempt is durable.
-    pub(crate) fn is_start_durable(&self, execution: ExecutionId, its: &(PromiseId, u32)) -> bool {
+    pub(crate) fn is_start_durable(&self, execution: ExecutionId, key: &(PromiseId, u32)) -> bool {
         let events = self.read_journal(execution).unwrap_or_default();
-        let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
+        let is_start = |recorded: &JournalEvent| matches!(&recorded.event, Event::InvokeStarted { promise_id, attempt, .. } if (promise_id, *attempt) == (&key.0, key.1));
         events.iter().any(is_start)
     }
 

@@ -8,6 +8,7 @@ use onward_store::{RecordReader as _, TableScan};
 
 use crate::ShardSimulation;
 use crate::client::SHARD;
+use crate::failure::SimFailure;
 use crate::ready_future::poll_ready;
 use crate::scripts::{WORKFLOWS, number_payload};
 
@@ -58,29 +59,34 @@ impl ShardSimulation {
         let inbox = self
             .list_inbox()
             .into_iter()
-            .map(|(it, _)| format!("message {} to {}", it.kind, it.execution_id));
+            .map(|(message, _)| format!("message {} to {}", message.kind, message.execution_id));
         lines.chain(inbox).collect::<Vec<_>>().join("\n")
     }
 
-    pub(crate) fn check_invariants(&self) -> Result<(), String> {
+    pub(crate) fn check_invariants(&self) -> Result<(), SimFailure> {
         if let Some(stuck) = self.stuck.first() {
-            return Err(format!("an execution was given up: {stuck}"));
+            return Err(SimFailure::new(format!("an execution is stuck: {stuck}")));
         }
-        if let Some(hasty) = self.premature.first() {
-            return Err(format!("an attempt was not recorded: {hasty}"));
+        if let Some(premature) = self.premature.first() {
+            return Err(SimFailure::new(format!(
+                "an attempt became visible too early: {premature}"
+            )));
         }
-        let left: Vec<(TaskRow, u64)> =
+        let remaining: Vec<(TaskRow, u64)> =
             poll_ready(self.store.list_records(TableScan::all_rows::<TaskRow>()))
                 .unwrap_or_default();
-        if let Some((task, _)) = left.first() {
-            return Err(format!(
-                "{}: a task is left, and nobody waits for it",
+        if let Some((task, _)) = remaining.first() {
+            return Err(SimFailure::new(format!(
+                "{}: a task remains, but no execution waits for it",
                 task.execution_id
-            ));
+            )));
         }
         for row in self.list_executions() {
             if row.wake_at != Timestamp::MAX {
-                return Err(format!("{} is over and would be woken", row.execution_id));
+                return Err(SimFailure::new(format!(
+                    "{} has ended, but has a wake-up time",
+                    row.execution_id
+                )));
             }
             self.check_journal(row.execution_id)?;
         }
@@ -89,9 +95,10 @@ impl ShardSimulation {
             .try_for_each(|(id, workflow, input)| self.check_result(*id, *workflow, *input))
     }
 
-    fn check_journal(&self, id: ExecutionId) -> Result<(), String> {
+    fn check_journal(&self, id: ExecutionId) -> Result<(), SimFailure> {
         let events = self.read_journal(id)?;
-        Journal::recover(id, events.clone()).map_err(|violation| format!("{id}: {violation}"))?;
+        Journal::recover(id, events.clone())
+            .map_err(|violation| SimFailure::new(format!("{id}: {violation}")))?;
         events
             .iter()
             .try_for_each(|recorded| self.check_event(id, &events, recorded))
@@ -104,7 +111,7 @@ impl ShardSimulation {
         id: ExecutionId,
         events: &[JournalEvent],
         recorded: &JournalEvent,
-    ) -> Result<(), String> {
+    ) -> Result<(), SimFailure> {
         let count = |number: u32, attempt: u32, is_once: bool| {
             let key = onward_engine::shard::AttemptId {
                 execution: id,
@@ -125,9 +132,9 @@ impl ShardSimulation {
                 });
                 if !by_child && count(number, *attempt, false) + count(number, *attempt, true) == 0
                 {
-                    return Err(format!(
-                        "{id}: operation {number} is recorded and was never performed"
-                    ));
+                    return Err(SimFailure::new(format!(
+                        "{id}: operation {number} has a recorded result but was never performed"
+                    )));
                 }
             }
             Event::InvokeScheduled {
@@ -137,13 +144,13 @@ impl ShardSimulation {
             } => {
                 let number = promise_id.child_number_in(id).unwrap_or(u32::MAX);
                 // None of these tasks fails, so at most one attempt may have been performed.
-                let all: u32 = (1..=ATTEMPTS_MAX)
+                let performed: u32 = (1..=ATTEMPTS_MAX)
                     .map(|attempt| count(number, attempt, true))
                     .sum();
-                if all > 1 {
-                    return Err(format!(
-                        "{id}: operation {number} was performed {all} times"
-                    ));
+                if performed > 1 {
+                    return Err(SimFailure::new(format!(
+                        "{id}: operation {number} was performed {performed} times"
+                    )));
                 }
             }
             _ => {}
@@ -152,7 +159,7 @@ impl ShardSimulation {
     }
 
     /// Follows an execution through its continue-as-new successors and checks the final result.
-    fn check_result(&self, id: ExecutionId, workflow: usize, input: u64) -> Result<(), String> {
+    fn check_result(&self, id: ExecutionId, workflow: usize, input: u64) -> Result<(), SimFailure> {
         let (name, expected) = WORKFLOWS[workflow];
         let mut id = id;
         loop {
@@ -164,20 +171,26 @@ impl ShardSimulation {
                 }) => id = *next,
                 Some(Event::ExecutionCompleted { result, .. }) => {
                     return match expected(input) {
-                        Some(value) if *result != number_payload(value) => Err(format!(
-                            "{name}({input}) returned {} instead of {value}",
-                            result.as_str()
-                        )),
-                        None if name.ends_with("endless") => {
-                            Err("an execution that was to be cancelled completed".to_owned())
+                        Some(value) if *result != number_payload(value) => {
+                            Err(SimFailure::new(format!(
+                                "{name}({input}) returned {} instead of {value}",
+                                result.as_str()
+                            )))
                         }
+                        None if name.ends_with("endless") => Err(SimFailure::new(
+                            "an execution that only ends when cancelled completed",
+                        )),
                         _ => Ok(()),
                     };
                 }
                 Some(Event::ExecutionCancelled { .. }) if name.ends_with("endless") => {
                     return Ok(());
                 }
-                other => return Err(format!("{name}({input}) ended with {other:?}")),
+                other => {
+                    return Err(SimFailure::new(format!(
+                        "{name}({input}) ended with {other:?}"
+                    )));
+                }
             }
         }
     }

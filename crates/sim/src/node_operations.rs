@@ -12,6 +12,7 @@ use onward_store::{
 use crate::ShardSimulation;
 use crate::client::SHARD;
 use crate::driver::LEASE_MS;
+use crate::failure::SimFailure;
 use crate::ready_future::poll_ready;
 use crate::scripts::perform_task;
 
@@ -40,7 +41,11 @@ impl ShardSimulation {
             .push((self.clock.now().plus_ms(delay), node, op));
     }
 
-    pub(crate) fn complete_operation(&mut self, id: u32, op: NodeOperation) -> Result<(), String> {
+    pub(crate) fn complete_operation(
+        &mut self,
+        id: u32,
+        op: NodeOperation,
+    ) -> Result<(), SimFailure> {
         if !self.nodes.contains_key(&id) {
             return Ok(());
         }
@@ -63,7 +68,7 @@ impl ShardSimulation {
                 let input = if self.draw_fault(self.faults.read_fails) {
                     ShardInput::LoadFailed {
                         execution,
-                        error: Error::Unavailable("a read failed".to_owned()),
+                        error: Error::Unavailable("injected fault".to_owned()),
                     }
                 } else {
                     self.load_execution(execution)?
@@ -74,8 +79,7 @@ impl ShardSimulation {
                 if !self.draw_fault(self.faults.read_fails) {
                     let scan = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_SHARD)
                         .where_equal(&SHARD);
-                    let messages = poll_ready(self.store.list_records(scan))
-                        .map_err(|error| error.to_string())?;
+                    let messages = poll_ready(self.store.list_records(scan))?;
                     self.deliver_input(id, ShardInput::Messages(messages));
                 }
                 self.schedule_operation(id, NodeOperation::Inbox);
@@ -105,8 +109,8 @@ impl ShardSimulation {
         let is_other = |(_, node, op): &(Timestamp, u32, NodeOperation)| {
             *node == id && matches!(op, NodeOperation::Perform(_))
         };
-        let place = self.in_flight.iter().position(is_other)?;
-        match self.in_flight.swap_remove(place).2 {
+        let index = self.in_flight.iter().position(is_other)?;
+        match self.in_flight.swap_remove(index).2 {
             NodeOperation::Perform(attempt) => Some(attempt),
             _ => None,
         }
@@ -132,7 +136,7 @@ impl ShardSimulation {
         }
     }
 
-    fn renew_lease(&mut self, id: u32) -> Result<(), String> {
+    fn renew_lease(&mut self, id: u32) -> Result<(), SimFailure> {
         let Some(node) = self.nodes.get_mut(&id) else {
             return Ok(());
         };
@@ -140,9 +144,7 @@ impl ShardSimulation {
             &*self.store,
             &node.lease,
             LEASE_MS,
-        ))
-        .map_err(|error| error.to_string())?
-        {
+        ))? {
             Some(lease) => {
                 node.lease = lease;
                 self.schedule_operation(id, NodeOperation::Renew);
@@ -154,25 +156,24 @@ impl ShardSimulation {
 
     fn commit_with_faults(&mut self, id: u32, commit: Commit) -> Result<CommitReceipt, Error> {
         if self.draw_fault(self.faults.commit_fails) {
-            return Err(Error::Unavailable("the simulation wants it".to_owned()));
+            return Err(Error::Unavailable("injected fault".to_owned()));
         }
         if self.draw_fault(self.faults.commit_unknown) {
             // The commit is stored in half of the cases.
             if self.draw.roll_percent(50) {
                 self.commit_as(id, commit)?;
             }
-            return Err(Error::OutcomeUnknown("the simulation wants it".to_owned()));
+            return Err(Error::OutcomeUnknown("injected fault".to_owned()));
         }
         self.commit_as(id, commit)
     }
 
     /// Loads executions that are due into a node, unless it tracks them already.
-    fn load_due_executions(&mut self, id: u32) -> Result<(), String> {
+    fn load_due_executions(&mut self, id: u32) -> Result<(), SimFailure> {
         let scan = TableScan::by_index::<ExecutionRow>(ExecutionRow::BY_WAKE)
             .where_equal(&SHARD)
             .where_at_most(&self.clock.now());
-        let rows: Vec<(ExecutionRow, u64)> =
-            poll_ready(self.store.list_records(scan)).map_err(|error| error.to_string())?;
+        let rows: Vec<(ExecutionRow, u64)> = poll_ready(self.store.list_records(scan))?;
         for (row, _) in rows {
             let Some(node) = self.nodes.get(&id) else {
                 break;
@@ -185,9 +186,8 @@ impl ShardSimulation {
         Ok(())
     }
 
-    fn load_execution(&self, execution: ExecutionId) -> Result<ShardInput, String> {
-        let text = |error: Error| error.to_string();
-        let Some((row, version)) = self.execution_row(execution).map_err(text)? else {
+    fn load_execution(&self, execution: ExecutionId) -> Result<ShardInput, SimFailure> {
+        let Some((row, version)) = self.execution_row(execution)? else {
             return Ok(ShardInput::NotFound(execution));
         };
         let events = self.read_journal(execution)?;

@@ -12,6 +12,6 @@ use std::task::{Context, Poll, Waker};
 pub(crate) fn poll_ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("the store in memory does not wait"),
+        Poll::Pending => unreachable!("the in-memory store does not wait"),
     }
 }

@@ -49,19 +49,19 @@ pub(crate) const WORKFLOWS: [(&str, ExpectedResult); 15] = [
 /// A guest that occasionally uses up its time slice.
 struct SlowGuest {
     script: ScriptedGuest,
-    held_answer: Option<GuestResponse>,
+    pending_response: Option<GuestResponse>,
     turns: u32,
 }
 
 impl Guest for SlowGuest {
-    fn resume_guest(&mut self, answer: Option<GuestResponse>) -> GuestTurn {
+    fn resume_guest(&mut self, response: Option<GuestResponse>) -> GuestTurn {
         self.turns += 1;
         if self.turns % 5 == 1 {
-            self.held_answer = answer;
+            self.pending_response = response;
             return GuestTurn::Paused;
         }
         self.script
-            .resume_guest(answer.or_else(|| self.held_answer.take()))
+            .resume_guest(response.or_else(|| self.pending_response.take()))
     }
 }
 
@@ -89,7 +89,7 @@ impl FunctionResolver for SimFunctions {
             "remote_endless" => ScriptedGuest::new(remote_endless),
             other => {
                 return Err(GuestUnavailable::BrokenCode(format!(
-                    "there is no workflow {other}"
+                    "unknown workflow {other}"
                 )));
             }
         };
@@ -97,7 +97,7 @@ impl FunctionResolver for SimFunctions {
         let turns = u32::from(execution.execution_id.as_bytes()[1]) % 5;
         Ok(Box::new(SlowGuest {
             script,
-            held_answer: None,
+            pending_response: None,
             turns,
         }))
     }
@@ -151,11 +151,11 @@ async fn throw_dice(host: ScriptHost, n: u64) -> InvokeResult {
             .await?
             .iter()
             .fold(0, |sum, byte| sum * 251 + u64::from(*byte));
-        let told = host.invoke_function("echo", number_payload(thrown)).await?;
-        if payload_number(&told) != thrown {
+        let echoed = host.invoke_function("echo", number_payload(thrown)).await?;
+        if payload_number(&echoed) != thrown {
             return Err(ExecutionError::from_kind_name(
                 "wrong",
-                format!("threw {thrown} and was told {}", told.as_str()),
+                format!("sent {thrown} and received {}", echoed.as_str()),
             ));
         }
     }
@@ -227,9 +227,9 @@ async fn wait_for_cancel(host: ScriptHost) -> InvokeResult {
         .schedule_function("sleeper", number_payload(1_000_000))
         .await?;
     host.submit_to_join_set(set, child).await?;
-    let waited = host.next_result(set, None).await;
+    let result = host.next_result(set, None).await;
     host.invoke_function("undo", number_payload(1)).await?;
-    match waited {
+    match result {
         Err(error) => Err(error),
         Ok(_) => Ok(number_payload(0)),
     }

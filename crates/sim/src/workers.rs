@@ -16,6 +16,7 @@ use onward_store::tables::TaskRow;
 use onward_store::{Error, Store, StoreClock as _};
 
 use crate::ShardSimulation;
+use crate::failure::SimFailure;
 use crate::ready_future::poll_ready;
 use crate::scripts::perform_task;
 
@@ -50,17 +51,17 @@ pub(crate) struct SimWorkers {
 
 impl SimWorkers {
     pub(crate) fn new(at: Timestamp) -> Self {
-        let offers: Arc<TaskMatcher> = Arc::default();
+        let matcher: Arc<TaskMatcher> = Arc::default();
         let owner = "acme|shop|prod".into();
-        let waiting = offers.register_waiter(&owner, &claim_request());
-        let chores = vec![
+        let waiting = matcher.register_waiter(&owner, &claim_request());
+        let actions = vec![
             (at, WorkerAction::Claim),
             (at, WorkerAction::Claim),
             (at, WorkerAction::ExpireLeases),
         ];
         Self {
-            actions: chores,
-            matcher: offers,
+            actions,
+            matcher,
             waiting,
             matched: 0,
             reported: 0,
@@ -92,38 +93,37 @@ fn new_client(store: Arc<dyn Store>) -> Result<EngineClient, Error> {
     Ok(EngineClient::new(store, scope))
 }
 
-fn complete_task(client: &EngineClient, held: &LeasedTask) -> Result<(), ClientError> {
-    let result = perform_task(&held.function, &held.input, held.id.attempt);
-    match poll_ready(client.complete_task(held.id, &held.claim_token, result)) {
+fn complete_task(client: &EngineClient, task: &LeasedTask) -> Result<(), ClientError> {
+    let result = perform_task(&task.function, &task.input, task.id.attempt);
+    match poll_ready(client.complete_task(task.id, &task.claim_token, result)) {
         Ok(()) | Err(ClientError::LeaseLost) => Ok(()),
-        Err(other) => Err(other),
+        Err(error) => Err(error),
     }
 }
 
 impl ShardSimulation {
     /// Runs all worker actions that are due.
-    pub(crate) fn run_workers(&mut self) -> Result<(), String> {
+    pub(crate) fn run_workers(&mut self) -> Result<(), SimFailure> {
         let time = self.clock.now();
-        while let Some(place) = self.workers.actions.iter().position(|(at, _)| *at <= time) {
-            let chore = self.workers.actions.swap_remove(place).1;
-            self.run_action(chore, time)
-                .map_err(|error| error.to_string())?;
+        while let Some(index) = self.workers.actions.iter().position(|(at, _)| *at <= time) {
+            let action = self.workers.actions.swap_remove(index).1;
+            self.run_action(action, time)?;
         }
         Ok(())
     }
 
-    fn run_action(&mut self, chore: WorkerAction, time: Timestamp) -> Result<(), ClientError> {
+    fn run_action(&mut self, action: WorkerAction, time: Timestamp) -> Result<(), ClientError> {
         let client = new_client(Arc::clone(&self.store) as Arc<dyn Store>)?;
-        match chore {
+        match action {
             WorkerAction::Claim => {
-                let mut held = self.workers.waiting.take_delivered();
-                held.extend(poll_ready(client.claim_tasks(
+                let mut tasks = self.workers.waiting.take_delivered();
+                tasks.extend(poll_ready(client.claim_tasks(
                     &claim_request(),
                     Duration::ZERO,
                     pending(),
                 ))?);
-                for held in held {
-                    self.plan_task(held, time);
+                for task in tasks {
+                    self.plan_task(task, time);
                 }
                 self.workers
                     .waiting
@@ -134,25 +134,25 @@ impl ShardSimulation {
                 poll_ready(task_queue::expire_leases(&*self.store, time))?;
                 self.schedule_action(time, 1_000, WorkerAction::ExpireLeases);
             }
-            WorkerAction::Heartbeat(held) => {
-                if poll_ready(client.heartbeat_task(held.id, &held.claim_token)).is_ok() {
-                    self.plan_task(held, time);
+            WorkerAction::Heartbeat(task) => {
+                if poll_ready(client.heartbeat_task(task.id, &task.claim_token)).is_ok() {
+                    self.plan_task(task, time);
                 }
             }
-            WorkerAction::Complete(held) => {
-                self.record_performance(&held);
+            WorkerAction::Complete(task) => {
+                self.record_performance(&task);
                 match self.nodes.keys().copied().next_back() {
                     // The node may have lost the shard, and then it loses the report.
                     Some(node) if self.draw.roll_percent(50) => {
-                        self.report_to_node(&client, node, held, time)?
+                        self.report_to_node(&client, node, task, time)?
                     }
-                    _ => complete_task(&client, &held)?,
+                    _ => complete_task(&client, &task)?,
                 }
             }
-            WorkerAction::RetryComplete(held) => complete_task(&client, &held)?,
+            WorkerAction::RetryComplete(task) => complete_task(&client, &task)?,
             WorkerAction::Release(id, claim) => match poll_ready(client.release_task(id, &claim)) {
                 Ok(()) | Err(ClientError::LeaseLost) => {}
-                Err(other) => return Err(other),
+                Err(error) => return Err(error),
             },
         }
         Ok(())
@@ -164,49 +164,49 @@ impl ShardSimulation {
         &mut self,
         client: &EngineClient,
         node: u32,
-        held: LeasedTask,
+        task: LeasedTask,
         time: Timestamp,
     ) -> Result<(), ClientError> {
         let stored = client.list_tasks(None, 1_000);
         let is_held = |row: &TaskRow| {
-            task_queue::attempt_id_of(row) == held.id
-                && row.claim.as_deref() == Some(&*held.claim_token)
+            task_queue::attempt_id_of(row) == task.id
+                && row.claim.as_deref() == Some(&*task.claim_token)
         };
         if !poll_ready(stored)?.iter().any(is_held) {
             return Ok(());
         }
-        let result = perform_task(&held.function, &held.input, held.id.attempt);
+        let result = perform_task(&task.function, &task.input, task.id.attempt);
         self.deliver_input(
             node,
             ShardInput::AttemptsEnded(vec![AttemptEnd {
-                attempt: held.id,
+                attempt: task.id,
                 reported_by: AttemptReporter::Worker,
                 result,
             }]),
         );
         if self.draw.roll_percent(50) {
-            self.schedule_action(time, 500, WorkerAction::RetryComplete(held));
+            self.schedule_action(time, 500, WorkerAction::RetryComplete(task));
         }
         Ok(())
     }
 
-    /// Delivers a task to the worker that it was stored for, and checks that its start is durable.
-    pub(crate) fn hand_out_task(&mut self, seat: ClaimSlot, held: LeasedTask) {
+    /// Delivers a task to the worker that the matcher chose, and checks that its start is durable.
+    pub(crate) fn deliver_task(&mut self, slot: ClaimSlot, task: LeasedTask) {
         self.workers.matched += 1;
-        let its = (held.id.promise_id(), held.id.attempt);
-        if !self.is_start_durable(held.id.execution, &its) {
+        let key = (task.id.promise_id(), task.id.attempt);
+        if !self.is_start_durable(task.id.execution, &key) {
             self.premature.push(format!(
-                "{} was given away before its start was durable",
-                its.0
+                "{} was delivered before its start was durable",
+                key.0
             ));
         }
-        if seat.deliver_task(held).is_err() {
+        if slot.deliver_task(task).is_err() {
             self.premature
-                .push("somebody is gone who is not".to_owned());
+                .push("a waiting worker did not accept its task".to_owned());
         }
     }
 
-    /// Releases claims that possibly no worker holds.
+    /// Releases claims whose workers may have crashed.
     pub(crate) fn release_claims(&mut self, claims: Vec<(AttemptId, SharedText)>) {
         for (id, claim) in claims {
             if self.draw.roll_percent(50) {
@@ -218,53 +218,53 @@ impl ShardSimulation {
     /// Checks that the end of an attempt is durable when the node acknowledges it to the worker.
     pub(crate) fn check_end_recorded(&mut self, id: AttemptId) {
         self.workers.reported += 1;
-        let its = (id.promise_id(), id.attempt);
-        let is_end = |event: &Event| matches!(event, Event::InvokeCompleted { promise_id, attempt, .. } if (promise_id, *attempt) == (&its.0, its.1));
-        let is_retry = |event: &Event| matches!(event, Event::InvokeRetrying { promise_id, failed_attempt, .. } if (promise_id, *failed_attempt) == (&its.0, its.1));
+        let key = (id.promise_id(), id.attempt);
+        let is_end = |event: &Event| matches!(event, Event::InvokeCompleted { promise_id, attempt, .. } if (promise_id, *attempt) == (&key.0, key.1));
+        let is_retry = |event: &Event| matches!(event, Event::InvokeRetrying { promise_id, failed_attempt, .. } if (promise_id, *failed_attempt) == (&key.0, key.1));
         let events = self.read_journal(id.execution).unwrap_or_default();
         if !events
             .iter()
             .any(|recorded| is_end(&recorded.event) || is_retry(&recorded.event))
         {
             self.premature.push(format!(
-                "the end of {} was told before it was durable",
-                its.0
+                "the end of {} was acknowledged before it was durable",
+                key.0
             ));
         }
     }
 
-    /// Chooses at random what happens to a task that a worker holds.
-    fn plan_task(&mut self, held: LeasedTask, time: Timestamp) {
+    /// Chooses at random what happens to a task that a worker has claimed.
+    fn plan_task(&mut self, task: LeasedTask, time: Timestamp) {
         match self.draw.next_below(100) {
-            0..60 => self.schedule_action(time, 500, WorkerAction::Complete(held)),
+            0..60 => self.schedule_action(time, 500, WorkerAction::Complete(task)),
             // The worker reports when its lease has expired or is about to.
             60..70 => self.schedule_action(
                 time.plus_ms(u64::from(LEASE_MS) - 500),
                 3_000,
-                WorkerAction::Complete(held),
+                WorkerAction::Complete(task),
             ),
             70..80 => {
-                self.schedule_action(time, u64::from(LEASE_MS) - 1, WorkerAction::Heartbeat(held))
+                self.schedule_action(time, u64::from(LEASE_MS) - 1, WorkerAction::Heartbeat(task))
             }
             80..88 => {
-                self.schedule_action(time, 100, WorkerAction::Release(held.id, held.claim_token))
+                self.schedule_action(time, 100, WorkerAction::Release(task.id, task.claim_token))
             }
-            // The worker dies after it has performed the task, or before.
-            88..94 => self.record_performance(&held),
+            // The worker crashes after it has performed the task, or before.
+            88..94 => self.record_performance(&task),
             _ => {}
         }
     }
 
-    fn record_performance(&mut self, held: &LeasedTask) {
+    fn record_performance(&mut self, task: &LeasedTask) {
         *self
             .performed
-            .entry((held.id, held.delivery == DeliveryGuarantee::AtMostOnce))
+            .entry((task.id, task.delivery == DeliveryGuarantee::AtMostOnce))
             .or_default() += 1;
     }
 
-    fn schedule_action(&mut self, from: Timestamp, spread_ms: u64, chore: WorkerAction) {
+    fn schedule_action(&mut self, from: Timestamp, spread_ms: u64, action: WorkerAction) {
         let draw: &mut SeededRng = &mut self.draw;
         let at = from.plus_ms(1 + draw.next_below(spread_ms));
-        self.workers.actions.push((at, chore));
+        self.workers.actions.push((at, action));
     }
 }

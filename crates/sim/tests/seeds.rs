@@ -1,11 +1,11 @@
-//! Seeds. One that fails prints how to repeat it.
+//! Simulations of a shard, by seed. A failing seed prints the command that repeats it.
 
-#![expect(clippy::panic, reason = "a seed that fails says so")]
+#![expect(clippy::panic, reason = "a failing seed is reported by a panic")]
 
 use onward_sim::{ShardSimulation, SimFaults, SimReport};
 
-/// Everything goes wrong now and then.
-const ROUGH: SimFaults = SimFaults {
+/// Every kind of fault is injected.
+const ALL_FAULTS: SimFaults = SimFaults {
     crash: 4,
     stop: 2,
     drain: 4,
@@ -17,65 +17,68 @@ const ROUGH: SimFaults = SimFaults {
 fn run(seed: u64, faults: SimFaults) -> SimReport {
     match ShardSimulation::new(seed, 2, faults).run() {
         Ok(report) => report,
-        Err(what) => {
-            panic!("seed {seed}: {what}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim")
+        Err(failure) => {
+            panic!(
+                "seed {seed}: {failure}\nrepeat with ONWARD_SEED={seed} cargo test -p onward-sim"
+            )
         }
     }
 }
 
-/// `ONWARD_SEED` runs one, `ONWARD_SEEDS` another number of them.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
+/// The seeds to run: `ONWARD_SEED` selects one, `ONWARD_SEEDS` sets their number.
+fn seeds(default_count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("ONWARD_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("ONWARD_SEEDS").unwrap_or(usual),
+        None => 0..number("ONWARD_SEEDS").unwrap_or(default_count),
     }
 }
 
 #[test]
-fn a_quiet_world_does_everything_once() {
+fn without_faults_one_node_owns_the_shard() {
     let report = run(1, SimFaults::default());
     assert_eq!(report.nodes, 1);
 }
 
-/// Half of them each: the two run side by side.
-fn rough_worlds(half: u64) {
-    let (mut nodes, mut drained, mut given, mut reported) = (0, 0, 0, 0);
+/// Simulates the even (0) or the odd (1) seeds, so that two tests run concurrently.
+fn simulate_half(half: u64) {
+    let (mut nodes, mut drained, mut matched, mut reported) = (0, 0, 0, 0);
     for seed in seeds(1_000).filter(|seed| seed % 2 == half) {
-        let report = run(seed, ROUGH);
+        let report = run(seed, ALL_FAULTS);
         nodes += report.nodes;
         drained += report.drained;
-        given += report.tasks_matched;
+        matched += report.tasks_matched;
         reported += report.tasks_reported;
     }
-    let is_whole = std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
+    let is_full_run =
+        std::env::var("ONWARD_SEED").is_err() && std::env::var("ONWARD_SEEDS").is_err();
     assert!(
-        !is_whole || nodes > 750,
-        "{nodes} nodes: the world was not rough"
+        !is_full_run || nodes > 750,
+        "too few faults: only {nodes} nodes"
     );
     assert!(
-        !is_whole || drained > 250,
-        "{drained} nodes gave the shard up in order: the world was too rough"
+        !is_full_run || drained > 250,
+        "too many faults: only {drained} nodes drained"
     );
     assert!(
-        !is_whole || given.min(reported) > 250,
-        "{given} tasks were handed over, the end of {reported} was told"
+        !is_full_run || matched.min(reported) > 250,
+        "only {matched} tasks were matched, and the ends of {reported} reported"
     );
 }
 
 #[test]
-fn a_rough_world_comes_to_the_same_end() {
-    rough_worlds(0);
+fn faults_do_not_change_the_results_even_seeds() {
+    simulate_half(0);
 }
 
 #[test]
-fn a_rough_world_comes_to_the_same_end_again() {
-    rough_worlds(1);
+fn faults_do_not_change_the_results_odd_seeds() {
+    simulate_half(1);
 }
 
 #[test]
-fn a_seed_is_a_history() {
+fn a_seed_reproduces_its_history() {
     for seed in 0..20 {
-        assert_eq!(run(seed, ROUGH), run(seed, ROUGH));
+        assert_eq!(run(seed, ALL_FAULTS), run(seed, ALL_FAULTS));
     }
 }

@@ -35,12 +35,12 @@ impl PostgresAddress {
         let (url, wanted) = extract_ssl_mode(url)?;
         let mut config: Config = url.parse().map_err(|_| {
             Error::Unusable(format!(
-                "the URL of the store cannot be read: {EXPECTED_URL_FORMAT}"
+                "the URL of the store is invalid: {EXPECTED_URL_FORMAT}"
             ))
         })?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(Error::Unusable(format!(
-                "the URL of the store names no host: {EXPECTED_URL_FORMAT}"
+                "the URL of the store has no host: {EXPECTED_URL_FORMAT}"
             )));
         }
         let transport = wanted.unwrap_or_else(|| {
@@ -80,8 +80,7 @@ fn extract_ssl_mode(url: &str) -> Result<(String, Option<PostgresTransport>), Er
             Some("require" | "verify-ca" | "verify-full") => wanted = Some(PostgresTransport::Tls),
             Some(_) => {
                 return Err(Error::Unusable(
-                    "sslmode in the URL of the store is one that protects nobody, or none at all: expected disable, \
-                     require or verify-full"
+                    "unsupported sslmode in the URL of the store: expected disable, require or verify-full"
                         .to_owned(),
                 ));
             }
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn another_machine_is_reached_encrypted_unless_the_url_says_otherwise() {
+    fn a_remote_server_is_reached_with_tls_by_default() {
         assert_eq!(
             transport("postgres://onward@127.0.0.1:5432/onward"),
             PostgresTransport::Plain
@@ -155,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn other_parameters_stay() {
+    fn other_url_parameters_are_kept() {
         let address = PostgresAddress::parse(
             "postgres://u@h/d?connect_timeout=3&sslmode=disable&application_name=x",
         )
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_taken_as_it_is() {
+    fn a_password_with_special_characters_is_kept() {
         let address =
             PostgresAddress::parse("postgres://u:a?sslmode=none&b@localhost/d?sslmode=disable")
                 .unwrap();
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn no_complaint_repeats_the_password() {
+    fn errors_do_not_contain_the_password() {
         for url in [
             "postgres://onward:secret@localhost:port/onward",
             "postgres://onward:secret@/onward",

@@ -5,6 +5,7 @@ use std::time::Duration;
 use deadpool_postgres::{
     Hook, HookError, Manager, ManagerConfig, Pool, RecyclingMethod, Runtime, Timeouts,
 };
+use onward_base::ExponentialBackoff;
 use onward_store::Error;
 use tokio_postgres::{Client, NoTls};
 
@@ -122,9 +123,7 @@ pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> R
         ));
     }
     if !row.get::<_, bool>(4) {
-        tracing::warn!(
-            "the server runs with fsync off: what it commits does not survive a crash of its machine"
-        );
+        tracing::warn!("fsync is off on the server: commits do not survive a crash of its machine");
     }
     Ok(())
 }
@@ -139,8 +138,15 @@ pub(crate) async fn acquire_connection(
 /// Maximum number of attempts to get a working connection.
 pub(crate) const CONNECTION_ATTEMPTS_MAX: u32 = 5;
 
-/// Exponential backoff before the next attempt: 10 ms, doubled after each lost connection.
+/// The delay before the next attempt after a lost connection.
+const RECONNECT_BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_ms: 20,
+    max_ms: 320,
+};
+
+/// Sleeps before the next attempt, after `losses` connections were lost in a row.
 pub(crate) async fn sleep_backoff(losses: u32) {
-    const BACKOFF_UNIT: Duration = Duration::from_millis(10);
-    tokio::time::sleep(BACKOFF_UNIT * 2_u32.pow(losses.min(CONNECTION_ATTEMPTS_MAX))).await;
+    let entropy = getrandom::u64().unwrap_or_default();
+    let delay_ms = RECONNECT_BACKOFF.delay_ms(losses, entropy);
+    tokio::time::sleep(Duration::from_millis(delay_ms)).await;
 }

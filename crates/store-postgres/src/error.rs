@@ -35,7 +35,7 @@ impl StatementFailure {
 
 impl From<tokio_postgres::Error> for StatementFailure {
     fn from(cause: tokio_postgres::Error) -> Self {
-        let Some(said) = cause.as_db_error() else {
+        let Some(db_error) = cause.as_db_error() else {
             // Any other error on the client side is a value that cannot be encoded or decoded.
             let text = describe_error_chain(&cause);
             return if is_connection_error(&cause) {
@@ -44,8 +44,8 @@ impl From<tokio_postgres::Error> for StatementFailure {
                 Self::Permanent(Error::Corrupt(text))
             };
         };
-        let error = classify_server_error(said);
-        match said.code() {
+        let error = classify_server_error(db_error);
+        match db_error.code() {
             &SqlState::UNIQUE_VIOLATION
             | &SqlState::T_R_SERIALIZATION_FAILURE
             | &SqlState::T_R_DEADLOCK_DETECTED => Self::Race(error),
@@ -64,7 +64,7 @@ impl From<PoolError> for StatementFailure {
             }
             PoolError::Closed => Self::Permanent(Error::Closed),
             PoolError::Timeout(_) => Self::ConnectionLost(Error::Unavailable(
-                "no connection could be had in time".to_owned(),
+                "timed out waiting for a connection".to_owned(),
             )),
             other => Self::ConnectionLost(Error::Unavailable(other.to_string())),
         }
@@ -138,15 +138,21 @@ fn is_server_unavailable(code: &SqlState) -> bool {
 }
 
 /// Omits the error's detail field, because it quotes stored data.
-fn classify_server_error(said: &DbError) -> Error {
-    let code = said.code();
-    let text = format!("{} (SQLSTATE {})", said.message(), code.code());
+fn classify_server_error(db_error: &DbError) -> Error {
+    let code = db_error.code();
+    let text = format!("{} (SQLSTATE {})", db_error.message(), code.code());
     match code.code() {
         "53100" => Error::DiskFull(text),
-        "23514" => rejected_value(said, "the database does not take this value")
-            .unwrap_or(Error::Unusable(text)),
-        "54000" => rejected_value(said, "an index of the database cannot hold so much")
-            .unwrap_or(Error::Unusable(text)),
+        "23514" => rejected_value(
+            db_error,
+            "a check constraint of the database rejects the value",
+        )
+        .unwrap_or(Error::Unusable(text)),
+        "54000" => rejected_value(
+            db_error,
+            "the value is too large for an index of the database",
+        )
+        .unwrap_or(Error::Unusable(text)),
         "XX001" | "XX002" => Error::Corrupt(text),
         "3D000" => Error::Unusable(format!(
             "{text}. Create it first, for example with createdb"
@@ -158,7 +164,7 @@ fn classify_server_error(said: &DbError) -> Error {
             "{text}. Check user and password in the URL of the store, and the server's pg_hba.conf"
         )),
         other if other.starts_with("42") || other.starts_with("0A") => Error::Unusable(format!(
-            "{text}. The schema is not the one this program made"
+            "{text}. The schema differs from the one of this program"
         )),
         _ => Error::Unavailable(text),
     }
@@ -166,11 +172,11 @@ fn classify_server_error(said: &DbError) -> Error {
 
 /// Finds the column that a check constraint or an index refers to. Their names consist of the
 /// table's name and, for most of them, the column's.
-fn rejected_value(said: &DbError, reason: &'static str) -> Option<Error> {
+fn rejected_value(db_error: &DbError, reason: &'static str) -> Option<Error> {
     let table = tables::ALL_TABLES
         .into_iter()
-        .find(|table| said.table() == Some(table.name))?;
-    let rest = said
+        .find(|table| db_error.table() == Some(table.name))?;
+    let rest = db_error
         .constraint()
         .and_then(|name| name.strip_prefix(table.name)?.strip_prefix('_'));
     let column = table

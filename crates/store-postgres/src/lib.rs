@@ -79,7 +79,7 @@ impl PostgresStore {
     /// # async fn example() -> Result<(), onward_store::Error> {
     /// let url = "postgres://onward:secret@db.example/onward";
     /// let store = PostgresStore::open(url, Options::default()).await?;
-    /// println!("the database says it is {}", store.now().await?);
+    /// println!("time of the database: {}", store.now().await?);
     /// # Ok(())
     /// # }
     /// ```
@@ -164,7 +164,7 @@ impl PostgresStore {
     fn require_writers(&self) -> Result<&CommitQueues, Error> {
         self.writers
             .as_ref()
-            .ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
+            .ok_or_else(|| Error::Unusable("the store was opened read-only".to_owned()))
     }
 }
 
@@ -240,15 +240,15 @@ impl Store for PostgresStore {
         }
     }
 
-    fn notify(&self, words: String) {
+    fn notify(&self, notification: String) {
         if let Some(notices) = &self.notifier {
-            notices.enqueue_notification(words);
+            notices.enqueue_notification(notification);
         }
     }
 
-    fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
+    fn subscribe(&self, handler: NotificationHandler) -> Option<RegistrationGuard> {
         self.notifier
             .as_ref()
-            .map(|notices| notices.spawn_listener(heard))
+            .map(|notices| notices.spawn_listener(handler))
     }
 }

@@ -7,11 +7,18 @@ use onward_store::migration::{self, AppliedMigration, Migration};
 
 use crate::error;
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "initial",
-    sql: include_str!("../migrations/0001_initial.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "initial",
+        sql: include_str!("../migrations/0001_initial.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "campaign_keys",
+        sql: include_str!("../migrations/0002_campaign_keys.sql"),
+    },
+];
 
 /// Advisory lock that a process holds while it migrates. The number spells `onward` in ASCII.
 const MIGRATION_LOCK_ID: i64 = 0x6f6e_7761_7264;
@@ -47,9 +54,7 @@ pub(crate) async fn apply_migrations(client: &mut Client) -> Result<(), Error> {
 /// schema is older and must be migrated first.
 pub(crate) async fn require_current_schema(client: &Client) -> Result<(), Error> {
     if !has_migration_table(client).await? {
-        return Err(Error::Unusable(
-            "there is no store in the database".to_owned(),
-        ));
+        return Err(Error::Unusable("the database contains no store".to_owned()));
     }
     migration::ensure_no_pending_migrations(MIGRATIONS, &read_migration_table(client).await?)
 }

@@ -59,7 +59,7 @@ impl PostgresNotifier {
             .await
             .map_err(error::from_postgres_error)?
             .get(0);
-        let (words, waiting) = mpsc::channel(QUEUE_CAPACITY);
+        let (outgoing, waiting) = mpsc::channel(QUEUE_CAPACITY);
         tokio::spawn(run_sender(pool.clone(), channel.clone(), waiting));
         let mut address = address.clone();
         address
@@ -67,7 +67,7 @@ impl PostgresNotifier {
             .tcp_user_timeout(deadline)
             .keepalives_idle(deadline);
         Ok(Self {
-            outgoing: words,
+            outgoing,
             address,
             channel,
             call_timeout: deadline,
@@ -75,14 +75,14 @@ impl PostgresNotifier {
     }
 
     /// Queues a notification for the next send.
-    pub(crate) fn enqueue_notification(&self, words: String) {
-        if self.outgoing.try_send(words).is_err() {
-            tracing::debug!("too much is to be told: some of it is not");
+    pub(crate) fn enqueue_notification(&self, notification: String) {
+        if self.outgoing.try_send(notification).is_err() {
+            tracing::debug!("the notification queue is full: a notification was dropped");
         }
     }
 
     /// Subscribes until the returned guard is dropped.
-    pub(crate) fn spawn_listener(&self, heard: NotificationHandler) -> RegistrationGuard {
+    pub(crate) fn spawn_listener(&self, handler: NotificationHandler) -> RegistrationGuard {
         let (address, channel, deadline) = (
             self.address.clone(),
             self.channel.clone(),
@@ -91,9 +91,9 @@ impl PostgresNotifier {
         let listening = tokio::spawn(async move {
             loop {
                 if let Err(error) =
-                    listen_until_disconnected(&address, &channel, deadline, &heard).await
+                    listen_until_disconnected(&address, &channel, deadline, &handler).await
                 {
-                    tracing::debug!(%error, "others cannot be heard for now");
+                    tracing::debug!(%error, "lost the connection that listens for notifications; reconnecting");
                 }
                 tokio::time::sleep(RECONNECT_DELAY).await;
             }
@@ -114,11 +114,11 @@ impl Drop for ListenerGuard {
 /// Sends queued notifications until all senders of the queue are dropped.
 async fn run_sender(pool: Pool, channel: String, mut waiting: mpsc::Receiver<String>) {
     while let Some(first) = waiting.recv().await {
-        let mut words = BTreeSet::from([first]);
-        words.extend(std::iter::from_fn(|| waiting.try_recv().ok()));
-        for payload in batch_payloads(&words) {
+        let mut notifications = BTreeSet::from([first]);
+        notifications.extend(std::iter::from_fn(|| waiting.try_recv().ok()));
+        for payload in batch_payloads(&notifications) {
             if let Err(error) = send_notification(&pool, &channel, &payload).await {
-                tracing::debug!(%error, "others could not be told");
+                tracing::debug!(%error, "sending notifications failed");
             }
         }
         tokio::time::sleep(SEND_INTERVAL).await;
@@ -127,15 +127,18 @@ async fn run_sender(pool: Pool, channel: String, mut waiting: mpsc::Receiver<Str
 
 /// Combines the notifications into as few payloads as possible; a notification that is too large is
 /// dropped.
-fn batch_payloads(words: &BTreeSet<String>) -> Vec<String> {
+fn batch_payloads(notifications: &BTreeSet<String>) -> Vec<String> {
     let mut payloads: Vec<String> = Vec::new();
-    for word in words.iter().filter(|word| word.len() <= PAYLOAD_BYTES_MAX) {
+    for notification in notifications
+        .iter()
+        .filter(|notification| notification.len() <= PAYLOAD_BYTES_MAX)
+    {
         match payloads.last_mut() {
-            Some(last) if last.len() + word.len() < PAYLOAD_BYTES_MAX => {
+            Some(last) if last.len() + notification.len() < PAYLOAD_BYTES_MAX => {
                 last.push(SEPARATOR);
-                last.push_str(word);
+                last.push_str(notification);
             }
-            _ => payloads.push(word.clone()),
+            _ => payloads.push(notification.clone()),
         }
     }
     payloads
@@ -161,16 +164,16 @@ async fn listen_until_disconnected(
     address: &PostgresAddress,
     channel: &str,
     deadline: Duration,
-    heard: &NotificationHandler,
+    handler: &NotificationHandler,
 ) -> Result<(), Error> {
-    let late = |_| Error::Unavailable("the server cannot be reached".to_owned());
+    let late = |_| Error::Unavailable("cannot connect to the server in time".to_owned());
     match address.transport {
         PostgresTransport::Plain => {
             let connected = tokio::time::timeout(deadline, address.config.connect(NoTls))
                 .await
                 .map_err(late)?;
             let (client, connection) = connected.map_err(error::from_postgres_error)?;
-            forward_notifications(client, connection, channel, heard).await
+            forward_notifications(client, connection, channel, handler).await
         }
         PostgresTransport::Tls => {
             let connecting = address.config.connect(tls::tls_connector()?);
@@ -178,7 +181,7 @@ async fn listen_until_disconnected(
                 .await
                 .map_err(late)?;
             let (client, connection) = connected.map_err(error::from_postgres_error)?;
-            forward_notifications(client, connection, channel, heard).await
+            forward_notifications(client, connection, channel, handler).await
         }
     }
 }
@@ -187,7 +190,7 @@ async fn forward_notifications<S, T>(
     client: Client,
     mut connection: Connection<S, T>,
     channel: &str,
-    heard: &NotificationHandler,
+    handler: &NotificationHandler,
 ) -> Result<(), Error>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -206,7 +209,7 @@ where
                 is_listening = true;
             }
             message = messages.next() => match message {
-                Some(Ok(AsyncMessage::Notification(notice))) => notice.payload().split(SEPARATOR).for_each(|word| heard(word)),
+                Some(Ok(AsyncMessage::Notification(notice))) => notice.payload().split(SEPARATOR).for_each(|notification| handler(notification)),
                 Some(Ok(_)) => {}
                 Some(Err(cause)) => return Err(error::from_postgres_error(cause)),
                 None => return Ok(()),
@@ -220,9 +223,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_sent_together_as_far_as_the_server_takes_them() {
-        let words: BTreeSet<String> = (0..3_000).map(|number| format!("shard {number}")).collect();
-        let sent = batch_payloads(&words);
+    fn notifications_are_batched_up_to_the_payload_limit() {
+        let notifications: BTreeSet<String> =
+            (0..3_000).map(|number| format!("shard {number}")).collect();
+        let sent = batch_payloads(&notifications);
         assert!(
             sent.len() < 6
                 && sent
@@ -231,17 +235,18 @@ mod tests {
             "{}",
             sent.len()
         );
-        let heard: BTreeSet<String> = sent
+        let received: BTreeSet<String> = sent
             .iter()
             .flat_map(|payload| payload.split(SEPARATOR))
             .map(str::to_owned)
             .collect();
-        assert_eq!(heard, words);
+        assert_eq!(received, notifications);
     }
 
     #[test]
-    fn what_cannot_be_sent_keeps_nothing_else() {
-        let words = BTreeSet::from(["x".repeat(PAYLOAD_BYTES_MAX + 1), "shard 1".to_owned()]);
-        assert_eq!(batch_payloads(&words), ["shard 1"]);
+    fn a_notification_that_is_too_long_does_not_block_others() {
+        let notifications =
+            BTreeSet::from(["x".repeat(PAYLOAD_BYTES_MAX + 1), "shard 1".to_owned()]);
+        assert_eq!(batch_payloads(&notifications), ["shard 1"]);
     }
 }

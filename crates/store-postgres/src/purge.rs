@@ -105,7 +105,7 @@ async fn remove_execution(
     // as well.
     let id = execution.as_bytes().as_slice();
     let mut removed = 0;
-    for table in ["executions", "inbox", "journal", "tasks", "timers"] {
+    for table in ["executions", "inbox", "journal", "tasks"] {
         removed += transaction
             .execute(
                 &format!("DELETE FROM {table} WHERE execution_id = $1"),

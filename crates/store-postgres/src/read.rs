@@ -99,7 +99,7 @@ impl PostgresReaders {
             return Err(invalid_value(
                 table,
                 table.columns[0].name,
-                "the key has another number of columns",
+                "the key has the wrong number of columns",
             ));
         }
         let cells: Vec<PostgresParameter<'_>> = key.0.iter().map(PostgresParameter).collect();
@@ -154,7 +154,7 @@ impl PostgresReaders {
             return Err(invalid_value(
                 scan.table,
                 order[0],
-                "the row to start after has another number of columns",
+                "the row to start after has the wrong number of columns",
             ));
         }
         let shape = ScanShape {
@@ -256,7 +256,7 @@ impl PostgresReaders {
             .transpose()
             .map_err(error::from_postgres_error)?;
         now.map(|now| now.0)
-            .ok_or_else(|| Error::corrupt("the database has no clock"))
+            .ok_or_else(|| Error::corrupt("the database returned no time"))
     }
 }
 
@@ -281,17 +281,17 @@ fn check_column_values(
             return Err(invalid_value(
                 table,
                 table.columns[0].name,
-                "there are more values than columns",
+                "the row has more values than the table has columns",
             ));
         };
         let column = table
             .column_position(name)
             .map(|place| table.columns[place]);
         if column.is_none_or(|column| !value.fits_type(column.column_type)) {
-            return Err(invalid_value(table, name, "the value is of another type"));
+            return Err(invalid_value(table, name, "the value has the wrong type"));
         }
         if matches!(value, ColumnValue::Text(text) if text.contains('\0')) {
-            return Err(invalid_value(table, name, "text cannot hold U+0000"));
+            return Err(invalid_value(table, name, "text must not contain U+0000"));
         }
     }
     Ok(())

@@ -82,7 +82,7 @@ impl<'a> EventRowReader<'a> {
         let number = u32::try_from(self.get_column::<i32>(place)?)
             .ok()
             .and_then(AttemptNumber::new);
-        number.ok_or_else(|| unreadable_event(&"an attempt that is not counted from 1"))
+        number.ok_or_else(|| unreadable_event(&"the attempt number is less than 1"))
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn head_from_row(row: &Row) -> Result<RunHead, Error> {
             row.try_get(place)
                 .map_err(|cause| unreadable_head(&cause))?,
         )?;
-        RunSeq::new(number).ok_or_else(|| unreadable_head(&"a place that is too large"))
+        RunSeq::new(number).ok_or_else(|| unreadable_head(&"the sequence number is too large"))
     };
     Ok(RunHead {
         run_id: text(0)?.parse().map_err(|cause| unreadable_head(&cause))?,

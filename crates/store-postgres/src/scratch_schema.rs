@@ -22,12 +22,12 @@ impl ScratchSchema {
             .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
         if !is_plain || name.is_empty() {
             return Err(Error::Unusable(format!(
-                "{name} cannot be the name of a schema"
+                "{name} is not a valid schema name"
             )));
         }
         if database.contains("options=") {
             return Err(Error::Unusable(
-                "the URL of the store has options: leave them out here".to_owned(),
+                "the URL of the store has the parameter `options`: remove it".to_owned(),
             ));
         }
         execute_sql(database, &format!("CREATE SCHEMA {name}")).await?;

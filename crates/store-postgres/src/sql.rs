@@ -87,7 +87,7 @@ pub(crate) fn build_update(table: &TableSchema) -> String {
 
 /// Changes some columns of rows at the given versions. Raises an error if a row is not at its
 /// version; the last parameter is the expected number of rows.
-pub(crate) fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
+pub(crate) fn build_column_update(table: &TableSchema, changed: ChangedColumns) -> String {
     let columns: Vec<&ColumnSchema> = changed
         .positions()
         .map(|place| &table.columns[place])
@@ -255,31 +255,54 @@ fn join_strings(separator: &str, parts: impl Iterator<Item = String>) -> String 
 #[cfg(test)]
 mod tests {
     use onward_store::TableRecord as _;
-    use onward_store::tables::{InboxMessageRow, TimerRow};
+    use onward_store::tables::InboxMessageRow;
+    use onward_store::{ColumnType, IndexSchema};
 
     use super::*;
 
+    /// A table with a key of two columns and an index that does not start with the key.
+    const REMINDERS: &TableSchema = &TableSchema {
+        name: "reminders",
+        columns: &[
+            column("execution_id", ColumnType::Bytes),
+            column("promise", ColumnType::Int),
+            column("shard", ColumnType::Int),
+            column("fire_at", ColumnType::Time),
+        ],
+        key_length: 2,
+        unique: &[],
+        indexes: &[BY_DUE],
+    };
+    const BY_DUE: IndexSchema = IndexSchema {
+        name: "BY_DUE",
+        columns: &["shard", "fire_at"],
+    };
+
+    const fn column(name: &'static str, column_type: ColumnType) -> ColumnSchema {
+        ColumnSchema {
+            name,
+            column_type,
+            nullable: false,
+        }
+    }
+
     #[test]
-    fn rows_are_locked_one_by_one() {
+    fn rows_are_locked_in_the_given_order() {
         assert_eq!(
-            build_select_locked(
-                TimerRow::TABLE,
-                &key_column_names(TimerRow::TABLE),
-                RowLock::Update
-            ),
+            build_select_locked(REMINDERS, &key_column_names(REMINDERS), RowLock::Update),
             "SELECT found.* FROM unnest($1::bytea[], $2::bigint[]) AS given(execution_id, promise) CROSS JOIN LATERAL \
-             (SELECT held.execution_id, held.promise, held.shard, held.fire_at, held.version FROM timers AS held \
+             (SELECT held.execution_id, held.promise, held.shard, held.fire_at, held.version FROM reminders AS held \
              WHERE held.execution_id = given.execution_id AND held.promise = given.promise FOR UPDATE) AS found"
         );
     }
 
     #[test]
-    fn a_scan_has_the_conditions_it_was_given() {
-        let order = TimerRow::TABLE.scan_order(Some(TimerRow::BY_DUE));
-        let all = "SELECT execution_id, promise, shard, fire_at, version FROM timers";
+    fn a_scan_statement_has_the_conditions_of_its_scan() {
+        let order = REMINDERS.scan_order(Some(&BY_DUE));
+        let all = "SELECT execution_id, promise, shard, fire_at, version FROM reminders";
         assert_eq!(
             build_scan(
-                TimerRow::TABLE,
+                REMINDERS,
                 &order,
                 ScanShape {
                     equal: 0,
@@ -292,7 +315,7 @@ mod tests {
         );
         assert_eq!(
             build_scan(
-                TimerRow::TABLE,
+                REMINDERS,
                 &order,
                 ScanShape {
                     equal: 1,
@@ -308,7 +331,7 @@ mod tests {
         );
         assert_eq!(
             build_scan(
-                TimerRow::TABLE,
+                REMINDERS,
                 &order,
                 ScanShape {
                     equal: 0,
@@ -325,18 +348,18 @@ mod tests {
     }
 
     #[test]
-    fn an_update_changes_all_but_the_key() {
-        let text = build_update(TimerRow::TABLE);
+    fn an_update_statement_sets_all_columns_but_the_key() {
+        let text = build_update(REMINDERS);
         assert!(text.starts_with(
-            "UPDATE timers AS old SET shard = new.shard, fire_at = new.fire_at, version = new.version FROM"
+            "UPDATE reminders AS old SET shard = new.shard, fire_at = new.fire_at, version = new.version FROM"
         ));
     }
 
     #[test]
-    fn an_amendment_counts_the_rows_that_were_as_they_should_be() {
-        let text = build_amend(TimerRow::TABLE, ChangedColumns::from_positions([3]));
+    fn a_column_update_counts_the_rows_at_their_expected_version() {
+        let text = build_column_update(REMINDERS, ChangedColumns::from_positions([3]));
         assert!(text.starts_with(
-            "WITH amended AS (UPDATE timers AS old SET fire_at = new.fire_at, version = old.version + 1 FROM (SELECT \
+            "WITH amended AS (UPDATE reminders AS old SET fire_at = new.fire_at, version = old.version + 1 FROM (SELECT \
              given.*, found.place FROM unnest($1::bytea[], $2::bigint[], $3::timestamptz[], $4::bigint[]) AS \
              given(execution_id, promise, fire_at, version)"
         ));
@@ -347,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_from_the_sequence_of_the_key() {
+    fn serials_come_from_the_sequence_of_the_key() {
         assert!(
             build_next_serials(InboxMessageRow::TABLE).contains("nextval('inbox_message_id_seq')")
         );

@@ -23,7 +23,7 @@ pub(crate) fn tls_connector() -> Result<MakeRustlsConnect, Error> {
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|cause| Error::Unusable(format!("TLS cannot be used: {cause}")))?;
+        .map_err(|cause| Error::Unusable(format!("cannot set up TLS: {cause}")))?;
     Ok(MakeRustlsConnect::new(
         config.with_root_certificates(roots).with_no_client_auth(),
     ))

@@ -36,7 +36,7 @@ impl<'a> FromSql<'a> for PostgresTimestamp {
             .checked_add(POSTGRES_EPOCH_MICROS)
             .and_then(Timestamp::from_micros);
         at.map(Self)
-            .ok_or_else(|| "an instant outside of the years 0 to 9999".into())
+            .ok_or_else(|| "a timestamp outside the years 0 to 9999".into())
     }
 
     accepts!(TIMESTAMPTZ);
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_instant_round_trips() {
+    fn every_timestamp_round_trips() {
         for at in [
             Timestamp::MIN,
             Timestamp::EPOCH,
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn infinity_is_no_instant() {
+    fn infinity_is_not_a_timestamp() {
         for infinity in [i64::MIN, i64::MAX] {
             assert!(
                 PostgresTimestamp::from_sql(&SqlType::TIMESTAMPTZ, &infinity.to_be_bytes())
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_beyond_sql_are_as_large_as_it_gets() {
+    fn counts_beyond_the_sql_range_are_clamped() {
         assert_eq!(count_to_sql(u64::MAX), i64::MAX);
         assert_eq!(count_to_sql(7), 7);
         assert!(count_from_sql(-1).is_err());

@@ -1,6 +1,6 @@
--- Appends one event to a run that was left so; stores nothing if the run is not as it was left.
--- $1 to $17 are the event's columns, with the stamp of the event before it in place of its own; $18 is the time, unless
--- it is for the database to say.
+-- Appends one event to a run; stores nothing if the head of the run is not the expected one. $1 to
+-- $17 are the event's columns, with the timestamp of the previous event in place of its own; $18 is
+-- the time, or null to use the time of the database.
 WITH head AS (
     UPDATE runs
     SET last_seq = $2::bigint,

@@ -1,7 +1,7 @@
--- Appends any number of events to any number of runs, or nothing at all if one of the runs is not as it is believed to
--- be. $1 to $17 are the events' columns, with the earliest possible stamps; $18 is the time, unless it is for the
--- database to say; $19 to $25 are the runs that go on and how they were left; $26 to $30 are the runs that begin; $31 is
--- how many runs there are.
+-- Appends any number of events to any number of runs, or nothing if the head of one of the runs is
+-- not the expected one. $1 to $17 are the events' columns, with the earliest possible timestamps;
+-- $18 is the time, or null to use the time of the database; $19 to $25 are the existing runs and
+-- their expected heads; $26 to $30 are the new runs; $31 is the number of runs.
 WITH stamp AS MATERIALIZED (
     SELECT coalesce($18::timestamptz, clock_timestamp()) AS at
 ), continued AS (

@@ -1,4 +1,4 @@
--- Appends the first event of a run; stores nothing if the run has begun already. The parameters are those of
+-- Appends the first event of a run; stores nothing if the run exists. The parameters are those of
 -- append_event.sql.
 WITH head AS (
     INSERT INTO runs

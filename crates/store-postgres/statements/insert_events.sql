@@ -1,4 +1,4 @@
--- Inserts events, one array a column.
+-- Inserts events, one array per column.
 INSERT INTO run_events
 SELECT *
 FROM unnest($1::text[], $2::bigint[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],

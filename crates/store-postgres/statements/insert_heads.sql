@@ -1,4 +1,4 @@
--- Inserts heads of runs, one array a column.
+-- Inserts heads of runs, one array per column.
 INSERT INTO runs
 SELECT given.*, given.projected_seq < given.last_seq, given.delivered_seq < given.last_seq
 FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::timestamptz[], $7::bigint[], $8::bigint[])

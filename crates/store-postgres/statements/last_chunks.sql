@@ -1,4 +1,4 @@
--- Where the last chunk of each of these journals begins, and how many events it holds.
+-- The first sequence of the last chunk of each of these journals, and the number of its events.
 SELECT given.execution_id, last.first_sequence, last.events
 FROM unnest($1::bytea[]) AS given(execution_id)
 CROSS JOIN LATERAL (

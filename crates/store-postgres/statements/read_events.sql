@@ -1,4 +1,4 @@
--- Events of a run after one of them, in the order of their places.
+-- Events of a run after a sequence number, in sequence order.
 SELECT run_id, run_seq, event_id, event_type, emitted_at, tenant_id, project_id, environment_id, plan_id, plan_version,
     engine_attempt_id, logical_attempt_id, idempotency_key, step_id, payload, extra, persisted_at
 FROM run_events

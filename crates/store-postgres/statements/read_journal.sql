@@ -1,4 +1,5 @@
--- The chunks of a journal that hold events from $2 on. The one that $2 is in is the last that begins at or before it.
+-- The chunks of a journal that contain events from $2 on. The first is the last chunk that starts
+-- at or before $2.
 SELECT first_sequence, events, records
 FROM journal
 WHERE execution_id = $1

@@ -1,4 +1,5 @@
--- Replaces heads of runs that are locked, one array a column. Whose they are stays.
+-- Replaces the heads of locked runs, one array per column. Tenant, project and environment do not
+-- change.
 UPDATE runs AS old
 SET last_seq = new.last_seq,
     last_persisted_at = new.last_persisted_at,

@@ -36,12 +36,12 @@ pub(crate) fn open_writable(path: &Path) -> Result<Connection, Error> {
         .is_readonly("main")
         .map_err(error::from_sqlite_error)?
     {
-        return Err(Error::Unusable("the file cannot be written to".to_owned()));
+        return Err(Error::Unusable("the file is read-only".to_owned()));
     }
     migrate::reject_foreign_database(&connection)?;
     if enable_wal(&connection)? != "wal" {
         return Err(Error::Unusable(
-            "the file system cannot keep a write-ahead log".to_owned(),
+            "the file system does not support a write-ahead log".to_owned(),
         ));
     }
     // FULL syncs the log at each commit: acknowledged commits survive a power failure. The writer
@@ -144,9 +144,9 @@ fn open_error(path: &Path, cause: &rusqlite::Error) -> Error {
         .filter(|folder| !folder.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => {
-            Error::Unusable(format!("there is no folder {}", folder.display()))
+            Error::Unusable(format!("the directory {} does not exist", folder.display()))
         }
-        _ if path.is_dir() => Error::Unusable("it is a folder".to_owned()),
+        _ if path.is_dir() => Error::Unusable("the path is a directory".to_owned()),
         _ => Error::Unusable(cause.to_string()),
     }
 }

@@ -4,7 +4,7 @@ use onward_store::Error;
 use rusqlite::ErrorCode;
 
 /// Maps an SQLite error for the caller. Nothing of the statement's transaction is stored.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 pub(crate) fn from_sqlite_error(cause: rusqlite::Error) -> Error {
     let text = cause.to_string();
     match cause.sqlite_error_code() {

@@ -34,35 +34,35 @@ const CONSISTENCY_CHECKS: &[(&str, &str)] = &[
     ),
     (
         "SELECT first_sequence, journal_no FROM journal GROUP BY journal_no, first_sequence HAVING count(*) > 1 LIMIT ?1",
-        "the events from {} on of journal number {} are there more than once",
+        "the events from {} on of journal number {} are stored more than once",
     ),
     (
         "SELECT place, journal_no FROM journal WHERE place <= (SELECT max(place) & -64 FROM journal) AND place NOT IN \
          (SELECT place FROM journal_index WHERE journal_index.journal_no = journal.journal_no \
           AND journal_index.first_sequence = journal.first_sequence) LIMIT ?1",
-        "the events at {} of journal number {} are not in the index",
+        "the events at {} of journal number {} are missing from the index",
     ),
     (
         "SELECT place, journal_no FROM journal_index WHERE place NOT IN \
          (SELECT place FROM journal WHERE journal.place = journal_index.place \
           AND journal.journal_no = journal_index.journal_no AND journal.first_sequence = journal_index.first_sequence) LIMIT ?1",
-        "there are no events at {}, where the index has some of journal number {}",
+        "no events are stored at {}, where the index refers to journal number {}",
     ),
     (
         "SELECT run_id, last_event_seq FROM run_snapshots WHERE run_id NOT IN (SELECT run_id FROM runs) LIMIT ?1",
-        "there is a snapshot of run {} at event {}, and no such run",
+        "a snapshot of run {} at event {} exists, but the run does not",
     ),
     (
         "SELECT lower(hex(event_id)), count(*) FROM run_events GROUP BY event_id HAVING count(*) > 1 LIMIT ?1",
-        "event id {} is there {} times",
+        "event id {} is stored {} times",
     ),
     (
         "SELECT lower(hex(event_id)), run_seq FROM run_events WHERE event_id NOT IN (SELECT event_id FROM event_ids) LIMIT ?1",
-        "the id {} of an event {} is not marked as taken",
+        "the id {} of an event {} is missing from the index of event ids",
     ),
     (
         "SELECT lower(hex(event_id)), 'none' FROM event_ids WHERE event_id NOT IN (SELECT event_id FROM run_events) LIMIT ?1",
-        "event id {} is marked as taken, by {}",
+        "event id {} is in the index of event ids, but belongs to no event",
     ),
     (
         "SELECT run_id, last_seq FROM (SELECT run_id, projected_seq, delivered_seq, to_project, to_deliver, \
@@ -70,7 +70,7 @@ const CONSISTENCY_CHECKS: &[(&str, &str)] = &[
           WHERE place BETWEEN runs.run_no << 32 AND runs.run_no << 32 | 0xffffffff) AS last_seq FROM runs) \
          WHERE to_project <> (projected_seq < last_seq) OR to_deliver <> (delivered_seq < last_seq) \
          OR projected_seq > last_seq OR delivered_seq > last_seq LIMIT ?1",
-        "where the readers of run {} stand does not fit a log that ends at event {}",
+        "the reader positions of run {} do not fit a log that ends at event {}",
     ),
 ];
 
@@ -120,7 +120,7 @@ fn check_pages(db: &Connection) -> Result<Vec<String>, Error> {
     Ok(rows
         .into_iter()
         .filter(|row| row != "ok")
-        .map(|row| format!("SQLite finds: {row}"))
+        .map(|row| format!("SQLite integrity check: {row}"))
         .collect())
 }
 
@@ -131,8 +131,10 @@ fn check_schema(db: &Connection) -> Result<Vec<String>, Error> {
     migrate::apply_migrations(&mut fresh, Timestamp::EPOCH)?;
     let there = read_schema(db)?;
     let differs = |(name, sql): (String, String)| match there.get(&name) {
-        None => Some(format!("{name} is gone from the schema")),
-        Some(found) if *found != sql => Some(format!("{name} is not what it was made as")),
+        None => Some(format!("{name} is missing from the schema")),
+        Some(found) if *found != sql => Some(format!(
+            "{name} differs from its definition in the migrations"
+        )),
         Some(_) => None,
     };
     Ok(read_schema(&fresh)?

@@ -116,7 +116,7 @@ impl SqliteStore {
     fn require_writer(&self) -> Result<&SqliteWriter, Error> {
         self.writer
             .as_ref()
-            .ok_or_else(|| Error::Unusable("the store was opened for reading only".to_owned()))
+            .ok_or_else(|| Error::Unusable("the store was opened read-only".to_owned()))
     }
 }
 
@@ -211,7 +211,7 @@ impl Store for SqliteStore {
             Ok(lock) => Some(Box::new(lock)),
             // If this process dies, other processes wait until its leases expire.
             Err(error) => {
-                tracing::debug!(%error, "no lock can be held beside the store");
+                tracing::debug!(%error, "cannot lock a file beside the store: if this process dies, others wait until its leases expire");
                 None
             }
         }

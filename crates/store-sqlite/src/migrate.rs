@@ -7,11 +7,18 @@ use rusqlite::{Connection, TransactionBehavior, params};
 
 use crate::error;
 
-const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "initial",
-    sql: include_str!("../migrations/0001_initial.sql"),
-}];
+const MIGRATIONS: &[Migration] = &[
+    Migration {
+        number: 1,
+        name: "initial",
+        sql: include_str!("../migrations/0001_initial.sql"),
+    },
+    Migration {
+        number: 2,
+        name: "campaign_keys",
+        sql: include_str!("../migrations/0002_campaign_keys.sql"),
+    },
+];
 
 /// Applies all pending migrations in one transaction. A second process waits for the transaction
 /// and then finds nothing to do.
@@ -49,7 +56,7 @@ pub(crate) fn require_current_schema(connection: &Connection) -> Result<(), Erro
         .query_row(sql, [], |row| row.get(0))
         .map_err(error::from_sqlite_error)?;
     if !is_store {
-        return Err(Error::Unusable("there is no store in it".to_owned()));
+        return Err(Error::Unusable("the file contains no store".to_owned()));
     }
     migration::ensure_no_pending_migrations(MIGRATIONS, &applied_migrations(connection)?)
 }
@@ -79,7 +86,7 @@ pub(crate) fn reject_foreign_database(connection: &Connection) -> Result<(), Err
         .map_err(error::from_sqlite_error)?;
     if is_foreign == Some(true) {
         return Err(Error::Unusable(
-            "the file is the database of another program".to_owned(),
+            "the file is a database of another program".to_owned(),
         ));
     }
     Ok(())

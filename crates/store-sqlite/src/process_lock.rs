@@ -94,27 +94,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_a_lock_is_there_and_who_left_in_order_is_not_known() {
+    fn a_process_is_alive_while_it_holds_its_lock_and_unknown_after_a_clean_exit() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.db");
-        assert!(!is_process_dead(&store, "a"), "nothing is known of it");
+        assert!(
+            !is_process_dead(&store, "a"),
+            "a process without a lock file is not considered dead"
+        );
         let lock = acquire_process_lock(&store, "a").unwrap();
         assert!(!is_process_dead(&store, "a"));
         drop(lock);
         assert!(
             !is_process_dead(&store, "a"),
-            "it has released what it had itself"
+            "a process that stops gracefully is not considered dead"
         );
     }
 
     #[test]
-    fn who_died_is_gone_and_is_forgotten_after_a_while() {
+    fn a_process_that_died_is_reported_dead_until_its_lock_file_expires() {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.db");
         let died = File::create(lock_path(&store, "b")).unwrap();
         assert!(is_process_dead(&store, "b"));
         let _other = acquire_process_lock(&store, "c").unwrap();
-        assert!(is_process_dead(&store, "b"), "others may ask for it still");
+        assert!(
+            is_process_dead(&store, "b"),
+            "the lock file is kept, so that other processes can check it"
+        );
         died.set_modified(std::time::SystemTime::UNIX_EPOCH)
             .unwrap();
         drop(died);

@@ -273,12 +273,12 @@ fn run_seq_column(row: &Row<'_>, place: usize) -> Result<RunSeq, Error> {
     u64::try_from(number)
         .ok()
         .and_then(RunSeq::new)
-        .ok_or_else(|| Error::corrupt("a negative sequence"))
+        .ok_or_else(|| Error::corrupt("the sequence number is out of range"))
 }
 
 fn timestamp_column(row: &Row<'_>, place: usize) -> Result<Timestamp, Error> {
     let us: i64 = row.get(place).map_err(error::from_sqlite_error)?;
-    Timestamp::from_micros(us).ok_or_else(|| Error::corrupt("an instant that cannot be written"))
+    Timestamp::from_micros(us).ok_or_else(|| Error::corrupt("the timestamp is out of range"))
 }
 
 pub(crate) fn read_run_events(
@@ -346,7 +346,7 @@ fn run_event_from_row(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Erro
     let stored: i64 = row.get(16).map_err(error::from_sqlite_error)?;
     if stored != i64::from(checksum::event_checksum(&record.event, record.persisted_at)) {
         return Err(Error::corrupt(
-            "it is not what was written: its checksum does not fit",
+            "the checksum does not match: the event was changed after it was written",
         ));
     }
     Ok(record)
@@ -420,7 +420,7 @@ mod tests {
 
     /// The plan must not depend on the length or the number of journals.
     #[test]
-    fn parts_of_journals_are_found_one_by_one() {
+    fn journal_reads_use_the_index() {
         let mut db = Connection::open_in_memory().unwrap();
         migrate::apply_migrations(&mut db, Timestamp::EPOCH).unwrap();
         for sql in [SELECT_JOURNAL_END, SELECT_JOURNAL] {

@@ -12,7 +12,7 @@ pub(crate) struct TableStatements {
     /// Inserts a row; the parameters are all columns in their order.
     pub(crate) insert: String,
     updates: StatementCache,
-    amendments: StatementCache,
+    column_updates: StatementCache,
     pub(crate) delete: String,
     pub(crate) by_key: String,
     /// Selects a row by unique columns, one statement for each set in `table.unique`.
@@ -38,7 +38,7 @@ impl TableStatements {
         Self {
             insert: build_insert(table),
             updates: StatementCache::default(),
-            amendments: StatementCache::default(),
+            column_updates: StatementCache::default(),
             delete: format!(
                 "DELETE FROM {} WHERE {}",
                 table.name,
@@ -66,9 +66,13 @@ impl TableStatements {
 
     /// Updates a row conditionally; the parameters are the key columns, the changed columns, and
     /// the version that the row must have.
-    pub(crate) fn amend_statement(&self, table: &TableSchema, changed: ChangedColumns) -> Arc<str> {
-        self.amendments
-            .get_or_build(changed, || build_amend(table, changed))
+    pub(crate) fn column_update_statement(
+        &self,
+        table: &TableSchema,
+        changed: ChangedColumns,
+    ) -> Arc<str> {
+        self.column_updates
+            .get_or_build(changed, || build_column_update(table, changed))
     }
 }
 
@@ -154,7 +158,7 @@ fn build_update(table: &TableSchema, changed: ChangedColumns) -> String {
     )
 }
 
-fn build_amend(table: &TableSchema, changed: ChangedColumns) -> String {
+fn build_column_update(table: &TableSchema, changed: ChangedColumns) -> String {
     let key: Vec<&str> = table
         .key_columns()
         .iter()
@@ -233,16 +237,42 @@ pub(crate) fn build_scan(scan: &TableScan) -> String {
 
 #[cfg(test)]
 mod tests {
-    use onward_store::tables::TimerRow;
     use onward_store::{
-        ChangedColumns, ColumnValue, ShardId, TableRecord as _, TableRow, TableScan,
+        ChangedColumns, ColumnSchema, ColumnType, ColumnValue, IndexSchema, TableRow, TableScan,
+        TableSchema,
     };
 
+    /// A table with a key of two columns and an index that does not start with the key.
+    const REMINDERS: &TableSchema = &TableSchema {
+        name: "reminders",
+        columns: &[
+            column("execution_id", ColumnType::Bytes),
+            column("promise", ColumnType::Int),
+            column("shard", ColumnType::Int),
+            column("fire_at", ColumnType::Time),
+        ],
+        key_length: 2,
+        unique: &[],
+        indexes: &[BY_DUE],
+    };
+    const BY_DUE: IndexSchema = IndexSchema {
+        name: "BY_DUE",
+        columns: &["shard", "fire_at"],
+    };
+
+    const fn column(name: &'static str, column_type: ColumnType) -> ColumnSchema {
+        ColumnSchema {
+            name,
+            column_type,
+            nullable: false,
+        }
+    }
+
     #[test]
-    fn statements_follow_the_description() {
+    fn statements_follow_the_table_schema() {
         assert_eq!(
-            super::table_statements(TimerRow::TABLE).insert,
-            "INSERT INTO timers (execution_id, promise, shard, fire_at, version) VALUES (?1, ?2, ?3, ?4, 1)"
+            super::TableStatements::new(REMINDERS).insert,
+            "INSERT INTO reminders (execution_id, promise, shard, fire_at, version) VALUES (?1, ?2, ?3, ?4, 1)"
         );
         let row = |fire_at| {
             TableRow(vec![
@@ -254,30 +284,34 @@ mod tests {
         };
         let changed = ChangedColumns::between_rows(&row(3), &row(4));
         assert_eq!(
-            &*super::table_statements(TimerRow::TABLE).update_statement(TimerRow::TABLE, changed),
-            "UPDATE timers SET fire_at = ?4, version = ?5 WHERE execution_id = ?1 AND promise = ?2"
+            &*super::TableStatements::new(REMINDERS).update_statement(REMINDERS, changed),
+            "UPDATE reminders SET fire_at = ?4, version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(
-            &*super::table_statements(TimerRow::TABLE).update_statement(
-                TimerRow::TABLE,
-                ChangedColumns::between_rows(&row(3), &row(3))
-            ),
-            "UPDATE timers SET version = ?5 WHERE execution_id = ?1 AND promise = ?2"
+            &*super::TableStatements::new(REMINDERS)
+                .update_statement(REMINDERS, ChangedColumns::between_rows(&row(3), &row(3))),
+            "UPDATE reminders SET version = ?5 WHERE execution_id = ?1 AND promise = ?2"
         );
         assert_eq!(
-            &*super::table_statements(TimerRow::TABLE).amend_statement(TimerRow::TABLE, changed),
-            "UPDATE timers SET fire_at = ?3, version = version + 1 WHERE execution_id = ?1 AND promise = ?2 AND version = ?4"
+            &*super::TableStatements::new(REMINDERS).column_update_statement(REMINDERS, changed),
+            "UPDATE reminders SET fire_at = ?3, version = version + 1 WHERE execution_id = ?1 AND promise = ?2 AND version = ?4"
         );
         assert_eq!(
-            super::table_statements(TimerRow::TABLE).delete,
-            "DELETE FROM timers WHERE execution_id = ?1 AND promise = ?2"
+            super::TableStatements::new(REMINDERS).delete,
+            "DELETE FROM reminders WHERE execution_id = ?1 AND promise = ?2"
         );
-        let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
-            .where_equal(&ShardId(1))
-            .where_at_most(&onward_base::Timestamp::EPOCH);
+        let due = TableScan {
+            table: REMINDERS,
+            index: Some(&BY_DUE),
+            equal: vec![ColumnValue::Int(1)],
+            until: Some(ColumnValue::Time(onward_base::Timestamp::EPOCH)),
+            after: None,
+            is_reversed: false,
+            limit: 1_000,
+        };
         assert_eq!(
             super::build_scan(&due),
-            "SELECT execution_id, promise, shard, fire_at, version FROM timers WHERE shard = ?1 AND fire_at <= ?2 \
+            "SELECT execution_id, promise, shard, fire_at, version FROM reminders WHERE shard = ?1 AND fire_at <= ?2 \
              AND fire_at < 253402300799999999 ORDER BY shard, fire_at, execution_id, promise LIMIT ?3"
         );
     }

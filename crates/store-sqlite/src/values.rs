@@ -64,7 +64,7 @@ fn decode_value(column: &ColumnSchema, stored: ValueRef<'_>) -> Result<ColumnVal
     };
     value.ok_or_else(|| {
         Error::corrupt(format_args!(
-            "column {} holds a value it cannot hold",
+            "column {} holds an invalid value",
             column.name
         ))
     })

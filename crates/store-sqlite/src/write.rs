@@ -107,14 +107,16 @@ fn write_row(db: &Connection, write: &RowWrite<'_>) -> Result<()> {
         }
         RowWrite::UpdateIfVersion(table, row, version, changed) => {
             let version = onward_store::ColumnValue::Int(version.cast_signed());
-            let amended = changed.positions().map(|place| &row.0[place]);
+            let changed_values = changed.positions().map(|place| &row.0[place]);
             let values = row.0[..table.key_length]
                 .iter()
-                .chain(amended)
+                .chain(changed_values)
                 .chain([&version])
                 .map(SqliteParameter);
             let made = db
-                .prepare_cached(&sql::table_statements(table).amend_statement(table, changed))?
+                .prepare_cached(
+                    &sql::table_statements(table).column_update_statement(table, changed),
+                )?
                 .execute(params_from_iter(values))?;
             if made != 1 {
                 return Err(rusqlite::Error::StatementChangedRows(made));
@@ -277,7 +279,6 @@ pub(crate) fn execute_purge(db: &Connection, purge: &PurgeTarget) -> Result<bool
                 "DELETE FROM journal WHERE place IN (SELECT place FROM journal_places \
                  WHERE journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1))",
                 "DELETE FROM journals WHERE execution_id = ?1",
-                "DELETE FROM timers WHERE execution_id = ?1",
                 "DELETE FROM tasks WHERE execution_id = ?1",
                 "DELETE FROM inbox WHERE execution_id = ?1",
             ],

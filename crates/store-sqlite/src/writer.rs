@@ -353,7 +353,7 @@ impl WriterState {
     fn ensure_in_transaction(&self) -> Result<(), WriteFailure> {
         if self.connection.is_autocommit() {
             return Err(WriteFailure::Other(Error::Unavailable(
-                "the database gave the transaction up".to_owned(),
+                "the database rolled the transaction back".to_owned(),
             )));
         }
         Ok(())
@@ -449,7 +449,7 @@ impl WriterState {
     /// more.
     fn poison_on_lost_write(&mut self, error: Error) -> Error {
         if matches!(error, Error::Poisoned(_)) && self.poisoned.is_none() {
-            tracing::error!(%error, "the store has stopped");
+            tracing::error!(%error, "the store has stopped after a failed write: restart the process");
             // Closing must not touch the file either; SQLite recovers the log at the next start.
             drop(
                 self.connection
@@ -476,7 +476,7 @@ impl WriterState {
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(cause) = moved {
             let error = self.poison_on_lost_write(error::from_sqlite_error(cause));
-            tracing::warn!(%error, "the write-ahead log could not be moved into the file");
+            tracing::warn!(%error, "the checkpoint of the write-ahead log failed");
         }
     }
 }
@@ -484,7 +484,7 @@ impl WriterState {
 fn rejection_error(cause: &rusqlite::Error) -> Error {
     if error::is_unique_violation(cause) {
         Error::corrupt(format_args!(
-            "a key is taken that was looked for and not found: {cause}"
+            "a unique key exists that an earlier read did not find: {cause}"
         ))
     } else {
         InvalidRequest::RefusedByDatabase(cause.to_string()).into()

@@ -66,7 +66,7 @@ fn check_commit_sizes(commit: &Commit, limits: &StoreLimits) -> Result<(), Inval
         limits.changes_max,
     )?;
     check_limit(
-        "moves in a commit",
+        "reader advances in a commit",
         commit.reader_advances.len(),
         limits.changes_max,
     )?;
@@ -201,15 +201,15 @@ fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), Inva
             Some(_) if assigned => refuse("the store assigns it")?,
             Some(ColumnValue::Null) if !column.nullable => refuse("a value is required")?,
             Some(value) if !value.fits_type(column.column_type) => {
-                refuse("the value is of another type")?
+                refuse("the value has the wrong type")?
             }
             Some(ColumnValue::Text(text)) if text.contains('\0') => {
-                refuse("text cannot hold U+0000")?
+                refuse("text must not contain U+0000")?
             }
             Some(ColumnValue::Text(text))
                 if text.len() > KEY_TEXT_BYTES_MAX && table.is_lookup_column(column.name) =>
             {
-                refuse("text that rows are found by has at most 512 bytes")?;
+                refuse("text of a key, unique or index column must have at most 512 bytes")?;
             }
             Some(_) => {}
         }
@@ -228,7 +228,7 @@ fn check_updated_columns(change: &RowChange) -> Result<(), InvalidRequest> {
         .positions()
         .find(|place| table.is_identifying_column(*place));
     identifying.map_or(Ok(()), |place| {
-        let reason = "what identifies a row cannot be amended";
+        let reason = "a column update must not change key or unique columns";
         Err(InvalidRequest::Value {
             table: table.name,
             column: table.columns[place].name,
@@ -248,7 +248,7 @@ const fn check_column_count(
     Err(InvalidRequest::Value {
         table: table.name,
         column: table.columns[0].name,
-        reason: "there are more values than columns",
+        reason: "the row has more values than the table has columns",
     })
 }
 
@@ -285,7 +285,7 @@ impl StorePolicy {
                 let RunEventWrite {
                     run_id, event_id, ..
                 } = event;
-                tracing::warn!(%run_id, %event_id, %mismatch, "idempotency key accepted as it is");
+                tracing::warn!(%run_id, %event_id, %mismatch, "idempotency key does not match the event; accepted, because the key check only warns");
                 Ok(())
             }
             Err(mismatch) => Err(InvalidRequest::IdempotencyKey { index, mismatch }),

@@ -18,7 +18,7 @@ pub struct SystemClock;
 impl StoreClock for SystemClock {
     #[expect(
         clippy::disallowed_methods,
-        reason = "this is the clock that others take as a parameter"
+        reason = "the one place that reads the system clock"
     )]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now()

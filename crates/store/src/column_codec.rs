@@ -3,9 +3,16 @@
 use std::sync::Arc;
 
 use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
-use onward_journal::{ComponentDigest, ExecutionId};
+use onward_campaign_core::{
+    CampaignRunControl, CampaignRunStatus, DeliveryChannel, ItemReason, ItemStatus, JobStatus,
+    JobType,
+};
+use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionId, ExecutionState};
 use onward_runs::{RunId, RunSeq};
 
+use crate::tables::{
+    AlertSeverity, DeployedFunctionKind, InboxMessageKind, SnapshotCondition, WorkerTaskState,
+};
 use crate::{ColumnCodec, ColumnType, ColumnValue, SerialId, ShardEpoch, ShardId};
 
 impl<T: ColumnCodec> ColumnCodec for Option<T> {
@@ -169,3 +176,38 @@ macro_rules! text_id_codecs {
 }
 
 text_id_codecs!(RunId, TenantId, ProjectId, EnvironmentId);
+
+/// Implements the codec for enums that are stored as their text form. A text that no variant has is
+/// not decoded, so a row with an unknown status or channel is corrupt and never taken for another.
+macro_rules! text_enum_codecs {
+    ($($of:ty),+) => {$(
+        impl ColumnCodec for $of {
+            const COLUMN_TYPE: ColumnType = ColumnType::Text;
+
+            fn to_value(&self) -> ColumnValue {
+                ColumnValue::Text(SharedText::from(self.as_str()))
+            }
+
+            fn from_value(value: &ColumnValue) -> Option<Self> {
+                if let ColumnValue::Text(text) = value { Self::parse(text) } else { None }
+            }
+        }
+    )+};
+}
+
+text_enum_codecs!(
+    AlertSeverity,
+    CampaignRunControl,
+    CampaignRunStatus,
+    DeliveryChannel,
+    DeliveryGuarantee,
+    DeployedFunctionKind,
+    ExecutionState,
+    InboxMessageKind,
+    ItemReason,
+    ItemStatus,
+    JobStatus,
+    JobType,
+    SnapshotCondition,
+    WorkerTaskState
+);

@@ -55,6 +55,17 @@ pub enum Error {
     /// This program cannot use the store at all, for example because of its schema version.
     #[error("{0}")]
     Unusable(String),
+    /// The store was opened read-only, and its schema is older than this program.
+    #[error(
+        "the schema of the store is older than this program: migration {number} ({name}) is missing. \
+         Run a command that writes, such as `onward serve`, to upgrade it"
+    )]
+    SchemaOutdated {
+        /// Number of the newest missing migration.
+        number: u32,
+        /// Name of that migration.
+        name: &'static str,
+    },
     /// The store was closed before the call.
     #[error("the store is closed")]
     Closed,
@@ -69,7 +80,9 @@ impl Error {
             Self::Conflict(_) => StoreErrorKind::Conflict,
             Self::Invalid(_) => StoreErrorKind::Invalid,
             Self::Corrupt(_) => StoreErrorKind::Corrupt,
-            Self::Poisoned(_) | Self::Unusable(_) | Self::Closed => StoreErrorKind::Fatal,
+            Self::Poisoned(_) | Self::Unusable(_) | Self::SchemaOutdated { .. } | Self::Closed => {
+                StoreErrorKind::Fatal
+            }
         }
     }
 
@@ -232,6 +245,6 @@ pub enum InvalidRequest {
     #[error("there is no run {0}")]
     NoSuchRun(RunId),
     /// A constraint of the database rejected a row, for example because of an unknown status.
-    #[error("the database refuses the row: {0}")]
+    #[error("the database rejected the row: {0}")]
     RefusedByDatabase(String),
 }

@@ -52,4 +52,6 @@ pub use query::{JournalChunk, RunEventQuery, RunHead, TableScan};
 pub use row_value::{ColumnType, ColumnValue, RowKey, StoredRow, TableRow};
 pub use run_state_store::RunStateStore;
 pub use store::{NotificationHandler, RecordReader, RegistrationGuard, Store};
-pub use table_schema::{ColumnCodec, ColumnSchema, IndexSchema, TableRecord, TableSchema};
+pub use table_schema::{
+    ColumnCodec, ColumnSchema, IndexSchema, InvalidColumnValue, TableRecord, TableSchema,
+};

@@ -1,5 +1,5 @@
-//! Decides which migrations a database needs, and refuses a database that this program must not
-//! touch. The adapters only run the SQL.
+//! Decides which migrations a database needs, and rejects a database that this program must not
+//! change. The adapters only run the SQL.
 
 use onward_base::hex;
 use sha2::{Digest as _, Sha256};
@@ -44,7 +44,7 @@ pub fn pending_migrations<'a>(
     let newest = known.last().map_or(0, |migration| migration.number);
     if let Some(newer) = applied.iter().find(|applied| applied.number > newest) {
         return Err(Error::Unusable(format!(
-            "the database is newer than this program: it is at schema {} ({}), this program knows up to {newest}. \
+            "the database is newer than this program: its schema is {} ({}), this program supports up to {newest}. \
              Use a newer version of onward, or restore a backup made before the upgrade",
             newer.number, newer.name
         )));
@@ -52,8 +52,8 @@ pub fn pending_migrations<'a>(
     for (known, applied) in known.iter().zip(applied) {
         if known.number != applied.number || known.checksum() != applied.checksum {
             return Err(Error::Unusable(format!(
-                "the schema of the database is not the one this program made: migration {} ({}) was applied with checksum \
-                 {}, expected {} ({}). Somebody changed a migration after it was released",
+                "the schema of the database differs from the one of this program: migration {} ({}) was applied with checksum \
+                 {}, expected {} ({}). The migration was changed after its release: use the version of onward that created the store",
                 applied.number,
                 applied.name,
                 applied.checksum,
@@ -74,10 +74,10 @@ pub fn ensure_no_pending_migrations(
     let Some(newest) = missing.last() else {
         return Ok(());
     };
-    Err(Error::Unusable(format!(
-        "the database is older than this program: it lacks schema {} ({}). Whatever writes to it upgrades it first",
-        newest.number, newest.name
-    )))
+    Err(Error::SchemaOutdated {
+        number: newest.number,
+        name: newest.name,
+    })
 }
 
 #[cfg(test)]
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_applied_is_not_applied_again() {
+    fn applied_migrations_are_not_applied_again() {
         let numbers = |applied: &[AppliedMigration]| {
             pending_migrations(&KNOWN, applied)
                 .unwrap()
@@ -121,33 +121,33 @@ mod tests {
     }
 
     #[test]
-    fn who_only_reads_needs_all_of_them() {
+    fn a_read_only_open_requires_all_migrations() {
         let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
         assert_eq!(ensure_no_pending_migrations(&KNOWN, &both), Ok(()));
         let error = ensure_no_pending_migrations(&KNOWN, &both[..1]).unwrap_err();
         assert!(
-            error.to_string().contains("it lacks schema 2 (more)"),
+            error.to_string().contains("migration 2 (more) is missing"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_newer_database_is_left_alone() {
+    fn a_newer_database_is_rejected() {
         let both = [applied(&KNOWN[0]), applied(&KNOWN[1])];
         let error = pending_migrations(&KNOWN[..1], &both).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Fatal);
         assert!(
             error
                 .to_string()
-                .contains("schema 2 (more), this program knows up to 1"),
+                .contains("its schema is 2 (more), this program supports up to 1"),
             "{error}"
         );
     }
 
     #[test]
-    fn a_changed_migration_is_refused() {
+    fn a_changed_migration_is_rejected() {
         let changed = Migration {
-            sql: "first, but otherwise",
+            sql: "first, changed",
             ..KNOWN[0]
         };
         assert_eq!(

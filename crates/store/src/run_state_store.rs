@@ -21,7 +21,7 @@ pub trait RunStateStore: Send + Sync {
         let mut appended = self.append_events(vec![event]).await?;
         appended
             .pop()
-            .ok_or_else(|| Error::corrupt("no answer for an appended event"))
+            .ok_or_else(|| Error::corrupt("the commit returned no receipt for an appended event"))
     }
 
     /// Returns events of a run in sequence order.
@@ -77,7 +77,7 @@ impl<S: Store + ?Sized> RunStateStore for S {
             snapshot = project_from_snapshot(snapshot, &events);
             if snapshot.last_event_seq == before {
                 return Err(Error::corrupt(format!(
-                    "no event of run {run} after {before} comes after it"
+                    "run {run}: the events read after {before} do not advance its snapshot"
                 )));
             }
         }

@@ -101,11 +101,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Sends a notification to the other processes that use the store. It does not block, and
     /// notifications may be lost: a subscriber that must not miss a change also polls.
-    fn notify(&self, _words: String) {}
+    fn notify(&self, _notification: String) {}
 
-    /// Calls `_heard` for each notification until the returned guard is dropped. Notifications sent
-    /// by this process may be among them. Returns `None` if the store cannot deliver notifications.
-    fn subscribe(&self, _heard: NotificationHandler) -> Option<RegistrationGuard> {
+    /// Calls `_handler` for each notification until the returned guard is dropped. Notifications
+    /// sent by this process may be among them. Returns `None` if the store cannot deliver
+    /// notifications.
+    fn subscribe(&self, _handler: NotificationHandler) -> Option<RegistrationGuard> {
         None
     }
 
@@ -146,5 +147,5 @@ impl<S: Store + ?Sized> RecordReader for S {}
 fn decode_record<R: TableRecord>(stored: &StoredRow) -> Result<(R, u64), Error> {
     R::from_row(&stored.row)
         .map(|record| (record, stored.version))
-        .map_err(Error::Corrupt)
+        .map_err(Error::corrupt)
 }

@@ -1,6 +1,8 @@
 //! Table schemas as data. The commit rules are written once against these descriptions; an adapter
 //! only needs to read and write a row of any table.
 
+use thiserror::Error;
+
 use crate::{ColumnType, ColumnValue, RowKey, TableRow};
 
 /// The schema of a table: its columns, key, unique sets and indexes.
@@ -132,8 +134,19 @@ pub trait TableRecord: Sized {
     /// Encodes `self` as a row.
     fn to_row(&self) -> TableRow;
 
-    /// Decodes a row. Fails with a description if a value does not fit its column.
-    fn from_row(row: &TableRow) -> Result<Self, String>;
+    /// Decodes a row. Fails if a column is missing or holds a value that its type does not have.
+    fn from_row(row: &TableRow) -> Result<Self, InvalidColumnValue>;
+}
+
+/// A stored row cannot be decoded: a column is missing or holds a value that its type does not
+/// have, such as an unknown status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("column {table}.{column} holds an invalid value")]
+pub struct InvalidColumnValue {
+    /// Name of the table.
+    pub table: &'static str,
+    /// Name of the column.
+    pub column: &'static str,
 }
 
 /// A type that can be stored in a column.
@@ -189,13 +202,13 @@ macro_rules! define_table {
                 $crate::TableRow(vec![$($crate::ColumnCodec::to_value(&self.$field)),+])
             }
 
-            fn from_row(row: &$crate::TableRow) -> Result<Self, String> {
+            fn from_row(row: &$crate::TableRow) -> Result<Self, $crate::InvalidColumnValue> {
                 let mut values = row.0.iter();
                 Ok(Self {
                     $($field: values
                         .next()
                         .and_then(<$of as $crate::ColumnCodec>::from_value)
-                        .ok_or_else(|| format!("{}.{} holds a value it cannot hold", $table, $column))?,)+
+                        .ok_or($crate::InvalidColumnValue { table: $table, column: $column })?,)+
                 })
             }
         }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -13,6 +14,10 @@ use crate::reaper::ClusterReaper;
 /// Superuser of every cluster. It needs no password: the server listens on the loopback interface
 /// only.
 const SUPERUSER: &str = "onward";
+/// Environment variables with the base directories of clusters that several test processes share:
+/// see [`PostgresCluster::shared_cluster`].
+const SHARED_SYNCED: &str = "ONWARD_TEST_POSTGRES";
+const SHARED_UNSYNCED: &str = "ONWARD_TEST_POSTGRES_UNSYNCED";
 /// Attempts to start on a free port: another process may take the port between its selection and
 /// the start of the server.
 const PORT_ATTEMPTS_MAX: usize = 5;
@@ -28,15 +33,26 @@ pub enum ClusterDurability {
     Unsynced,
 }
 
-/// A Postgres server for tests. Dropping it stops the server and removes its data.
+impl ClusterDurability {
+    /// The environment variable that names a running cluster of this durability.
+    pub const fn shared_variable(self) -> &'static str {
+        match self {
+            Self::Synced => SHARED_SYNCED,
+            Self::Unsynced => SHARED_UNSYNCED,
+        }
+    }
+}
+
+/// A Postgres server for tests. Dropping it stops the server and removes its data, unless another
+/// process started it.
 #[derive(Debug)]
 pub struct PostgresCluster {
     installation: PostgresInstallation,
     base_dir: PathBuf,
     port: u16,
     durability: ClusterDurability,
-    databases: AtomicU32,
-    _reaper: ClusterReaper,
+    /// `None` if another process started the server and stops it.
+    _reaper: Option<ClusterReaper>,
 }
 
 impl PostgresCluster {
@@ -57,40 +73,58 @@ impl PostgresCluster {
             source,
         })?;
         installation.chown_to_server_user(made.path())?;
-        let undertaker = ClusterReaper::watch_cluster(made.path())?;
+        let reaper = ClusterReaper::watch_cluster(made.path())?;
         let folder = made.keep();
-        let databases = AtomicU32::new(0);
         let mut cluster = Self {
             installation,
             base_dir: folder,
             port: 0,
             durability,
-            databases,
-            _reaper: undertaker,
+            _reaper: Some(reaper),
         };
         cluster.init_data_dir()?;
         cluster.start_on_free_port()?;
         Ok(cluster)
     }
 
-    /// Returns the cluster that the tests of this process share; starts one if no test holds it.
-    pub fn shared_cluster() -> Result<Arc<Self>, Error> {
-        static SHARED: Mutex<Weak<PostgresCluster>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns a cluster for tests that do not stop it: the running one that the environment names
+    /// (the program `with-clusters` of this crate sets it), or one that the tests of this process
+    /// share.
+    pub fn shared_cluster(durability: ClusterDurability) -> Result<Arc<Self>, Error> {
+        static SHARED: [Mutex<Weak<PostgresCluster>>; 2] =
+            [Mutex::new(Weak::new()), Mutex::new(Weak::new())];
+        let slot = &SHARED[usize::from(durability == ClusterDurability::Unsynced)];
+        let mut shared = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cluster) = shared.upgrade() {
             return Ok(cluster);
         }
-        let cluster = Arc::new(Self::start()?);
+        let cluster = Arc::new(match std::env::var_os(durability.shared_variable()) {
+            Some(base_dir) => Self::attach(base_dir.into(), durability)?,
+            None => Self::start_with_durability(durability)?,
+        });
         *shared = Arc::downgrade(&cluster);
+        Ok(cluster)
+    }
+
+    /// Uses a running cluster of another process, which stops it.
+    fn attach(base_dir: PathBuf, durability: ClusterDurability) -> Result<Self, Error> {
+        let mut cluster = Self {
+            installation: PostgresInstallation::find_newest()?,
+            base_dir,
+            port: 0,
+            durability,
+            _reaper: None,
+        };
+        cluster.port = cluster.read_pid_file(3)?;
         Ok(cluster)
     }
 
     /// Creates a database and returns its URL.
     pub fn create_database(&self) -> Result<String, Error> {
-        let name = format!(
-            "test_{}",
-            self.databases.fetch_add(1, Ordering::Relaxed) + 1
-        );
+        // Unique in this process, and among the processes that share the cluster.
+        static DATABASES: AtomicU32 = AtomicU32::new(0);
+        let number = DATABASES.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = format!("test_{}_{number}", std::process::id());
         let port = self.port.to_string();
         let args = [
             "-h",
@@ -137,11 +171,16 @@ impl PostgresCluster {
 
     /// The process id of the server. Fails if the server is not running.
     pub fn server_pid(&self) -> Result<u32, Error> {
+        self.read_pid_file(0)
+    }
+
+    /// Reads a number from a line of the server's pid file: 0 is its process id, 3 its port.
+    fn read_pid_file<T: FromStr>(&self, line: usize) -> Result<T, Error> {
         let file = fs::read_to_string(self.data_dir().join("postmaster.pid"))
             .map_err(|_| Error::Stopped)?;
         file.lines()
-            .next()
-            .and_then(|line| line.trim().parse().ok())
+            .nth(line)
+            .and_then(|text| text.trim().parse().ok())
             .ok_or(Error::Stopped)
     }
 
@@ -210,10 +249,10 @@ impl PostgresCluster {
             .run_detached();
         done.map_err(|error| match error {
             Error::Failed { program, output } => {
-                let said = fs::read_to_string(&log).unwrap_or_default();
+                let log = fs::read_to_string(&log).unwrap_or_default();
                 Error::Failed {
                     program,
-                    output: format!("{output}\n{said}"),
+                    output: format!("{output}\n{log}"),
                 }
             }
             other => other,

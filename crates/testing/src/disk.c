@@ -1,5 +1,6 @@
-/* A disk that fails once, for tests: preloaded, it makes the n-th sync, write or read of a store's files fail as the
- * environment says, or takes the process down in the middle of it. Counting starts with the process. */
+/* A disk that fails once, for tests: as a preloaded library, it makes the n-th sync, write or read
+ * of a store's files fail, or kills the process in the middle of it. Environment variables select
+ * the fault; counting starts with the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -81,7 +82,7 @@ ssize_t pwrite(int file, const void *bytes, size_t count, off_t at) {
     return pwrite64(file, bytes, count, at);
 }
 
-/* Not EIO, which SQLite takes for a damaged file: a disk that is away for a moment. */
+/* Not EIO, which SQLite treats as a damaged file: a disk that is unavailable for a moment. */
 ssize_t pread64(int file, void *bytes, size_t count, off64_t at) {
     static ssize_t (*real)(int, void *, size_t, off64_t);
     if (!real)

@@ -88,5 +88,5 @@ impl RunEventGenerator {
 }
 
 fn parse_valid<T: FromStr<Err: Debug>>(text: &str) -> T {
-    text.parse().expect("written as it should be")
+    text.parse().expect("valid test data")
 }

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_whole_installation_is_taken() {
+    fn the_newest_complete_installation_is_used() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(newest_version(folder.path()), None);
         let server = ["initdb", "pg_ctl", "postgres", "createdb"];

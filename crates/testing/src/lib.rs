@@ -5,12 +5,14 @@
 //! interface. It is removed with all of its data when the test ends, however it ends.
 //!
 //! ```no_run
-//! let cluster = onward_testing::PostgresCluster::shared_cluster()?;
+//! # use onward_testing::{ClusterDurability, PostgresCluster};
+//! let cluster = PostgresCluster::shared_cluster(ClusterDurability::Unsynced)?;
 //! let url = cluster.create_database()?;
 //! assert!(url.starts_with("postgres://onward@127.0.0.1:"));
 //! # Ok::<(), onward_testing::Error>(())
 //! ```
 
+mod campaign_documents;
 mod cluster;
 mod command;
 mod disk_fault;
@@ -21,6 +23,7 @@ mod mail_server;
 mod proxy;
 mod reaper;
 
+pub use campaign_documents::{CAMPAIGN_DOCUMENT_MIGRATIONS, CampaignDocumentMigration};
 pub use cluster::{ClusterDurability, PostgresCluster};
 pub use disk_fault::DiskFault;
 pub use error::Error;

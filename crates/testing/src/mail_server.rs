@@ -53,7 +53,7 @@ impl TestMailServer {
             }
             #[expect(
                 clippy::disallowed_methods,
-                reason = "it does not say when it listens, so it is looked for"
+                reason = "the server does not report when it listens, so the port is polled"
             )]
             std::thread::sleep(CONNECT_INTERVAL);
         }

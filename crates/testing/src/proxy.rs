@@ -23,20 +23,20 @@ impl TcpProxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::Port)?;
         let port = listener.local_addr().map_err(Error::Port)?.port();
         let ends = Arc::new(Mutex::new(Vec::new()));
-        let is_shut = Arc::new(AtomicBool::new(false));
-        let (kept, shut) = (Arc::clone(&ends), Arc::clone(&is_shut));
+        let is_refusing = Arc::new(AtomicBool::new(false));
+        let (open_ends, refuses) = (Arc::clone(&ends), Arc::clone(&is_refusing));
         thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 // Like a server that is down, the proxy closes the connection.
-                if !shut.load(Ordering::SeqCst) {
-                    drop(forward_connection(client, server, &kept));
+                if !refuses.load(Ordering::SeqCst) {
+                    drop(forward_connection(client, server, &open_ends));
                 }
             }
         });
         Ok(Self {
             port,
             streams: ends,
-            is_refusing: is_shut,
+            is_refusing,
         })
     }
 
@@ -45,9 +45,14 @@ impl TcpProxy {
         self.port
     }
 
-    /// Whether new connections are refused. Existing connections stay open.
-    pub fn set_refusing(&self, is_shut: bool) {
-        self.is_refusing.store(is_shut, Ordering::SeqCst);
+    /// Refuses new connections from now on. Existing connections stay open.
+    pub fn refuse_connections(&self) {
+        self.is_refusing.store(true, Ordering::SeqCst);
+    }
+
+    /// Accepts new connections again.
+    pub fn accept_connections(&self) {
+        self.is_refusing.store(false, Ordering::SeqCst);
     }
 
     /// Cuts every connection and returns how many there were. New connections are possible.
@@ -63,7 +68,7 @@ impl TcpProxy {
 fn forward_connection(
     client: TcpStream,
     server: u16,
-    kept: &Mutex<Vec<TcpStream>>,
+    open_ends: &Mutex<Vec<TcpStream>>,
 ) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server))?;
     for (from, to) in [(&client, &server), (&server, &client)] {
@@ -74,7 +79,7 @@ fn forward_connection(
             drop((to.shutdown(Shutdown::Both), copied));
         });
     }
-    lock_ignoring_poison(kept).extend([client, server]);
+    lock_ignoring_poison(open_ends).extend([client, server]);
     Ok(())
 }
 

@@ -131,14 +131,17 @@ impl CacheFolder {
         // Files with an extension are metadata of wasmtime.
         found.retain(|path| path.extension().is_none());
         let [path] = &found[..] else {
-            return Err(Error::other(format!("{} files on the stage", found.len())));
+            return Err(Error::other(format!(
+                "{} files in the staging folder",
+                found.len()
+            )));
         };
         let name = path
             .strip_prefix(self.stage.path())
             .ok()
             .and_then(Path::to_str);
         name.map(str::to_owned)
-            .ok_or_else(|| Error::other("a file on the stage has no name"))
+            .ok_or_else(|| Error::other("a file in the staging folder has no name"))
     }
 
     fn clear_stage(&self) {
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_under_another_name_is_foreign() {
+    fn a_file_with_another_key_is_not_used() {
         let file = make_seal("key", "a/b", b"code");
         assert_eq!(open_seal("key", &file), Some(("a/b", &b"code"[..])));
         assert_eq!(open_seal("other", &file), None);
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_files_go_first() {
+    fn the_oldest_files_are_evicted_first() {
         let folder = tempfile::tempdir().unwrap();
         let cache = CompiledCache::open(Some(folder.path()), 25).unwrap();
         for (name, seconds) in [("old", 1), ("new", 3), ("middle", 2)] {

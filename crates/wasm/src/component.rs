@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use onward_base::{BoundedName, Payload, SharedText};
-use onward_execution::Guest;
+use onward_base::{Payload, SharedText};
+use onward_execution::{Guest, GuestFunction, GuestFunctionKind};
 use onward_journal::{ComponentDigest, ExecutionError, InvokeResult};
 use wasmtime::Store;
 
@@ -26,35 +26,6 @@ struct ComponentInner {
     pre: ComponentPre<GuestState>,
     weight: u32,
     instance_pool: Arc<InstancePool>,
-}
-
-/// A function that a component exports, as its `describe` reports it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuestFunction {
-    /// Name of the function; unique in its component.
-    pub name: BoundedName,
-    /// Whether the function is a workflow or a task.
-    pub kind: GuestFunctionKind,
-    /// JSON schema of the function's input; `None` if the component declares none.
-    pub schema: Option<Payload>,
-}
-
-/// The kinds of functions that a component can export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GuestFunctionKind {
-    /// Durable and deterministic: it requests everything it does not compute from the engine.
-    Workflow,
-    /// A leaf of the call tree, which may have side effects.
-    Task,
-}
-
-impl fmt::Display for GuestFunctionKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Workflow => "workflow",
-            Self::Task => "task",
-        })
-    }
 }
 
 impl fmt::Debug for LoadedComponent {

@@ -34,7 +34,7 @@ pub(crate) fn trap_error(message: impl Into<SharedText>) -> ExecutionError {
 
 /// Failure caused by the host, not by the guest: the engine violated the protocol.
 pub(crate) fn host_defect_error(what: impl std::fmt::Display) -> ExecutionError {
-    trap_error(format!("a defect of the host: {what}"))
+    trap_error(format!("a bug in the host: {what}"))
 }
 
 /// Converts the error of a call into the failure that is recorded, with the panic message and the
@@ -46,7 +46,7 @@ pub(crate) fn explain_call_error(error: &wasmtime::Error, data: &GuestState) -> 
     let mut message = match error.downcast_ref::<Trap>() {
         Some(Trap::UnreachableCodeReached) => "unreachable code was reached".to_owned(),
         Some(Trap::StackOverflow) => "the call stack is exhausted".to_owned(),
-        Some(Trap::OutOfFuel) => "it ran for too long".to_owned(),
+        Some(Trap::OutOfFuel) => "it ran out of fuel".to_owned(),
         Some(trap) => trap.to_string(),
         None => format!("{error:#}"),
     };

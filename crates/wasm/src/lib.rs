@@ -27,7 +27,7 @@ mod warm_pool;
 mod wasi;
 mod workflow_guest;
 
-pub use component::{GuestFunction, GuestFunctionKind, LoadedComponent};
+pub use component::LoadedComponent;
 pub use config::{Config, TaskLimits, WorkflowLimits};
 pub use host::CallContext;
 pub use http::{
@@ -35,5 +35,6 @@ pub use http::{
     HostRule, HttpConfig, HttpError, HttpRequest, HttpResponse, SystemResolver, classify_address,
 };
 pub use load::LoadError;
+pub use onward_execution::{GuestFunction, GuestFunctionKind};
 pub use runtime::{RuntimeError, WasmRuntime};
 pub use task::{TaskCall, TaskServices};

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn only_growth_within_the_limits_can_fail_by_the_machine() {
+    fn only_growth_within_the_limits_can_fail_for_lack_of_machine_memory() {
         let mut limiter = InstanceLimiter::new(100, 10);
         assert!(!limiter.table_growing(0, 11, None).unwrap());
         assert!(limiter.table_grow_failed(format_err!("no")).is_ok());

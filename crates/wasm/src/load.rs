@@ -10,7 +10,9 @@ use wasmtime::component::Linker;
 use wasmtime::component::types::ComponentItem;
 
 use crate::bindings::{self, ComponentPre, types};
-use crate::component::{GuestFunction, GuestFunctionKind, LoadedComponent};
+use onward_execution::{GuestFunction, GuestFunctionKind};
+
+use crate::component::LoadedComponent;
 use crate::config::Config;
 use crate::guest_error::explain_call_error;
 use crate::host::{CallContext, GuestState, InstanceRole};
@@ -42,17 +44,17 @@ pub enum LoadError {
     Invalid(String),
     /// The component imports an interface that the host does not provide.
     #[error(
-        "the component imports `{0}`: there is only `onward:guest` 0.1, and a little of WASI 0.2"
+        "unsupported import `{0}`: a component can import `onward:guest` 0.1 and a part of WASI 0.2"
     )]
     ForeignImport(String),
     /// The component imports a provided interface with different types.
-    #[error("the component's imports do not fit: {0}")]
+    #[error("the imports of the component do not match the host interface: {0}")]
     WrongImport(String),
     /// The component lacks a function that the world `component` requires.
     #[error("the component does not export the function `{0}`")]
     MissingExport(&'static str),
     /// An exported function has a different type than the world `component` requires.
-    #[error("the component's exports do not fit: {0}")]
+    #[error("the exports of the component do not match the guest interface: {0}")]
     WrongExport(String),
     /// The component needs more memories or tables than one component may have.
     #[error("the component needs {what}, the limit is {max}")]
@@ -204,7 +206,7 @@ fn describe_functions(
     let mut store = shared
         .new_store(data, DESCRIBE_FUEL_MAX, None)
         .map_err(|error| LoadError::Describe(format!("{error:#}")))?;
-    let waits = || LoadError::Describe("it waits for something".to_owned());
+    let waits = || LoadError::Describe("it makes a request that waits".to_owned());
     let failed = |error, data: &GuestState| {
         LoadError::Describe(explain_call_error(&error, data).message.to_string())
     };

@@ -7,7 +7,9 @@ use onward_base::{Payload, SharedText, Timestamp};
 use onward_execution::GuestLogLevel;
 use onward_journal::{ErrorKind, ExecutionError, InvokeResult};
 
-use crate::component::{GuestFunctionKind, LoadedComponent};
+use onward_execution::GuestFunctionKind;
+
+use crate::component::LoadedComponent;
 use crate::config::{FUEL_SLICE, TaskLimits};
 use crate::guest_error::{explain_call_error, host_defect_error, too_large_error};
 use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};

@@ -10,7 +10,9 @@ use onward_execution::{Guest, GuestResponse, GuestTurn};
 use onward_journal::{ExecutionError, InvokeResult};
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::component::{GuestFunctionKind, LoadedComponent};
+use onward_execution::GuestFunctionKind;
+
+use crate::component::LoadedComponent;
 use crate::config::WorkflowLimits;
 use crate::guest_error::{
     explain_call_error, host_defect_error, is_resource_exhaustion, too_large_error, trap_error,
@@ -87,7 +89,7 @@ impl WorkflowGuest {
     fn run_turn(&mut self, answer: Option<GuestResponse>) -> Result<GuestTurn, ExecutionError> {
         self.mailbox
             .put_answer(answer)
-            .map_err(|_| host_defect_error("an answer came out of turn, or is missing"))?;
+            .map_err(|_| host_defect_error("a response is missing or out of order"))?;
         if self.try_start()?.is_pending() {
             return Ok(GuestTurn::Paused);
         }
@@ -111,9 +113,7 @@ impl WorkflowGuest {
     /// engine does not expect the same request twice.
     fn retry_start(&mut self, call: Box<WorkflowCall>) -> Result<GuestTurn, ExecutionError> {
         if self.has_made_request {
-            return Err(host_defect_error(
-                "there was no memory for all of an instance",
-            ));
+            return Err(host_defect_error("not enough memory for an instance"));
         }
         self.stage = WorkflowStage::New(call);
         Ok(GuestTurn::Paused)
@@ -126,7 +126,7 @@ impl WorkflowGuest {
         }
         let max = self.limits.fuel_max;
         Err(trap_error(format!(
-            "out of fuel: it ran for {max} instructions without asking for anything"
+            "out of fuel: {max} instructions without a request"
         )))
     }
 }
@@ -180,7 +180,7 @@ async fn run_call(
     let instance = match component.instantiate(&mut store).await {
         Ok(instance) => instance,
         Err(error) if is_resource_exhaustion(&error, store.data()) => {
-            tracing::warn!(%error, "cannot make an instance now");
+            tracing::warn!(%error, "cannot create an instance now");
             drop(store);
             return CallOutcome::NoResources(call);
         }

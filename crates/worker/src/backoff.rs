@@ -1,35 +1,28 @@
-//! Exponential backoff with jitter for requests to the server.
+//! The retry delays of a worker: the shared exponential backoff, with a count of the failures.
 
 use std::time::Duration;
 
-/// The upper bound of the first delay.
-const INITIAL_DELAY: Duration = Duration::from_millis(100);
+use onward_base::ExponentialBackoff;
 
-/// The upper bound of every delay.
-const MAX_DELAY: Duration = Duration::from_secs(10);
+/// The backoff of every request to the server.
+const REQUEST_BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_ms: 100,
+    max_ms: 10_000,
+};
 
-/// Exponential backoff with jitter, so that workers that failed at the same time do not retry at
-/// the same time.
+/// The consecutive failures of a request, and the delay before the next try. The delay has jitter,
+/// so that workers that failed at the same time do not retry at the same time.
 #[derive(Debug, Default)]
 pub(crate) struct RetryBackoff {
     failures: u32,
 }
 
 impl RetryBackoff {
-    /// The next delay: one half is fixed, the other half is random.
+    /// Counts a failure and returns the delay that follows it.
     pub(crate) fn next_delay(&mut self) -> Duration {
-        let whole = INITIAL_DELAY
-            .saturating_mul(1 << self.failures.min(10))
-            .min(MAX_DELAY);
         self.failures = self.failures.saturating_add(1);
-        let mut byte = [0];
-        // Without randomness, the delay is the full one.
-        let share = if getrandom::fill(&mut byte).is_ok() {
-            u32::from(byte[0])
-        } else {
-            255
-        };
-        whole / 2 + whole / 2 * share / 255
+        let entropy = getrandom::u64().unwrap_or_default();
+        Duration::from_millis(REQUEST_BACKOFF.delay_ms(self.failures, entropy))
     }
 
     /// Starts again with the shortest delay, after a success.
@@ -43,14 +36,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_to_a_limit_and_begin_again() {
-        let mut patience = RetryBackoff::default();
+    fn delays_grow_to_a_limit_and_start_again_after_a_reset() {
+        let initial = Duration::from_millis(REQUEST_BACKOFF.initial_ms);
+        let max = Duration::from_millis(REQUEST_BACKOFF.max_ms);
+        let mut backoff = RetryBackoff::default();
         for _ in 0..3 {
-            let waits: Vec<Duration> = (0..40).map(|_| patience.next_delay()).collect();
-            assert!(waits[0] >= INITIAL_DELAY / 2 && waits[0] <= INITIAL_DELAY);
-            assert!(waits[3] >= INITIAL_DELAY * 4 && waits[3] <= INITIAL_DELAY * 8);
-            assert!(waits[39] >= MAX_DELAY / 2 && waits[39] <= MAX_DELAY);
-            patience.reset();
+            let delays: Vec<Duration> = (0..40).map(|_| backoff.next_delay()).collect();
+            assert!(delays[0] >= initial / 2 && delays[0] <= initial);
+            assert!(delays[3] >= initial * 4 && delays[3] <= initial * 8);
+            assert!(delays[39] >= max / 2 && delays[39] <= max);
+            backoff.reset();
         }
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_with_its_causes() {
+    fn a_failure_has_the_messages_of_all_causes() {
         let error = "x".parse::<u8>().expect_err("it is not a number");
         assert_eq!(
             TaskFailure::from(error),

@@ -13,7 +13,7 @@
 //!     "greet",
 //!     |name: String, _: WorkerTaskContext| async move {
 //!         if name.is_empty() {
-//!             Err(TaskFailure::with_code("nobody", "whom?").non_retryable())
+//!             Err(TaskFailure::with_code("empty_name", "the name is empty").non_retryable())
 //!         } else {
 //!             Ok(format!("Hello, {name}!"))
 //!         }

@@ -39,15 +39,16 @@ pub(crate) async fn perform_task(
     };
     // The handler and the heartbeats run concurrently: a slow response of the server must not stop
     // the handler, and the handler must not delay the heartbeats.
-    let performed = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
-    let mut performed = std::pin::pin!(performed);
-    let beats = heartbeat_until_lost(client, &claimed, &lost);
+    let performing = AssertUnwindSafe(handler(Arc::clone(&claimed), task)).catch_unwind();
+    let mut performing = std::pin::pin!(performing);
+    let heartbeats = heartbeat_until_lost(client, &claimed, &lost);
     let outcome = tokio::select! {
-        outcome = &mut performed => outcome,
-        // The lease is lost, so the outcome is of no use. The handler is notified and may finish.
-        () = beats => {
-            drop(performed.await);
-            tracing::info!(task = claimed.task, "a task is not wanted any more; what came of it is dropped");
+        outcome = &mut performing => outcome,
+        // The lease is lost, so the outcome is not reported. The handler is notified and may
+        // finish.
+        () = heartbeats => {
+            drop(performing.await);
+            tracing::info!(task = claimed.task, "lease lost while the task ran: its outcome is dropped");
             return None;
         }
     };
@@ -62,24 +63,24 @@ async fn heartbeat_until_lost(client: &ApiClient, claimed: &TaskClaim, lost: &wa
     let mut until = Instant::now() + lease;
     let mut pause = lease / 3;
     let pause_max = pause.max(Duration::from_secs(1));
-    let mut patience = RetryBackoff::default();
+    let mut backoff = RetryBackoff::default();
     loop {
         tokio::time::sleep(pause).await;
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         // A slow response must not delay the next heartbeat past the lease.
-        let beaten = tokio::time::timeout(
+        let response = tokio::time::timeout(
             pause_max,
             client.heartbeat_task(&claimed.task, &claimed.token),
         )
         .await;
-        match beaten {
+        match response {
             Ok(Ok(_)) => {
-                (until, pause) = (asked + lease, lease / 3);
-                patience.reset();
+                (until, pause) = (sent_at + lease, lease / 3);
+                backoff.reset();
             }
             Ok(Err(problem)) if problem.code == Code::LeaseLost => break,
             _ if Instant::now() >= until => break,
-            _ => pause = patience.next_delay().min(lease / 3),
+            _ => pause = backoff.next_delay().min(lease / 3),
         }
     }
     lost.send_replace(true);
@@ -94,33 +95,33 @@ async fn report_outcome(
     next: impl Fn() -> Option<NextTaskRequest>,
     lost: &watch::Sender<bool>,
 ) -> Option<TaskClaim> {
-    let mut patience = RetryBackoff::default();
+    let mut backoff = RetryBackoff::default();
     let mut outcome = outcome;
     let mut is_repeated = false;
-    let mut beats = std::pin::pin!(heartbeat_until_lost(client, claimed, lost));
+    let mut heartbeats = std::pin::pin!(heartbeat_until_lost(client, claimed, lost));
     loop {
-        let said = {
-            let mut saying = std::pin::pin!(send_outcome(client, claimed, &outcome, next()));
+        let reported = {
+            let mut report = std::pin::pin!(send_outcome(client, claimed, &outcome, next()));
             tokio::select! {
-                said = &mut saying => said,
+                reported = &mut report => reported,
                 // The lease may be lost because the end of the task has just been recorded and the
-                // response is still on its way.
-                () = &mut beats => match tokio::time::timeout(RESPONSE_GRACE, saying).await {
+                // response has not arrived yet.
+                () = &mut heartbeats => match tokio::time::timeout(RESPONSE_GRACE, report).await {
                     Ok(Ok(ended)) => return ended.next,
                     _ => {
-                        tracing::warn!(task = claimed.task, "the server was not told of the end in time");
+                        tracing::warn!(task = claimed.task, "outcome of a task could not be reported before its lease expired");
                         return None;
                     }
                 },
             }
         };
-        match said {
+        match reported {
             Ok(ended) => return ended.next,
             // An earlier report may have been recorded although its response was lost.
             Err(problem) if problem.code == Code::LeaseLost && is_repeated => {
                 tracing::info!(
                     task = claimed.task,
-                    "the end of a task is recorded, or was of no use"
+                    "claim token is no longer valid: an earlier report was recorded, or the lease was lost"
                 );
                 return None;
             }
@@ -131,13 +132,13 @@ async fn report_outcome(
                 );
             }
             Err(problem) if is_final(&problem) => {
-                tracing::warn!(task = claimed.task, %problem, "the end of a task was refused");
+                tracing::warn!(task = claimed.task, %problem, "the server refused the outcome of a task");
                 return None;
             }
             Err(problem) => {
                 is_repeated = true;
-                tracing::warn!(task = claimed.task, %problem, "the server was not told; it will be tried again");
-                tokio::time::sleep(patience.next_delay()).await;
+                tracing::warn!(task = claimed.task, %problem, "outcome of a task could not be reported; retrying");
+                tokio::time::sleep(backoff.next_delay()).await;
             }
         }
     }

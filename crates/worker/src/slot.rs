@@ -27,8 +27,8 @@ impl WorkerSlot {
         // The server returns only tasks of functions that the worker asked for, so there is a
         // handler.
         while let Some(handler) = self.handlers.get(&task.function) {
-            let wanted = || (!*self.is_stopping.borrow()).then(|| self.next_request.clone());
-            let Some(next) = perform_task(&self.client, handler, task, wanted).await else {
+            let next_request = || (!*self.is_stopping.borrow()).then(|| self.next_request.clone());
+            let Some(next) = perform_task(&self.client, handler, task, next_request).await else {
                 return;
             };
             if *self.is_stopping.borrow() {
@@ -43,6 +43,6 @@ impl WorkerSlot {
 /// expire.
 pub(crate) async fn release_task(client: &ApiClient, task: &TaskClaim) {
     if let Err(problem) = client.release_task(&task.task, &task.token).await {
-        tracing::warn!(task = task.task, %problem, "a task could not be given back; its lease runs out");
+        tracing::warn!(task = task.task, %problem, "task could not be released: it stays claimed until its lease expires");
     }
 }

@@ -117,13 +117,13 @@ impl Worker {
                 claimed.input.as_str(),
             ) {
                 Ok(input) => {
-                    let performed = perform(input, task);
-                    async move { encode_result(performed.await.map_err(Into::into)) }.boxed()
+                    let performing = perform(input, task);
+                    async move { encode_result(performing.await.map_err(Into::into)) }.boxed()
                 }
                 Err(error) => {
                     let failure = TaskFailure::with_code(
                         "invalid_payload",
-                        format!("the input does not fit: {error}"),
+                        format!("invalid input: {error}"),
                     )
                     .non_retryable();
                     std::future::ready(Err(failure)).boxed()
@@ -138,10 +138,10 @@ impl Worker {
     /// Fails if the server permanently refuses the worker, because of its token or because of what
     /// it claims. If the server cannot be reached or is busy, the worker retries with backoff.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), Problem> {
-        let (over, is_over) = watch::channel(false);
-        let mut stop = std::pin::pin!(stop.map(|()| over.send_replace(true)).map(drop));
+        let (stopping, is_stopping) = watch::channel(false);
+        let mut stop = std::pin::pin!(stop.map(|()| stopping.send_replace(true)).map(drop));
         let mut running = JoinSet::new();
-        let mut patience = RetryBackoff::default();
+        let mut backoff = RetryBackoff::default();
         let outcome = loop {
             if running.len() == self.slots {
                 tokio::select! {
@@ -152,14 +152,14 @@ impl Worker {
             while running.try_join_next().is_some() {}
             let mut is_last = false;
             let claim = self.claim_request(self.slots - running.len());
-            let mut asked = std::pin::pin!(self.client.claim_tasks(&claim));
+            let mut claiming = std::pin::pin!(self.client.claim_tasks(&claim));
             let answer = tokio::select! {
-                answer = &mut asked => answer,
+                answer = &mut claiming => answer,
                 // Tasks that this last request claims are released, so that other workers need not
                 // wait for their leases to expire.
                 () = &mut stop => {
                     is_last = true;
-                    asked.await
+                    claiming.await
                 }
             };
             match answer {
@@ -169,28 +169,28 @@ impl Worker {
                     }
                 }
                 Ok(tasks) => {
-                    patience.reset();
+                    backoff.reset();
                     for task in tasks {
-                        running.spawn(self.new_slot(is_over.clone()).run_tasks(task));
+                        running.spawn(self.new_slot(is_stopping.clone()).run_tasks(task));
                     }
                 }
                 Err(problem) if is_final(&problem) => break Err(problem),
                 Err(problem) if !is_last => {
-                    let pause = patience.next_delay();
-                    tracing::warn!(%problem, ?pause, "no task could be asked for; it will be tried again");
+                    let pause = backoff.next_delay();
+                    tracing::warn!(%problem, ?pause, "claim request failed; retrying");
                     tokio::select! {
                         () = tokio::time::sleep(pause) => {}
                         () = &mut stop => is_last = true,
                     }
                 }
-                Err(problem) => tracing::warn!(%problem, "no task could be asked for"),
+                Err(problem) => tracing::warn!(%problem, "claim request failed"),
             }
             if is_last {
                 break Ok(());
             }
         };
         // A worker that the server refuses must not claim further tasks from its slots either.
-        over.send_replace(true);
+        stopping.send_replace(true);
         let rest = async { while running.join_next().await.is_some() {} };
         match self.grace_period {
             None => rest.await,
@@ -209,7 +209,7 @@ impl Worker {
         }
     }
 
-    fn new_slot(&self, is_over: watch::Receiver<bool>) -> WorkerSlot {
+    fn new_slot(&self, is_stopping: watch::Receiver<bool>) -> WorkerSlot {
         let functions = self.handlers.keys().cloned().collect();
         let next = NextTaskRequest {
             worker: self.name.clone(),
@@ -220,7 +220,7 @@ impl Worker {
             client: self.client.clone(),
             handlers: Arc::clone(&self.handlers),
             next_request: next,
-            is_stopping: is_over,
+            is_stopping,
         }
     }
 

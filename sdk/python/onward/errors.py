@@ -1,4 +1,4 @@
-"""What goes wrong between this process and a server, told apart by type and code, never by text."""
+"""Errors of this package. Callers distinguish them by type and `code`, never by message text."""
 
 from __future__ import annotations
 
@@ -6,54 +6,64 @@ import json
 from typing import Any
 
 LEASE_LOST = "lease_lost"
-"""The code of a server that no longer counts a task as this worker's."""
+"""The problem code for a claim token that is no longer valid."""
 
 
 class OnwardError(Exception):
-    """Whatever this package raises by itself."""
+    """Base class of the errors that this package raises."""
 
 
 class Unreachable(OnwardError):
-    """No answer came, or one that is not Onward's. Whether the request was carried out is not known."""
+    """The server sent no response, or the response is not JSON.
+
+    It is unknown whether the server executed the request.
+    """
 
 
 class NotJson(OnwardError):
-    """A value that cannot be written as JSON."""
+    """A value cannot be encoded as JSON."""
 
 
 class ExecutionFailed(OnwardError):
-    """An execution ended without a result."""
+    """An execution failed or was cancelled."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}")
         self.kind = kind
-        """What kind of error: a name such as `card_declined`, or one of the engine's, such as `cancelled`."""
+        """The error kind: a code such as `card_declined`, or one of the engine: `cancelled`."""
         self.message = message
-        """What happened, for people."""
+        """Human-readable description of the failure."""
 
 
 class Problem(OnwardError):
-    """The server answered, and did not do what was asked (RFC 9457)."""
+    """The server rejected the request with a problem document (RFC 9457)."""
 
-    def __init__(self, status: int, code: str, detail: str, retry_after_ms: int | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, detail: str, retry_after_ms: int | None = None
+    ) -> None:
         super().__init__(f"{detail} ({status} {code})")
         self.status = status
         """The HTTP status."""
         self.code = code
-        """What kind of problem; does not change between versions."""
+        """The problem code, which is stable between versions."""
         self.detail = detail
-        """What is the matter this time, for people."""
+        """Human-readable description of this occurrence."""
         self.retry_after_ms = retry_after_ms
-        """How long the server wants to be left alone, if it says so."""
+        """The delay that the server requested with `Retry-After`, if any."""
 
     @property
     def is_transient(self) -> bool:
-        """Whether asking again may help."""
+        """Whether a retry of the same request may succeed."""
         return self.status == 429 or self.status >= 500
 
 
-def problem_of(status: int, retry_after: str | None, content: bytes) -> Problem:
-    """The problem that an answer tells of. Something between here and the server may have written it."""
+def is_lease_lost(error: OnwardError) -> bool:
+    """Whether the server rejected a request because the lease of the task is lost."""
+    return isinstance(error, Problem) and error.code == LEASE_LOST
+
+
+def parse_problem(status: int, retry_after: str | None, content: bytes) -> Problem:
+    """Parses an error response. A proxy may have sent it, so it need not be a problem document."""
     document: Any = None
     try:
         document = json.loads(content)
@@ -62,11 +72,12 @@ def problem_of(status: int, retry_after: str | None, content: bytes) -> Problem:
     if not isinstance(document, dict):
         document = {}
     code = str(document.get("code") or "unknown")
-    detail = str(document.get("detail") or document.get("title") or "an answer that is not Onward's")
-    return Problem(status, code, detail, retry_after_ms(retry_after))
+    detail = document.get("detail") or document.get("title")
+    detail = str(detail or "the response is not a problem document")
+    return Problem(status, code, detail, parse_retry_after_ms(retry_after))
 
 
-def retry_after_ms(text: str | None) -> int | None:
-    """What `Retry-After` says, if it says seconds."""
+def parse_retry_after_ms(text: str | None) -> int | None:
+    """Parses `Retry-After` in seconds; dates are ignored."""
     text = (text or "").strip()
     return int(text) * 1_000 if text.isascii() and text.isdigit() else None

@@ -1,4 +1,4 @@
-"""How long a task is held, as far as this process knows, and keeping it held."""
+"""The lease of a claimed task, as this process computes it, and the heartbeats that renew it."""
 
 from __future__ import annotations
 
@@ -6,125 +6,137 @@ import logging
 import threading
 import time
 
-from .errors import LEASE_LOST, OnwardError, Problem
+from .errors import OnwardError, is_lease_lost
 from .task import Task
-from .tasks import Tasks
+from .task_client import TaskClient
 
 log = logging.getLogger("onward")
 
-ANSWER_MS_MIN = 1_000
-"""An answer to a heartbeat may take as long, however short the lease is."""
+MIN_HEARTBEAT_TIMEOUT_MS = 1_000
+"""Lower limit of the response timeout of a heartbeat, for short leases."""
 NEVER = float("inf")
 
 
 class Lease:
-    """The time for which a task is this worker's. Times are seconds of the monotonic clock."""
+    """The lease of one task. Times are seconds of the monotonic clock."""
 
-    def __init__(self, task: Task, asked: float, now: float) -> None:
+    def __init__(self, task: Task, requested_at: float, now: float) -> None:
         self.task = task
-        # The server gave it after it was asked, and counts from then: it is never believed to be held for too long.
-        self.until = asked + task.lease_ms / 1_000
-        self.over = False
-        """Whether the function has ended: there is nothing to hold any more."""
+        # The server starts the lease after the request was sent, so this is never later than its
+        # end.
+        self.expires_at = requested_at + task.lease_ms / 1_000
+        self.finished = False
+        """Whether the function has returned: the lease needs no further heartbeats."""
         self.lost = False
-        """Whether the result is of no use."""
-        self._limit = None if task.timeout_ms is None else now + task.timeout_ms / 1_000
+        """Whether the server has given the task up: its outcome is not reported."""
+        self._task_deadline = None if task.timeout_ms is None else now + task.timeout_ms / 1_000
 
-    def extend(self, asked: float) -> None:
-        """It is held for another lease since the server was asked; perhaps a little longer."""
-        self.until = asked + self.task.lease_ms / 1_000
+    def renew(self, requested_at: float) -> None:
+        """Renews the lease, counted from when the heartbeat was sent."""
+        self.expires_at = requested_at + self.task.lease_ms / 1_000
 
-    def next_beat(self, now: float) -> float:
-        """When to ask again: after a third of the lease, so that two may fail; and when the task's time is over."""
+    def next_heartbeat(self, now: float) -> float:
+        """When to send the next heartbeat.
+
+        After a third of the lease, so that two heartbeats may fail; and when the task reaches its
+        timeout.
+        """
         due = now + self.task.lease_ms / 3_000
-        return min(due, self._limit) if self._limit is not None and self._limit > now else due
+        if self._task_deadline is not None and self._task_deadline > now:
+            return min(due, self._task_deadline)
+        return due
 
     def lose(self) -> None:
-        """It is not this worker's any more: the function is told to stop, and its result is dropped."""
+        """Marks the lease as lost: cancels the task, and its outcome is not reported."""
         self.lost = True
         self.task.cancelled.set()
 
 
-class Heart:
-    """Threads that keep leases while their functions run: so many that no heartbeat waits for the answer to another."""
+class HeartbeatScheduler:
+    """Threads that send the heartbeats of all leases.
 
-    def __init__(self, tasks: Tasks, count: int) -> None:
+    There is one thread for each slot, so that a slow response to one heartbeat delays no other.
+    """
+
+    def __init__(self, tasks: TaskClient, count: int) -> None:
         self._tasks = tasks
         self._count = count
-        # One thread watches at a time. When it has something to do, the next one does.
-        self._watch = threading.Lock()
+        # One thread at a time waits for the next heartbeat. While it sends, another one waits.
+        self._waiting = threading.Lock()
         self._changed = threading.Condition()
         self._due: dict[Lease, float] = {}
-        self._wakes = NEVER
+        self._wakes_at = NEVER
         self._stopped = False
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the threads."""
         for number in range(self._count):
-            threading.Thread(target=self._run, name=f"onward-heart-{number}", daemon=True).start()
+            name = f"onward-heartbeat-{number}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Ends. Leases run out by themselves."""
+        """Stops the threads. Leases that remain expire."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
 
-    def hold(self, lease: Lease) -> None:
-        """Keeps a lease until it is released."""
+    def add(self, lease: Lease) -> None:
+        """Sends heartbeats for a lease until it is removed."""
         with self._changed:
-            if lease.over:
+            if lease.finished:
                 return
-            due = self._due[lease] = lease.next_beat(time.monotonic())
-            # Most tasks are over long before their first heartbeat: no need to wake anybody for them.
-            if due < self._wakes:
+            due = self._due[lease] = lease.next_heartbeat(time.monotonic())
+            # Most tasks end long before their first heartbeat: they need not wake a thread.
+            if due < self._wakes_at:
                 self._changed.notify()
 
-    def release(self, lease: Lease) -> None:
-        """Keeps it no longer: the function has ended."""
+    def remove(self, lease: Lease) -> None:
+        """Stops the heartbeats of a lease: its function has returned."""
         with self._changed:
-            lease.over = True
+            lease.finished = True
             self._due.pop(lease, None)
 
     def _run(self) -> None:
         while True:
-            lease = self._next()
+            lease = self._next_due()
             if lease is None:
                 return
-            if beat(self._tasks, lease):
-                self.hold(lease)
+            if send_heartbeat(self._tasks, lease):
+                self.add(lease)
 
-    def _next(self) -> Lease | None:
-        """The next lease to keep, when it is due; none when stopped."""
-        with self._watch, self._changed:
+    def _next_due(self) -> Lease | None:
+        """Waits until a heartbeat is due, and returns its lease; none if stopped."""
+        with self._waiting, self._changed:
             while not self._stopped:
                 now = time.monotonic()
                 lease = min(self._due, key=self._due.__getitem__, default=None)
-                self._wakes = NEVER if lease is None else self._due[lease]
-                if lease is not None and self._wakes <= now:
+                self._wakes_at = NEVER if lease is None else self._due[lease]
+                if lease is not None and self._wakes_at <= now:
                     del self._due[lease]
                     return lease
-                self._changed.wait(None if lease is None else self._wakes - now)
+                self._changed.wait(None if lease is None else self._wakes_at - now)
         return None
 
 
-def beat(tasks: Tasks, lease: Lease) -> bool:
-    """Asks for another lease. Says whether to ask again later."""
-    task, asked = lease.task, time.monotonic()
+def send_heartbeat(tasks: TaskClient, lease: Lease) -> bool:
+    """Sends one heartbeat. Returns whether to send another one later."""
+    task, requested_at = lease.task, time.monotonic()
     try:
-        tasks.heartbeat(task, max(task.lease_ms // 3, ANSWER_MS_MIN))
-        lease.extend(asked)
+        tasks.heartbeat(task, max(task.lease_ms // 3, MIN_HEARTBEAT_TIMEOUT_MS))
+        lease.renew(requested_at)
         return True
     except OnwardError as error:
-        if lease.over:
+        if lease.finished:
             return False
-        if isinstance(error, Problem) and error.code == LEASE_LOST:
-            log.warning("%s: not held any more, so it is told to stop", task)
+        if is_lease_lost(error):
+            log.warning("%s: lease lost, cancelling the task", task)
             lease.lose()
             return False
-        log.warning("%s: a heartbeat failed: %s", task, error)
-    if time.monotonic() < lease.until:
+        log.warning("%s: heartbeat failed: %s", task, error)
+    if time.monotonic() < lease.expires_at:
         return True
-    # Nobody said that it is lost, so its result is offered all the same; but somebody else may be at work by now.
-    log.warning("%s: the lease ran out, so it is told to stop", task)
+    # The server has not confirmed the loss, so the outcome is still reported; but another worker
+    # may already hold the task.
+    log.warning("%s: lease expired without a successful heartbeat, cancelling the task", task)
     task.cancelled.set()
     return False

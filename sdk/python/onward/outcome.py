@@ -1,4 +1,4 @@
-"""How an attempt ended, in the form in which the server is told."""
+"""Runs the function of a task and builds the report of its outcome."""
 
 from __future__ import annotations
 
@@ -9,77 +9,82 @@ from typing import Any, Callable
 
 from .task import Failure, Task
 
-MESSAGE_CHARS_MAX = 10_000
-"""A longer message says no more."""
+MAX_MESSAGE_CHARS = 10_000
+"""Longer failure messages are truncated."""
 
-CODE_CHARS_MAX = 200
-"""Nor does a longer code."""
+MAX_CODE_CHARS = 200
+"""Longer failure codes are truncated."""
 
 log = logging.getLogger("onward")
 
-Function = Callable[..., Any]
-"""A function that performs tasks: of nothing, of the input, or of the input and the task."""
-Call = Callable[[Task], Any]
-"""A call of such a function."""
+TaskFunction = Callable[..., Any]
+"""A function that executes tasks: without parameters, of the input, or of input and task."""
+TaskHandler = Callable[[Task], Any]
+"""A task function with its arguments bound to the task."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What to tell, and in which words."""
+    """The operation that reports the outcome of an attempt, and its request body."""
 
-    verb: str
+    operation: str
     body: dict[str, Any]
 
     @property
     def is_failure(self) -> bool:
-        """Whether it is told as a failure."""
-        return self.verb == "fail"
+        """Whether the attempt failed."""
+        return self.operation == "fail"
 
 
 def completed(result: Any) -> Outcome:
-    """The function returned."""
+    """The outcome of a function that returned."""
     return Outcome("complete", {"result": result})
 
 
 def failed(message: str, code: str | None, retryable: bool) -> Outcome:
-    """The function did not return, or what it returned cannot be told."""
-    # A message can have halves of characters, from the names of files for example, that cannot be sent.
-    message = text_of(message)[:MESSAGE_CHARS_MAX].encode(errors="replace").decode()
+    """The outcome of a function that failed, or whose result cannot be reported."""
+    # A message can contain lone surrogates, from file names for example, which UTF-8 cannot encode.
+    message = to_text(message)[:MAX_MESSAGE_CHARS].encode(errors="replace").decode()
     error: dict[str, Any] = {"message": message, "retryable": bool(retryable)}
     if code:
-        error["code"] = text_of(code)[:CODE_CHARS_MAX].encode(errors="replace").decode()
+        error["code"] = to_text(code)[:MAX_CODE_CHARS].encode(errors="replace").decode()
     return Outcome("fail", {"error": error})
 
 
-def text_of(value: Any) -> str:
-    """What it says of itself, if it can."""
+def to_text(value: Any) -> str:
+    """Converts a value to text, also if its `__str__` raises."""
     try:
         return str(value)
     except Exception:
-        return f"a {type(value).__name__} that cannot be shown"
+        return f"{type(value).__name__} without a text representation"
 
 
-def perform(call: Call, task: Task) -> Outcome:
-    """Has a task done. Whatever ends it is an outcome: what is not told would look like a lost worker."""
+def run_task(handler: TaskHandler, task: Task) -> Outcome:
+    """Runs the handler of a task.
+
+    Everything that it raises becomes a failure: without a report, the server would treat the worker
+    as lost.
+    """
     try:
-        return completed(call(task))
+        return completed(handler(task))
     except Failure as failure:
         return failed(failure.message, failure.code, failure.retryable)
     except BaseException as error:
-        log.warning("%s failed", task, exc_info=True)
+        log.warning("%s: failed", task, exc_info=True)
         name = type(error).__name__
-        return failed(text_of(error) or name, name, retryable=True)
+        return failed(to_text(error) or name, name, retryable=True)
 
 
-def call_of(function: Function) -> Call:
-    """A call of the function with the input and the task, as far as it takes them.
+def bind_arguments(function: TaskFunction) -> TaskHandler:
+    """Binds the parameters of a function to the input and the task, as far as it has them.
 
-    A second parameter with a default is the function's own.
+    A second parameter with a default is not bound.
     """
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    known = [it for it in inspect.signature(function).parameters.values() if it.kind in kinds]
-    if not known:
+    parameters = inspect.signature(function).parameters.values()
+    positional = [it for it in parameters if it.kind in kinds]
+    if not positional:
         return lambda task: function()
-    if len(known) == 1 or known[1].default is not inspect.Parameter.empty:
+    if len(positional) == 1 or positional[1].default is not inspect.Parameter.empty:
         return lambda task: function(task.input)
     return lambda task: function(task.input, task)

@@ -1,4 +1,4 @@
-"""Telling the server how a task ended, also when the server does not hear at once."""
+"""Reports the outcome of a task to the server, with retries until the lease expires."""
 
 from __future__ import annotations
 
@@ -6,77 +6,88 @@ import logging
 import time
 from typing import Callable
 
-from .backoff import wait_ms
-from .errors import LEASE_LOST, NotJson, OnwardError, Problem, Unreachable
+from .backoff import retry_delay_ms
+from .errors import NotJson, OnwardError, Problem, Unreachable, is_lease_lost
 from .lease import Lease
 from .outcome import Outcome, failed
 from .task import Task
-from .tasks import Tasks, Wish
+from .task_client import ClaimRequest, TaskClient
 
 log = logging.getLogger("onward")
 
 
-CONTENT_STATUSES = (400, 413, 422)
-"""Answers that are about what was told: telling the same again gives the same answer."""
+INVALID_CONTENT_STATUSES = (400, 413, 422)
+"""Statuses that reject the content of a report: a retry would be rejected again."""
 
 
-def report(tasks: Tasks, lease: Lease, outcome: Outcome, wanted: Callable[[], Wish | None]) -> Lease | None:
-    """Tells how a task ended, again and again until the server has heard it or the lease is gone.
+def report_outcome(
+    tasks: TaskClient,
+    lease: Lease,
+    outcome: Outcome,
+    next_request: Callable[[], ClaimRequest | None],
+) -> Lease | None:
+    """Reports the outcome of a task, and retries until it is recorded or the lease expires.
 
-    Returns the task that came with the answer, if one is wanted and there is one.
+    Returns the next task of the workflow if it was requested and the response contains one.
     """
     task, failures = lease.task, 0
     while True:
-        asked = time.monotonic()
+        requested_at = time.monotonic()
         try:
-            following = tasks.tell(task, outcome, wanted())
-            return None if following is None else Lease(following, asked, time.monotonic())
+            following = tasks.report(task, outcome, next_request())
+            if following is None:
+                return None
+            return Lease(following, requested_at, time.monotonic())
         except OnwardError as error:
-            if is_content(error) and not outcome.is_failure:
-                outcome = refused(task, error)
+            if is_invalid_content(error) and not outcome.is_failure:
+                outcome = rejected_result(task, error)
                 continue
-            if not may_pass(error):
-                log_end(task, error, failures)
+            if not is_retryable(error):
+                log_dropped_outcome(task, error, failures)
                 return None
             failures += 1
-            wait = wait_ms(error, failures) / 1_000
-            if lease.lost or time.monotonic() + wait >= lease.until:
-                log.error("%s: its end could not be told before the lease ran out: %s", task, error)
+            delay_ms = retry_delay_ms(error, failures)
+            if lease.lost or time.monotonic() + delay_ms / 1_000 >= lease.expires_at:
+                log.error("%s: outcome not reported before the lease expired: %s", task, error)
                 return None
-            log.warning("%s: its end could not be told, again in %.1f s: %s", task, wait, error)
-        time.sleep(wait)
+            log.warning("%s: report failed, retrying in %d ms: %s", task, delay_ms, error)
+        time.sleep(delay_ms / 1_000)
 
 
-def give_back(tasks: Tasks, task: Task) -> None:
-    """Gives a task back that was not begun, so that nobody has to wait until its lease is gone."""
+def release_task(tasks: TaskClient, task: Task) -> None:
+    """Releases a task that was not started, so that another worker need not wait for its lease."""
     try:
         tasks.release(task)
     except OnwardError as error:
-        log.warning("%s: could not be given back, so its lease runs out: %s", task, error)
+        log.warning(
+            "%s: release failed, the task stays claimed until its lease expires: %s", task, error
+        )
 
 
-def refused(task: Task, error: OnwardError) -> Outcome:
-    """A result that cannot be told is a failure, for good: the next attempt would return the same."""
-    log.error("%s: its result is not taken: %s", task, error)
+def rejected_result(task: Task, error: OnwardError) -> Outcome:
+    """A non-retryable failure for a rejected result: the next attempt would return the same."""
+    log.error("%s: result rejected, reporting a failure instead: %s", task, error)
     code = error.code if isinstance(error, Problem) else "invalid_payload"
-    return failed(f"the result is not taken: {error}", code, retryable=False)
+    return failed(f"the result was rejected: {error}", code, retryable=False)
 
 
-def log_end(task: Task, error: OnwardError, failures: int) -> None:
-    """Says why nothing more is told."""
-    if not (isinstance(error, Problem) and error.code == LEASE_LOST):
-        log.error("%s: its end cannot be told: %s", task, error)
+def log_dropped_outcome(task: Task, error: OnwardError, failures: int) -> None:
+    """Logs why the outcome is not reported."""
+    if not is_lease_lost(error):
+        log.error("%s: outcome rejected, not retrying: %s", task, error)
     elif failures:
-        log.info("%s: not held any more; perhaps an earlier try to tell its end was heard", task)
+        log.info("%s: lease lost, or an earlier report was recorded without a response", task)
     else:
-        log.warning("%s: not held any more, so what it came to is dropped", task)
+        log.warning("%s: lease lost, dropping the outcome", task)
 
 
-def is_content(error: OnwardError) -> bool:
-    """Whether what was told is the trouble."""
-    return isinstance(error, NotJson) or (isinstance(error, Problem) and error.status in CONTENT_STATUSES)
+def is_invalid_content(error: OnwardError) -> bool:
+    """Whether the server, or the encoder, rejected the content of the report."""
+    is_rejected = isinstance(error, Problem) and error.status in INVALID_CONTENT_STATUSES
+    return is_rejected or isinstance(error, NotJson)
 
 
-def may_pass(error: OnwardError) -> bool:
-    """Whether telling the same again may help."""
-    return isinstance(error, Unreachable) or (isinstance(error, Problem) and error.is_transient)
+def is_retryable(error: OnwardError) -> bool:
+    """Whether a retry of the same request may succeed."""
+    is_transient = isinstance(error, Problem) and error.is_transient
+    return is_transient or isinstance(error, Unreachable)

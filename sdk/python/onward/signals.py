@@ -1,4 +1,4 @@
-"""Stopping when the process is asked to."""
+"""Graceful shutdown on SIGINT and SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """Calls `stop` at the first SIGINT or SIGTERM; the second does what it would have done anyway.
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Calls `stop` at the first SIGINT or SIGTERM. A second one has its previous effect.
 
-    Only the main thread may do this. In others, nothing is changed.
+    Only the main thread can install signal handlers. In other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    previous = {number: signal.getsignal(number) for number in SIGNALS}
 
     def restore() -> None:
-        for number, handler in before.items():
-            # None is a handler that Python does not know; it cannot be put back.
+        for number, handler in previous.items():
+            # None is a handler that was not installed by Python: it cannot be restored.
             if handler is not None:
                 signal.signal(number, handler)
 

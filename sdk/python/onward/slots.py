@@ -1,4 +1,4 @@
-"""Threads that perform tasks, one each at a time."""
+"""Concurrency limit of a worker: a fixed number of threads, one task in each at a time."""
 
 from __future__ import annotations
 
@@ -14,71 +14,73 @@ log = logging.getLogger("onward")
 
 
 class Slots:
-    """So many threads. Whoever claims asks how many are free first.
+    """The slots of a worker. The number of free slots limits how many tasks it claims.
 
-    `perform` returns the task that follows, if there is one: it has the same thread, which is not free in between.
+    `execute` returns the next task of the workflow, if there is one: it runs in the same thread,
+    which stays occupied in between.
     """
 
-    def __init__(self, count: int, perform: Callable[[Lease], Lease | None]) -> None:
-        self._perform = perform
+    def __init__(self, count: int, execute: Callable[[Lease], Lease | None]) -> None:
+        self._execute = execute
         self._count = count
-        self._waiting: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Lease | None] = queue.SimpleQueue()
         self._changed = threading.Condition()
-        self._held: set[Lease] = set()
+        self._occupied: set[Lease] = set()
         self._stopped = False
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the threads."""
         for number in range(self._count):
-            threading.Thread(target=self._run, name=f"onward-task-{number}", daemon=True).start()
+            name = f"onward-task-{number}"
+            threading.Thread(target=self._run, name=name, daemon=True).start()
 
-    def wait_free(self) -> int:
-        """How many tasks can be performed now; waits until one can. 0 when stopped."""
+    def wait_for_free(self) -> int:
+        """Waits until a slot is free, and returns the number of free slots; 0 if stopped."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or len(self._held) < self._count)
-            return 0 if self._stopped else self._count - len(self._held)
+            self._changed.wait_for(lambda: self._stopped or len(self._occupied) < self._count)
+            return 0 if self._stopped else self._count - len(self._occupied)
 
     def put(self, lease: Lease) -> None:
-        """Has a task performed."""
+        """Executes a task, and the tasks that follow it, in a free slot."""
         with self._changed:
-            self._held.add(lease)
-        self._waiting.put(lease)
+            self._occupied.add(lease)
+        self._queue.put(lease)
 
     def stop(self) -> None:
-        """Takes nothing more. What is under way goes on."""
+        """Accepts no more tasks. Tasks in flight continue."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
-    def finish(self, grace_ms: int) -> set[Lease]:
-        """Waits for what is under way, and returns what is left of it after a while."""
+    def drain(self, grace_ms: int) -> set[Lease]:
+        """Waits for the tasks in flight; returns those unfinished after the grace period."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._held, grace_ms / 1_000)
-            left = set(self._held)
+            self._changed.wait_for(lambda: not self._occupied, grace_ms / 1_000)
+            unfinished = set(self._occupied)
         for _ in range(self._count):
-            self._waiting.put(None)
-        return left
+            self._queue.put(None)
+        return unfinished
 
     def _run(self) -> None:
         while True:
-            lease = self._waiting.get()
+            lease = self._queue.get()
             if lease is None:
                 return
             while lease is not None:
-                lease = self._work(lease)
+                lease = self._execute_one(lease)
 
-    def _work(self, lease: Lease) -> Lease | None:
+    def _execute_one(self, lease: Lease) -> Lease | None:
         following = None
         try:
-            following = self._perform(lease)
+            following = self._execute(lease)
         except Exception:
-            # The slot goes on: others need it.
-            log.exception("%s: what became of it could not be told", lease.task)
+            # The thread must survive: the slot is used by later tasks.
+            log.exception("%s: outcome not reported: unexpected error", lease.task)
         finally:
             with self._changed:
-                self._held.discard(lease)
+                self._occupied.discard(lease)
                 if following is None:
                     self._changed.notify_all()
                 else:
-                    self._held.add(following)
+                    self._occupied.add(following)
         return following

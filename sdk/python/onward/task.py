@@ -1,4 +1,4 @@
-"""What a function that performs tasks sees: the task, and how to fail."""
+"""The task that a function receives, and the failure that it may raise."""
 
 from __future__ import annotations
 
@@ -9,37 +9,39 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Task:
-    """An attempt of a task, as this worker has claimed it."""
+    """One attempt of a task, claimed by this worker."""
 
     id: str
-    """The attempt."""
+    """Id of the attempt."""
     function: str
-    """The name by which the workflow called it."""
+    """The name by which the workflow calls the function."""
     execution: str
-    """The execution that called it."""
+    """Id of the execution that called it."""
     promise: str
-    """The call: the same for every attempt. Use it as the idempotency key of effects."""
+    """Id of the call, equal for every attempt: use it as the idempotency key of side effects."""
     attempt: int
-    """1 for the first."""
+    """Number of the attempt, starting at 1."""
     input: Any
-    """What it was called with."""
+    """The input of the call."""
     delivery: str
-    """`at-least-once`, or `at-most-once`."""
+    """`at-least-once`, or `at-most-once`: whether the task may be retried when the outcome of an
+    attempt is unknown."""
     timeout_ms: int | None
-    """How long the attempt may take, if there is a limit."""
+    """Timeout of the attempt, if the workflow set one."""
     lease_ms: int
-    """For how long it is held without a heartbeat."""
+    """Duration of the lease: without a heartbeat for this time the task is reassigned."""
     token: str = field(repr=False)
-    """What proves that it is held."""
+    """The claim token, which proves that this worker holds the task."""
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
-    """Set when nobody wants the result any more: stop, and clean up. What is returned then is dropped."""
+    """Set when the result is no longer needed: the execution was cancelled, the timeout has passed,
+    or the lease is lost. The function should stop and clean up; its result is dropped."""
 
     def __str__(self) -> str:
         return f"{self.function}, attempt {self.attempt}"
 
     @staticmethod
-    def of(document: dict[str, Any]) -> Task:
-        """The task that the server described."""
+    def from_document(document: dict[str, Any]) -> Task:
+        """Builds a task from the document that the server sends."""
         return Task(
             id=document["task"],
             function=document["function"],
@@ -55,13 +57,13 @@ class Task:
 
 
 class Failure(Exception):
-    """Raised by a function to fail with a code of its own: `Failure("card declined", code="card_declined")`."""
+    """Raised by a function to fail with a code: `Failure("declined", code="card_declined")`."""
 
     def __init__(self, message: str, *, code: str | None = None, retryable: bool = True) -> None:
         super().__init__(message)
         self.message = message
-        """What happened, for people."""
+        """Human-readable description of the failure."""
         self.code = code
-        """What kind of failure: the workflow, and its retry policy, go by it."""
+        """Error code: the workflow receives it as the error kind; its retry policy can match it."""
         self.retryable = retryable
-        """False if trying again cannot help, whatever the retry policy says."""
+        """False if a retry cannot succeed; overrides the retry policy."""

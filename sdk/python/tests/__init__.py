@@ -1,7 +1,10 @@
-"""`python3 -m unittest` in the folder above runs all; what needs a server is skipped without `ONWARD_SERVER`."""
+"""Run all tests with `python3 -m unittest` in the folder above.
+
+Tests that require a server are skipped if `ONWARD_SERVER` is not set.
+"""
 
 import logging
 
-# What workers log is expected here.
+# Discards the log messages of workers: the tests provoke warnings.
 logging.getLogger("onward").addHandler(logging.NullHandler())
 logging.getLogger("onward").propagate = False

@@ -1,4 +1,7 @@
-"""What every client for workers has to show, against a server: the list is examples/workers/scenarios.txt."""
+"""The scenarios that every worker client must pass against a server.
+
+They are listed in examples/workers/scenarios.txt.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,9 @@ from typing import Any, Callable
 from onward import ExecutionFailed, Failure, Problem, Task, Worker
 from onward.outcome import completed, failed
 
-from .against import LIMIT_MS, Against, unique, wish
+from .scenario import TIMEOUT_MS, ScenarioTestCase, claim_request, unique
 
+TIMEOUT_S = TIMEOUT_MS / 1_000
 LIST = Path(__file__).parents[3] / "examples/workers/scenarios.txt"
 
 SHAPES: list[Any] = [
@@ -33,8 +37,8 @@ SHAPES: list[Any] = [
 ]
 
 
-class Values(Against):
-    """What goes in, and what comes out."""
+class Values(ScenarioTestCase):
+    """Inputs and results."""
 
     def test_a_task_succeeds(self) -> None:
         worker, name = self.worker(), unique("add")
@@ -61,7 +65,7 @@ class Values(Against):
                     self.assertEqual(self.relay(name, shape), shape)
         self.assertEqual(seen, SHAPES)
 
-    def test_a_large_value_goes_through(self) -> None:
+    def test_a_large_value_is_passed_unchanged(self) -> None:
         worker, name = self.worker(), unique("echo")
         worker.task(name)(lambda value: value)
         large = {"text": "é" * 250_000}
@@ -69,29 +73,30 @@ class Values(Against):
             self.assertEqual(self.relay(name, large), large)
 
 
-class Failures(Against):
-    """How tasks fail, and what workflows see of it."""
+class Failures(ScenarioTestCase):
+    """How tasks fail, and the error that the workflow receives."""
 
-    def failure(self, worker: Worker, name: str, **how: Any) -> ExecutionFailed:
-        """What a workflow that calls the task fails with."""
+    def failure(self, worker: Worker, name: str, **options: Any) -> ExecutionFailed:
+        """Expects a workflow that calls the task to fail, and returns how."""
         with worker, self.assertRaises(ExecutionFailed) as caught:
-            self.relay(name, **how)
+            self.relay(name, **options)
         return caught.exception
 
-    def test_a_final_failure_reaches_the_workflow(self) -> None:
+    def test_a_non_retryable_failure_reaches_the_workflow(self) -> None:
         worker, name = self.worker(), unique("charge")
         attempts: list[int] = []
 
         @worker.task(name)
         def charge(_order: Any, task: Task) -> None:
             attempts.append(task.attempt)
-            raise Failure("the bank said no", code="card_declined", retryable=False)
+            raise Failure("the bank declined the card", code="card_declined", retryable=False)
 
         error = self.failure(worker, name, attempts=5)
-        self.assertEqual((error.kind, error.message), ("card_declined", "the bank said no"))
+        self.assertEqual(error.kind, "card_declined")
+        self.assertEqual(error.message, "the bank declined the card")
         self.assertEqual(attempts, [1])
 
-    def test_a_retried_failure_is_the_same_call_at_the_next_attempt(self) -> None:
+    def test_a_retry_has_the_same_promise_and_the_next_attempt_number(self) -> None:
         worker, name = self.worker(), unique("charge")
         seen: list[Task] = []
 
@@ -110,7 +115,7 @@ class Failures(Against):
         self.assertEqual({task.execution for task in seen}, {execution})
         self.assertEqual({task.delivery for task in seen}, {"at-least-once"})
 
-    def test_an_exception_is_a_failure_of_its_type(self) -> None:
+    def test_an_exception_is_a_failure_with_its_type_as_the_code(self) -> None:
         worker, name = self.worker(), unique("look_up")
 
         @worker.task(name)
@@ -120,7 +125,7 @@ class Failures(Against):
         error = self.failure(worker, name)
         self.assertEqual((error.kind, error.message), ("LookupError", "no such order"))
 
-    def test_a_result_that_is_not_json_is_a_final_failure(self) -> None:
+    def test_a_result_that_is_not_json_is_a_non_retryable_failure(self) -> None:
         worker, name = self.worker(), unique("odd")
         attempts: list[int] = []
 
@@ -133,32 +138,32 @@ class Failures(Against):
         self.assertEqual(attempts, [1])
 
 
-class Holding(Against):
-    """Who has a task, and for how long."""
+class Leases(ScenarioTestCase):
+    """Claims, heartbeats, expired leases and cancellation."""
 
-    def test_many_tasks_share_a_few_slots(self) -> None:
+    def test_concurrent_tasks_do_not_exceed_the_limit(self) -> None:
         worker = self.worker(concurrency=8)
         lock = threading.Lock()
-        busy, most = 0, 0
+        running, max_running = 0, 0
 
         @worker.task
         def greet(name: str) -> str:
-            nonlocal busy, most
+            nonlocal running, max_running
             with lock:
-                busy += 1
-                most = max(most, busy)
+                running += 1
+                max_running = max(max_running, running)
             time.sleep(0.01)
             with lock:
-                busy -= 1
+                running -= 1
             return f"hello {name}"
 
         names = [f"number {number}" for number in range(200)]
         with worker:
-            greetings = self.client.call("greetings", names, timeout_ms=LIMIT_MS)
+            greetings = self.client.call("greetings", names, timeout_ms=TIMEOUT_MS)
         self.assertEqual(greetings, [f"hello {name}" for name in names])
-        self.assertTrue(2 <= most <= 8, f"{most} at a time")
+        self.assertTrue(2 <= max_running <= 8, f"{max_running} tasks at a time")
 
-    def test_a_long_task_keeps_its_lease(self) -> None:
+    def test_heartbeats_keep_the_lease_of_a_long_task(self) -> None:
         worker, name = self.worker(lease_ms=1_000), unique("slow")
 
         @worker.task(name)
@@ -169,8 +174,8 @@ class Holding(Against):
         with worker:
             self.assertEqual(self.relay(name, attempts=5), {"attempt": 1, "cancelled": False})
 
-    def test_a_lost_worker_is_replaced_and_its_result_refused(self) -> None:
-        name, tasks = unique("charge"), self.tasks()
+    def test_an_expired_lease_is_reassigned_and_the_late_result_rejected(self) -> None:
+        name, tasks = unique("charge"), self.task_client()
         execution = self.start(name, attempts=5)
         lost = self.claim(tasks, name, lease_ms=1_000)
         worker = self.worker()
@@ -180,56 +185,57 @@ class Holding(Against):
             return {"attempt": task.attempt, "promise": task.promise}
 
         with worker:
-            self.assertEqual(self.result(execution), {"attempt": lost.attempt + 1, "promise": lost.promise})
+            expected = {"attempt": lost.attempt + 1, "promise": lost.promise}
+            self.assertEqual(self.result(execution), expected)
         late: list[Callable[[], object]] = [
             lambda: tasks.heartbeat(lost),
-            lambda: tasks.tell(lost, completed("late")),
-            lambda: tasks.tell(lost, failed("late", None, retryable=True)),
+            lambda: tasks.report(lost, completed("late")),
+            lambda: tasks.report(lost, failed("late", None, retryable=True)),
         ]
         for request in late:
             with self.assertRaises(Problem) as caught:
                 request()
             self.assertEqual((caught.exception.status, caught.exception.code), (409, "lease_lost"))
 
-    def test_a_cancelled_execution_stops_its_task(self) -> None:
+    def test_a_cancelled_execution_cancels_its_task(self) -> None:
         worker, name = self.worker(lease_ms=1_000), unique("slow")
-        begun, told = threading.Event(), threading.Event()
+        started, cancelled = threading.Event(), threading.Event()
 
         @worker.task(name)
         def slow(_input: Any, task: Task) -> None:
-            begun.set()
-            if task.cancelled.wait(LIMIT_MS / 1_000):
-                told.set()
+            started.set()
+            if task.cancelled.wait(TIMEOUT_S):
+                cancelled.set()
 
         with worker:
             execution = self.start(name)
-            self.assertTrue(begun.wait(LIMIT_MS / 1_000))
-            self.client.cancel(execution, "nobody wants it")
-            self.assertTrue(told.wait(LIMIT_MS / 1_000))
+            self.assertTrue(started.wait(TIMEOUT_S))
+            self.client.cancel(execution, "no longer needed")
+            self.assertTrue(cancelled.wait(TIMEOUT_S))
             with self.assertRaises(ExecutionFailed) as caught:
                 self.result(execution)
         self.assertEqual(caught.exception.kind, "cancelled")
 
-    def test_a_task_that_takes_too_long_is_told_to_stop(self) -> None:
+    def test_a_task_that_exceeds_its_timeout_is_cancelled(self) -> None:
         worker, name = self.worker(lease_ms=1_000), unique("slow")
-        told = threading.Event()
+        cancelled = threading.Event()
 
         @worker.task(name)
         def slow(_input: Any, task: Task) -> None:
-            if task.timeout_ms == 500 and task.cancelled.wait(LIMIT_MS / 1_000):
-                told.set()
+            if task.timeout_ms == 500 and task.cancelled.wait(TIMEOUT_S):
+                cancelled.set()
 
         with worker:
             with self.assertRaises(ExecutionFailed) as caught:
                 self.relay(name, timeout_ms=500)
-            self.assertTrue(told.wait(LIMIT_MS / 1_000))
+            self.assertTrue(cancelled.wait(TIMEOUT_S))
         self.assertEqual(caught.exception.kind, "timeout")
 
 
-class Programs(Against):
-    """How programs begin and end."""
+class Lifecycle(ScenarioTestCase):
+    """Starting executions, and stopping workers."""
 
-    def test_a_key_starts_one_execution_and_a_signal_reaches_it(self) -> None:
+    def test_an_idempotency_key_starts_one_execution_and_delivers_one_signal(self) -> None:
         key = unique("key")
         execution = self.client.start("listen", "go", key=key)
         self.assertEqual(self.client.start("listen", "go", key=key), execution)
@@ -239,78 +245,79 @@ class Programs(Against):
             self.client.signal(execution, "go", {"by": "Grace"}, key="once")
         self.assertEqual(self.result(execution), {"by": "Grace"})
 
-    def test_a_stopping_worker_finishes_what_it_has(self) -> None:
+    def test_a_stopping_worker_finishes_its_tasks_in_flight(self) -> None:
         worker, name = self.worker(), unique("slow")
-        begun, may_end = threading.Event(), threading.Event()
+        started, may_finish = threading.Event(), threading.Event()
 
         @worker.task(name)
         def slow(_input: Any) -> str:
-            begun.set()
-            may_end.wait(LIMIT_MS / 1_000)
+            started.set()
+            may_finish.wait(TIMEOUT_S)
             return "done"
 
         running = threading.Thread(target=worker.run)
         running.start()
         execution = self.start(name)
-        self.assertTrue(begun.wait(LIMIT_MS / 1_000))
+        self.assertTrue(started.wait(TIMEOUT_S))
         worker.stop()
         running.join(0.5)
         self.assertTrue(running.is_alive())
-        may_end.set()
-        running.join(LIMIT_MS / 1_000)
+        may_finish.set()
+        running.join(TIMEOUT_S)
         self.assertFalse(running.is_alive())
-        # It was told before the worker ended: nobody waits here.
+        # The worker reported the result before `run` returned.
         self.assertEqual(self.client.result(execution, timeout_ms=5_000), "done")
 
-    def test_a_worker_out_of_patience_leaves_its_task_to_others(self) -> None:
+    def test_a_task_unfinished_after_the_grace_period_is_reassigned(self) -> None:
         name = unique("slow")
-        hasty, patient = self.worker(lease_ms=1_000, grace_ms=100), self.worker()
-        begun, told = threading.Event(), threading.Event()
+        impatient, patient = self.worker(lease_ms=1_000, grace_ms=100), self.worker()
+        started, cancelled = threading.Event(), threading.Event()
 
-        @hasty.task(name)
+        @impatient.task(name)
         def slow(_input: Any, task: Task) -> str:
-            begun.set()
-            if task.cancelled.wait(LIMIT_MS / 1_000):
-                told.set()
+            started.set()
+            if task.cancelled.wait(TIMEOUT_S):
+                cancelled.set()
             return "too late"
 
-        with hasty:
+        with impatient:
             execution = self.start(name, attempts=5)
-            self.assertTrue(begun.wait(LIMIT_MS / 1_000))
-        self.assertTrue(told.wait(LIMIT_MS / 1_000))
+            self.assertTrue(started.wait(TIMEOUT_S))
+        self.assertTrue(cancelled.wait(TIMEOUT_S))
         patient.task(name)(lambda _input, task: task.attempt)
         with patient:
             self.assertEqual(self.result(execution), 2)
 
-    def test_a_worker_with_a_wrong_token_says_so(self) -> None:
+    def test_an_invalid_token_stops_the_worker_with_an_error(self) -> None:
         worker = Worker(token="onward_wrong")
         worker.task("nothing")(lambda: None)
         with self.assertRaises(Problem) as caught:
             worker.run()
         self.assertEqual((caught.exception.status, caught.exception.code), (401, "unauthenticated"))
-        self.assertIn("gives this worker no tasks", str(caught.exception))
+        self.assertIn("claim rejected by", str(caught.exception))
 
 
-class Following(Against):
-    """What comes with the answer to how a task ended. A worker need not ask for it, so it is on no list."""
+class NextTask(ScenarioTestCase):
+    """Chained claims, which are optional in a worker client and therefore not a listed scenario."""
 
-    def test_what_follows_from_a_task_comes_with_its_end(self) -> None:
-        name, tasks = unique("charge"), self.tasks()
+    def test_a_report_returns_the_next_task(self) -> None:
+        name, tasks = unique("charge"), self.task_client()
         execution = self.start(name, attempts=3)
         task = self.claim(tasks, name, lease_ms=30_000)
         for attempt in (2, 3):
-            following = tasks.tell(task, failed("busy", None, retryable=True), wish(name, lease_ms=30_000))
+            outcome = failed("busy", None, retryable=True)
+            following = tasks.report(task, outcome, claim_request(name, lease_ms=30_000))
             assert following is not None
             self.assertEqual((following.promise, following.attempt), (task.promise, attempt))
             task = following
-        self.assertIsNone(tasks.tell(task, completed("done")))
+        self.assertIsNone(tasks.report(task, completed("done")))
         self.assertEqual(self.result(execution), "done")
 
 
-class Listed(unittest.TestCase):
-    """The list and the tests are the same."""
+class ScenarioList(unittest.TestCase):
+    """The list of scenarios and the tests agree."""
 
     def test_every_scenario_has_a_test(self) -> None:
-        names = {name for part in (Values, Failures, Holding, Programs) for name in dir(part)}
-        tests = {name[len("test_") :].replace("_", " ") for name in names if name.startswith("test_")}
+        names = {name for part in (Values, Failures, Leases, Lifecycle) for name in dir(part)}
+        tests = {name[5:].replace("_", " ") for name in names if name.startswith("test_")}
         self.assertEqual(tests, set(LIST.read_text().splitlines()))

@@ -1,4 +1,4 @@
-//! Having something done: a call is made of what and how, then waited for or not.
+//! Calls of workflows and tasks: what to call, with which policies, and whether to wait.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::promise::Promise;
 use crate::retry::Retry;
 use crate::{Error, Result};
 
-/// Has a workflow or a task done, and waits for it: `invoke(fetch_user, 42)?`.
+/// Calls a workflow or a task and waits for its result: `invoke(fetch_user, 42)?`.
 ///
 /// Several arguments are a tuple, none is `()`. The compiler knows what the function takes and
 /// returns:
@@ -34,7 +34,7 @@ pub fn invoke<F: Callable<A>, A>(
     call(function, input).run()
 }
 
-/// Has a workflow or a task done, and does not wait for it.
+/// Calls a workflow or a task without waiting for its result.
 pub fn schedule<F: Callable<A>, A>(
     function: F,
     input: impl Argument<InputOf<F, A>>,
@@ -42,7 +42,7 @@ pub fn schedule<F: Callable<A>, A>(
     call(function, input).schedule()
 }
 
-/// A call of a workflow or a task, to say more about before it is made.
+/// Builds a call of a workflow or a task, to which policies can be added.
 ///
 /// ```
 /// # use onward::prelude::*;
@@ -64,16 +64,16 @@ pub fn call<F: Callable<A>, A>(
     )
 }
 
-/// A call of a workflow or a task whose name is known only when the workflow runs.
+/// Builds a call of a workflow or a task by name.
 pub fn call_named<T: DeserializeOwned>(name: &str, input: &impl Serialize) -> Call<T> {
     Call::new(Target::Function(name.to_owned()), encode(input), None)
 }
 
-/// Something to be done, and how. Nothing happens before [`run`](Self::run) or
+/// A call with its policies. It has no effect before [`run`](Self::run) or
 /// [`schedule`](Self::schedule).
 #[must_use = "nothing happens before run() or schedule()"]
 pub struct Call<T> {
-    /// An input that cannot be written is reported when the call is made.
+    /// An input that cannot be serialized fails when the call is made.
     invocation: Result<Invocation, Error>,
     local: Local,
     output: PhantomData<fn() -> T>,
@@ -95,34 +95,33 @@ impl<T: DeserializeOwned> Call<T> {
         }
     }
 
-    /// How it is retried. Unless said, there are ten attempts of a task, of a request and of a
-    /// child workflow alike: a second after the first, doubling up to a minute, shortened by up to
-    /// a tenth. A failure that is [`permanent`](Error::permanent) is not retried.
+    /// Sets the retry policy. Default, for tasks, requests and child workflows: 10 attempts, 1 s
+    /// backoff after the first, doubling up to 60 s, minus up to 10 % jitter. A
+    /// [`permanent`](Error::permanent) failure is not retried.
     pub fn retry(self, retry: Retry) -> Self {
         self.with(|invocation| invocation.retry = Some(retry))
     }
 
-    /// How long one attempt may take; then it fails with `timeout`, which may be retried. Unless
-    /// said, a task has a minute, a request half of one, a child workflow and a worker all the time
-    /// they want. A child workflow that takes longer is asked to stop, and nobody waits for its
-    /// cleanup.
+    /// Sets the timeout of one attempt; the attempt then fails with `timeout`, which is retryable.
+    /// Default: 60 s for a task, 30 s for a request, none for a child workflow or a worker. A child
+    /// workflow that exceeds it is cancelled, and its cleanup is not waited for.
     pub fn timeout(self, limit: Duration) -> Self {
         self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
     }
 
-    /// Never repeated where nobody knows its end: after a crash, or without an answer, it fails
-    /// with `in_doubt`, for good. One that answered with a failure is retried all the same; say
-    /// [`Retry::never`] if it must not be.
+    /// At-most-once delivery: an attempt whose outcome is unknown, after a crash or without an
+    /// answer, is not repeated but fails permanently with `in_doubt`. An attempt that returned a
+    /// failure is still retried; use [`Retry::never`] to prevent that.
     pub fn at_most_once(self) -> Self {
         self.with(|invocation| invocation.delivery = Delivery::AtMostOnce)
     }
 
-    /// Has it done, and waits for it.
+    /// Makes the call and waits for its result.
     pub fn run(self) -> Result<T> {
         self.schedule()?.wait()
     }
 
-    /// Has it done, and does not wait for it.
+    /// Makes the call without waiting for its result.
     pub fn schedule(self) -> Result<Promise<T>> {
         Ok(Promise::new(host::invoke(&self.invocation?, self.local)?))
     }

@@ -1,4 +1,4 @@
-//! From the name of a function, as it stands in a call, to what the compiler knows about it.
+//! Maps a function, as written in a call, to the type that describes it.
 //!
 //! The type of a function has no name that a trait could be implemented for. So `#[workflow]` and
 //! `#[task]` mark what the function returns, and any function that returns something marked can be
@@ -11,12 +11,11 @@ use std::ops::Deref;
 use crate::error::Error;
 use crate::function::{Function, Returned};
 
-/// A function with `#[workflow]` or `#[task]`, by its name: what `invoke(fetch_user, 42)` takes
-/// first.
+/// A function with `#[workflow]` or `#[task]`: the first argument of `invoke(fetch_user, 42)`.
 ///
-/// `A` is the tuple of its arguments; the compiler finds it. Give the function itself: what counts
-/// is which function it is, so a closure around one stands for the function, and what else the
-/// closure does is not done.
+/// `A` is the tuple of its arguments, which the compiler infers. Pass the function itself: only its
+/// identity is used, so a closure around a function stands for that function, and the rest of the
+/// closure does not run.
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;
@@ -34,14 +33,14 @@ use crate::function::{Function, Returned};
     note = "a variable of the same name hides a function: `self::name` means the function"
 )]
 pub trait Callable<A> {
-    /// What is known about it.
+    /// The type that describes the function.
     type Function: Function;
 }
 
-/// What a function is called with: its argument, or the tuple of its arguments.
+/// The input of a function: its argument, or the tuple of its arguments.
 pub type InputOf<F, A> = <<F as Callable<A>>::Function as Function>::Input;
 
-/// What a function returns when it succeeds.
+/// The result of a function that succeeds.
 pub type OutputOf<F, A> = <<F as Callable<A>>::Function as Function>::Output;
 
 macro_rules! callable {
@@ -69,20 +68,20 @@ callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10);
 callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11);
 callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12);
 
-/// What a plain call of the workflow or task `F` returns, when its author wrote `R`.
+/// The return type of a plain call of the workflow or task `F` that is declared to return `R`.
 pub type Called<F, R> = Result<<R as Returned>::Output, Failed<F, <R as Returned>::Error>>;
 
 /// The failure of a plain call of the workflow or task `F`: the error that it returned, and the
-/// mark that makes it callable.
+/// marker type that makes the function callable.
 ///
-/// `?` turns it into an [`Error`], as it does the error itself.
+/// `?` converts it into an [`Error`].
 pub struct Failed<F, E = Error> {
     error: E,
     function: PhantomData<fn() -> F>,
 }
 
 impl<F, E> Failed<F, E> {
-    /// Marks what the function returned.
+    /// Adds the marker to the return value of the function.
     #[doc(hidden)]
     pub fn mark<R: Returned<Error = E>>(returned: R) -> Called<F, R> {
         returned.into_std().map_err(|error| Self {

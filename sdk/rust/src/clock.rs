@@ -1,4 +1,4 @@
-//! Time as the journal has it: read once, the same at every replay.
+//! Time from the journal: read once, equal on every replay.
 
 use std::ops::Add;
 use std::time::{Duration, SystemTime};
@@ -15,17 +15,17 @@ use crate::promise::Promise;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// So many microseconds after 1970 began.
+    /// Creates a timestamp from microseconds since 1970.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// Microseconds since 1970 began.
+    /// Microseconds since 1970.
     pub const fn as_micros(self) -> i64 {
         self.0
     }
 
-    /// How long after `earlier` this is; nothing if it is before.
+    /// Time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -53,17 +53,17 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// The time.
+/// The current time.
 pub fn now() -> Timestamp {
     Timestamp(host::now())
 }
 
-/// Waits so long. Costs nothing meanwhile, be it a year.
+/// Waits for a duration, which may be years: a waiting workflow uses no memory.
 pub fn sleep(duration: Duration) -> Result<()> {
     timer(duration)?.wait()
 }
 
-/// Sets a timer, and does not wait for it.
+/// Starts a timer without waiting for it.
 pub fn timer(duration: Duration) -> Result<Promise<()>> {
     Ok(Promise::new(host::timer(milliseconds(duration))?))
 }

@@ -1,7 +1,7 @@
-//! Making a component of functions.
+//! Exports functions as a component.
 
-/// Makes these workflows and tasks the functions of the component. Once in a crate that is a
-/// `cdylib`.
+/// Exports these workflows and tasks as the functions of the component. Use it once, in a `cdylib`
+/// crate.
 ///
 /// ```
 /// # use onward::prelude::*;
@@ -19,7 +19,7 @@
 /// # fn main() {}
 /// ```
 ///
-/// Each has a name of its own:
+/// Names must be unique:
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;
@@ -67,7 +67,7 @@ macro_rules! __export {
     };
 }
 
-/// A native build has no host: the table is only checked.
+/// In a native build there is no host: the table is only type-checked.
 #[cfg(not(target_arch = "wasm32"))]
 #[doc(hidden)]
 #[macro_export]
@@ -80,7 +80,7 @@ macro_rules! __export {
 #[doc(hidden)]
 pub use crate::function::Entry;
 
-/// Whether all names differ. The compiler asks, so it is written as the compiler can run it.
+/// Whether all names differ. Evaluated at compile time, so it is limited to const operations.
 #[doc(hidden)]
 pub const fn distinct(functions: &[Entry]) -> bool {
     let mut first = 0;
@@ -147,7 +147,7 @@ mod guest {
             let message = format!("the component has no function {name}");
             return Err(failure(Error::new("unknown_function", message).permanent()));
         };
-        // A panic ends in a trap, which says nothing about it.
+        // A panic becomes a trap without a message, so the message is logged.
         panic::set_hook(Box::new(|info| host::log(Level::Error, &info.to_string())));
         host::enter(entry);
         (entry.run)(input).map_err(failure)

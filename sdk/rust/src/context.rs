@@ -1,34 +1,34 @@
-//! Where and as what a function runs.
+//! The context of a running function.
 
 use crate::callable::{Callable, InputOf, OutputOf};
 use crate::function::{Function, Workflow};
 use crate::payload::Argument;
 use crate::{Error, Result, host};
 
-/// Where and as what the function runs.
+/// The context of a running function.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Context {
-    /// The execution; for a task, the one that wants it done.
+    /// Id of the execution; for a task, of the execution that called it.
     pub execution: String,
-    /// The operation that this call performs, the same for every attempt: the key to send along
-    /// with effects. Empty for an execution that nobody called.
+    /// Id of the operation that this call performs, equal for every attempt: the idempotency key of
+    /// its side effects. Empty for an execution without a parent.
     pub idempotency_key: String,
-    /// 1 is the first.
+    /// Number of the attempt; the first is 1.
     pub attempt: u32,
 }
 
-/// Where and as what this function runs.
+/// Returns the context of the running function.
 pub fn own() -> Context {
     host::own()
 }
 
-/// Whether this workflow was told of cancellation.
+/// Whether cancellation of this workflow was requested.
 pub fn is_cancelled() -> bool {
     host::is_cancelled()
 }
 
-/// Ends this execution and starts the same workflow with this input in its place, so that a journal
-/// does not grow for ever. Signals that were not consumed go along.
+/// Ends this execution and starts a successor of the same workflow with this input, so that the
+/// journal does not grow without bound. Signals that were not consumed pass to the successor.
 ///
 /// It takes effect when the workflow returns, so return what this returns:
 ///
@@ -57,6 +57,6 @@ where
     host::continue_as_new(&input.into_payload()?);
     Err(Error::new(
         "continued_as_new",
-        "this execution goes on as a new one",
+        "this execution continues as a new one",
     ))
 }

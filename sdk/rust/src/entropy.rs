@@ -1,11 +1,11 @@
-//! Randomness that nobody can guess, and that is the same at every replay.
+//! Unpredictable random values that are equal on every replay.
 
 use crate::host;
 
-/// What the host gives at a time.
+/// Maximum number of bytes of one host call.
 const BYTES_MAX: usize = 4_096;
 
-/// So many random bytes.
+/// Returns `length` random bytes.
 pub fn random_bytes(length: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < length {

@@ -1,32 +1,32 @@
-//! Why something failed, in the form in which it is recorded.
+//! The failure of an operation, in the form in which it is recorded.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What workflows and tasks return.
+/// The result type of workflows and tasks.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failure. Any error of the standard library or of a crate becomes one with `?`, of kind
 /// `user_error`.
 ///
-/// Whoever failed, a workflow gets kind, message and `retryable` as they were. These kinds are the
-/// engine's:
+/// A workflow receives the kind, message and `retryable` of a failure unchanged. The engine uses
+/// these kinds:
 ///
-/// | kind | what happened | may be retried |
+/// | kind | cause | retryable |
 /// |---|---|---|
 /// | `user_error` | an error without a kind of its own | yes |
-/// | `timeout`, `worker_lost` | an attempt took too long; or its worker was not heard of | yes |
+/// | `timeout`, `worker_lost` | an attempt exceeded its timeout, or its worker sent no heartbeat | yes |
 /// | `trap` | a panic, or more memory or time than allowed | yes |
-/// | `unknown_function` | nobody has a function of this name (yet) | yes |
+/// | `unknown_function` | no component or worker has a function of this name (yet) | yes |
 /// | `http_failed`, `http_status` | no answer; or 408, 429, 500 and above to a workflow | yes |
-/// | `http_denied`, `http_invalid` | a request that is not allowed, or is none | no |
-/// | `cancelled` | cancellation was asked for, or the operation is no longer wanted | no |
-/// | `in_doubt` | to be done at most once, and nobody knows whether it was: a crash, no answer in time | no |
+/// | `http_denied`, `http_invalid` | a request that is not allowed, or malformed | no |
+/// | `cancelled` | cancellation was requested, or the operation was abandoned | no |
+/// | `in_doubt` | an at-most-once operation whose outcome is unknown: a crash, or no answer in time | no |
 /// | `too_large` | an input, result or signal of more than 1 MiB | no |
-/// | `invalid_payload` | a value that is not what was expected | no |
-/// | `too_deep` | 64 workflows wait for each other already, each for the next | no |
-/// | `misuse`, `invalid_name`, `invalid_policy` | a call that makes no sense | no |
+/// | `invalid_payload` | a value of an unexpected type | no |
+/// | `too_deep` | more than 64 nested workflows | no |
+/// | `misuse`, `invalid_name`, `invalid_policy` | an invalid call | no |
 ///
 /// ```
 /// use onward::Error;
@@ -36,11 +36,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
-    /// One of the engine's, or a name of your own such as `card_declined`: retry policies go by it.
+    /// A kind of the engine, or a name of your own such as `card_declined`; retry policies match
+    /// it.
     pub kind: String,
-    /// What happened, for people.
+    /// Human-readable description.
     pub message: String,
-    /// False if trying again cannot help, whatever the retry policy says.
+    /// False if a retry cannot succeed; overrides the retry policy.
     pub retryable: bool,
 }
 
@@ -59,24 +60,24 @@ impl Error {
         Self::new("user_error", message)
     }
 
-    /// The same, not to be tried again.
+    /// Marks the failure as not retryable.
     #[must_use]
     pub fn permanent(mut self) -> Self {
         self.retryable = false;
         self
     }
 
-    /// Whether it is of this kind.
+    /// Whether the failure has this kind.
     pub fn is(&self, kind: &str) -> bool {
         self.kind == kind
     }
 
-    /// Whether cancellation was asked for. What the workflow does next is its cleanup.
+    /// Whether cancellation was requested. The workflow should now clean up and return.
     pub fn is_cancelled(&self) -> bool {
         self.is("cancelled")
     }
 
-    /// Whether a time limit passed.
+    /// Whether a timeout expired.
     pub fn is_timeout(&self) -> bool {
         self.is("timeout")
     }
@@ -88,7 +89,8 @@ impl fmt::Display for Error {
     }
 }
 
-/// This is why [`Error`] itself is no [`std::error::Error`]: the two would be in each other's way.
+/// [`Error`] itself does not implement [`std::error::Error`], because that would conflict with this
+/// implementation.
 impl<E: std::error::Error> From<E> for Error {
     fn from(error: E) -> Self {
         let mut message = error.to_string();

@@ -1,4 +1,4 @@
-//! What the compiler knows about a workflow or a task.
+//! The types that describe workflows and tasks.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,32 +10,32 @@ use crate::{Error, Result};
 /// Whether a function is a workflow or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Durable: replayed after a crash, may call others.
+    /// Durable: replayed after a crash; may call other functions.
     Workflow,
-    /// A leaf with effects, run at least once.
+    /// A leaf with side effects, which runs at least once.
     Task,
 }
 
-/// What the compiler knows about a workflow or a task: implemented by the type that `#[workflow]`
-/// or `#[task]` adds.
+/// Description of a workflow or a task, implemented by the type that `#[workflow]` or `#[task]`
+/// adds.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a workflow nor a task",
     note = "put #[workflow] or #[task] on the function"
 )]
 pub trait Function: 'static {
-    /// What it is called with: its argument, or the tuple of its arguments.
+    /// The input: its argument, or the tuple of its arguments.
     type Input: Serialize + DeserializeOwned + 'static;
-    /// What it returns when it succeeds.
+    /// The result when it succeeds.
     type Output: Serialize + DeserializeOwned + 'static;
-    /// What it is called in journals.
+    /// The name in journals.
     const NAME: &'static str;
-    /// What it is.
+    /// Whether it is a workflow or a task.
     const KIND: Kind;
 
-    /// Runs it here and now, unrecorded.
+    /// Runs the function directly, without a record.
     fn run(input: Self::Input) -> Result<Self::Output>;
 
-    /// A JSON schema of the input, if the attribute asks for one.
+    /// JSON schema of the input, if the attribute requests one.
     fn schema() -> Option<String> {
         None
     }
@@ -47,21 +47,21 @@ pub trait Workflow: Function {}
 /// A function made by `#[task]`.
 pub trait Task: Function {}
 
-/// What a workflow or a task may return.
+/// A return type of a workflow or a task.
 #[diagnostic::on_unimplemented(
     message = "a workflow or a task returns a Result, not `{Self}`",
     note = "return onward::Result<T>, or a Result whose error is an error"
 )]
 pub trait Returned {
-    /// What is in it when all is well.
+    /// The success value.
     type Output;
-    /// What is in it otherwise.
+    /// The error.
     type Error: Into<Error>;
 
-    /// As the result that it is.
+    /// Converts it into a standard result.
     fn into_std(self) -> Result<Self::Output, Self::Error>;
 
-    /// The same with the SDK's error.
+    /// Converts it into a result with the error type of the SDK.
     fn into_result(self) -> Result<Self::Output>
     where
         Self: Sized,
@@ -79,7 +79,7 @@ impl<T, E: Into<Error>> Returned for Result<T, E> {
     }
 }
 
-/// A function without its types: a row of the component's table.
+/// A function without its types: an entry of the component's table.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -94,7 +94,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The row of this function.
+    /// The entry of this function.
     pub const fn of<F: Function>() -> Self {
         Self {
             name: F::NAME,

@@ -1,5 +1,5 @@
-//! Requests to other services. A workflow's request is an operation of its own, recorded and
-//! retried by the engine; a task's is part of the task.
+//! HTTP requests. The request of a workflow is an operation of its own, recorded and retried by the
+//! engine; the request of a task is part of the task.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,12 +14,12 @@ use crate::host::{self, Target, milliseconds};
 use crate::payload::{decode, encode};
 use crate::{Error, Result};
 
-/// A request, as `METHOD URL`.
+/// Builds a request from `METHOD URL`.
 ///
-/// Unless it has an `idempotency-key` of its own, it is sent with one by which the service can
-/// recognise a repeated attempt: the key of the operation, as [`own`](crate::own) tells it to a
-/// task. The second request of a task has `/2` added to it, the third `/3`, and the next attempt
-/// counts anew: send them in the same order.
+/// Unless the request has an `idempotency-key` header, the key of the operation is added, which is
+/// equal for every attempt: the one that [`own`](crate::own) returns in a task. The second request
+/// of a task has the suffix `/2`, the third `/3`; each attempt counts from the start, so send
+/// requests in the same order.
 ///
 /// ```
 /// # use onward::prelude::*;
@@ -37,17 +37,17 @@ pub fn http(line: &str) -> Http {
     }
 }
 
-/// A request to be sent.
+/// A request under construction.
 #[must_use = "nothing happens before send()"]
 pub struct Http {
     line: String,
     headers: BTreeMap<String, String>,
-    /// A body that cannot be written is reported when the request is sent.
+    /// A body that cannot be serialized fails when the request is sent.
     body: Result<Option<String>>,
     timeout: Option<Duration>,
 }
 
-/// What the engine takes as the input of a request.
+/// The input of a request operation, as the engine expects it.
 #[derive(Serialize)]
 struct Input {
     headers: BTreeMap<String, String>,
@@ -61,31 +61,31 @@ impl Http {
         self
     }
 
-    /// Sends this as JSON.
+    /// Sets a JSON body.
     pub fn json(mut self, body: &impl Serialize) -> Self {
         self.body = encode(body).map(Some);
         self.header("content-type", "application/json")
     }
 
-    /// Sends this as it is.
+    /// Sets a text body.
     pub fn body(mut self, body: impl Into<String>) -> Self {
         self.body = Ok(Some(body.into()));
         self
     }
 
-    /// How long it may take.
+    /// Timeout of the request.
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// Sends it and waits for the response.
+    /// Sends the request and waits for the response.
     ///
-    /// In a task, an answer with an error status is a response too: see [`Response::successful`].
-    /// In a workflow, so is one that would be the same next time, such as 404; a service that
-    /// cannot answer now (408, 429, 500 and above) is the failure `http_status`, and is asked again
-    /// as [`Call::retry`] says. A request that came to nothing is the failure `http_failed` or
-    /// `timeout`; one that is not allowed `http_denied`, which is final.
+    /// In a task, every status is a response: see [`Response::successful`]. In a workflow, the
+    /// retryable statuses 408, 429, 500 and above are the failure `http_status`, which is retried
+    /// by the policy of [`Call::retry`]; every other status is a response. A request without a
+    /// response fails with `http_failed` or `timeout`; one that is not allowed fails permanently
+    /// with `http_denied`.
     pub fn send(self) -> Result<Response> {
         match host::running() {
             (_, Kind::Workflow) => self.into_call().run(),
@@ -93,7 +93,7 @@ impl Http {
         }
     }
 
-    /// The request as a call of a workflow: to say how it is retried, or not to wait for it.
+    /// Converts the request into a call of a workflow, to set policies or not to wait for it.
     pub fn into_call(self) -> Call<Response> {
         let Self {
             line,
@@ -129,30 +129,30 @@ fn parts(line: &str) -> Result<(&str, &str)> {
     line.split_once(' ').ok_or_else(invalid)
 }
 
-/// A request as a task sends it.
+/// A request that a task sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// `GET`, `POST` …
+    /// HTTP method, such as `GET`.
     pub method: String,
-    /// Where to.
+    /// Absolute URL.
     pub url: String,
-    /// Names and values.
+    /// Headers: names and values.
     pub headers: Vec<(String, String)>,
-    /// What is sent.
+    /// Body.
     pub body: Option<Vec<u8>>,
-    /// How long it may take.
+    /// Timeout of the request.
     pub timeout_ms: Option<u64>,
 }
 
-/// What a service answered.
+/// Response of a service.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Response {
-    /// 200 is well.
+    /// HTTP status.
     pub status: u16,
-    /// Names and values. What came several times is there several times, such as `set-cookie`.
+    /// Headers: names and values. A repeated header, such as `set-cookie`, has several entries.
     #[serde(default, deserialize_with = "headers", serialize_with = "headers_out")]
     pub headers: Vec<(String, String)>,
-    /// What came; a text in a journal.
+    /// Body; recorded as text in a journal.
     #[serde(default, deserialize_with = "body", serialize_with = "body_out")]
     pub body: Vec<u8>,
 }
@@ -167,8 +167,8 @@ impl Response {
         }
     }
 
-    /// The same, or the failure `http_STATUS` if the status is not one of success. Requests that
-    /// the service found wrong are not worth trying again.
+    /// Returns the response, or the failure `http_STATUS` if the status is not 2xx. The failure is
+    /// permanent for 4xx, except for 408, 425 and 429.
     pub fn successful(self) -> Result<Self> {
         if (200..300).contains(&self.status) {
             return Ok(self);
@@ -186,7 +186,7 @@ impl Response {
         })
     }
 
-    /// A header, by its name in any case; the first if there are several.
+    /// Value of a header by case-insensitive name; the first if there are several.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
             .iter()
@@ -194,18 +194,18 @@ impl Response {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The body as a text.
+    /// The body as text.
     pub fn text(self) -> Result<String> {
         Ok(String::from_utf8(self.body)?)
     }
 
-    /// The body as a value.
+    /// The body, deserialized from JSON.
     pub fn json<T: DeserializeOwned>(self) -> Result<T> {
         decode(&self.text()?)
     }
 }
 
-/// What came under one name. It is recorded as a text, or as a list if there are several.
+/// Values of one header. They are recorded as a text, or as a list if there are several.
 #[derive(Default)]
 struct Values(Vec<String>);
 
@@ -224,7 +224,8 @@ impl<'de> Deserialize<'de> for Values {
     }
 }
 
-/// What serde derives for this would be several kilobytes of every component that sends requests.
+/// Written by hand because derived code would add several kilobytes to every component that sends
+/// requests.
 struct ValuesVisitor;
 
 impl<'de> Visitor<'de> for ValuesVisitor {
@@ -255,7 +256,7 @@ fn headers<'de, D: Deserializer<'de>>(source: D) -> Result<Vec<(String, String)>
     Ok(named.into_iter().flat_map(each).collect())
 }
 
-/// As the engine writes them: names in lower case.
+/// Writes headers like the engine: names in lower case.
 fn headers_out<S: Serializer>(headers: &[(String, String)], target: S) -> Result<S::Ok, S::Error> {
     let mut named: BTreeMap<String, Values> = BTreeMap::new();
     for (name, value) in headers {

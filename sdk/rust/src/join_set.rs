@@ -1,4 +1,4 @@
-//! Many operations at once, their results taken in the order in which they come.
+//! Join sets: concurrent operations whose results are taken in the order of completion.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::host::{self, milliseconds};
 use crate::payload::Argument;
 use crate::promise::{Promise, typed};
 
-/// Makes a set for operations that all end with a `T`.
+/// Creates a join set for operations with results of type `T`.
 pub fn join_set<T: DeserializeOwned>() -> Result<JoinSet<T>> {
     Ok(JoinSet {
         id: host::new_join_set()?,
@@ -21,7 +21,8 @@ pub fn join_set<T: DeserializeOwned>() -> Result<JoinSet<T>> {
     })
 }
 
-/// Operations under way together. What is still under way when the set is dropped is cancelled.
+/// A set of concurrent operations. Operations still in flight when the set is dropped are
+/// cancelled.
 ///
 /// ```
 /// # use onward::prelude::*;
@@ -48,25 +49,25 @@ pub struct JoinSet<T: DeserializeOwned> {
 /// A result of a join set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done<T> {
-    /// Whose it is: 0 was submitted first.
+    /// Index of the operation; 0 was submitted first.
     pub place: usize,
-    /// What it ended with.
+    /// Result of the operation.
     pub result: Result<T>,
 }
 
-/// What a join set gave in time.
+/// Result of waiting for a join set with a timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Taken<T> {
     /// The next result.
     Done(Done<T>),
-    /// None in time.
+    /// The timeout expired.
     TimedOut,
-    /// All were taken.
+    /// All results were taken.
     Empty,
 }
 
 impl<T: DeserializeOwned> JoinSet<T> {
-    /// Has something done as a member of the set. Not after the first result was taken.
+    /// Calls a function as a member of the set. Fails after the first result was taken.
     pub fn submit<F, A>(
         &mut self,
         function: F,
@@ -78,21 +79,21 @@ impl<T: DeserializeOwned> JoinSet<T> {
         self.submit_call(call(function, input))
     }
 
-    /// The same for a call that says how.
+    /// Makes a call with policies as a member of the set.
     pub fn submit_call(&mut self, call: Call<T>) -> Result<Promise<T>> {
         let promise = call.schedule()?;
         self.add(promise)?;
         Ok(promise)
     }
 
-    /// Makes an operation under way a member of the set.
+    /// Adds an operation in flight to the set.
     pub fn add(&mut self, promise: Promise<T>) -> Result<()> {
         host::submit(self.id, promise.id())?;
         self.members.push(promise);
         Ok(())
     }
 
-    /// How many results were not taken yet.
+    /// Number of results that were not taken yet.
     pub fn len(&self) -> usize {
         self.members.len() - self.taken
     }
@@ -102,7 +103,7 @@ impl<T: DeserializeOwned> JoinSet<T> {
         self.len() == 0
     }
 
-    /// Waits for the next result; nothing when all were taken.
+    /// Waits for the next result; returns `None` when all were taken.
     #[expect(
         clippy::should_implement_trait,
         reason = "taking can fail without ending the iteration"
@@ -114,13 +115,13 @@ impl<T: DeserializeOwned> JoinSet<T> {
         })
     }
 
-    /// Waits for the next result, but not for longer than this.
+    /// Waits for the next result with a timeout.
     pub fn next_timeout(&mut self, limit: Duration) -> Result<Taken<T>> {
         self.take(Some(milliseconds(limit)))
     }
 
-    /// Waits for all results that were not taken, in the order in which they come. The first
-    /// failure ends it, and cancels what is still under way.
+    /// Waits for all results that were not taken, in the order of completion. Fails with the first
+    /// failure, and cancels the operations still in flight.
     pub fn join_all(mut self) -> Result<Vec<T>> {
         let mut all = Vec::with_capacity(self.len());
         while let Some(done) = self.next()? {
@@ -129,7 +130,7 @@ impl<T: DeserializeOwned> JoinSet<T> {
         Ok(all)
     }
 
-    /// Cancels what is still under way.
+    /// Cancels the operations still in flight.
     pub fn close(mut self) -> Result<()> {
         self.taken = self.members.len();
         host::close(self.id)
@@ -157,9 +158,9 @@ impl<T: DeserializeOwned> JoinSet<T> {
 
 impl<T: DeserializeOwned> Drop for JoinSet<T> {
     fn drop(&mut self) {
-        // A workflow that unwinds is gone: what it left is the host's business.
+        // If the workflow unwinds, the host cleans up.
         if !self.is_empty() && !std::thread::panicking() {
-            // The workflow goes on without these results either way.
+            // An error changes nothing: the workflow continues without these results.
             let _ = host::close(self.id);
         }
     }

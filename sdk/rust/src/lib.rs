@@ -23,14 +23,14 @@
 //!     http("POST https://bank.example.com/charges").json(&(customer, cents)).send()?.successful()?.text()
 //! }
 //!
-//! /// Takes an order from its reservation to its payment, however long the approval takes and whatever crashes.
+//! /// Processes an order from its reservation to its payment; survives crashes and long approvals.
 //! #[workflow]
 //! fn order(customer: String, item: String, cents: u64) -> Result<String> {
 //!     let patient = Retry::attempts(5).first_wait(Duration::from_millis(200));
 //!     let reservation = call(reserve, &item).retry(patient).run()?;
 //!     let paid = match await_signal_timeout("approval", Duration::from_secs(86_400)) {
 //!         Ok(Some(true)) => invoke(charge, (customer, cents)),
-//!         Ok(_) => Err(Error::new("not_approved", format!("nobody approved {item}"))),
+//!         Ok(_) => Err(Error::new("not_approved", format!("no approval for {item}"))),
 //!         Err(cancelled) => Err(cancelled),
 //!     };
 //!     if paid.is_err() {
@@ -56,12 +56,12 @@
 //! # }
 //! ```
 //!
-//! A [**workflow**](macro@workflow) is replayed from its journal after a crash: what the functions
-//! of this crate answered the first time they answer again, so it goes on where it was. It must get
-//! everything that can differ from them: time, randomness, and effects through tasks. A
-//! [**task**](macro@task) has effects. It *runs* at least once, and its result is *recorded* once;
-//! send the idempotency key of [`own`] along with what must not happen twice. Requests have it
-//! already: see [`http`].
+//! A [**workflow**](macro@workflow) is replayed from its journal after a crash: the functions of
+//! this crate return the recorded results again, so the workflow continues where it was. It must
+//! take time, randomness and side effects only from this crate, effects through tasks. A
+//! [**task**](macro@task) has side effects. It *runs* at least once, and its result is *recorded*
+//! once; use the idempotency key of [`own`] for effects that must not be repeated. Requests carry
+//! it already: see [`http`].
 //!
 //! # Every call
 //!
@@ -69,21 +69,21 @@
 //! |---|---|
 //! | call and wait | [`invoke`]`(f, input)?`; several arguments are a tuple, none is `()` |
 //! | call, wait later | `let p = `[`schedule`]`(f, &input)?;` `p.`[`wait`](Promise::wait)`()?`, `p.`[`wait_timeout`](Promise::wait_timeout)`(d)?` |
-//! | say how | [`call`]`(f, x).`[`retry`](Call::retry)`(`[`Retry`]`::attempts(3).not_on("card_declined")).`[`timeout`](Call::timeout)`(d).`[`at_most_once`](Call::at_most_once)`().`[`run`](Call::run)`()?`, or [`schedule`](Call::schedule)`()?` |
-//! | call what is known by name only | [`call_named`]`("name", &input).run()?` |
+//! | set policies | [`call`]`(f, x).`[`retry`](Call::retry)`(`[`Retry`]`::attempts(3).not_on("card_declined")).`[`timeout`](Call::timeout)`(d).`[`at_most_once`](Call::at_most_once)`().`[`run`](Call::run)`()?`, or [`schedule`](Call::schedule)`()?` |
+//! | call by name | [`call_named`]`("name", &input).run()?` |
 //! | wait for several | [`all`]`(&[p, q])?`, [`all_settled`]`(&[p, q])?`, [`any`]`(&[p, q])?`, [`race`]`(p, q)?` |
-//! | many at once, as they come | `let mut set = `[`join_set`]`()?;` `set.`[`submit`](JoinSet::submit)`(f, x)?;` `while let Some(done) = set.`[`next`](JoinSet::next)`()? { done.result?; }`; also [`submit_call`](JoinSet::submit_call), [`add`](JoinSet::add), [`next_timeout`](JoinSet::next_timeout), [`close`](JoinSet::close) |
-//! | wait, or tell the time | [`sleep`]`(d)?`, [`timer`]`(d)?`, [`now`]`()` |
-//! | draw randomness | [`random_u64`]`()`, [`random_bytes`]`(n)` |
-//! | take a signal | `let a: Approval = `[`await_signal`]`("approval")?`, [`await_signal_timeout`]`("approval", d)?` |
+//! | run many, take results as they complete | `let mut set = `[`join_set`]`()?;` `set.`[`submit`](JoinSet::submit)`(f, x)?;` `while let Some(done) = set.`[`next`](JoinSet::next)`()? { done.result?; }`; also [`submit_call`](JoinSet::submit_call), [`add`](JoinSet::add), [`next_timeout`](JoinSet::next_timeout), [`close`](JoinSet::close) |
+//! | wait, or read the time | [`sleep`]`(d)?`, [`timer`]`(d)?`, [`now`]`()` |
+//! | get randomness | [`random_u64`]`()`, [`random_bytes`]`(n)` |
+//! | receive a signal | `let a: Approval = `[`await_signal`]`("approval")?`, [`await_signal_timeout`]`("approval", d)?` |
 //! | send a request | [`http`]`("POST https://…").`[`header`](Http::header)`(k, v).`[`json`](Http::json)`(&body).`[`send`](Http::send)`()?`; in a workflow it is an operation of its own, to which [`into_call`](Http::into_call)`()` gives a policy |
-//! | go on with a short journal | `return `[`continue_as_new`]`(f, input)` |
+//! | restart with an empty journal | `return `[`continue_as_new`]`(f, input)` |
 //! | fail | `Err(`[`Error`]`::new("card_declined", "…").`[`permanent`](Error::permanent)`())`; any error becomes one with `?` |
 //! | clean up | `Err(e) if e.`[`is_cancelled`](Error::is_cancelled)`() => { invoke(refund, x)?; Err(e) }`, [`is_cancelled`]`()` |
-//! | speak | [`info!`]`("…")`, [`warn!`], [`error!`], [`debug!`]; replaying does not repeat it |
-//! | know oneself | [`own`]`()`: the execution, the idempotency key, the attempt |
+//! | log | [`info!`]`("…")`, [`warn!`], [`error!`], [`debug!`]; not repeated on replay |
+//! | identify the call | [`own`]`()`: the execution, the idempotency key, the attempt |
 //! | make a component | [`component!`]`(order, reserve)`, once, in a `cdylib` |
-//! | tell others what to send | `#[workflow(schema)]`, with the feature `schema` and `JsonSchema` of the input |
+//! | publish a JSON schema | `#[workflow(schema)]`, with the feature `schema` and `JsonSchema` of the input |
 //! | test | [`testing::TestEnv`] |
 //!
 //! Inputs and results are owned values that serde can read and write. All of this is for workflows;
@@ -127,16 +127,16 @@ mod signal;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
 
-/// The page's example compiles.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-// The attributes name this crate as their user does.
+// The attributes expand to paths that begin with `onward`, also in this crate.
 extern crate self as onward;
 
 pub use onward_sdk_macros::{task, workflow};
-/// What the input of a function with a schema derives, with `#[schemars(crate =
+/// The derive macro for inputs of functions with a schema; use it with `#[schemars(crate =
 /// "onward::schemars")]`.
 #[cfg(feature = "schema")]
 pub use schemars::{self, JsonSchema};

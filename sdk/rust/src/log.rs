@@ -1,47 +1,47 @@
-//! What a function says while it runs. Replaying does not say it again.
+//! Log messages of a function. A replay does not repeat them.
 
 use std::fmt::Arguments;
 
 use crate::host;
 
-/// How important a line of a log is.
+/// Severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// For whoever looks for a mistake.
+    /// Details for debugging.
     Debug,
-    /// For whoever wants to know.
+    /// Normal progress.
     Info,
-    /// Something is odd.
+    /// Something unexpected.
     Warn,
-    /// Something is wrong.
+    /// Something failed.
     Error,
 }
 
-/// What the macros call.
+/// Implementation of the macros.
 #[doc(hidden)]
 pub fn write(level: Level, message: Arguments<'_>) {
     host::log(level, &message.to_string());
 }
 
-/// Says something for whoever looks for a mistake. Takes what `format!` takes.
+/// Logs at level debug. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! debug {
     ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Debug, ::core::format_args!($($argument)+)) };
 }
 
-/// Says something for whoever wants to know. Takes what `format!` takes.
+/// Logs at level info. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! info {
     ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Info, ::core::format_args!($($argument)+)) };
 }
 
-/// Says that something is odd. Takes what `format!` takes.
+/// Logs at level warn. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! warn {
     ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Warn, ::core::format_args!($($argument)+)) };
 }
 
-/// Says that something is wrong. Takes what `format!` takes.
+/// Logs at level error. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! error {
     ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Error, ::core::format_args!($($argument)+)) };

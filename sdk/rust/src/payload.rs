@@ -1,14 +1,14 @@
-//! Values on their way through the journal: JSON texts.
+//! Serialization of values as the JSON texts that a journal records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{Error, Result};
 
-/// Something a function can be called with: its input, or a reference to it.
+/// An argument of a call: the input of the function, or a reference to it.
 #[diagnostic::on_unimplemented(message = "the function takes a `{T}`, not a `{Self}`")]
 pub trait Argument<T> {
-    /// As it is recorded.
+    /// Serializes the argument as it is recorded.
     fn into_payload(self) -> Result<String>;
 }
 
@@ -30,7 +30,7 @@ impl Argument<String> for &str {
     }
 }
 
-/// Cannot be tried again: the same value would fail the same way.
+/// Serializes a value. A failure is permanent: the same value would fail again.
 pub(crate) fn encode(value: &(impl Serialize + ?Sized)) -> Result<String> {
     serde_json::to_string(value).map_err(|error| invalid("cannot be written as JSON", &error))
 }

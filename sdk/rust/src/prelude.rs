@@ -1,4 +1,4 @@
-//! What most workflows need: `use onward::prelude::*;`.
+//! The items that most workflows need: `use onward::prelude::*;`.
 
 pub use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Operations under way, and waiting for them.
+//! Operations in flight, and waits for them.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -10,13 +10,14 @@ use crate::host::{self, Outcome};
 use crate::payload::decode;
 use crate::{Error, Json, Result};
 
-/// An operation under way that ends with a `T`. It goes on whether or not somebody waits for it.
+/// An operation in flight with a result of type `T`. It continues whether or not the workflow waits
+/// for it.
 pub struct Promise<T> {
     id: u32,
     output: PhantomData<fn() -> T>,
 }
 
-/// A promise of anything, for waiting on promises of several types.
+/// A promise without a result type, to wait for promises of several types.
 pub type AnyPromise = Promise<Json>;
 
 impl<T> Clone for Promise<T> {
@@ -39,13 +40,13 @@ impl<T: DeserializeOwned> Promise<T> {
         self.id
     }
 
-    /// Waits for it.
+    /// Waits for the result.
     pub fn wait(self) -> Result<T> {
         typed(host::await_one(self.id))
     }
 
-    /// Waits for it, but not for longer than this; nothing if the time was over first. The
-    /// operation goes on.
+    /// Waits for the result with a timeout; returns `None` if the timeout expires first. The
+    /// operation continues.
     pub fn wait_timeout(self, limit: Duration) -> Result<Option<T>> {
         match race(self, timer(limit)?)? {
             First::Left(done) => done.map(Some),
@@ -53,13 +54,13 @@ impl<T: DeserializeOwned> Promise<T> {
         }
     }
 
-    /// The same promise, without its type.
+    /// Returns the promise without its type.
     pub fn untyped(self) -> AnyPromise {
         Promise::new(self.id)
     }
 }
 
-/// Which of two was first, and what it ended with.
+/// The first of two promises to complete, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum First<A, B> {
     /// The first argument.
@@ -68,7 +69,7 @@ pub enum First<A, B> {
     Right(Result<B, Error>),
 }
 
-/// Waits for the first of two.
+/// Waits for the first of two promises to complete.
 pub fn race<A: DeserializeOwned, B: DeserializeOwned>(
     left: Promise<A>,
     right: Promise<B>,
@@ -81,18 +82,18 @@ pub fn race<A: DeserializeOwned, B: DeserializeOwned>(
     })
 }
 
-/// Waits for the first of several, and returns its place in the list and what it ended with.
+/// Waits for the first of several promises to complete. Returns its index and its result.
 pub fn any<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<(usize, Result<T>)> {
     let (place, outcome) = host::await_any(&ids(promises))?;
     Ok((place as usize, typed(outcome)))
 }
 
-/// Waits for all of them. Fails with the failure that comes first in the list, if there is one.
+/// Waits for all promises. Fails with the first failure in the order of the list.
 pub fn all<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<Vec<T>> {
     all_settled(promises)?.into_iter().collect()
 }
 
-/// Waits for all of them, and returns what each ended with.
+/// Waits for all promises and returns the result of each.
 pub fn all_settled<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<Vec<Result<T>>> {
     if promises.is_empty() {
         return Ok(Vec::new());

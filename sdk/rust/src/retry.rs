@@ -1,10 +1,10 @@
-//! When a failed attempt is tried again.
+//! The retry policy of a call: attempts, backoff and errors that are final.
 
 use std::time::Duration;
 
 use crate::host::milliseconds;
 
-/// How often, how soon and for which failures an operation is tried again.
+/// Retry policy of an operation: number of attempts, backoff, and kinds that are not retried.
 ///
 /// ```
 /// use onward::prelude::*;
@@ -13,7 +13,7 @@ use crate::host::milliseconds;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retry {
-    /// 0 is for ever.
+    /// 0 means no limit.
     pub(crate) attempts_max: u32,
     pub(crate) first_wait_ms: u64,
     pub(crate) longest_wait_ms: u64,
@@ -23,12 +23,12 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// How many attempts there are of a call that says nothing.
+    /// Number of attempts of a call without a retry policy.
     #[cfg(not(target_arch = "wasm32"))]
     pub(crate) const DEFAULT_ATTEMPTS: u32 = 10;
 
-    /// So many attempts in all: a second between the first two, doubling up to a minute, shortened
-    /// by up to a tenth.
+    /// At most `count` attempts, with exponential backoff: 1 s after the first, doubling up to 60
+    /// s, minus up to 10 % jitter.
     pub fn attempts(count: u32) -> Self {
         Self {
             attempts_max: count.max(1),
@@ -36,12 +36,12 @@ impl Retry {
         }
     }
 
-    /// One attempt.
+    /// A single attempt.
     pub fn never() -> Self {
         Self::attempts(1)
     }
 
-    /// Until it succeeds.
+    /// No limit of attempts.
     pub fn forever() -> Self {
         Self {
             attempts_max: 0,
@@ -53,35 +53,36 @@ impl Retry {
         }
     }
 
-    /// The wait after the first failure.
+    /// Backoff after the first failure; default: 1 s.
     #[must_use]
     pub fn first_wait(mut self, wait: Duration) -> Self {
         self.first_wait_ms = milliseconds(wait);
         self
     }
 
-    /// No wait is longer than this.
+    /// Maximum backoff; default: 60 s.
     #[must_use]
     pub fn longest_wait(mut self, wait: Duration) -> Self {
         self.longest_wait_ms = milliseconds(wait);
         self
     }
 
-    /// What each wait is multiplied with, in thousandths: 2000 doubles, 1000 keeps it.
+    /// Backoff factor in thousandths; default: 2000, which doubles. 1000 keeps the backoff
+    /// constant.
     #[must_use]
     pub fn factor_permille(mut self, permille: u32) -> Self {
         self.factor_permille = permille;
         self
     }
 
-    /// Up to how much of a wait is taken off at random, in thousandths.
+    /// Jitter: maximum share that is subtracted at random, in thousandths; default: 100.
     #[must_use]
     pub fn jitter_permille(mut self, permille: u32) -> Self {
         self.jitter_permille = permille;
         self
     }
 
-    /// Failures of this kind are final. May be repeated.
+    /// Failures of this kind are not retried. May be repeated.
     #[must_use]
     pub fn not_on(mut self, kind: impl Into<String>) -> Self {
         self.final_kinds.push(kind.into());

@@ -1,6 +1,6 @@
-//! JSON schemas of inputs, for whoever starts a workflow.
+//! JSON schemas of inputs, for clients that start a workflow.
 
-/// The schema of a type, for the attributes. The type has one:
+/// The schema of a type, used by the attributes. The type must implement `JsonSchema`:
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;
@@ -21,7 +21,7 @@ macro_rules! __schema {
     };
 }
 
-/// Without the feature there is no schema to give:
+/// Without the feature `schema` the attribute fails to compile:
 ///
 /// ```compile_fail
 /// # use onward::prelude::*;

@@ -1,5 +1,5 @@
-//! Child workflows in the test environment: they share the clock of their parent, hear its
-//! cancellation, take signals of their own, and are retried like anything else.
+//! Child workflows in the test environment: they share the clock of their parent, are cancelled
+//! with it, receive signals of their own, and are retried like tasks.
 
 use std::cell::Cell;
 
@@ -18,7 +18,7 @@ fn put_back(id: u64) -> Result<u64> {
     Ok(id)
 }
 
-/// Puts back what it picked when it is asked to stop.
+/// Puts back what it picked when it is cancelled.
 #[workflow]
 fn shipment(id: u64) -> Result<String> {
     invoke(pick, id)?;
@@ -32,13 +32,13 @@ fn shipment(id: u64) -> Result<String> {
     }
 }
 
-/// Looks what became of the shipment when it is asked to stop.
+/// Reads the outcome of the shipment when it is cancelled.
 #[workflow]
 fn order(id: u64) -> Result<Result<String>> {
     let shipment = schedule(shipment, id)?;
     match shipment.wait() {
         Err(error) if is_cancelled() => {
-            assert_eq!(error, Error::new("cancelled", "cancellation was asked for"));
+            assert_eq!(error, Error::new("cancelled", "cancellation was requested"));
             Ok(shipment.wait())
         }
         result => Ok(result),
@@ -55,7 +55,7 @@ fn cancelling_a_parent_cancels_its_child_which_cleans_up() {
     env.cancel_at(10 * SECOND);
     assert_eq!(
         env.crash_everywhere(order, 7),
-        Ok(Err(cancelled("cancellation was asked for")))
+        Ok(Err(cancelled("cancellation was requested")))
     );
     assert_eq!((env.inputs(put_back), env.calls(shipment)), (vec![7], 1));
     assert_eq!(env.elapsed(), 11 * SECOND);
@@ -69,7 +69,7 @@ fn a_stub_of_a_child_stops_at_once_when_its_parent_is_cancelled() {
     env.cancel_at(10 * SECOND);
     assert_eq!(
         env.crash_everywhere(order, 7),
-        Ok(Err(cancelled("cancellation was asked for")))
+        Ok(Err(cancelled("cancellation was requested")))
     );
     assert_eq!(env.elapsed(), 10 * SECOND);
 }
@@ -96,7 +96,7 @@ fn middle() -> Result<u64> {
 }
 
 #[test]
-fn cancellation_reaches_children_of_children_and_a_child_may_end_well_all_the_same() {
+fn cancellation_reaches_nested_children_and_a_child_may_still_succeed() {
     let mut env = TestEnv::new();
     env.cancel_at(10 * SECOND);
     assert_eq!(env.crash_everywhere(outer, ()), Ok(1));
@@ -110,7 +110,7 @@ fn leaves_its_child() -> Result<()> {
 }
 
 #[test]
-fn a_child_is_asked_to_stop_when_its_parent_is_over() {
+fn a_child_is_cancelled_when_its_parent_ends() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(leaves_its_child, ()), Ok(()));
     assert_eq!((env.elapsed(), env.calls(put_back)), (SECOND, 1));
@@ -130,10 +130,10 @@ fn closes_its_set() -> Result<(Result<String>, Result<u64>)> {
 }
 
 #[test]
-fn closing_a_set_asks_children_to_stop_and_gives_tasks_up() {
+fn closing_a_set_cancels_children_and_abandons_tasks() {
     let mut env = TestEnv::new();
     env.takes(pick, 3 * SECOND);
-    let unwanted = || cancelled("it is no longer wanted");
+    let unwanted = || cancelled("the operation was abandoned");
     assert_eq!(
         env.crash_everywhere(closes_its_set, ()),
         Ok((Err(unwanted()), Err(unwanted())))
@@ -157,7 +157,7 @@ fn each_child_has_signals_of_its_own() {
 }
 
 #[test]
-fn who_waits_for_ever_is_told_which_child_does() {
+fn the_error_of_a_stuck_test_names_the_waiting_child() {
     let error = TestEnv::new().run(two_shipments, ()).unwrap_err();
     let waits = "its child shipment would wait for the signal shipped";
     assert_eq!(error.message.matches(waits).count(), 2, "{error}");
@@ -181,7 +181,7 @@ fn collects() -> Result<Vec<u64>> {
 }
 
 #[test]
-fn signals_that_were_not_consumed_go_along_in_their_order() {
+fn a_successor_receives_unconsumed_signals_in_order() {
     let mut env = TestEnv::new();
     for item in [1, 2] {
         env.signal("item", &item);
@@ -195,19 +195,22 @@ fn signals_that_were_not_consumed_go_along_in_their_order() {
 }
 
 #[workflow]
-fn goes_on_cancelled(is_second: bool) -> Result<bool> {
+fn continues_although_cancelled(is_second: bool) -> Result<bool> {
     if is_second {
         return Ok(is_cancelled());
     }
     let _ = sleep(60 * SECOND);
-    continue_as_new(goes_on_cancelled, true)
+    continue_as_new(continues_although_cancelled, true)
 }
 
 #[test]
-fn whoever_takes_the_place_of_a_cancelled_execution_is_not_cancelled() {
+fn the_successor_of_a_cancelled_execution_is_not_cancelled() {
     let mut env = TestEnv::new();
     env.cancel_at(SECOND);
-    assert_eq!(env.crash_everywhere(goes_on_cancelled, false), Ok(false));
+    assert_eq!(
+        env.crash_everywhere(continues_although_cancelled, false),
+        Ok(false)
+    );
 }
 
 #[workflow]
@@ -221,7 +224,7 @@ fn relies_on_fickle() -> Result<u64> {
 }
 
 #[test]
-fn a_child_is_tried_as_often_as_a_task() {
+fn a_child_is_retried_like_a_task() {
     let mut env = TestEnv::new();
     assert_eq!(
         env.crash_everywhere(relies_on_fickle, ()),
@@ -248,7 +251,7 @@ fn impatient() -> Result<(bool, u32)> {
 }
 
 #[test]
-fn a_child_and_its_parent_share_a_clock_and_a_child_takes_its_time() {
+fn a_child_and_its_parent_share_a_clock_and_a_child_has_no_default_timeout() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(impatient, ()), Ok((true, 1)));
     assert_eq!(env.elapsed(), 60 * SECOND);
@@ -271,13 +274,11 @@ fn relies_on_undecided() -> Result<u64> {
 }
 
 #[test]
-fn a_child_that_does_not_repeat_itself_is_found_out() {
+fn a_nondeterministic_child_is_detected() {
     let error = TestEnv::new().run(relies_on_undecided, ()).unwrap_err();
     assert_eq!(error.kind, "nondeterminism");
     assert!(
-        error
-            .message
-            .starts_with("undecided does not repeat itself"),
+        error.message.starts_with("undecided is not deterministic"),
         "{error}"
     );
 }

@@ -1,5 +1,4 @@
-//! A process that dies while something is under way: it is done again, or nobody knows whether it
-//! was done.
+//! A crash with attempts in flight: they are repeated, or in doubt.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
@@ -28,7 +27,7 @@ fn parent(cents: u64) -> Result<u64> {
     call(at_most, cents).retry(Retry::attempts(3)).run()
 }
 
-/// A charge is under way from the first to the third second.
+/// A charge is in flight from the first to the third second.
 fn slow_charge() -> TestEnv {
     let mut env = TestEnv::new();
     env.takes(charge, 2 * SECOND);
@@ -38,13 +37,13 @@ fn slow_charge() -> TestEnv {
 fn in_doubt() -> Error {
     Error::new(
         "in_doubt",
-        "it was started before a crash, and whether it was done is not known",
+        "the attempt was started before a crash; whether it took effect is unknown",
     )
     .permanent()
 }
 
 #[test]
-fn what_was_under_way_is_done_again() {
+fn an_attempt_in_flight_is_repeated_after_a_crash() {
     let mut env = slow_charge();
     env.crash_at(2 * SECOND);
     assert_eq!(env.crash_everywhere(at_least, 5), Ok(5));
@@ -52,7 +51,7 @@ fn what_was_under_way_is_done_again() {
 }
 
 #[test]
-fn what_may_be_done_once_only_is_in_doubt() {
+fn an_at_most_once_attempt_in_flight_is_in_doubt_after_a_crash() {
     let mut env = slow_charge();
     env.crash_at(2 * SECOND);
     assert_eq!(env.crash_everywhere(at_most, 5), Err(in_doubt()));
@@ -60,7 +59,7 @@ fn what_may_be_done_once_only_is_in_doubt() {
 }
 
 #[test]
-fn a_child_in_doubt_says_so_to_its_parent() {
+fn a_parent_receives_the_doubt_of_its_child() {
     let mut env = slow_charge();
     env.crash_at(2 * SECOND);
     assert_eq!(env.crash_everywhere(parent, 5), Err(in_doubt()));
@@ -68,7 +67,7 @@ fn a_child_in_doubt_says_so_to_its_parent() {
 }
 
 #[test]
-fn a_crash_while_nothing_is_under_way_changes_nothing() {
+fn a_crash_without_attempts_in_flight_changes_nothing() {
     let mut env = slow_charge();
     env.crash_at(Duration::ZERO);
     env.crash_at(SECOND / 2);
@@ -84,7 +83,7 @@ fn signalled() -> Result<(Option<u64>, u64)> {
 }
 
 #[test]
-fn a_limit_of_time_does_not_begin_again_after_a_crash() {
+fn a_timeout_does_not_restart_after_a_crash() {
     let mut env = TestEnv::new();
     env.crash_at(2 * SECOND);
     env.signal_at(4 * SECOND, "go", &1);
@@ -98,7 +97,7 @@ fn slow() -> Result<u64> {
 }
 
 #[test]
-fn a_task_has_a_minute_unless_its_call_says_otherwise() {
+fn the_default_timeout_of_a_task_is_a_minute() {
     let mut env = TestEnv::new();
     env.takes(charge, 60 * SECOND);
     assert_eq!(env.run(slow, ()), Ok(1));

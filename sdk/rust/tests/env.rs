@@ -1,5 +1,4 @@
-//! Workflows in the test environment: what they wait for, what happens when it fails, and what a
-//! crash leaves.
+//! Workflows in the test environment: waits, failures and crashes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -67,7 +66,7 @@ fn tasks_run_for_real_and_time_is_virtual() {
 }
 
 #[test]
-fn a_stub_takes_the_place_of_a_task() {
+fn a_stub_replaces_a_task() {
     let mut env = TestEnv::new();
     env.stub(double, |n| Ok(n + 100));
     assert_eq!(env.crash_everywhere(straight, 1), Ok(102));
@@ -97,7 +96,7 @@ fn a_failed_task_is_retried_after_its_waits() {
 }
 
 #[test]
-fn a_final_kind_and_a_permanent_failure_are_not_retried() {
+fn an_excluded_kind_and_a_permanent_failure_are_not_retried() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(hasty, ()), Err(Error::new("busy", "attempt 1")));
     env.stub(third_time, |()| {
@@ -116,7 +115,7 @@ fn limited() -> Result<u64> {
 }
 
 #[test]
-fn an_attempt_that_takes_too_long_fails_with_timeout() {
+fn an_attempt_over_its_timeout_fails() {
     let mut env = TestEnv::new();
     env.takes(double, Duration::from_secs(6));
     assert!(env.run(limited, ()).is_err_and(|error| error.is_timeout()));
@@ -137,7 +136,7 @@ fn as_they_come() -> Result<Vec<usize>> {
 }
 
 #[test]
-fn results_of_a_set_come_in_the_order_in_which_they_end() {
+fn results_of_a_set_come_in_order_of_completion() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(as_they_come, ()), Ok(vec![0, 1]));
     env.takes(double, Duration::from_secs(1));
@@ -161,7 +160,7 @@ fn all_or_none(with_refusal: bool) -> Result<Vec<u64>> {
 }
 
 #[test]
-fn a_set_that_is_joined_has_all_results_or_the_first_failure() {
+fn join_all_returns_all_results_or_the_first_failure() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(all_or_none, false), Ok(vec![2, 4]));
     env.takes(double, Duration::from_secs(9));
@@ -169,7 +168,11 @@ fn a_set_that_is_joined_has_all_results_or_the_first_failure() {
         env.crash_everywhere(all_or_none, true)
             .is_err_and(|error| error.is("refused"))
     );
-    assert_eq!(env.elapsed(), Duration::ZERO, "nobody waits for the others");
+    assert_eq!(
+        env.elapsed(),
+        Duration::ZERO,
+        "the other members are not waited for"
+    );
 }
 
 #[workflow]
@@ -183,7 +186,7 @@ fn gives_up() -> Result<bool> {
 }
 
 #[test]
-fn a_dropped_set_cancels_what_is_under_way() {
+fn a_dropped_set_cancels_operations_in_flight() {
     let mut env = TestEnv::new();
     env.takes(double, Duration::from_secs(2));
     assert_eq!(env.crash_everywhere(gives_up, ()), Ok(true));
@@ -197,7 +200,7 @@ fn signalled() -> Result<(u64, Option<u64>)> {
 }
 
 #[test]
-fn signals_are_taken_in_order_and_awaited_in_virtual_time() {
+fn signals_are_consumed_in_order_and_awaited_in_virtual_time() {
     let mut env = TestEnv::new();
     env.signal("go", &1);
     assert_eq!(env.crash_everywhere(signalled, ()), Ok((1, None)));
@@ -208,11 +211,11 @@ fn signals_are_taken_in_order_and_awaited_in_virtual_time() {
 }
 
 #[test]
-fn a_workflow_that_waits_for_nothing_is_an_error() {
+fn a_wait_that_nothing_can_end_is_an_error() {
     let error = TestEnv::new().run(signalled, ()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "stuck: signalled would wait for the signal go for ever: nothing is under way that could end it"
+        "stuck: signalled would wait for the signal go forever: no operation in flight can end it"
     );
 }
 
@@ -257,7 +260,7 @@ fn slow_twin() -> Result<Promise<u64>> {
 }
 
 #[test]
-fn the_first_of_several_is_the_one_that_ends_first() {
+fn any_and_race_return_the_operation_that_completes_first() {
     let mut env = TestEnv::new();
     env.takes(double, Duration::from_secs(2));
     assert_eq!(env.crash_everywhere(raced, ()), Ok((true, 3, vec![2, 4])));
@@ -298,7 +301,7 @@ fn parent(n: u64) -> Result<Vec<u64>> {
 }
 
 #[test]
-fn children_run_at_the_same_time() {
+fn children_run_concurrently() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(parent, 1), Ok(vec![3, 5]));
     assert_eq!((env.calls(straight), env.calls(double)), (2, 2));
@@ -361,7 +364,7 @@ fn requests_are_answered_by_stubs() {
 }
 
 #[test]
-fn a_task_can_be_tried_alone() {
+fn a_single_attempt_of_a_task_can_be_run() {
     let mut env = TestEnv::new();
     assert!(env.attempt(third_time, 1, ()).is_err());
     assert_eq!(env.attempt(third_time, 3, ()), Ok(3));
@@ -373,7 +376,7 @@ fn confused() -> Result<()> {
 }
 
 #[test]
-fn a_task_cannot_do_what_only_workflows_can() {
+fn a_task_cannot_use_operations_of_workflows() {
     let error = TestEnv::new().attempt(confused, 1, ()).unwrap_err();
     assert_eq!(
         error.message,
@@ -404,15 +407,15 @@ fn forgetful() -> Result<u64> {
 }
 
 #[test]
-fn a_workflow_that_asks_for_something_else_when_replayed_is_found_out() {
+fn a_workflow_with_different_requests_on_replay_is_detected() {
     let error = TestEnv::new().crash_everywhere(undecided, ()).unwrap_err();
     assert_eq!(error.kind, "nondeterminism");
-    let message = "undecided does not repeat itself: its question 0 was to call double with 2, and is now to call double with 3.";
+    let message = "undecided is not deterministic: its request 0 was to call double with 2, and is now to call double with 3.";
     assert!(error.message.starts_with(message), "{}", error.message);
 }
 
 #[test]
-fn a_workflow_that_returns_something_else_when_replayed_is_found_out() {
+fn a_workflow_with_a_different_result_on_replay_is_detected() {
     let error = TestEnv::new().crash_everywhere(forgetful, ()).unwrap_err();
     assert_eq!(error.kind, "nondeterminism");
     assert!(
@@ -425,7 +428,7 @@ fn a_workflow_that_returns_something_else_when_replayed_is_found_out() {
 }
 
 #[test]
-#[should_panic(expected = "nobody runs this function")]
-fn outside_of_an_environment_there_is_no_host() {
+#[should_panic(expected = "no test environment runs this function")]
+fn a_host_function_outside_of_an_environment_panics() {
     now();
 }

@@ -1,5 +1,5 @@
-//! Failures as a workflow gets them: kind, message and whether trying again may help arrive as they
-//! were, whoever failed; and what the engine itself refuses is refused in its words.
+//! Failures as a workflow receives them: kind, message and `retryable` are unchanged; failures of
+//! the engine have its messages.
 
 use std::num::ParseIntError;
 
@@ -22,7 +22,7 @@ fn decline_as_child(is_final: bool) -> Result<u64> {
 fn declined(is_final: bool) -> Error {
     let error = Error::new(
         "card_declined",
-        "the bank said no: ünïcödé\nand a second line",
+        "the bank refused: ünïcödé\nand a second line",
     );
     if is_final { error.permanent() } else { error }
 }
@@ -50,7 +50,7 @@ fn by_set(is_final: bool) -> Result<u64> {
 }
 
 #[test]
-fn a_failure_arrives_as_it_was() {
+fn a_failure_arrives_unchanged() {
     let mut env = TestEnv::new();
     for is_final in [true, false] {
         assert_eq!(
@@ -81,7 +81,7 @@ fn parsed(text: String) -> Result<u64> {
 }
 
 #[test]
-fn any_error_of_a_task_is_a_failure_of_the_usual_kind() {
+fn any_error_of_a_task_is_a_user_error() {
     let mut env = TestEnv::new();
     assert_eq!(
         env.run(parsed, "x"),
@@ -115,7 +115,7 @@ fn by_nameless(kind: String) -> Result<()> {
 }
 
 #[test]
-fn a_kind_that_is_no_name_is_the_usual_one_and_a_long_message_is_cut() {
+fn an_invalid_kind_becomes_user_error_and_a_long_message_is_truncated() {
     for (kind, expected) in [
         ("", "user_error"),
         ("a\nb", "user_error"),
@@ -149,7 +149,7 @@ fn asks_by_task() -> Result<String> {
 }
 
 #[test]
-fn a_workflow_gets_answers_and_failures_of_requests() {
+fn a_workflow_receives_responses_and_failures_of_requests() {
     let mut env = TestEnv::new();
     env.http(URL, |_| Ok(Response::new(404, "nothing")));
     assert_eq!(env.crash_everywhere(asks, ()), Ok(404));
@@ -175,7 +175,7 @@ fn a_workflow_gets_answers_and_failures_of_requests() {
 }
 
 #[test]
-fn a_task_gets_every_answer_and_says_itself_what_is_a_failure() {
+fn a_task_receives_every_response_and_decides_what_is_a_failure() {
     let mut env = TestEnv::new();
     env.http(URL, |_| Ok(Response::new(404, "nothing")));
     assert_eq!(
@@ -235,7 +235,7 @@ fn asks_thrice_by_task() -> Result<Vec<String>> {
 }
 
 #[test]
-fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeats_them() {
+fn each_request_of_a_task_has_its_own_key_and_attempts_repeat_the_keys() {
     let mut env = TestEnv::new();
     env.http(URL, |request| {
         let mut keys = request
@@ -246,12 +246,12 @@ fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeats_them
     });
     let keys = ["test.0", "mine", "test.0/3"].map(str::to_owned);
     assert_eq!(env.run(asks_thrice_by_task, ()), Ok(keys.to_vec()));
-    let said: Vec<&str> = env
+    let keys: Vec<&str> = env
         .log()
         .iter()
         .map(|(_, message)| message.as_str())
         .collect();
-    assert_eq!(said, ["test.0 mine test.0/3"; 2]);
+    assert_eq!(keys, ["test.0 mine test.0/3"; 2]);
 }
 
 #[workflow]
@@ -260,7 +260,7 @@ fn cookies() -> Result<Vec<(String, String)>> {
 }
 
 #[test]
-fn a_header_that_came_several_times_is_there_several_times() {
+fn a_repeated_header_keeps_all_values() {
     let mut env = TestEnv::new();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     env.http(URL, move |_| {
@@ -319,7 +319,7 @@ fn misuses(which: u32) -> Result<()> {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_the_words_of_the_engine() {
+fn invalid_calls_are_refused_with_the_messages_of_the_engine() {
     let name = "`` is not a name: expected 1 to 1024 bytes without control characters";
     let expected = [
         ("misuse", "promise 0 is named twice"),
@@ -354,7 +354,7 @@ fn elsewhere(n: u64) -> Result<u64> {
 }
 
 #[test]
-fn a_function_that_is_known_by_name_has_a_stub_by_name() {
+fn a_call_by_name_uses_a_stub_by_name() {
     let mut env = TestEnv::new();
     env.stub_named("of_another_component", |n: u64| match own().attempt {
         1 => Err(Error::new("busy", "once")),

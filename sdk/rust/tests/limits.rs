@@ -1,11 +1,10 @@
-//! Values that are too large to be recorded: each fails at once, for good, in the words of the
-//! engine.
+//! Values over the size limits: each fails at once and permanently, with the message of the engine.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
 use onward::{Response, call_named};
 
-/// A text of this many characters is a payload of two bytes more.
+/// Number of characters of a text whose payload, two bytes longer, is at the limit.
 const FITS: usize = (1 << 20) - 2;
 
 #[task]
@@ -51,7 +50,7 @@ fn results_and_inputs_of_tasks_and_children_have_a_limit() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(grown, FITS), Ok(FITS));
     assert_eq!(env.run(grown, FITS + 1), Err(too_large("the result")));
-    assert_eq!(env.calls(grow), 1, "it would be as large the next time");
+    assert_eq!(env.calls(grow), 1, "it is not retried");
     assert_eq!(env.run(measured, FITS), Ok(FITS));
     assert_eq!(env.run(measured, FITS + 1), Err(too_large("the input")));
     assert_eq!(env.calls(measure), 0, "it was not called");
@@ -61,7 +60,7 @@ fn results_and_inputs_of_tasks_and_children_have_a_limit() {
 }
 
 #[test]
-fn a_workflow_is_held_to_the_limit_too() {
+fn the_limits_apply_to_the_started_workflow() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(large, FITS + 1), Err(too_large("the result")));
     assert_eq!(
@@ -82,13 +81,13 @@ fn echo(text: String) -> Result<String> {
 
 #[workflow]
 fn regrows(text: String) -> Result<String> {
-    // A host that is asked for this stops the workflow: there is nothing to handle.
+    // The host ends the workflow here: there is no error to handle.
     let _ = continue_as_new(regrows, "x".repeat(FITS + 1));
     Ok(text)
 }
 
 #[test]
-fn who_continues_with_too_much_fails() {
+fn continuing_with_an_input_over_the_limit_fails() {
     assert_eq!(
         TestEnv::new().crash_everywhere(regrows, ""),
         Err(too_large("the input"))
@@ -103,7 +102,7 @@ fn receives() -> Result<(Option<Error>, usize)> {
 }
 
 #[test]
-fn a_signal_that_is_too_large_is_consumed_and_refused() {
+fn a_signal_over_the_limit_is_consumed_and_refused() {
     let mut env = TestEnv::new();
     env.signal("go", &"x".repeat(FITS + 1));
     env.signal("go", &"small");

@@ -1,13 +1,12 @@
-//! Child workflows that take too long, are too many below each other, go on as others, or wonder
-//! who they are.
+//! Limits of child workflows: timeouts, call depth, successors, and their context.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn late() -> Error {
-    Error::new("timeout", "it took longer than it may")
+fn timeout_error() -> Error {
+    Error::new("timeout", "the attempt exceeded its timeout")
 }
 
 #[task]
@@ -15,7 +14,7 @@ fn put_back(id: u64) -> Result<String> {
     Ok(format!("{id} under {}", own().idempotency_key))
 }
 
-/// Puts back what it has when it is asked to stop.
+/// Puts back what it has when it is cancelled.
 #[workflow]
 fn shipment(id: u64) -> Result<String> {
     match await_signal("shipped") {
@@ -38,7 +37,7 @@ fn hurried(id: u64) -> Result<String> {
 }
 
 #[test]
-fn a_child_that_takes_too_long_is_asked_to_stop_and_tried_again() {
+fn a_child_over_its_timeout_is_cancelled_and_retried() {
     let mut env = TestEnv::new();
     env.signal_child(shipment, 1, 7 * SECOND, "shipped", &"by the second");
     assert_eq!(
@@ -50,33 +49,33 @@ fn a_child_that_takes_too_long_is_asked_to_stop_and_tried_again() {
 }
 
 #[test]
-fn a_child_that_always_takes_too_long_is_a_failure_and_cleans_up_all_the_same() {
+fn a_child_always_over_its_timeout_fails_and_cleans_up() {
     let mut env = TestEnv::new();
-    assert_eq!(env.crash_everywhere(hurried, 7), Err(late()));
+    assert_eq!(env.crash_everywhere(hurried, 7), Err(timeout_error()));
     assert_eq!((env.calls(shipment), env.inputs(put_back)), (2, vec![7, 7]));
     assert_eq!(env.elapsed(), 11 * SECOND);
 }
 
 #[test]
-fn a_crash_gives_a_child_no_more_time() {
+fn the_timeout_of_a_child_does_not_restart_after_a_crash() {
     let mut env = TestEnv::new();
     env.crash_at(4 * SECOND);
-    assert_eq!(env.run(hurried, 7), Err(late()));
+    assert_eq!(env.run(hurried, 7), Err(timeout_error()));
     assert_eq!(env.elapsed(), 11 * SECOND);
 }
 
 #[test]
-fn a_stub_of_a_child_takes_no_longer_than_it_may() {
+fn a_stub_of_a_child_is_subject_to_the_timeout() {
     let mut env = TestEnv::new();
     env.stub(shipment, |_| Ok("unreachable".to_owned()));
     env.takes(shipment, 6 * SECOND);
-    assert_eq!(env.crash_everywhere(hurried, 7), Err(late()));
+    assert_eq!(env.crash_everywhere(hurried, 7), Err(timeout_error()));
     assert_eq!(env.elapsed(), 11 * SECOND);
     env.takes(shipment, 5 * SECOND);
     assert!(env.crash_everywhere(hurried, 7).is_ok());
 }
 
-/// Does not stop when it is asked to.
+/// Ignores its cancellation.
 #[workflow]
 fn stubborn() -> Result<u32> {
     let _ = sleep(60 * SECOND);
@@ -98,9 +97,9 @@ fn outlived() -> Result<Result<u32>> {
 }
 
 #[test]
-fn what_comes_from_a_child_that_nobody_waits_for_is_no_result() {
+fn the_result_of_an_abandoned_child_is_dropped() {
     let mut env = TestEnv::new();
-    assert_eq!(env.crash_everywhere(outlived, ()), Ok(Err(late())));
+    assert_eq!(env.crash_everywhere(outlived, ()), Ok(Err(timeout_error())));
     assert_eq!(env.elapsed(), 25 * SECOND + SECOND / 2);
 }
 
@@ -114,11 +113,11 @@ fn both_at_once() -> Result<bool> {
 }
 
 #[test]
-fn a_timer_of_the_same_moment_comes_first() {
+fn a_timer_at_the_same_time_fires_first() {
     assert_eq!(TestEnv::new().crash_everywhere(both_at_once, ()), Ok(true));
 }
 
-/// Goes on as another every three seconds, and puts back what it has when it is asked to stop.
+/// Continues as new every three seconds, and puts back what it has when it is cancelled.
 #[workflow]
 fn wanderer(hops: u64) -> Result<String> {
     match sleep(3 * SECOND) {
@@ -147,34 +146,37 @@ fn follows(limit_s: Option<u64>) -> Result<Result<String>> {
 }
 
 #[test]
-fn whoever_takes_the_place_of_a_child_is_asked_to_stop_in_its_place() {
+fn the_successor_of_a_child_is_cancelled_with_it() {
     let mut env = TestEnv::new();
-    assert_eq!(env.crash_everywhere(follows, Some(10)), Ok(Err(late())));
+    assert_eq!(
+        env.crash_everywhere(follows, Some(10)),
+        Ok(Err(timeout_error()))
+    );
     assert_eq!((env.calls(wanderer), env.inputs(put_back)), (1, vec![3]));
     assert_eq!(env.elapsed(), 10 * SECOND);
     env.cancel_at(7 * SECOND);
-    let cancelled = Error::new("cancelled", "cancellation was asked for").permanent();
+    let cancelled = Error::new("cancelled", "cancellation was requested").permanent();
     assert_eq!(env.crash_everywhere(follows, None), Ok(Err(cancelled)));
     assert_eq!((env.calls(wanderer), env.inputs(put_back)), (1, vec![2]));
     assert_eq!(env.elapsed(), 7 * SECOND);
 }
 
-type Who = (String, String, u32);
+type OwnContext = (String, String, u32);
 
-fn who() -> Who {
+fn own_context() -> OwnContext {
     let own = own();
     (own.execution, own.idempotency_key, own.attempt)
 }
 
-/// Fails once, then goes on as another once, and tells who it was on the way.
+/// Fails once, then continues as new once, and returns its contexts.
 #[workflow]
-fn introspective(seen: Vec<Who>) -> Result<Vec<Who>> {
+fn introspective(seen: Vec<OwnContext>) -> Result<Vec<OwnContext>> {
     let mut seen = seen;
-    seen.push(who());
+    seen.push(own_context());
     if own().attempt == 1 {
         return Err(Error::other("not yet"));
     }
-    let (execution, _, attempt) = who();
+    let (execution, _, attempt) = own_context();
     seen.push((execution, invoke(put_back, 1)?, attempt));
     if seen.len() == 4 {
         Ok(seen)
@@ -184,13 +186,13 @@ fn introspective(seen: Vec<Who>) -> Result<Vec<Who>> {
 }
 
 #[workflow]
-fn parent_of_introspective() -> Result<(Who, Vec<Who>)> {
+fn parent_of_introspective() -> Result<(OwnContext, Vec<OwnContext>)> {
     sleep(SECOND)?;
-    Ok((who(), invoke(introspective, vec![])?))
+    Ok((own_context(), invoke(introspective, vec![])?))
 }
 
 #[test]
-fn a_child_knows_its_operation_and_its_attempt_and_no_two_executions_share_a_key() {
+fn a_child_has_its_operation_and_attempt_and_keys_are_unique() {
     let me = |execution: &str, key: &str, attempt| (execution.to_owned(), key.to_owned(), attempt);
     let (parent, seen) = TestEnv::new()
         .crash_everywhere(parent_of_introspective, ())
@@ -210,7 +212,7 @@ fn dive(depth: u32) -> Result<u32> {
     match invoke(dive, depth + 1) {
         Err(error) if depth == 64 => {
             let too_deep =
-                Error::new("too_deep", "64 workflows wait for each other already").permanent();
+                Error::new("too_deep", "call depth exceeds 64 nested workflows").permanent();
             assert_eq!(error, too_deep);
             Ok(depth)
         }
@@ -219,7 +221,7 @@ fn dive(depth: u32) -> Result<u32> {
 }
 
 #[test]
-fn sixty_four_workflows_may_wait_for_each_other() {
+fn the_call_depth_is_limited_to_64() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(dive, 0), Ok(64));
     assert_eq!(env.calls(dive), 65);

@@ -5,11 +5,11 @@ use onward::prelude::*;
 use onward::{Function, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-/// What the customer wants.
+/// An order of a customer.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(crate = "onward::schemars")]
 struct Order {
-    /// What it is.
+    /// The item.
     item: String,
     quantity: u32,
 }
@@ -34,17 +34,17 @@ fn schema<F: Function>() -> Option<Json> {
 }
 
 #[test]
-fn a_schema_says_what_the_input_is() {
+fn a_schema_describes_the_input() {
     let schema = schema::<order>().unwrap();
     assert_eq!(schema["title"], "Order");
-    assert_eq!(schema["description"], "What the customer wants.");
-    assert_eq!(schema["properties"]["item"]["description"], "What it is.");
+    assert_eq!(schema["description"], "An order of a customer.");
+    assert_eq!(schema["properties"]["item"]["description"], "The item.");
     assert_eq!(schema["properties"]["quantity"]["type"], "integer");
     assert_eq!(schema["required"], Json::from(vec!["item", "quantity"]));
 }
 
 #[test]
-fn several_arguments_are_a_list_of_so_many() {
+fn several_arguments_are_a_list_of_fixed_length() {
     let schema = schema::<add>().unwrap();
     assert_eq!(
         (&schema["type"], &schema["maxItems"]),
@@ -53,7 +53,7 @@ fn several_arguments_are_a_list_of_so_many() {
 }
 
 #[test]
-fn nobody_gets_a_schema_who_did_not_ask() {
+fn a_function_without_the_argument_has_no_schema() {
     assert_eq!(schema::<silent>(), None);
     assert_eq!((add(1, None), silent(1)), (Ok(1), Ok(1)));
     assert_eq!(

@@ -1,38 +1,42 @@
-/** How long to wait before asking again. */
+/** Delays between retries: exponential backoff with jitter, or the server's `Retry-After`. */
 
 import { Problem } from "./errors.js";
 
-const FIRST_MS = 100;
-const LONGEST_MS = 10_000;
-const RETRY_AFTER_LONGEST_MS = 60_000;
+const INITIAL_BACKOFF_MS = 100;
+const MAX_BACKOFF_MS = 10_000;
+const MAX_RETRY_AFTER_MS = 60_000;
 
-/** The wait after so many failures in a row: doubling, and up to half of it left out so that not all ask at once. */
-export function backoffMs(failures: number, entropy: () => number = Math.random): number {
-  const whole = Math.min(LONGEST_MS, FIRST_MS * 2 ** (failures - 1));
-  return Math.trunc(whole * (1 - entropy() / 2));
+/** Exponential backoff after consecutive failures; jitter subtracts up to half of the delay. */
+export function backoffMs(failures: number, random: () => number = Math.random): number {
+  const delay = Math.min(MAX_BACKOFF_MS, INITIAL_BACKOFF_MS * 2 ** (failures - 1));
+  return Math.trunc(delay * (1 - random() / 2));
 }
 
-/** The wait after an error: what the server wants, or what backing off gives. */
-export function waitMs(error: unknown, failures: number, entropy: () => number = Math.random): number {
+/** The delay before the next retry: `Retry-After` if the server sent one, else the backoff. */
+export function retryDelayMs(
+  error: unknown,
+  failures: number,
+  random: () => number = Math.random,
+): number {
   if (error instanceof Problem && error.retryAfterMs !== undefined) {
-    return Math.min(error.retryAfterMs, RETRY_AFTER_LONGEST_MS);
+    return Math.min(error.retryAfterMs, MAX_RETRY_AFTER_MS);
   }
-  return backoffMs(failures, entropy);
+  return backoffMs(failures, random);
 }
 
-/** Waits; not any longer when the signal is aborted. */
+/** Resolves after the delay, or as soon as the signal is aborted. */
 export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) {
       resolve();
       return;
     }
-    const end = () => {
+    const finish = () => {
       clearTimeout(timer);
-      signal?.removeEventListener("abort", end);
+      signal?.removeEventListener("abort", finish);
       resolve();
     };
-    const timer = setTimeout(end, ms);
-    signal?.addEventListener("abort", end);
+    const timer = setTimeout(finish, ms);
+    signal?.addEventListener("abort", finish);
   });
 }

@@ -1,75 +1,82 @@
-/** Starting workflows, and waiting for them. */
+/** Client for workflows: starts executions, signals and cancels them, and waits for results. */
 
-import type { AccessOptions } from "./access.js";
-import { sleep, waitMs } from "./backoff.js";
-import { ExecutionFailed, TimedOut } from "./errors.js";
-import { mayPass } from "./report.js";
-import { Server } from "./server.js";
+import { retryDelayMs, sleep } from "./backoff.js";
+import { ExecutionFailed, TimeoutError } from "./errors.js";
+import { HttpClient } from "./http.js";
+import type { ConnectionOptions } from "./options.js";
+import { isRetryable } from "./report.js";
 
-/** How long the server waits for a result at a time. */
+/** Maximum time that one request waits for a result on the server (long polling). */
 const POLL_MS = 30_000;
 
 /** How to start a workflow, or to send a signal. */
 export interface StartOptions {
-  /** With a key it can be repeated: the same key and input are the same. */
+  /** Idempotency key: a request that is repeated with the same key has no further effect. */
   key?: string;
 }
 
 /** How to wait for a result. */
 export interface ResultOptions {
-  /** How long to wait; for ever unless given. */
+  /** How long to wait for the result; default: no limit. */
   timeoutMs?: number;
 }
 
-interface Outcome {
+interface ResultDocument {
   result?: unknown;
   error?: { kind: string; message: string };
 }
 
-/** Starts workflows, tells them things and waits for their results. */
+/** Starts workflows, signals and cancels them, and waits for their results. */
 export class Client {
-  readonly #server: Server;
+  readonly #http: HttpClient;
 
-  constructor(options: AccessOptions = {}) {
-    this.#server = new Server(options);
+  constructor(options: ConnectionOptions = {}) {
+    this.#http = new HttpClient(options);
   }
 
   /** Starts a workflow and returns the id of its execution. */
-  async start(workflow: string, input: unknown = null, options: StartOptions = {}): Promise<string> {
+  async start(
+    workflow: string,
+    input: unknown = null,
+    options: StartOptions = {},
+  ): Promise<string> {
     const body = { function: workflow, input, ...options };
-    const started = await this.#server.ask("POST", "/v1/executions", body);
+    const started = await this.#http.request("POST", "/v1/executions", body);
     return (started as { execution: string }).execution;
   }
 
   /**
-   * Waits for the result of an execution, also while the server is away.
+   * Waits for the result of an execution. Retries while the server is unreachable.
    *
-   * Rejects with `ExecutionFailed` if it ended without one, and with `TimedOut` if it has not ended in time.
+   * Rejects with `ExecutionFailed` if the execution failed or was cancelled, and with
+   * `TimeoutError` if it is still running after `timeoutMs`.
    */
   async result<Result = unknown>(execution: string, options: ResultOptions = {}): Promise<Result> {
-    const until = performance.now() + (options.timeoutMs ?? Infinity);
+    const deadline = performance.now() + (options.timeoutMs ?? Infinity);
     for (let failures = 0; ; ) {
-      const left = Math.max(0, until - performance.now());
+      const remaining = Math.max(0, deadline - performance.now());
       try {
-        const outcome = await this.#outcome(execution, Math.ceil(Math.min(left, POLL_MS)));
-        if (outcome.error) {
-          throw new ExecutionFailed(outcome.error.kind, outcome.error.message);
+        const document = await this.#poll(execution, Math.ceil(Math.min(remaining, POLL_MS)));
+        if (document.error) {
+          throw new ExecutionFailed(document.error.kind, document.error.message);
         }
-        if ("result" in outcome) {
-          return outcome.result as Result;
+        if ("result" in document) {
+          return document.result as Result;
         }
         failures = 0;
       } catch (error) {
         failures += 1;
-        const wait = waitMs(error, failures);
-        if (!mayPass(error) || wait >= left) {
+        const delay = retryDelayMs(error, failures);
+        if (!isRetryable(error) || delay >= remaining) {
           throw error;
         }
-        await sleep(wait);
+        await sleep(delay);
         continue;
       }
-      if (performance.now() >= until) {
-        throw new TimedOut(`${execution} has not ended within ${options.timeoutMs} ms`);
+      if (performance.now() >= deadline) {
+        throw new TimeoutError(
+          `execution ${execution} is still running after timeoutMs (${options.timeoutMs} ms)`,
+        );
       }
     }
   }
@@ -85,22 +92,28 @@ export class Client {
     return this.result<Result>(execution, timeoutMs === undefined ? {} : { timeoutMs });
   }
 
-  /** Sends a signal to an execution. With a key it can be repeated, and arrives once. */
-  async signal(execution: string, name: string, payload: unknown = null, options: StartOptions = {}): Promise<void> {
-    await this.#server.ask("POST", `${pathOf(execution)}/signals`, { name, payload, ...options });
+  /** Sends a signal to an execution. With a `key`, a repeated signal is delivered once. */
+  async signal(
+    execution: string,
+    name: string,
+    payload: unknown = null,
+    options: StartOptions = {},
+  ): Promise<void> {
+    const body = { name, payload, ...options };
+    await this.#http.request("POST", `${executionPath(execution)}/signals`, body);
   }
 
-  /** Asks an execution to stop. It may clean up first. */
+  /** Requests the cancellation of an execution. The workflow may run its compensations first. */
   async cancel(execution: string, reason: string): Promise<void> {
-    await this.#server.ask("POST", `${pathOf(execution)}/cancel`, { reason });
+    await this.#http.request("POST", `${executionPath(execution)}/cancel`, { reason });
   }
 
-  async #outcome(execution: string, waitMs: number): Promise<Outcome> {
-    const path = `${pathOf(execution)}/result?waitMs=${waitMs}`;
-    return (await this.#server.ask("GET", path, undefined, { waitMs })) as Outcome;
+  async #poll(execution: string, waitMs: number): Promise<ResultDocument> {
+    const path = `${executionPath(execution)}/result?waitMs=${waitMs}`;
+    return (await this.#http.request("GET", path, undefined, { waitMs })) as ResultDocument;
   }
 }
 
-function pathOf(execution: string): string {
+function executionPath(execution: string): string {
   return `/v1/executions/${encodeURIComponent(execution)}`;
 }

@@ -1,34 +1,37 @@
-/** What goes wrong between this process and a server, told apart by type and code, never by text. */
+/** Errors of this package. Callers distinguish them by type and `code`, never by message text. */
 
-/** The code of a server that no longer counts a task as this worker's. */
+/** The problem code for a claim token that is no longer valid. */
 export const LEASE_LOST = "lease_lost";
 
-/** Whatever this package throws by itself. */
+/** Base class of the errors that this package throws. */
 export class OnwardError extends Error {
   override name = "OnwardError";
 }
 
-/** No answer came, or one that is not Onward's. Whether the request was carried out is not known. */
+/**
+ * The server sent no response, or the response is not JSON. It is unknown whether the server
+ * executed the request.
+ */
 export class Unreachable extends OnwardError {
   override name = "Unreachable";
 }
 
-/** A value that cannot be written as JSON. */
+/** A value cannot be encoded as JSON. */
 export class NotJson extends OnwardError {
   override name = "NotJson";
 }
 
-/** An execution has not ended in time. */
-export class TimedOut extends OnwardError {
-  override name = "TimedOut";
+/** An execution was still running at the deadline of the caller. */
+export class TimeoutError extends OnwardError {
+  override name = "TimeoutError";
 }
 
-/** An execution ended without a result. */
+/** An execution failed or was cancelled. */
 export class ExecutionFailed extends OnwardError {
   override name = "ExecutionFailed";
-  /** What kind of error: a name such as `card_declined`, or one of the engine's, such as `cancelled`. */
+  /** The error kind: a code such as `card_declined`, or one of the engine, such as `cancelled`. */
   readonly kind: string;
-  /** What happened, for people. */
+  /** Human-readable description of the failure. */
   readonly detail: string;
 
   constructor(kind: string, detail: string) {
@@ -38,16 +41,16 @@ export class ExecutionFailed extends OnwardError {
   }
 }
 
-/** The server answered, and did not do what was asked (RFC 9457). */
+/** The server rejected the request with a problem document (RFC 9457). */
 export class Problem extends OnwardError {
   override name = "Problem";
   /** The HTTP status. */
   readonly status: number;
-  /** What kind of problem; does not change between versions. */
+  /** The problem code, which is stable between versions. */
   readonly code: string;
-  /** What is the matter this time, for people. */
+  /** Human-readable description of this occurrence. */
   readonly detail: string;
-  /** How long the server wants to be left alone, if it says so. */
+  /** The delay that the server requested with `Retry-After`, if any. */
   readonly retryAfterMs: number | undefined;
 
   constructor(status: number, code: string, detail: string, retryAfterMs?: number) {
@@ -58,35 +61,40 @@ export class Problem extends OnwardError {
     this.retryAfterMs = retryAfterMs;
   }
 
-  /** Whether asking again may help. */
+  /** Whether a retry of the same request may succeed. */
   get isTransient(): boolean {
     return this.status === 429 || this.status >= 500;
   }
 }
 
-/** Whether the server says that a task is not this worker's any more. */
-export function isLost(error: unknown): boolean {
+/** Whether the server rejected a request because the lease of the task is lost. */
+export function isLeaseLost(error: unknown): boolean {
   return error instanceof Problem && error.code === LEASE_LOST;
 }
 
-/** The problem that an answer tells of. Something between here and the server may have written it. */
-export function problemOf(status: number, retryAfter: string | null, content: string): Problem {
-  const document = objectOf(content);
+/** Parses an error response. A proxy may have sent it, so it need not be a problem document. */
+export function parseProblem(
+  status: number,
+  retryAfter: string | null,
+  content: string,
+): Problem {
+  const document = parseObject(content);
   const text = (name: string) => (document[name] ? String(document[name]) : undefined);
-  const detail = text("detail") ?? text("title") ?? "an answer that is not Onward's";
-  return new Problem(status, text("code") ?? "unknown", detail, retryAfterMs(retryAfter));
+  const detail = text("detail") ?? text("title") ?? "the response is not a problem document";
+  return new Problem(status, text("code") ?? "unknown", detail, parseRetryAfterMs(retryAfter));
 }
 
-function objectOf(content: string): Record<string, unknown> {
+function parseObject(content: string): Record<string, unknown> {
   try {
     const document: unknown = JSON.parse(content);
-    return typeof document === "object" && document !== null ? (document as Record<string, unknown>) : {};
+    const isObject = typeof document === "object" && document !== null;
+    return isObject ? (document as Record<string, unknown>) : {};
   } catch {
     return {};
   }
 }
 
-/** What `Retry-After` says, if it says seconds. */
-export function retryAfterMs(text: string | null): number | undefined {
+/** Parses `Retry-After` in seconds; dates are ignored. */
+function parseRetryAfterMs(text: string | null): number | undefined {
   return /^\s*\d+\s*$/.test(text ?? "") ? Number(text) * 1_000 : undefined;
 }

@@ -12,10 +12,17 @@
  * @module
  */
 
-export type { AccessOptions } from "./access.js";
 export { Client, type ResultOptions, type StartOptions } from "./client.js";
-export { ExecutionFailed, NotJson, OnwardError, Problem, TimedOut, Unreachable } from "./errors.js";
-export type { Log } from "./log.js";
-export type { Perform } from "./outcome.js";
+export {
+  ExecutionFailed,
+  NotJson,
+  OnwardError,
+  Problem,
+  TimeoutError,
+  Unreachable,
+} from "./errors.js";
+export type { Logger } from "./log.js";
+export type { ConnectionOptions } from "./options.js";
+export type { TaskFunction } from "./outcome.js";
 export { Failure, type FailureOptions, type Task } from "./task.js";
 export { Worker, type RunOptions, type WorkerOptions } from "./worker.js";

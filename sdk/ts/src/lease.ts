@@ -1,33 +1,33 @@
-/** How long a task is held, as far as this process knows, and keeping it held. */
+/** The lease of a claimed task, as this process computes it, and the heartbeats that renew it. */
 
 import { sleep } from "./backoff.js";
-import { isLost, OnwardError } from "./errors.js";
-import type { Log } from "./log.js";
+import { isLeaseLost, OnwardError } from "./errors.js";
+import type { Logger } from "./log.js";
 import type { Task, TaskDocument } from "./task.js";
-import type { Tasks } from "./tasks.js";
+import type { TaskClient } from "./task_client.js";
 
-/** An answer to a heartbeat may take as long, however short the lease is. */
-const ANSWER_MS_MIN = 1_000;
+/** Lower limit of the response timeout of a heartbeat, for short leases. */
+const MIN_HEARTBEAT_TIMEOUT_MS = 1_000;
 
-/** The time for which a task is this worker's. Times are milliseconds of the monotonic clock. */
+/** The lease of one task. Times are milliseconds of the monotonic clock. */
 export class Lease {
-  /** What the function sees. */
+  /** The task as its function receives it. */
   readonly task: Task;
-  /** What names the task, and proves that it is held. */
+  /** The claimed task, with its claim token. */
   readonly claim: TaskDocument;
-  /** When it is gone, unless it is extended. */
-  until: number;
-  /** Whether the result is of no use. */
+  /** When the lease expires unless it is renewed. */
+  expiresAt: number;
+  /** Whether the server has given the task up: its outcome is not reported. */
   lost = false;
-  readonly #cancel = new AbortController();
-  readonly #end = new AbortController();
-  readonly #limit: number;
+  readonly #cancelled = new AbortController();
+  readonly #finished = new AbortController();
+  readonly #taskDeadline: number;
 
-  constructor(claim: TaskDocument, asked: number, now: number) {
+  constructor(claim: TaskDocument, requestedAt: number, now: number) {
     this.claim = claim;
-    // The server gave it after it was asked, and counts from then: it is never believed to be held for too long.
-    this.until = asked + claim.leaseMs;
-    this.#limit = now + (claim.timeoutMs ?? Infinity);
+    // The server starts the lease after the request was sent, so this is never later than its end.
+    this.expiresAt = requestedAt + claim.leaseMs;
+    this.#taskDeadline = now + (claim.timeoutMs ?? Infinity);
     this.task = {
       id: claim.task,
       function: claim.function,
@@ -37,41 +37,44 @@ export class Lease {
       input: claim.input,
       delivery: claim.delivery,
       timeoutMs: claim.timeoutMs,
-      signal: this.#cancel.signal,
+      signal: this.#cancelled.signal,
     };
   }
 
-  /** Aborted when there is nothing to hold any more. */
-  get ended(): AbortSignal {
-    return this.#end.signal;
+  /** Aborted when the lease needs no further heartbeats. */
+  get finished(): AbortSignal {
+    return this.#finished.signal;
   }
 
-  /** It is held for another lease since the server was asked; perhaps a little longer. */
-  extend(asked: number): void {
-    this.until = asked + this.claim.leaseMs;
+  /** Renews the lease, counted from when the heartbeat was sent. */
+  renew(requestedAt: number): void {
+    this.expiresAt = requestedAt + this.claim.leaseMs;
   }
 
-  /** When to ask again: after a third of the lease, so that two may fail; and when the task's time is over. */
-  nextBeat(now: number): number {
+  /**
+   * When to send the next heartbeat: after a third of the lease, so that two heartbeats may fail;
+   * and when the task reaches its timeout.
+   */
+  nextHeartbeat(now: number): number {
     const due = now + this.claim.leaseMs / 3;
-    return this.#limit > now ? Math.min(due, this.#limit) : due;
+    return this.#taskDeadline > now ? Math.min(due, this.#taskDeadline) : due;
   }
 
-  /** The function has ended. */
-  end(): void {
-    this.#end.abort();
+  /** Stops the heartbeats: the function has returned. */
+  finish(): void {
+    this.#finished.abort();
   }
 
-  /** Tells the function to stop. */
-  cancel(why: string): void {
-    this.#cancel.abort(new OnwardError(why));
+  /** Aborts the signal of the task. */
+  cancel(reason: string): void {
+    this.#cancelled.abort(new OnwardError(reason));
   }
 
-  /** It is not this worker's any more: the function is told to stop, and its result is dropped. */
-  lose(why: string): void {
+  /** Marks the lease as lost: cancels the task, and its outcome is not reported. */
+  lose(reason: string): void {
     this.lost = true;
-    this.end();
-    this.cancel(why);
+    this.finish();
+    this.cancel(reason);
   }
 
   toString(): string {
@@ -79,37 +82,43 @@ export class Lease {
   }
 }
 
-/** Keeps a lease until the function has ended, or it is lost. */
-export async function keep(tasks: Tasks, lease: Lease, log: Log): Promise<void> {
+/** Sends heartbeats until the function has returned or the lease is lost. */
+export async function heartbeatUntilFinished(
+  tasks: TaskClient,
+  lease: Lease,
+  log: Logger,
+): Promise<void> {
   do {
     const now = performance.now();
-    await sleep(lease.nextBeat(now) - now, lease.ended);
-  } while (!lease.ended.aborted && (await beat(tasks, lease, log)));
+    await sleep(lease.nextHeartbeat(now) - now, lease.finished);
+  } while (!lease.finished.aborted && (await sendHeartbeat(tasks, lease, log)));
 }
 
-/** Asks for another lease. Says whether to ask again later. */
-async function beat(tasks: Tasks, lease: Lease, log: Log): Promise<boolean> {
-  const asked = performance.now();
+/** Sends one heartbeat. Returns whether to send another one later. */
+async function sendHeartbeat(tasks: TaskClient, lease: Lease, log: Logger): Promise<boolean> {
+  const requestedAt = performance.now();
   try {
-    await tasks.heartbeat(lease.claim, Math.max(lease.claim.leaseMs / 3, ANSWER_MS_MIN));
-    lease.extend(asked);
+    const timeoutMs = Math.max(lease.claim.leaseMs / 3, MIN_HEARTBEAT_TIMEOUT_MS);
+    await tasks.heartbeat(lease.claim, timeoutMs);
+    lease.renew(requestedAt);
     return true;
   } catch (error) {
-    if (lease.ended.aborted) {
+    if (lease.finished.aborted) {
       return false;
     }
-    if (isLost(error)) {
-      log.warn(`${lease}: not held any more, so it is told to stop`);
-      lease.lose("the task is not held any more");
+    if (isLeaseLost(error)) {
+      log.warn(`${lease}: lease lost, cancelling the task`);
+      lease.lose("the lease of the task is lost");
       return false;
     }
-    log.warn(`${lease}: a heartbeat failed: ${error}`);
+    log.warn(`${lease}: heartbeat failed: ${error}`);
   }
-  if (performance.now() < lease.until) {
+  if (performance.now() < lease.expiresAt) {
     return true;
   }
-  // Nobody said that it is lost, so its result is offered all the same; but somebody else may be at work by now.
-  log.warn(`${lease}: the lease ran out, so it is told to stop`);
-  lease.cancel("the lease ran out");
+  // The server has not confirmed the loss, so the outcome is still reported; but another worker
+  // may already hold the task.
+  log.warn(`${lease}: lease expired without a successful heartbeat, cancelling the task`);
+  lease.cancel("the lease of the task expired");
   return false;
 }

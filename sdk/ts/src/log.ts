@@ -1,17 +1,17 @@
-/** Where workers say what happens; `console` is one. */
+/** Logging of workers. */
 
-/** Where workers say what happens; `console` is one. */
-export interface Log {
-  /** What is as it should be. */
+/** Receives the log messages of a worker; `console` is one. */
+export interface Logger {
+  /** Normal operation. */
   info(message: string): void;
-  /** What may need a look if it goes on. */
+  /** A failure that the worker retries or recovers from. */
   warn(message: string): void;
-  /** What was lost. */
+  /** An outcome that could not be reported. */
   error(message: string): void;
 }
 
-/** Warnings and errors, on standard error. */
-export const usualLog: Log = {
+/** The default logger: writes warnings and errors to standard error. */
+export const defaultLogger: Logger = {
   info: () => {},
   warn: (message) => console.error(message),
   error: (message) => console.error(message),

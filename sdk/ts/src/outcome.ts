@@ -1,44 +1,53 @@
-/** How an attempt ended, in the form in which the server is told. */
+/** Runs the function of a task and builds the report of its outcome. */
 
-import type { Log } from "./log.js";
+import type { Logger } from "./log.js";
 import { Failure, type Task } from "./task.js";
 
-/** A longer message says no more. */
-const MESSAGE_CHARS_MAX = 10_000;
+/** Longer failure messages are truncated. */
+const MAX_MESSAGE_CHARS = 10_000;
 
-/** A function that performs tasks. */
-export type Perform<Input = never, Result = unknown> = (input: Input, task: Task) => Result | Promise<Result>;
+/** A function that executes tasks. */
+export type TaskFunction<Input = never, Result = unknown> = (
+  input: Input,
+  task: Task,
+) => Result | Promise<Result>;
 
-/** What to tell, and in which words. */
+/** The operation that reports the outcome of an attempt, and its request body. */
 export type Outcome =
-  | { verb: "complete"; body: { result: unknown } }
-  | { verb: "fail"; body: { error: { message: string; code?: string; retryable: boolean } } };
+  | { operation: "complete"; body: { result: unknown } }
+  | {
+      operation: "fail";
+      body: { error: { message: string; code?: string; retryable: boolean } };
+    };
 
-/** The function returned. JSON has no `undefined`. */
+/** The outcome of a function that returned. JSON has no `undefined`, so it becomes `null`. */
 export function completed(result: unknown): Outcome {
-  return { verb: "complete", body: { result: result === undefined ? null : result } };
+  return { operation: "complete", body: { result: result === undefined ? null : result } };
 }
 
-/** The function did not return, or what it returned cannot be told. */
+/** The outcome of a function that failed, or whose result cannot be reported. */
 export function failed(message: string, code: string | undefined, retryable: boolean): Outcome {
-  const error = { message: wellFormed(message.slice(0, MESSAGE_CHARS_MAX)), retryable };
-  return { verb: "fail", body: { error: code ? { ...error, code } : error } };
+  const error = { message: toWellFormed(message.slice(0, MAX_MESSAGE_CHARS)), retryable };
+  return { operation: "fail", body: { error: code ? { ...error, code } : error } };
 }
 
-/** Has a task done. Whatever ends it is an outcome: what is not told would look like a lost worker. */
-export async function perform(call: Perform, task: Task, log: Log): Promise<Outcome> {
+/**
+ * Runs the function of a task. Everything that it throws becomes a failure: without a report, the
+ * server would treat the worker as lost.
+ */
+export async function runTask(run: TaskFunction, task: Task, log: Logger): Promise<Outcome> {
   try {
-    return completed(await call(task.input as never, task));
+    return completed(await run(task.input as never, task));
   } catch (error) {
     if (!(error instanceof Failure)) {
       const trace = error instanceof Error ? error.stack : error;
-      log.warn(`${task.function}, attempt ${task.attempt} failed: ${trace}`);
+      log.warn(`${task.function}, attempt ${task.attempt}: failed: ${trace}`);
     }
     return failedWith(error);
   }
 }
 
-/** What was thrown, as a failure. */
+/** The outcome of a function that threw this value. */
 export function failedWith(error: unknown): Outcome {
   if (error instanceof Failure) {
     return failed(error.message, error.code, error.retryable);
@@ -46,12 +55,12 @@ export function failedWith(error: unknown): Outcome {
   if (!(error instanceof Error)) {
     return failed(String(error), undefined, true);
   }
-  // A class of its own is a better name than the one it inherits.
+  // A subclass that sets no `name` inherits "Error"; the name of its class is more specific.
   const name = error.name === "Error" ? error.constructor.name : error.name;
   return failed(error.message || name, name, true);
 }
 
-/** The text with a mark in place of halves of characters, which cannot be sent. */
-function wellFormed(text: string): string {
+/** Replaces lone surrogates, which UTF-8 cannot encode. */
+function toWellFormed(text: string): string {
   return text.replace(/\p{Surrogate}/gu, "\ufffd");
 }

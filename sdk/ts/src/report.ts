@@ -1,90 +1,97 @@
-/** Telling the server how a task ended, also when the server does not hear at once. */
+/** Reports the outcome of a task to the server, with retries until the lease expires. */
 
-import { sleep, waitMs } from "./backoff.js";
-import { isLost, NotJson, Problem, Unreachable } from "./errors.js";
+import { retryDelayMs, sleep } from "./backoff.js";
+import { isLeaseLost, NotJson, Problem, Unreachable } from "./errors.js";
 import { Lease } from "./lease.js";
-import type { Log } from "./log.js";
+import type { Logger } from "./log.js";
 import { failed, type Outcome } from "./outcome.js";
-import type { Next, Tasks } from "./tasks.js";
+import type { NextTaskRequest, TaskClient } from "./task_client.js";
 
-/** Answers that are about what was told: telling the same again gives the same answer. */
-const CONTENT_STATUSES = [400, 413, 422];
+/** Statuses that reject the content of a report: a retry would be rejected again. */
+const INVALID_CONTENT_STATUSES = [400, 413, 422];
 
-/** To whom it is told how tasks end, and what is asked for then. */
-export interface Telling {
-  tasks: Tasks;
-  log: Log;
-  /** What is wanted next: nothing by a worker that stops. */
-  wanted: () => Next | undefined;
+/** What the reports of a worker have in common. */
+export interface ReportContext {
+  tasks: TaskClient;
+  log: Logger;
+  /** The request for the next task of the workflow; undefined if the worker is stopping. */
+  nextRequest: () => NextTaskRequest | undefined;
 }
 
 /**
- * Tells how a task ended, again and again until the server has heard it or the lease is gone.
+ * Reports the outcome of a task, and retries until the server has recorded it or the lease expires.
  *
- * Returns the task that came with the answer, if one is wanted and there is one.
+ * Returns the next task of the workflow if it was requested and the response contains one.
  */
-export async function report(telling: Telling, lease: Lease, outcome: Outcome): Promise<Lease | undefined> {
-  const { tasks, log, wanted } = telling;
+export async function reportOutcome(
+  context: ReportContext,
+  lease: Lease,
+  outcome: Outcome,
+): Promise<Lease | undefined> {
+  const { tasks, log, nextRequest } = context;
   let failures = 0;
   for (;;) {
-    const asked = performance.now();
+    const requestedAt = performance.now();
     try {
-      const following = await tasks.tell(lease.claim, outcome, wanted());
-      return following && new Lease(following, asked, performance.now());
+      const next = await tasks.report(lease.claim, outcome, nextRequest());
+      return next && new Lease(next, requestedAt, performance.now());
     } catch (error) {
-      if (isContent(error) && outcome.verb === "complete") {
-        log.error(`${lease}: its result is not taken: ${error}`);
-        outcome = refused(error);
+      if (isInvalidContent(error) && outcome.operation === "complete") {
+        log.error(`${lease}: result rejected, reporting a failure instead: ${error}`);
+        outcome = rejectedResult(error);
         continue;
       }
-      if (!mayPass(error)) {
-        logEnd(lease, error, failures, log);
+      if (!isRetryable(error)) {
+        logDroppedOutcome(lease, error, failures, log);
         return undefined;
       }
       failures += 1;
-      const wait = waitMs(error, failures);
-      if (lease.lost || performance.now() + wait >= lease.until) {
-        log.error(`${lease}: its end could not be told before the lease ran out: ${error}`);
+      const delay = retryDelayMs(error, failures);
+      if (lease.lost || performance.now() + delay >= lease.expiresAt) {
+        log.error(`${lease}: outcome not reported before the lease expired: ${error}`);
         return undefined;
       }
-      log.warn(`${lease}: its end could not be told, again in ${wait} ms: ${error}`);
-      await sleep(wait);
+      log.warn(`${lease}: report failed, retrying in ${delay} ms: ${error}`);
+      await sleep(delay);
     }
   }
 }
 
-/** Gives a task back that was not begun, so that nobody has to wait until its lease is gone. */
-export async function giveBack({ tasks, log }: Telling, lease: Lease): Promise<void> {
+/** Releases a task that was not started, so that another worker need not wait for its lease. */
+export async function releaseTask({ tasks, log }: ReportContext, lease: Lease): Promise<void> {
   try {
     await tasks.release(lease.claim);
   } catch (error) {
-    log.warn(`${lease}: could not be given back, so its lease runs out: ${error}`);
+    log.warn(`${lease}: release failed, the task stays claimed until its lease expires: ${error}`);
   }
 }
 
-/** A result that cannot be told is a failure, for good: the next attempt would return the same. */
-function refused(error: unknown): Outcome {
+/** A non-retryable failure for a rejected result: the next attempt would return the same. */
+function rejectedResult(error: unknown): Outcome {
   const code = error instanceof Problem ? error.code : "invalid_payload";
-  return failed(`the result is not taken: ${(error as Error).message}`, code, false);
+  return failed(`the result was rejected: ${(error as Error).message}`, code, false);
 }
 
-/** Says why nothing more is told. */
-function logEnd(lease: Lease, error: unknown, failures: number, log: Log): void {
-  if (!isLost(error)) {
-    log.error(`${lease}: its end cannot be told: ${error}`);
+/** Logs why the outcome is not reported. */
+function logDroppedOutcome(lease: Lease, error: unknown, failures: number, log: Logger): void {
+  if (!isLeaseLost(error)) {
+    log.error(`${lease}: outcome rejected, not retrying: ${error}`);
   } else if (failures > 0) {
-    log.info(`${lease}: not held any more; perhaps an earlier try to tell its end was heard`);
+    log.info(`${lease}: lease lost, or an earlier report was recorded without a response`);
   } else {
-    log.warn(`${lease}: not held any more, so what it came to is dropped`);
+    log.warn(`${lease}: lease lost, dropping the outcome`);
   }
 }
 
-/** Whether what was told is the trouble. */
-export function isContent(error: unknown): boolean {
-  return error instanceof NotJson || (error instanceof Problem && CONTENT_STATUSES.includes(error.status));
+/** Whether the server, or the encoder, rejected the content of the report. */
+export function isInvalidContent(error: unknown): boolean {
+  return (
+    error instanceof NotJson ||
+    (error instanceof Problem && INVALID_CONTENT_STATUSES.includes(error.status))
+  );
 }
 
-/** Whether telling the same again may help. */
-export function mayPass(error: unknown): boolean {
+/** Whether a retry of the same request may succeed. */
+export function isRetryable(error: unknown): boolean {
   return error instanceof Unreachable || (error instanceof Problem && error.isTransient);
 }

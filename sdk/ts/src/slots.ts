@@ -1,66 +1,67 @@
-/** Places for tasks that are performed at the same time. */
+/** Concurrency limit of a worker: a fixed number of slots, one task in each at a time. */
 
 import type { Lease } from "./lease.js";
 
 /**
- * Performs a task, and does not throw.
+ * Executes a task. Never rejects.
  *
- * Returns the task that follows, if there is one: that goes on in the same place, which is not free between.
+ * Returns the next task of the workflow, if there is one: it runs in the same slot, which stays
+ * occupied in between.
  */
-type Work = (lease: Lease) => Promise<Lease | undefined>;
+type ExecuteTask = (lease: Lease) => Promise<Lease | undefined>;
 
-/** So many places. Whoever claims asks how many are free first. */
+/** The slots of a worker. The number of free slots limits how many tasks it claims. */
 export class Slots {
   readonly #count: number;
-  readonly #held = new Set<Lease>();
-  #ring = () => {};
-  #rung: Promise<void> = this.#nextRing();
+  readonly #occupied = new Set<Lease>();
+  #notify = () => {};
+  #changed: Promise<void> = this.#nextChange();
 
   constructor(count: number) {
     this.#count = count;
   }
 
-  /** How many tasks can be performed now; waits until one can. 0 when stopped. */
-  async waitFree(stop: AbortSignal): Promise<number> {
+  /** Waits until a slot is free, and returns the number of free slots; 0 if stopped. */
+  async waitForFree(stop: AbortSignal): Promise<number> {
     const wake = () => this.#wake();
     stop.addEventListener("abort", wake);
-    while (this.#held.size >= this.#count && !stop.aborted) {
-      await this.#rung;
+    while (this.#occupied.size >= this.#count && !stop.aborted) {
+      await this.#changed;
     }
     stop.removeEventListener("abort", wake);
-    return stop.aborted ? 0 : this.#count - this.#held.size;
+    return stop.aborted ? 0 : this.#count - this.#occupied.size;
   }
 
-  /** Has a task performed, and those that follow it. */
-  put(lease: Lease, perform: Work): void {
-    this.#held.add(lease);
-    void this.#work(lease, perform);
+  /** Executes a task, and the tasks that follow it, in a free slot. */
+  start(lease: Lease, execute: ExecuteTask): void {
+    this.#occupied.add(lease);
+    void this.#run(lease, execute);
   }
 
-  /** Waits for what is under way, and returns what is left of it after a while. */
-  async finish(graceMs: number): Promise<Lease[]> {
-    let late = false;
-    const wake = () => {
-      late = true;
+  /** Waits for the tasks in flight; returns those that are unfinished after the grace period. */
+  async drain(graceMs: number): Promise<Lease[]> {
+    let isExpired = false;
+    const expire = () => {
+      isExpired = true;
       this.#wake();
     };
-    // A timer cannot be longer than that.
-    const timer = graceMs < 2 ** 31 ? setTimeout(wake, graceMs) : undefined;
-    while (this.#held.size > 0 && !late) {
-      await this.#rung;
+    // `setTimeout` supports no longer delay; such a grace period has no limit.
+    const timer = graceMs < 2 ** 31 ? setTimeout(expire, graceMs) : undefined;
+    while (this.#occupied.size > 0 && !isExpired) {
+      await this.#changed;
     }
     clearTimeout(timer);
-    return [...this.#held];
+    return [...this.#occupied];
   }
 
-  async #work(lease: Lease, perform: Work): Promise<void> {
-    let following: Lease | undefined;
+  async #run(lease: Lease, execute: ExecuteTask): Promise<void> {
+    let next: Lease | undefined;
     try {
-      following = await perform(lease);
+      next = await execute(lease);
     } finally {
-      this.#held.delete(lease);
-      if (following) {
-        this.put(following, perform);
+      this.#occupied.delete(lease);
+      if (next) {
+        this.start(next, execute);
       } else {
         this.#wake();
       }
@@ -68,12 +69,12 @@ export class Slots {
   }
 
   #wake(): void {
-    const ring = this.#ring;
-    this.#rung = this.#nextRing();
-    ring();
+    const notify = this.#notify;
+    this.#changed = this.#nextChange();
+    notify();
   }
 
-  #nextRing(): Promise<void> {
-    return new Promise((resolve) => (this.#ring = resolve));
+  #nextChange(): Promise<void> {
+    return new Promise((resolve) => (this.#notify = resolve));
   }
 }

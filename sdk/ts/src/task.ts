@@ -1,28 +1,31 @@
-/** What a function that performs tasks sees: the task, and how to fail. */
+/** The task that a function receives, and the failure that it may throw. */
 
-/** An attempt of a task, as this worker has claimed it. */
+/** One attempt of a task, claimed by this worker. */
 export interface Task {
-  /** The attempt. */
+  /** Id of the attempt. */
   readonly id: string;
-  /** The name by which the workflow called it. */
+  /** The name by which the workflow calls the function. */
   readonly function: string;
-  /** The execution that called it. */
+  /** Id of the execution that called it. */
   readonly execution: string;
-  /** The call: the same for every attempt. Use it as the idempotency key of effects. */
+  /** Id of the call, equal for every attempt: use it as the idempotency key of side effects. */
   readonly promise: string;
-  /** 1 for the first. */
+  /** Number of the attempt, starting at 1. */
   readonly attempt: number;
-  /** What it was called with. */
+  /** The input of the call. */
   readonly input: unknown;
-  /** How it is repeated when nobody knows how an attempt ended. */
+  /** Whether the task may be retried when the outcome of an attempt is unknown. */
   readonly delivery: "at-least-once" | "at-most-once";
-  /** How long the attempt may take, if there is a limit. */
+  /** Timeout of the attempt, if the workflow set one. */
   readonly timeoutMs: number | undefined;
-  /** Aborted when nobody wants the result any more: stop, and clean up. What is returned then is dropped. */
+  /**
+   * Aborted when the result is no longer needed: the execution was cancelled, the timeout has
+   * passed, or the lease is lost. The function should stop and clean up; its result is dropped.
+   */
   readonly signal: AbortSignal;
 }
 
-/** A task as the server describes it. */
+/** A claimed task as the server sends it. */
 export interface TaskDocument {
   task: string;
   token: string;
@@ -36,20 +39,20 @@ export interface TaskDocument {
   timeoutMs?: number;
 }
 
-/** What is said about a failure besides its message. */
+/** Properties of a failure besides its message. */
 export interface FailureOptions {
-  /** What kind of failure: the workflow, and its retry policy, go by it. */
+  /** Error code: the workflow receives it as the error kind, and its retry policy can match it. */
   code?: string;
-  /** False if trying again cannot help, whatever the retry policy says. */
+  /** False if a retry cannot succeed; overrides the retry policy. Default: true. */
   retryable?: boolean;
 }
 
-/** Thrown by a function to fail with a code of its own: `new Failure("card declined", { code: "card_declined" })`. */
+/** Thrown by a function to fail with a code: `new Failure("no", { code: "card_declined" })`. */
 export class Failure extends Error {
   override name = "Failure";
-  /** What kind of failure: the workflow, and its retry policy, go by it. */
+  /** Error code: the workflow receives it as the error kind, and its retry policy can match it. */
   readonly code: string | undefined;
-  /** False if trying again cannot help, whatever the retry policy says. */
+  /** False if a retry cannot succeed; overrides the retry policy. */
   readonly retryable: boolean;
 
   constructor(message: string, options: FailureOptions = {}) {

@@ -1,125 +1,132 @@
-/** A worker: it claims tasks, has functions perform them, and tells how they ended. */
+/** The worker: claims tasks, runs their functions, and reports the outcomes. */
 
 import { hostname } from "node:os";
 
-import type { AccessOptions } from "./access.js";
-import { sleep, waitMs } from "./backoff.js";
+import { retryDelayMs, sleep } from "./backoff.js";
 import { OnwardError, Problem } from "./errors.js";
-import { keep, Lease } from "./lease.js";
-import { usualLog, type Log } from "./log.js";
-import { perform, type Perform } from "./outcome.js";
-import { giveBack, report, type Telling } from "./report.js";
-import { Server } from "./server.js";
+import { HttpClient } from "./http.js";
+import { heartbeatUntilFinished, Lease } from "./lease.js";
+import { defaultLogger, type Logger } from "./log.js";
+import type { ConnectionOptions } from "./options.js";
+import { runTask, type TaskFunction } from "./outcome.js";
+import { releaseTask, reportOutcome, type ReportContext } from "./report.js";
+import { abortOnSignals } from "./signals.js";
 import { Slots } from "./slots.js";
-import { stopping } from "./stopping.js";
 import type { TaskDocument } from "./task.js";
-import { Tasks, type Next } from "./tasks.js";
+import { TaskClient, type NextTaskRequest } from "./task_client.js";
 
-/** How long the server waits for a task before it says that there is none, unless that is too long for the lease. */
-const CLAIM_WAIT_MS = 20_000;
+/** Maximum time that a claim waits on the server; a short lease shortens it. */
+const MAX_CLAIM_WAIT_MS = 20_000;
 
-/** Answers to a claim that stay the same until somebody changes a setting. */
-const FINAL_STATUSES = [401, 403, 404];
+/** Responses to a claim that no retry changes: the configuration must change first. */
+const PERMANENT_STATUSES = [401, 403, 404];
 
-/** How a worker works. */
-export interface WorkerOptions extends AccessOptions {
-  /** What people see; host and process unless given. */
+/** Options of a worker. */
+export interface WorkerOptions extends ConnectionOptions {
+  /** Name of the worker in listings; default: host name and process id. */
   name?: string;
-  /** How many tasks it performs at a time; 8 unless given. */
+  /** Maximum number of tasks in flight; default: 8. */
   concurrency?: number;
-  /** How long the server waits for a heartbeat before somebody else gets a task; 30 seconds unless given. */
+  /** Lease of a task: without a heartbeat for this time it is reassigned. Default: 30000. */
   leaseMs?: number;
-  /** How long a worker that stops waits for what it has begun; 30 seconds unless given. */
+  /** How long a stopping worker waits for the tasks in flight. Default: 30000. */
   graceMs?: number;
-  /** Where it says what happens; warnings and errors go to standard error unless given. */
-  log?: Log;
+  /** Receives log messages; default: warnings and errors go to standard error. */
+  log?: Logger;
 }
 
-/** How long a worker works. */
+/** Options of `Worker.run`. */
 export interface RunOptions {
-  /** Stops the worker. Unless given, SIGINT and SIGTERM do. */
+  /** Stops the worker when it is aborted; default: SIGINT and SIGTERM stop the worker. */
   signal?: AbortSignal;
 }
 
-/** Performs tasks that workflows call. */
+/** Executes tasks that workflows call. */
 export class Worker {
-  readonly #server: Server;
-  readonly #tasks: Tasks;
+  readonly #http: HttpClient;
+  readonly #tasks: TaskClient;
   readonly #slots: Slots;
-  readonly #log: Log;
+  readonly #log: Logger;
   readonly #name: string;
   readonly #leaseMs: number;
   readonly #graceMs: number;
-  readonly #functions = new Map<string, Perform>();
-  #ran = false;
+  readonly #functions = new Map<string, TaskFunction>();
+  #hasRun = false;
 
   constructor(options: WorkerOptions = {}) {
     const concurrency = options.concurrency ?? 8;
     if (!(concurrency >= 1)) {
-      throw new RangeError("a worker performs at least one task at a time");
+      throw new RangeError(`invalid concurrency ${concurrency}: must be at least 1`);
     }
-    this.#server = new Server(options);
-    this.#tasks = new Tasks(this.#server);
+    this.#http = new HttpClient(options);
+    this.#tasks = new TaskClient(this.#http);
     this.#slots = new Slots(concurrency);
-    this.#log = options.log ?? usualLog;
+    this.#log = options.log ?? defaultLogger;
     this.#name = options.name ?? `${hostname()}:${process.pid}`;
     this.#leaseMs = options.leaseMs ?? 30_000;
     this.#graceMs = options.graceMs ?? 30_000;
   }
 
   /**
-   * Has a function perform the tasks of a name.
+   * Registers the function that executes the tasks of a name.
    *
-   * It is called with the input and the task. What it returns is the result; what it throws is the failure.
+   * It receives the input and the task. Its return value is the result; what it throws is the
+   * failure.
    */
-  task<Input, Result>(name: string, perform: Perform<Input, Result>): this {
+  task<Input, Result>(name: string, run: TaskFunction<Input, Result>): this {
     if (this.#functions.has(name)) {
-      throw new TypeError(`${name} has a function already`);
+      throw new TypeError(`task ${name} is already registered: each name takes one function`);
     }
-    this.#functions.set(name, perform as Perform);
+    this.#functions.set(name, run as TaskFunction);
     return this;
   }
 
   /**
-   * Works until it is stopped; then finishes what it has begun.
+   * Claims and executes tasks until the worker is stopped, then finishes the tasks in flight.
    *
-   * Rejects with `Problem` if the server will not have this worker: for want of a good token, for example. A second
-   * SIGINT or SIGTERM ends the process as it would without a worker.
+   * Rejects with `Problem` if the server rejects the claims permanently, for example because the
+   * token is invalid. A second SIGINT or SIGTERM ends the process immediately.
    */
   async run(options: RunOptions = {}): Promise<void> {
     if (this.#functions.size === 0) {
-      throw new TypeError("there is nothing to perform: give the worker a function with worker.task");
+      throw new TypeError("no tasks registered: register a function with worker.task before run");
     }
-    if (this.#ran) {
-      throw new TypeError("a worker runs once: make another");
+    if (this.#hasRun) {
+      throw new TypeError("the worker has already run: create a new Worker");
     }
-    this.#ran = true;
-    const stop = options.signal ? { signal: options.signal, release: () => {} } : stopping();
-    const next = { worker: this.#name, functions: [...this.#functions.keys()], leaseMs: this.#leaseMs };
-    // It stops by itself as well, if the server will not have it.
-    let isOver = false;
-    const wanted = () => (isOver || stop.signal.aborted ? undefined : next);
-    this.#log.info(`worker ${next.worker} performs ${next.functions.join(", ")} for ${this.#server.url}`);
+    this.#hasRun = true;
+    const stop = options.signal ? { signal: options.signal, release: () => {} } : abortOnSignals();
+    const next = {
+      worker: this.#name,
+      functions: [...this.#functions.keys()],
+      leaseMs: this.#leaseMs,
+    };
+    // The worker also stops when the server rejects its claims permanently.
+    let isStopped = false;
+    const nextRequest = () => (isStopped || stop.signal.aborted ? undefined : next);
+    const functions = next.functions.join(", ");
+    this.#log.info(`worker ${next.worker} executes ${functions} for ${this.#http.url}`);
     try {
-      await this.#claim(next, stop.signal, { tasks: this.#tasks, log: this.#log, wanted });
+      await this.#claim(next, stop.signal, { tasks: this.#tasks, log: this.#log, nextRequest });
     } finally {
-      isOver = true;
+      isStopped = true;
       stop.release();
-      await this.#finish();
+      await this.#drain();
     }
   }
 
-  async #claim(next: Next, stop: AbortSignal, telling: Telling): Promise<void> {
+  async #claim(next: NextTaskRequest, stop: AbortSignal, context: ReportContext): Promise<void> {
     let failures = 0;
     for (;;) {
-      const max = await this.#slots.waitFree(stop);
+      const max = await this.#slots.waitForFree(stop);
       if (max === 0) {
         return;
       }
-      const asked = performance.now();
+      const requestedAt = performance.now();
       let claimed: TaskDocument[];
       try {
-        claimed = await this.#tasks.claim({ ...next, max, waitMs: claimWaitMs(next.leaseMs) }, stop);
+        const request = { ...next, max, waitMs: claimWaitMs(next.leaseMs) };
+        claimed = await this.#tasks.claim(request, stop);
       } catch (error) {
         failures += 1;
         await this.#backOff(error, failures, stop);
@@ -128,12 +135,13 @@ export class Worker {
       failures = 0;
       const now = performance.now();
       for (const claim of claimed) {
-        this.#slots.put(new Lease(claim, asked, now), (lease) => this.#perform(lease, telling));
+        const lease = new Lease(claim, requestedAt, now);
+        this.#slots.start(lease, (lease) => this.#execute(lease, context));
       }
     }
   }
 
-  /** Waits until claiming may go well again. Throws what does not pass. */
+  /** Waits before the next claim. Throws errors that no retry can resolve. */
   async #backOff(error: unknown, failures: number, stop: AbortSignal): Promise<void> {
     if (stop.aborted) {
       return;
@@ -141,41 +149,43 @@ export class Worker {
     if (!(error instanceof OnwardError)) {
       throw error;
     }
-    if (error instanceof Problem && FINAL_STATUSES.includes(error.status)) {
-      throw new Problem(error.status, error.code, `${this.#server.url} gives this worker no tasks: ${error.detail}`);
+    if (error instanceof Problem && PERMANENT_STATUSES.includes(error.status)) {
+      const detail = `claim rejected by ${this.#http.url}: ${error.detail}`;
+      throw new Problem(error.status, error.code, detail);
     }
-    const wait = waitMs(error, failures);
-    this.#log.warn(`no tasks could be claimed, again in ${wait} ms: ${error}`);
-    await sleep(wait, stop);
+    const delay = retryDelayMs(error, failures);
+    this.#log.warn(`claim failed, retrying in ${delay} ms: ${error}`);
+    await sleep(delay, stop);
   }
 
-  /** Has a task performed, and tells how it ended. Returns the one that the server has for the same slot then. */
-  async #perform(lease: Lease, telling: Telling): Promise<Lease | undefined> {
-    void keep(this.#tasks, lease, this.#log);
-    const call = this.#functions.get(lease.task.function) as Perform;
-    const outcome = await perform(call, lease.task, this.#log);
-    lease.end();
+  /** Runs a task and reports its outcome. Returns the next task for the same slot, if any. */
+  async #execute(lease: Lease, context: ReportContext): Promise<Lease | undefined> {
+    void heartbeatUntilFinished(this.#tasks, lease, this.#log);
+    const run = this.#functions.get(lease.task.function) as TaskFunction;
+    const outcome = await runTask(run, lease.task, this.#log);
+    lease.finish();
     if (lease.lost) {
-      this.#log.info(`${lease}: what it came to is dropped`);
+      this.#log.info(`${lease}: lease lost, dropping the outcome`);
       return undefined;
     }
-    const following = await report(telling, lease, outcome);
-    if (following && !telling.wanted()) {
-      await giveBack(telling, following);
+    const next = await reportOutcome(context, lease, outcome);
+    if (next && !context.nextRequest()) {
+      await releaseTask(context, next);
       return undefined;
     }
-    return following;
+    return next;
   }
 
-  async #finish(): Promise<void> {
-    for (const lease of await this.#slots.finish(this.#graceMs)) {
-      this.#log.warn(`${lease}: left unfinished`);
+  async #drain(): Promise<void> {
+    for (const lease of await this.#slots.drain(this.#graceMs)) {
+      const grace = `graceMs (${this.#graceMs} ms)`;
+      this.#log.warn(`${lease}: unfinished after ${grace}, cancelling the task`);
       lease.lose("the worker has stopped");
     }
   }
 }
 
-/** How long a claim waits. As a lease is counted from when it was asked for, most of it must be left by then. */
+/** How long a claim waits. The lease counts from the request, so most of it must remain then. */
 export function claimWaitMs(leaseMs: number): number {
-  return Math.min(CLAIM_WAIT_MS, Math.trunc(leaseMs / 3));
+  return Math.min(MAX_CLAIM_WAIT_MS, Math.trunc(leaseMs / 3));
 }

@@ -1,34 +1,37 @@
-/** What every client for workers has to show, against a server: the list is examples/workers/scenarios.txt. */
+/**
+ * The scenarios that every worker client must pass against a server, listed in
+ * examples/workers/scenarios.txt.
+ */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 
-import { Failure, Problem, TimedOut, Worker, type Task } from "../src/index.js";
+import { Failure, Problem, TimeoutError, Worker, type Task } from "../src/index.js";
 import { completed, failed } from "../src/outcome.js";
 import {
   aborted,
-  against,
   claim,
   client,
+  deferred,
   failure,
-  later,
-  LIMIT_MS,
   newWorker,
-  next,
+  nextTaskRequest,
   relay,
   result,
   scenario,
   scenarios,
+  serverTest,
   silent,
   start,
   tasks,
+  TIMEOUT_MS,
   unique,
-  working,
-} from "./against.js";
+  whileRunning,
+} from "./scenario.js";
 
-/** From dist/test, where this file is run. */
+/** Relative to dist/test, which contains the compiled test. */
 const LIST = new URL("../../../../examples/workers/scenarios.txt", import.meta.url);
 
 const SHAPES = [
@@ -51,7 +54,7 @@ const SHAPES = [
 scenario("a task succeeds", async () => {
   const [worker, name] = [newWorker(), unique("add")];
   worker.task(name, (numbers: number[]) => numbers.reduce((sum, number) => sum + number, 0));
-  assert.equal(await working(worker, () => relay(name, [1, 2, 3])), 6);
+  assert.equal(await whileRunning(worker, () => relay(name, [1, 2, 3])), 6);
 });
 
 scenario("input and result can be any json", async () => {
@@ -61,7 +64,7 @@ scenario("input and result can be any json", async () => {
     seen.push(value);
     return value;
   });
-  await working(worker, async () => {
+  await whileRunning(worker, async () => {
     for (const shape of SHAPES) {
       assert.deepEqual(await relay(name, shape), shape);
     }
@@ -69,26 +72,26 @@ scenario("input and result can be any json", async () => {
   assert.deepEqual(seen, SHAPES);
 });
 
-scenario("a large value goes through", async () => {
+scenario("a large value is passed unchanged", async () => {
   const [worker, name] = [newWorker(), unique("echo")];
   worker.task(name, (value: unknown) => value);
   const large = { text: "é".repeat(250_000) };
-  assert.deepEqual(await working(worker, () => relay(name, large)), large);
+  assert.deepEqual(await whileRunning(worker, () => relay(name, large)), large);
 });
 
-scenario("a final failure reaches the workflow", async () => {
+scenario("a non retryable failure reaches the workflow", async () => {
   const [worker, name] = [newWorker(), unique("charge")];
   const attempts: number[] = [];
   worker.task(name, (_order: unknown, task) => {
     attempts.push(task.attempt);
-    throw new Failure("the bank said no", { code: "card_declined", retryable: false });
+    throw new Failure("the bank declined the card", { code: "card_declined", retryable: false });
   });
-  const error = await working(worker, () => failure(relay(name, null, { attempts: 5 })));
-  assert.deepEqual(error, { kind: "card_declined", detail: "the bank said no" });
+  const error = await whileRunning(worker, () => failure(relay(name, null, { attempts: 5 })));
+  assert.deepEqual(error, { kind: "card_declined", detail: "the bank declined the card" });
   assert.deepEqual(attempts, [1]);
 });
 
-scenario("a retried failure is the same call at the next attempt", async () => {
+scenario("a retry has the same promise and the next attempt number", async () => {
   const [worker, name] = [newWorker(), unique("charge")];
   const seen: Task[] = [];
   worker.task(name, async (_order: unknown, task) => {
@@ -98,7 +101,7 @@ scenario("a retried failure is the same call at the next attempt", async () => {
     }
     return task.attempt;
   });
-  const execution = await working(worker, async () => {
+  const execution = await whileRunning(worker, async () => {
     const execution = await start(name, null, { attempts: 5, wait_ms: 20 });
     assert.equal(await result(execution), 3);
     return execution;
@@ -109,176 +112,181 @@ scenario("a retried failure is the same call at the next attempt", async () => {
   assert.deepEqual(new Set(seen.map((task) => task.delivery)), new Set(["at-least-once"]));
 });
 
-scenario("an exception is a failure of its type", async () => {
+scenario("an exception is a failure with its type as the code", async () => {
   const [worker, name] = [newWorker(), unique("look_up")];
   worker.task(name, () => {
     throw new RangeError("no such order");
   });
-  const error = await working(worker, () => failure(relay(name)));
+  const error = await whileRunning(worker, () => failure(relay(name)));
   assert.deepEqual(error, { kind: "RangeError", detail: "no such order" });
 });
 
-scenario("a result that is not json is a final failure", async () => {
+scenario("a result that is not json is a non retryable failure", async () => {
   const [worker, name] = [newWorker(), unique("odd")];
   const attempts: number[] = [];
   worker.task(name, (_input: unknown, task) => {
     attempts.push(task.attempt);
     return 1n;
   });
-  const error = await working(worker, () => failure(relay(name, null, { attempts: 5 })));
+  const error = await whileRunning(worker, () => failure(relay(name, null, { attempts: 5 })));
   assert.equal(error.kind, "invalid_payload");
   assert.deepEqual(attempts, [1]);
 });
 
-scenario("many tasks share a few slots", async () => {
+scenario("concurrent tasks do not exceed the limit", async () => {
   const worker = newWorker({ concurrency: 8 });
-  let [busy, most] = [0, 0];
+  let [running, maxRunning] = [0, 0];
   worker.task("greet", async (name: string) => {
-    busy += 1;
-    most = Math.max(most, busy);
+    running += 1;
+    maxRunning = Math.max(maxRunning, running);
     await sleep(10);
-    busy -= 1;
+    running -= 1;
     return `hello ${name}`;
   });
   const names = Array.from({ length: 200 }, (_, number) => `number ${number}`);
-  const greetings = await working(worker, () => client.call("greetings", names, { timeoutMs: LIMIT_MS }));
+  const greetings = await whileRunning(worker, () =>
+    client.call("greetings", names, { timeoutMs: TIMEOUT_MS }),
+  );
   assert.deepEqual(greetings, names.map((name) => `hello ${name}`));
-  assert.ok(most >= 2 && most <= 8, `${most} at a time`);
+  assert.ok(maxRunning >= 2 && maxRunning <= 8, `${maxRunning} tasks at a time`);
 });
 
-scenario("a long task keeps its lease", async () => {
+scenario("heartbeats keep the lease of a long task", async () => {
   const [worker, name] = [newWorker({ leaseMs: 1_000 }), unique("slow")];
   worker.task(name, async (_input: unknown, { attempt, signal }) => ({
     attempt,
     cancelled: await aborted(signal, 3_000),
   }));
-  const found = await working(worker, () => relay(name, null, { attempts: 5 }));
+  const found = await whileRunning(worker, () => relay(name, null, { attempts: 5 }));
   assert.deepEqual(found, { attempt: 1, cancelled: false });
 });
 
-scenario("a lost worker is replaced and its result refused", async () => {
+scenario("an expired lease is reassigned and the late result rejected", async () => {
   const name = unique("charge");
   const execution = await start(name, null, { attempts: 5 });
   const lost = await claim(name, 1_000);
   const worker = newWorker();
   worker.task(name, (_order: unknown, { attempt, promise }) => ({ attempt, promise }));
-  const found = await working(worker, () => result(execution));
+  const found = await whileRunning(worker, () => result(execution));
   assert.deepEqual(found, { attempt: lost.attempt + 1, promise: lost.promise });
   const late = [
     () => tasks.heartbeat(lost),
-    () => tasks.tell(lost, completed("late")),
-    () => tasks.tell(lost, failed("late", undefined, true)),
+    () => tasks.report(lost, completed("late")),
+    () => tasks.report(lost, failed("late", undefined, true)),
   ];
   for (const request of late) {
     await assert.rejects(request(), { name: "Problem", status: 409, code: "lease_lost" });
   }
 });
 
-scenario("a cancelled execution stops its task", async () => {
+scenario("a cancelled execution cancels its task", async () => {
   const [worker, name] = [newWorker({ leaseMs: 1_000 }), unique("slow")];
-  const begun = later();
-  const told = later<boolean>();
+  const started = deferred();
+  const cancelled = deferred<boolean>();
   worker.task(name, async (_input: unknown, { signal }) => {
-    begun.happen();
-    told.happen(await aborted(signal));
+    started.resolve();
+    cancelled.resolve(await aborted(signal));
   });
-  const error = await working(worker, async () => {
+  const error = await whileRunning(worker, async () => {
     const execution = await start(name);
-    await begun.happened;
-    await client.cancel(execution, "nobody wants it");
-    assert.equal(await told.happened, true);
+    await started.promise;
+    await client.cancel(execution, "no longer needed");
+    assert.equal(await cancelled.promise, true);
     return failure(result(execution));
   });
   assert.equal(error.kind, "cancelled");
 });
 
-scenario("a task that takes too long is told to stop", async () => {
+scenario("a task that exceeds its timeout is cancelled", async () => {
   const [worker, name] = [newWorker({ leaseMs: 1_000 }), unique("slow")];
-  const told = later<boolean>();
+  const cancelled = deferred<boolean>();
   worker.task(name, async (_input: unknown, { signal, timeoutMs }) => {
-    told.happen(timeoutMs === 500 && (await aborted(signal)));
+    cancelled.resolve(timeoutMs === 500 && (await aborted(signal)));
   });
-  const error = await working(worker, async () => {
+  const error = await whileRunning(worker, async () => {
     const error = await failure(relay(name, null, { timeout_ms: 500 }));
-    assert.equal(await told.happened, true);
+    assert.equal(await cancelled.promise, true);
     return error;
   });
   assert.equal(error.kind, "timeout");
 });
 
-scenario("a key starts one execution and a signal reaches it", async () => {
+scenario("an idempotency key starts one execution and delivers one signal", async () => {
   const key = unique("key");
   const execution = await client.start("listen", "go", { key });
   assert.equal(await client.start("listen", "go", { key }), execution);
-  await assert.rejects(client.result(execution, { timeoutMs: 200 }), TimedOut);
+  await assert.rejects(client.result(execution, { timeoutMs: 200 }), TimeoutError);
   for (const _ of ["once", "twice"]) {
     await client.signal(execution, "go", { by: "Grace" }, { key: "once" });
   }
   assert.deepEqual(await result(execution), { by: "Grace" });
 });
 
-scenario("a stopping worker finishes what it has", async () => {
+scenario("a stopping worker finishes its tasks in flight", async () => {
   const [worker, name] = [newWorker(), unique("slow")];
-  const begun = later();
-  const mayEnd = later();
+  const started = deferred();
+  const mayFinish = deferred();
   worker.task(name, async () => {
-    begun.happen();
-    await mayEnd.happened;
+    started.resolve();
+    await mayFinish.promise;
     return "done";
   });
   const stop = new AbortController();
   const running = worker.run({ signal: stop.signal });
   const execution = await start(name);
-  await begun.happened;
+  await started.promise;
   stop.abort();
-  assert.equal(await Promise.race([running.then(() => "ended"), sleep(500, "works")]), "works");
-  mayEnd.happen();
+  const state = await Promise.race([running.then(() => "stopped"), sleep(500, "running")]);
+  assert.equal(state, "running");
+  mayFinish.resolve();
   await running;
-  // It was told before the worker ended: nobody waits here.
+  // The worker reported the result before `run` returned.
   assert.equal(await client.result(execution, { timeoutMs: 5_000 }), "done");
 });
 
-scenario("a worker out of patience leaves its task to others", async () => {
-  const [hasty, patient, name] = [newWorker({ leaseMs: 1_000, graceMs: 100 }), newWorker(), unique("slow")];
-  const begun = later();
-  const told = later<boolean>();
-  hasty.task(name, async (_input: unknown, { signal }) => {
-    begun.happen();
-    told.happen(await aborted(signal));
+scenario("a task unfinished after the grace period is reassigned", async () => {
+  const name = unique("slow");
+  const [impatient, patient] = [newWorker({ leaseMs: 1_000, graceMs: 100 }), newWorker()];
+  const started = deferred();
+  const cancelled = deferred<boolean>();
+  impatient.task(name, async (_input: unknown, { signal }) => {
+    started.resolve();
+    cancelled.resolve(await aborted(signal));
     return "too late";
   });
-  const execution = await working(hasty, async () => {
+  const execution = await whileRunning(impatient, async () => {
     const execution = await start(name, null, { attempts: 5 });
-    await begun.happened;
+    await started.promise;
     return execution;
   });
-  assert.equal(await told.happened, true);
+  assert.equal(await cancelled.promise, true);
   patient.task(name, (_input: unknown, task) => task.attempt);
-  assert.equal(await working(patient, () => result(execution)), 2);
+  assert.equal(await whileRunning(patient, () => result(execution)), 2);
 });
 
-scenario("a worker with a wrong token says so", async () => {
+scenario("an invalid token stops the worker with an error", async () => {
   const worker = new Worker({ token: "onward_wrong", log: silent });
   worker.task("nothing", () => {});
   const error: unknown = await worker.run().catch((error: unknown) => error);
   assert.ok(error instanceof Problem);
   assert.deepEqual([error.status, error.code], [401, "unauthenticated"]);
-  assert.match(error.message, /gives this worker no tasks/);
+  assert.match(error.message, /claim rejected by/);
 });
 
-// A worker need not ask for what comes with the answer to how a task ended, so this is on no list.
+// Chained claims are optional in a worker client, so this test is not a listed scenario.
 
-against("what follows from a task comes with its end", async () => {
+serverTest("a report returns the next task", async () => {
   const name = unique("charge");
   const execution = await start(name, null, { attempts: 3 });
   let task = await claim(name, 30_000);
   for (const attempt of [2, 3]) {
-    const following = await tasks.tell(task, failed("busy", undefined, true), next(name, 30_000));
-    assert.ok(following, "nothing came");
-    assert.deepEqual([following.promise, following.attempt], [task.promise, attempt]);
-    task = following;
+    const outcome = failed("busy", undefined, true);
+    const next = await tasks.report(task, outcome, nextTaskRequest(name, 30_000));
+    assert.ok(next, "no next task was returned");
+    assert.deepEqual([next.promise, next.attempt], [task.promise, attempt]);
+    task = next;
   }
-  assert.equal(await tasks.tell(task, completed("done")), undefined);
+  assert.equal(await tasks.report(task, completed("done")), undefined);
   assert.equal(await result(execution), "done");
 });
 

@@ -1,8 +1,8 @@
-//! The sources of the components, copied under one folder to be built from there.
+//! Copies the sources of the components to one folder, so that their builds are reproducible.
 //!
-//! Cargo names a crate after its path from the workspace, and after its absolute path if it is
-//! elsewhere, as the SDK is for the examples; the name gets into the order of functions. Under one
-//! folder no name depends on where the repository is.
+//! Cargo derives the identity of a crate from its path in the workspace, or from its absolute path
+//! if it is outside, as the SDK is for the examples. The identity affects the order of functions in
+//! a component. In one folder, it does not depend on the location of the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use crate::command::probe;
 use crate::run::XtaskRun;
 
-/// Where the copy is.
+/// The folder of the copy, relative to the workspace.
 pub(crate) const FOLDER: &str = "target/guests/stage";
 
 const WORKSPACE: &str = "examples/workflows";
@@ -42,7 +42,7 @@ pub(crate) fn copy_sources(run: &XtaskRun) -> Result<()> {
             &stage.join("sdk").join(part),
         )?;
     }
-    // The SDK finds it beside itself.
+    // The SDK expects the interface in a sibling folder.
     copy(&run.root.join(INTERFACE), &stage.join("wit"))?;
     let manifest = stage.join("Cargo.toml");
     let text = fs::read_to_string(&manifest)
@@ -50,12 +50,12 @@ pub(crate) fn copy_sources(run: &XtaskRun) -> Result<()> {
     let local = with_sdk_inside(&text);
     ensure!(
         local != text,
-        "{WORKSPACE}/Cargo.toml does not get the SDK from ../../{SDK}"
+        "{WORKSPACE}/Cargo.toml does not reference the SDK as ../../{SDK}"
     );
     fs::write(&manifest, local).with_context(|| format!("cannot write {}", manifest.display()))
 }
 
-/// The SDK is a workspace of its own, also below the other.
+/// The manifest with the SDK inside the folder; excluded, because it has its own workspace.
 fn with_sdk_inside(manifest: &str) -> String {
     manifest
         .replace("path = \"../../sdk/rust\"", "path = \"sdk\"")
@@ -73,22 +73,22 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     }
     let folder = to.parent().unwrap_or(to);
     fs::create_dir_all(folder)
-        .with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        .with_context(|| format!("cannot create the folder {}", folder.display()))?;
     fs::copy(from, to).with_context(failed)?;
     Ok(())
 }
 
-/// Flags that keep the folders of this machine out of the components, as cargo wants them in its
-/// environment.
+/// Compiler flags that keep local paths out of the components, in the format of
+/// `CARGO_ENCODED_RUSTFLAGS`.
 pub(crate) fn flags(run: &XtaskRun) -> Result<String> {
     let mut remaps = vec![remap(&run.root.join(FOLDER), "/onward")];
-    // The folder of a registry is named after its address, which is the machine's business.
+    // The folder name of a registry depends on its URL, which differs between machines.
     let registries = cargo_home()
         .map(|home| home.join("registry/src"))
         .and_then(|folder| fs::read_dir(folder).ok());
     for registry in registries.into_iter().flatten() {
         remaps.push(remap(
-            &registry.context("cannot read the registry")?.path(),
+            &registry.context("cannot list the cargo registries")?.path(),
             "/cargo",
         ));
     }
@@ -101,8 +101,8 @@ fn cargo_home() -> Option<PathBuf> {
     set.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")))
 }
 
-/// Where the sources of the standard library are installed, their paths are used instead of those
-/// it was built with.
+/// If the sources of the standard library are installed, rustc uses their local paths instead of
+/// the original ones.
 fn standard_library(run: &XtaskRun) -> Option<String> {
     let sysroot = probe(&run.root, "rustc", &["--print", "sysroot"])?;
     let version = probe(&run.root, "rustc", &["-vV"])?;
@@ -126,7 +126,7 @@ mod tests {
     use super::{remap, with_sdk_inside};
 
     #[test]
-    fn a_folder_of_the_machine_is_replaced_by_a_name() {
+    fn a_local_path_is_replaced_by_a_fixed_name() {
         assert_eq!(
             remap(Path::new("/a/b"), "/onward"),
             "--remap-path-prefix=/a/b=/onward"
@@ -134,10 +134,9 @@ mod tests {
     }
 
     #[test]
-    fn the_sdk_is_found_in_the_copy() {
-        let manifest =
-            "# Why.\n[workspace]\nresolver = \"3\"\n\nonward-sdk = { path = \"../../sdk/rust\" }\n";
-        let inside = "# Why.\n[workspace]\nexclude = [\"sdk\"]\nresolver = \"3\"\n\nonward-sdk = { path = \"sdk\" }\n";
+    fn the_copied_manifest_references_the_copied_sdk() {
+        let manifest = "# A comment.\n[workspace]\nresolver = \"3\"\n\nonward-sdk = { path = \"../../sdk/rust\" }\n";
+        let inside = "# A comment.\n[workspace]\nexclude = [\"sdk\"]\nresolver = \"3\"\n\nonward-sdk = { path = \"sdk\" }\n";
         assert_eq!(with_sdk_inside(manifest), inside);
     }
 }

@@ -24,22 +24,47 @@ pub(crate) fn clippy(run: &XtaskRun) -> Result<()> {
     ToolCommand::new(run, "cargo", ARGS).shown()
 }
 
+/// Every test in a process of its own, the slowest first, with two Postgres servers that all of
+/// them share; then the examples in the documentation.
+///
 /// A long run also enumerates longer journals, kills processes ten times as often, those that send
 /// campaigns two hundred times, and lets nodes come and go for two minutes.
 pub(crate) fn test(run: &XtaskRun) -> Result<()> {
+    const NEXTEST: [&str; 11] = [
+        "run",
+        "--quiet",
+        "--package",
+        "onward-testing",
+        "--locked",
+        "--bin",
+        "with-clusters",
+        "--",
+        "cargo",
+        "nextest",
+        "run",
+    ];
     tools::ensure_schemathesis(run)?;
     tools::ensure_aiosmtpd(run)?;
-    let call = ToolCommand::new(run, "cargo", ["test", "--workspace", "--locked"]);
-    match run.length {
-        Length::Short => call.shown(),
-        Length::Long => call
-            .with_environment("ONWARD_EXHAUSTIVE", "10")
-            .with_environment("ONWARD_KILLS", "10")
-            .with_environment("ONWARD_NODES_SECONDS", "120")
-            .with_environment("ONWARD_CAMPAIGN_KILLS", "1000")
-            .shown(),
+    let args = NEXTEST.into_iter().chain(["--workspace", "--locked"]);
+    let mut call = ToolCommand::new(run, "cargo", args);
+    if run.length == Length::Long {
+        for (name, value) in LONG_TESTS {
+            call = call.with_environment(name, value);
+        }
     }
+    call.shown()?;
+    let examples = ["test", "--workspace", "--locked", "--doc", "--quiet"];
+    ToolCommand::new(run, "cargo", examples).quiet()?;
+    Ok(())
 }
+
+/// How much more a long run does.
+const LONG_TESTS: [(&str, &str); 4] = [
+    ("ONWARD_EXHAUSTIVE", "10"),
+    ("ONWARD_KILLS", "10"),
+    ("ONWARD_NODES_SECONDS", "120"),
+    ("ONWARD_CAMPAIGN_KILLS", "1000"),
+];
 
 pub(crate) fn docs(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 5] = [
@@ -64,12 +89,12 @@ pub(crate) fn deny(run: &XtaskRun) -> Result<()> {
 }
 
 /// The gate is far below the targets: a shared machine is noisy, and a real regression is not
-/// small.
+/// small. Cargo builds `onward-compare` too, because it is a binary of the same package.
 pub(crate) fn bench(run: &XtaskRun) -> Result<()> {
     const ARGS: [&str; 8] = [
         "bench",
         "-p",
-        "onward-benches",
+        "onward-benchmarks",
         "--locked",
         "--",
         "--quick",

@@ -157,7 +157,7 @@ fn traffic(run: &XtaskRun, search: &Search) -> Result<()> {
     ToolCommand::new(run, "cargo", REPLAY.split(' '))
         .with_environment("ONWARD_TRAFFIC_DIR", &folder)
         .with_environment("ONWARD_SEED", &search.seed.to_string())
-        .shown()?;
+        .quiet()?;
     SCRIPTS.perform(run, search, &[format!("{folder}/traffic.qnt")])
 }
 

@@ -7,7 +7,8 @@ use crate::tidy::repository::{Repository, RuleFinding};
 
 /// The drawing, from the bottom up: a library and the libraries it uses. Tests may use any.
 ///
-/// Programs (`onward`, benchmarks, fuzz targets, examples, xtask) stand on top and are not listed.
+/// Programs (`onward`, bench targets, fuzz targets, examples, xtask) stand on top and are not
+/// listed.
 const LAYERS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("journal", &["base"]),
@@ -16,14 +17,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("campaign-core", &["base"]),
     ("campaign-file", &["base", "campaign-core"]),
     ("api", &["base", "journal"]),
-    ("worker", &["api"]),
-    ("store", &["base", "journal", "runs"]),
+    ("worker", &["api", "base"]),
+    ("store", &["base", "campaign-core", "journal", "runs"]),
     ("store-sqlite", &["base", "journal", "runs", "store"]),
     ("store-postgres", &["base", "journal", "runs", "store"]),
     ("wasm", &["base", "execution", "journal"]),
+    ("engine", &["base", "execution", "journal", "runs", "store"]),
     (
-        "engine",
-        &["api", "base", "execution", "journal", "runs", "store"],
+        "diagnostics",
+        &[
+            "api",
+            "base",
+            "engine",
+            "execution",
+            "journal",
+            "runs",
+            "store",
+        ],
     ),
     ("campaign-dispatch", &["base", "campaign-core", "store"]),
     (
@@ -45,7 +55,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "campaign-delivery",
             "campaign-dispatch",
             "campaign-file",
+            "diagnostics",
             "engine",
+            "execution",
             "journal",
             "runs",
             "store",
@@ -82,7 +94,26 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("testing", &["base", "runs"]),
+    (
+        "benchmarks",
+        &[
+            "api",
+            "base",
+            "campaign-core",
+            "campaign-dispatch",
+            "embed",
+            "journal",
+            "service",
+            "store",
+            "store-postgres",
+            "store-sqlite",
+            "worker",
+        ],
+    ),
 ];
+
+/// The only library outside of `crates/`: the CLI calls it for `onward bench`.
+const BENCHMARKS: &str = "benchmarks/Cargo.toml";
 
 /// Crates that decide and perform nothing. `clippy-pure.toml` keeps I/O, clocks and hash maps out.
 const PURE: [&str; 5] = ["base", "journal", "execution", "runs", "campaign-core"];
@@ -99,7 +130,7 @@ const PURE_EXTERNAL: [&str; 8] = [
     "time",
 ];
 
-/// A library of the product: its folder name under `crates/`, and its dependencies by package name.
+/// A library: its folder name, and its dependencies by package name.
 struct Library<'a> {
     path: &'a str,
     name: &'a str,
@@ -117,7 +148,9 @@ impl Library<'_> {
 
 fn libraries(repository: &Repository) -> impl Iterator<Item = Library<'_>> {
     repository.texts("/Cargo.toml").filter_map(|(path, text)| {
-        let name = path.strip_prefix("crates/")?.strip_suffix("/Cargo.toml")?;
+        let crate_path = path.strip_prefix("crates/");
+        let path_of_library = crate_path.or((path == BENCHMARKS).then_some(path))?;
+        let name = path_of_library.strip_suffix("/Cargo.toml")?;
         let manifest: Table = text.parse().ok()?;
         let sections = ["dependencies", "build-dependencies"];
         let tables = sections
@@ -192,6 +225,8 @@ mod tests {
         assert_eq!(findings("crates/journal/Cargo.toml", upward), 1);
         assert_eq!(findings("crates/extra/Cargo.toml", ""), 1);
         assert_eq!(findings("crates/cli/Cargo.toml", upward), 0);
+        assert_eq!(findings("benchmarks/Cargo.toml", upward), 1);
+        assert_eq!(findings("xtask/Cargo.toml", upward), 0);
     }
 
     #[test]

@@ -39,7 +39,7 @@ const RULES: &[TidyRule] = &[
     rule("A11", text::no_machine_names),
     rule("A12", text::campaign_rows_have_one_writer),
     rule("A13", names::type_names_are_unique),
-    rule("A14", text::comments_are_wrapped),
+    rule("A14", text::comments_and_pages_are_wrapped),
     rule("A15", text::no_large_blobs),
 ];
 

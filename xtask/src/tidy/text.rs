@@ -65,22 +65,31 @@ pub(crate) fn files_stay_short(repository: &Repository) -> Vec<RuleFinding> {
         .collect()
 }
 
-/// Tables, links and examples in documentation keep their lines.
-pub(crate) fn comments_are_wrapped(repository: &Repository) -> Vec<RuleFinding> {
+/// Tables, links and examples keep their lines. Code is left to rustfmt.
+pub(crate) fn comments_and_pages_are_wrapped(repository: &Repository) -> Vec<RuleFinding> {
+    let comments = repository
+        .texts(".rs")
+        .flat_map(|(path, text)| wide_lines(path, text, comment_text));
+    let pages = repository
+        .texts(".md")
+        .flat_map(|(path, text)| wide_lines(path, text, |line| Some(line.trim_start())));
+    comments.chain(pages).collect()
+}
+
+/// Finds the wide lines of the prose that `prose_of` finds in a line; it ends where there is none.
+fn wide_lines(path: &str, text: &str, prose_of: impl Fn(&str) -> Option<&str>) -> Vec<RuleFinding> {
     let mut findings = Vec::new();
-    for (path, text) in repository.texts(".rs") {
-        let mut is_example = false;
-        for (index, line) in text.lines().enumerate() {
-            let Some(comment) = comment_text(line) else {
-                is_example = false;
-                continue;
-            };
-            is_example ^= comment.starts_with("```");
-            let keeps_line = is_example || comment.starts_with('|') || comment.contains("://");
-            if !keeps_line && line.chars().count() > COLUMNS_MAX {
-                let advice = format!("wrap the comment at {COLUMNS_MAX} columns");
-                findings.push(RuleFinding::new(path, index + 1, advice));
-            }
+    let mut is_example = false;
+    for (index, line) in text.lines().enumerate() {
+        let Some(prose) = prose_of(line) else {
+            is_example = false;
+            continue;
+        };
+        is_example ^= prose.starts_with("```");
+        let keeps_line = is_example || prose.starts_with('|') || prose.contains("://");
+        if !keeps_line && line.chars().count() > COLUMNS_MAX {
+            let advice = format!("wrap the text at {COLUMNS_MAX} columns");
+            findings.push(RuleFinding::new(path, index + 1, advice));
         }
     }
     findings
@@ -241,12 +250,18 @@ mod tests {
     fn a_wide_comment_is_found_and_wide_code_is_left_to_rustfmt() {
         let wide = "x ".repeat(60);
         assert_eq!(
-            count(comments_are_wrapped, "a.rs", &format!("/// {wide}")),
+            count(
+                comments_and_pages_are_wrapped,
+                "a.rs",
+                &format!("/// {wide}")
+            ),
             1
         );
-        assert_eq!(count(comments_are_wrapped, "a.rs", &wide), 0);
+        assert_eq!(count(comments_and_pages_are_wrapped, "a.rs", &wide), 0);
+        let page = format!("{wide}\n| {wide}|\n```\n{wide}\n```\nhttps://{wide}");
+        assert_eq!(count(comments_and_pages_are_wrapped, "a.md", &page), 1);
         let example = format!("/// ```\n/// {wide}\n/// ```\n/// | {wide}|\n/// {wide}");
-        assert_eq!(count(comments_are_wrapped, "a.rs", &example), 1);
+        assert_eq!(count(comments_and_pages_are_wrapped, "a.rs", &example), 1);
     }
 
     #[test]

@@ -98,13 +98,13 @@ impl CampaignApi for ApiClient {
         control: CampaignControl,
         by: OperatorActionRequest,
     ) -> Result<CampaignRunView, Problem> {
-        let deed = match control {
+        let action = match control {
             CampaignControl::Active => "resume",
             CampaignControl::Paused => "pause",
             CampaignControl::Cancelled => "cancel",
         };
         self.send_for_json(
-            self.build_request(Method::POST, &[CAMPAIGN_RUNS_PATH, run, deed])?
+            self.build_request(Method::POST, &[CAMPAIGN_RUNS_PATH, run, action])?
                 .json(&by),
         )
         .await

@@ -22,8 +22,8 @@ use crate::explanation::ExecutionExplanation;
 use crate::finding::{self, DoctorReport};
 use crate::problem::{Code, Problem};
 use crate::run::{
-    self, AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunEventReceipt,
-    RunSnapshotView, VerifyReport,
+    self, AppendRunEventsRequest, AppendRunEventsResponse, KeyContract, RunEventPage,
+    RunEventReceipt, RunSnapshotView, SnapshotSource, VerifyReport,
 };
 use crate::task::{
     ClaimTasksRequest, ClaimTasksResponse, CompleteTaskRequest, FailTaskRequest,
@@ -102,9 +102,9 @@ impl ApiClient {
     /// Creates a client without sending a request. Fails if the URL is not `http` or `https`, or if
     /// the token or the scope cannot be sent in a header.
     pub fn new(access: &ClientConfig) -> Result<Self, Problem> {
-        let wrong = |words: String| Problem::new(Code::InvalidRequest, words);
+        let invalid = |detail: String| Problem::new(Code::InvalidRequest, detail);
         let not_a_url = || {
-            wrong(format!(
+            invalid(format!(
                 "{} is not the URL of a server, such as http://127.0.0.1:7400",
                 access.url
             ))
@@ -114,18 +114,22 @@ impl ApiClient {
             return Err(not_a_url());
         }
         let mut headers = HeaderMap::new();
-        let value = |text: &str| {
-            HeaderValue::from_str(text).map_err(|_| wrong("not plain text".to_owned()))
+        let header_value = |what: &str, text: &str| {
+            HeaderValue::from_str(text).map_err(|_| {
+                invalid(format!(
+                    "{what} has characters that a header cannot contain"
+                ))
+            })
         };
         if let Some(token) = &access.token {
-            let mut bearer = value(&format!("Bearer {token}"))?;
+            let mut bearer = header_value("the token", &format!("Bearer {token}"))?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
         if let Some(scope) = &access.scope {
             let names = ["onward-tenant", "onward-project", "onward-environment"];
             for (name, text) in names.into_iter().zip(scope) {
-                headers.insert(HeaderName::from_static(name), value(text)?);
+                headers.insert(HeaderName::from_static(name), header_value(name, text)?);
             }
         }
         install_crypto_provider();
@@ -407,11 +411,11 @@ impl OnwardApi for ApiClient {
 
     async fn run_doctor(
         &self,
-        hear: &mut (dyn FnMut(finding::DoctorProgress) + Send),
+        on_progress: &mut (dyn FnMut(finding::DoctorProgress) + Send),
     ) -> Result<DoctorReport, Problem> {
         let request = self.build_request(Method::GET, &["doctor"])?;
         self.stream_findings(request, &mut |found| {
-            hear(finding::DoctorProgress::Finding(found))
+            on_progress(finding::DoctorProgress::Finding(found))
         })
         .await
     }
@@ -448,23 +452,27 @@ impl OnwardApi for ApiClient {
     async fn verify_runs(
         &self,
         run: Option<&str>,
-        accept_v1_keys: bool,
-        hear: &mut (dyn FnMut(run::VerifyProgress) + Send),
+        keys: KeyContract,
+        on_progress: &mut (dyn FnMut(run::VerifyProgress) + Send),
     ) -> Result<VerifyReport, Problem> {
         let request = self
             .build_request(Method::GET, &["verify"])?
-            .query(&[("acceptV1Keys", accept_v1_keys)]);
+            .query(&[("acceptV1Keys", keys == KeyContract::V2OrV1)]);
         let request = request.query(&run.map(|run| [("run", run)]));
-        self.stream_findings(request, &mut |wrong| {
-            hear(run::VerifyProgress::Finding(wrong))
+        self.stream_findings(request, &mut |found| {
+            on_progress(run::VerifyProgress::Finding(found))
         })
         .await
     }
 
-    async fn get_run_snapshot(&self, run: &str, project: bool) -> Result<RunSnapshotView, Problem> {
+    async fn get_run_snapshot(
+        &self,
+        run: &str,
+        source: SnapshotSource,
+    ) -> Result<RunSnapshotView, Problem> {
         self.send_for_json(self.build_get_request(
             &["runs", run, "snapshot"],
-            &[("project", project)],
+            &[("fromLog", source == SnapshotSource::Log)],
             0,
         )?)
         .await

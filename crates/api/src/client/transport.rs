@@ -92,34 +92,37 @@ impl ApiClient {
                 let line: Vec<u8> = rest.drain(..=end).collect();
                 if let Ok(finding) = serde_json::from_slice(&line) {
                     found(finding);
-                } else if let Ok(verdict) = serde_json::from_slice(&line) {
-                    return Ok(verdict);
+                } else if let Ok(report) = serde_json::from_slice(&line) {
+                    return Ok(report);
                 } else {
-                    return Err(serde_json::from_slice(&line)
-                        .unwrap_or_else(|_| unexpected_response_problem("a finding")));
+                    return Err(serde_json::from_slice(&line).unwrap_or_else(|_| {
+                        unexpected_response_problem("a line is neither a finding nor a report")
+                    }));
                 }
             }
         }
-        Err(unexpected_response_problem("it ends without a verdict"))
+        Err(unexpected_response_problem(
+            "the stream ended before the final report",
+        ))
     }
 
     pub(super) async fn send_with_retry(
         &self,
         mut request: RequestBuilder,
     ) -> Result<Response, Problem> {
-        let mut left = RATE_LIMIT_WAIT_MAX;
+        let mut remaining = RATE_LIMIT_WAIT_MAX;
         let response = loop {
-            let again = request.try_clone();
+            let retry = request.try_clone();
             let response = request
                 .send()
                 .await
                 .map_err(|error| unreachable_problem(&error))?;
             // A rate-limited request was not carried out, so repeating it after the `Retry-After`
             // time is safe.
-            match (again, retry_after(&response)) {
-                (Some(again), Some(wait)) if wait <= left => {
+            match (retry, retry_after(&response)) {
+                (Some(retry), Some(wait)) if wait <= remaining => {
                     tokio::time::sleep(wait).await;
-                    (request, left) = (again, left - wait);
+                    (request, remaining) = (retry, remaining - wait);
                 }
                 _ => break response,
             }
@@ -149,21 +152,21 @@ fn retry_after(response: &Response) -> Option<Duration> {
 }
 
 pub(super) fn unreachable_problem(error: &reqwest::Error) -> Problem {
-    let mut words = error.to_string();
+    let mut detail = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(deeper) = cause {
-        words = format!("{words}: {deeper}");
+        detail = format!("{detail}: {deeper}");
         cause = deeper.source();
     }
     Problem::new(
         Code::Unavailable,
-        format!("the server cannot be reached: {words}"),
+        format!("the server cannot be reached: {detail}"),
     )
 }
 
-fn unexpected_response_problem(words: &str) -> Problem {
+fn unexpected_response_problem(reason: &str) -> Problem {
     Problem::new(
         Code::Internal,
-        format!("the answer is not one of Onward: {words}"),
+        format!("the response is not from an Onward server: {reason}"),
     )
 }

@@ -14,32 +14,32 @@ impl JobAttempt {
         if self.directive == AttemptDirective::Cancel {
             self.settle_open_items(ItemTransition::Skip, ItemReason::Cancelled);
         }
-        let mut tally = self.item_counts();
-        if tally.open_items() > 0 {
+        let mut counts = self.item_counts();
+        if counts.open_items() > 0 {
             if self.directive == AttemptDirective::Release {
                 return AttemptOutcome::Released;
             }
-            if let Some(wait) = self.postponed_ms {
-                return AttemptOutcome::Postponed(wait);
+            if let Some(delay) = self.postponed_ms {
+                return AttemptOutcome::Postponed(delay);
             }
-            if let Some(conclusion) = self.retry_outcome(entropy) {
-                return conclusion;
+            if let Some(outcome) = self.retry_outcome(entropy) {
+                return outcome;
             }
             self.settle_open_items(ItemTransition::Exhaust, ItemReason::Exhausted);
-            tally = self.item_counts();
+            counts = self.item_counts();
         }
-        if tally.in_doubt > 0 {
-            let is_repeatable = self.items.iter().any(|slot| self.can_resend(slot));
+        if counts.in_doubt > 0 {
+            let is_resendable = self.items.iter().any(|item| self.can_resend(item));
             // The next attempt sends the item again.
-            if is_repeatable && self.directive == AttemptDirective::Release {
+            if is_resendable && self.directive == AttemptDirective::Release {
                 return AttemptOutcome::Released;
             }
-            let can_repeat = is_repeatable && self.directive == AttemptDirective::Continue;
-            if let Some(wait) = self.postponed_ms.filter(|_| can_repeat) {
-                return AttemptOutcome::Postponed(wait);
+            let can_retry = is_resendable && self.directive == AttemptDirective::Continue;
+            if let Some(delay) = self.postponed_ms.filter(|_| can_retry) {
+                return AttemptOutcome::Postponed(delay);
             }
-            if let Some(conclusion) = self.retry_outcome(entropy).filter(|_| can_repeat) {
-                return conclusion;
+            if let Some(outcome) = self.retry_outcome(entropy).filter(|_| can_retry) {
+                return outcome;
             }
             return self
                 .next_lookup_ms()
@@ -56,30 +56,30 @@ impl JobAttempt {
         } else {
             self.attempts
         };
-        let wait = self.policy.backoff.delay_ms(attempt, entropy);
+        let delay = self.policy.backoff.delay_ms(attempt, entropy);
         match self.throttled.flatten() {
-            Some(asked) => Some(AttemptOutcome::Postponed(wait.max(asked))),
+            Some(requested) => Some(AttemptOutcome::Postponed(delay.max(requested))),
             None if self.is_exhausted => None,
             None if self.has_progressed || self.attempts < self.policy.max_attempts => {
-                Some(AttemptOutcome::RetryAfter(wait))
+                Some(AttemptOutcome::RetryAfter(delay))
             }
             None => None,
         }
     }
 
     /// Whether an item is in doubt and the provider can be called for it again.
-    pub(super) fn can_resend(&self, slot: &ItemProgress) -> bool {
-        slot.state == ItemState::InDoubt
+    pub(super) fn can_resend(&self, item: &ItemProgress) -> bool {
+        item.state == ItemState::InDoubt
             && self.policy.resend_in_doubt
-            && slot.sends < self.policy.max_sends
+            && item.sends < self.policy.max_sends
     }
 
     /// The outcome of a job whose items are all settled: `Dead` if any item is exhausted, else
     /// `Completed`.
-    pub fn settled_outcome(slots: &[ItemProgress]) -> AttemptOutcome {
-        let is_exhausted = slots
+    pub fn settled_outcome(items: &[ItemProgress]) -> AttemptOutcome {
+        let is_exhausted = items
             .iter()
-            .any(|slot| slot.reason == Some(ItemReason::Exhausted));
+            .any(|item| item.reason == Some(ItemReason::Exhausted));
         if is_exhausted {
             AttemptOutcome::Dead
         } else {
@@ -89,9 +89,9 @@ impl JobAttempt {
 
     /// The transition of an unclaimed job after an operator resolved some of its items, or `None`
     /// if not all items are settled.
-    pub fn transition_after_resolution(slots: &[ItemProgress]) -> Option<JobTransition> {
-        let tally = ItemCounts::from_states(slots.iter().map(|slot| slot.state));
-        match (tally.is_settled(), Self::settled_outcome(slots)) {
+    pub fn transition_after_resolution(items: &[ItemProgress]) -> Option<JobTransition> {
+        let counts = ItemCounts::from_states(items.iter().map(|item| item.state));
+        match (counts.is_settled(), Self::settled_outcome(items)) {
             (true, AttemptOutcome::Dead) => Some(JobTransition::DeadLetter),
             (true, _) => Some(JobTransition::Complete),
             (false, _) => None,
@@ -105,22 +105,22 @@ impl JobAttempt {
         let in_doubt = self
             .items
             .iter()
-            .filter(|slot| slot.state == ItemState::InDoubt);
-        let left = in_doubt
-            .map(|slot| after.saturating_sub(slot.in_doubt_ms))
+            .filter(|item| item.state == ItemState::InDoubt);
+        let remaining = in_doubt
+            .map(|item| after.saturating_sub(item.in_doubt_ms))
             .max()?;
         // If the last lookup was inconclusive, the next one follows after the same delay.
-        Some(if left == 0 {
+        Some(if remaining == 0 {
             after.max(LOOKUP_RETRY_MIN_MS)
         } else {
-            left
+            remaining
         })
     }
 
-    fn settle_open_items(&mut self, act: ItemTransition, reason: ItemReason) {
+    fn settle_open_items(&mut self, transition: ItemTransition, reason: ItemReason) {
         for position in 0..self.items.len() {
-            if self.items[position].state.next_state(act).is_some() {
-                self.apply_transition(position, act);
+            if self.items[position].state.next_state(transition).is_some() {
+                self.apply_transition(position, transition);
                 self.items[position].reason = Some(reason);
                 self.pending_change(position).reason = Some(reason);
             }

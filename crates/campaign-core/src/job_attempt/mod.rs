@@ -11,9 +11,9 @@ mod outcomes;
 
 use std::collections::BTreeMap;
 
-use onward_base::SharedText;
+use onward_base::{ExponentialBackoff, SharedText};
 
-use crate::{ExponentialBackoff, ItemCounts, ItemReason, ItemState, ItemTransition};
+use crate::{ItemCounts, ItemReason, ItemState, ItemTransition};
 
 /// The limits, retry policy and provider capabilities that apply to an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,7 +159,7 @@ pub enum AttemptStep {
     /// Look up the status of these items at the provider; then call
     /// [`record_lookups`](JobAttempt::record_lookups).
     LookUp(Vec<usize>),
-    /// The attempt is over.
+    /// The attempt has ended.
     Finished,
 }
 
@@ -213,21 +213,21 @@ enum AttemptPhase {
 
 impl JobAttempt {
     /// Starts attempt number `attempts` since an item was last settled, on items with this
-    /// progress. Items held by an earlier worker become in doubt.
+    /// progress. Items that an earlier worker reserved become in doubt.
     pub fn new(
-        slots: Vec<ItemProgress>,
+        items: Vec<ItemProgress>,
         attempts: u32,
-        terms: DispatchPolicy,
-        order: AttemptDirective,
+        policy: DispatchPolicy,
+        directive: AttemptDirective,
     ) -> Self {
-        let none = vec![false; slots.len()];
+        let none = vec![false; items.len()];
         let mut attempt = Self {
-            items: slots,
-            policy: terms,
-            directive: order,
+            items,
+            policy,
+            directive,
             attempts,
             has_progressed: false,
-            is_exhausted: attempts > terms.max_attempts,
+            is_exhausted: attempts > policy.max_attempts,
             throttled: None,
             postponed_ms: None,
             deferred: none.clone(),
@@ -237,10 +237,10 @@ impl JobAttempt {
             phase: AttemptPhase::Ready,
         };
         for position in 0..attempt.items.len() {
-            if attempt.items[position].state == ItemState::Held {
+            if attempt.items[position].state == ItemState::Reserved {
                 attempt.apply_transition(position, ItemTransition::MarkInDoubt);
                 attempt.pending_change(position).error =
-                    Some("whoever called the provider was not heard of again".into());
+                    Some("the worker was lost during the provider call".into());
             }
         }
         attempt
@@ -248,8 +248,8 @@ impl JobAttempt {
 
     /// Applies a directive from now on. Work in progress is finished in any case, and a stronger
     /// directive is never replaced by a weaker one.
-    pub fn apply_directive(&mut self, order: AttemptDirective) {
-        self.directive = self.directive.max(order);
+    pub fn apply_directive(&mut self, directive: AttemptDirective) {
+        self.directive = self.directive.max(directive);
     }
 
     /// Skips an unreserved item because another item has the same idempotency key.
@@ -259,7 +259,7 @@ impl JobAttempt {
         }
     }
 
-    /// Excludes an item from delivery, unless it is held, in doubt or settled.
+    /// Excludes an item from delivery, unless it is reserved, in doubt or settled.
     pub fn skip_item(&mut self, position: usize, reason: ItemReason) {
         if self.items[position]
             .state
@@ -298,17 +298,17 @@ impl JobAttempt {
             | AttemptPhase::Sending(_)
             | AttemptPhase::LookingUp(_)
             | AttemptPhase::Concluding) => {
-                unreachable!("asked before it was told what came of the last step: {waiting:?}")
+                unreachable!("the outcome of the last step was not recorded: {waiting:?}")
             }
         }
     }
 
     fn decide_step(&mut self, entropy: u64) -> AttemptStep {
-        let goes_on = self.directive == AttemptDirective::Continue
+        let can_send = self.directive == AttemptDirective::Continue
             && self.throttled.is_none()
             && self.postponed_ms.is_none()
             && !self.is_exhausted;
-        let open = if goes_on {
+        let open = if can_send {
             self.sendable_positions()
         } else {
             Vec::new()
@@ -318,36 +318,36 @@ impl JobAttempt {
             return AttemptStep::Admit(open, self.policy.window.max(1));
         }
         // A cancelled or exhausted attempt may still look up items in doubt.
-        let may_look = goes_on
+        let can_look_up = can_send
             || self.directive == AttemptDirective::Cancel
             || self.is_exhausted && self.directive == AttemptDirective::Continue;
-        let doubts = self.lookup_positions();
-        if may_look && !doubts.is_empty() {
+        let in_doubt = self.lookup_positions();
+        if can_look_up && !in_doubt.is_empty() {
             // Persist the outcomes so far before the lookup, so that a crash does not lose them.
             if !self.changes.is_empty() {
                 return self.persist_changes();
             }
-            for &position in &doubts {
+            for &position in &in_doubt {
                 self.looked_up[position] = true;
             }
-            self.phase = AttemptPhase::LookingUp(doubts.clone());
-            return AttemptStep::LookUp(doubts);
+            self.phase = AttemptPhase::LookingUp(in_doubt.clone());
+            return AttemptStep::LookUp(in_doubt);
         }
-        let new = |slots: &[ItemProgress]| {
-            slots
+        let count_unreserved = |items: &[ItemProgress]| {
+            items
                 .iter()
-                .filter(|slot| slot.state == ItemState::Unreserved)
+                .filter(|item| item.state == ItemState::Unreserved)
                 .count()
         };
-        let before = new(&self.items);
-        let conclusion = self.conclude_attempt(entropy);
+        let before = count_unreserved(&self.items);
+        let outcome = self.conclude_attempt(entropy);
         // Items that are settled without ever having a row may be duplicates of other items.
         // Persist first, so that the store reports the duplicates before the items are counted.
-        if new(&self.items) < before {
+        if count_unreserved(&self.items) < before {
             return self.persist_changes();
         }
         self.phase = AttemptPhase::Concluding;
-        self.persist_step(Some(conclusion))
+        self.persist_step(Some(outcome))
     }
 
     /// Persists the pending changes without ending the attempt.
@@ -359,7 +359,7 @@ impl JobAttempt {
     /// Records which items may be sent now; they are reserved next.
     pub fn record_admission(&mut self, admitted: &[usize]) {
         let AttemptPhase::Admitting(open) = &self.phase else {
-            unreachable!("nobody was to be admitted")
+            unreachable!("no admission is pending: {:?}", self.phase)
         };
         let is_open = |position: &usize| open.binary_search(position).is_ok();
         let window: Vec<usize> = admitted
@@ -369,19 +369,19 @@ impl JobAttempt {
             .take(self.policy.window.max(1))
             .collect();
         for &position in &window {
-            let is_doubt = self.items[position].state == ItemState::InDoubt;
-            self.resent[position] = is_doubt;
+            let is_in_doubt = self.items[position].state == ItemState::InDoubt;
+            self.resent[position] = is_in_doubt;
             self.apply_transition(
                 position,
-                if is_doubt {
+                if is_in_doubt {
                     ItemTransition::ReserveAgain
                 } else {
                     ItemTransition::Reserve
                 },
             );
             self.items[position].sends += 1;
-            let calls = self.items[position].sends;
-            self.pending_change(position).sends = calls;
+            let sends = self.items[position].sends;
+            self.pending_change(position).sends = sends;
         }
         self.phase = AttemptPhase::Admitted(window);
     }
@@ -399,8 +399,8 @@ impl JobAttempt {
                 && match self.items[*position].state {
                     ItemState::Unreserved | ItemState::Deferred => true,
                     ItemState::InDoubt => self.can_resend(&self.items[*position]),
-                    ItemState::Held
-                    | ItemState::Served
+                    ItemState::Reserved
+                    | ItemState::Sent
                     | ItemState::Failed
                     | ItemState::Skipped => false,
                 }
@@ -413,18 +413,18 @@ impl JobAttempt {
         let Some(after) = self.policy.lookup_after_ms else {
             return Vec::new();
         };
-        let is_old =
-            |slot: &ItemProgress| slot.state == ItemState::InDoubt && slot.in_doubt_ms >= after;
+        let is_due =
+            |item: &ItemProgress| item.state == ItemState::InDoubt && item.in_doubt_ms >= after;
         let is_next =
-            |position: &usize| is_old(&self.items[*position]) && !self.looked_up[*position];
+            |position: &usize| is_due(&self.items[*position]) && !self.looked_up[*position];
         (0..self.items.len())
             .filter(is_next)
             .take(self.policy.window.max(1))
             .collect()
     }
 
-    fn persist_step(&mut self, conclusion: Option<AttemptOutcome>) -> AttemptStep {
-        let attempts = match conclusion {
+    fn persist_step(&mut self, outcome: Option<AttemptOutcome>) -> AttemptStep {
+        let attempts = match outcome {
             // An attempt that is released, postponed or waits for a lookup or a resolution is not
             // counted.
             Some(
@@ -443,7 +443,7 @@ impl JobAttempt {
             changes: std::mem::take(&mut self.changes),
             counts: self.item_counts(),
             attempts,
-            outcome: conclusion,
+            outcome,
         }
     }
 
@@ -461,36 +461,39 @@ impl JobAttempt {
                 AttemptPhase::Reserved(window)
             }
             AttemptPhase::Concluding => AttemptPhase::Finished,
-            other => unreachable!("nothing was to be stored: {other:?}"),
+            other => unreachable!("no step is being persisted: {other:?}"),
         };
     }
 
     /// Counts of the job's items by state.
     pub fn item_counts(&self) -> ItemCounts {
-        ItemCounts::from_states(self.items.iter().map(|slot| slot.state))
+        ItemCounts::from_states(self.items.iter().map(|item| item.state))
     }
 
-    fn apply_transition(&mut self, position: usize, act: ItemTransition) {
-        let slot = &mut self.items[position];
-        let Some(to) = slot.state.next_state(act) else {
-            unreachable!("{act:?} is not for an item that is {:?}", slot.state)
+    fn apply_transition(&mut self, position: usize, transition: ItemTransition) {
+        let item = &mut self.items[position];
+        let Some(next) = item.state.next_state(transition) else {
+            unreachable!(
+                "illegal transition {transition:?} of an item in state {:?}",
+                item.state
+            )
         };
-        slot.state = to;
-        self.has_progressed |= to.is_terminal();
-        self.pending_change(position).new_state = to;
+        item.state = next;
+        self.has_progressed |= next.is_terminal();
+        self.pending_change(position).new_state = next;
     }
 
     /// The change of an item that the next step persists, created if there is none yet.
     fn pending_change(&mut self, position: usize) -> &mut ItemChange {
         let ItemProgress {
-            state: standing,
-            sends: calls,
+            state,
+            sends,
             reason,
             ..
         } = self.items[position];
         self.changes.entry(position).or_insert(ItemChange {
-            new_state: standing,
-            sends: calls,
+            new_state: state,
+            sends,
             reason,
             error: None,
             provider_message_id: None,

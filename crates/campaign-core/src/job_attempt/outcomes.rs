@@ -8,21 +8,21 @@ use super::{AttemptPhase, JobAttempt, LookupOutcome, SendOutcome};
 use crate::{ItemReason, ItemTransition};
 
 impl JobAttempt {
-    /// Records the provider's answers. Items without an answer become in doubt.
-    pub fn record_send_outcomes(&mut self, answers: Vec<(usize, SendOutcome)>) {
+    /// Records the outcomes of the provider calls. Items without an outcome become in doubt.
+    pub fn record_send_outcomes(&mut self, outcomes: Vec<(usize, SendOutcome)>) {
         let AttemptPhase::Sending(window) = std::mem::replace(&mut self.phase, AttemptPhase::Ready)
         else {
-            unreachable!("nobody was called")
+            unreachable!("no provider call is in progress")
         };
-        let mut answers: BTreeMap<usize, SendOutcome> = answers.into_iter().collect();
+        let mut outcomes: BTreeMap<usize, SendOutcome> = outcomes.into_iter().collect();
         for position in window {
-            let silent = || SendOutcome::Unknown("the provider said nothing of it".into());
-            self.settle_item(position, answers.remove(&position).unwrap_or_else(silent));
+            let missing = || SendOutcome::Unknown("the provider reported no outcome".into());
+            self.settle_item(position, outcomes.remove(&position).unwrap_or_else(missing));
         }
     }
 
-    fn settle_item(&mut self, position: usize, answer: SendOutcome) {
-        match answer {
+    fn settle_item(&mut self, position: usize, outcome: SendOutcome) {
+        match outcome {
             // The provider may have accepted the item in an earlier call.
             SendOutcome::Deferred(error)
             | SendOutcome::InvalidMessage(error)
@@ -65,8 +65,8 @@ impl JobAttempt {
     /// Records that the provider throttles all sends. The send is not counted against the item.
     fn record_throttling(&mut self, position: usize, after_ms: Option<u64>) {
         self.items[position].sends -= 1;
-        let calls = self.items[position].sends;
-        self.pending_change(position).sends = calls;
+        let sends = self.items[position].sends;
+        self.pending_change(position).sends = sends;
         // A delay of 0 counts as no delay given.
         self.throttled = Some(self.throttled.flatten().max(after_ms.filter(|ms| *ms > 0)));
     }
@@ -93,17 +93,17 @@ impl JobAttempt {
     }
 
     /// Records the outcomes of a status lookup. An inconclusive lookup leaves the item in doubt.
-    pub fn record_lookups(&mut self, found: Vec<(usize, LookupOutcome)>) {
-        let AttemptPhase::LookingUp(asked) =
+    pub fn record_lookups(&mut self, outcomes: Vec<(usize, LookupOutcome)>) {
+        let AttemptPhase::LookingUp(pending) =
             std::mem::replace(&mut self.phase, AttemptPhase::Ready)
         else {
-            unreachable!("nobody was asked")
+            unreachable!("no status lookup is in progress")
         };
-        for (position, found) in found
+        for (position, outcome) in outcomes
             .into_iter()
-            .filter(|(position, _)| asked.contains(position))
+            .filter(|(position, _)| pending.contains(position))
         {
-            match found {
+            match outcome {
                 LookupOutcome::Accepted(message_id) => {
                     self.apply_transition(position, ItemTransition::Accept);
                     self.pending_change(position).provider_message_id = message_id;

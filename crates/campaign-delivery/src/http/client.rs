@@ -7,6 +7,7 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::Policy;
 use serde_json::Value;
 
+use crate::http::http_error::HttpConfigError;
 use crate::http::http_spec::{HttpAuthSpec, HttpSpec};
 use crate::http::request::{ProviderHttpRequest, parse_header_name};
 use crate::http::response_mapping;
@@ -41,16 +42,19 @@ pub(crate) struct HttpProviderClient {
 }
 
 impl HttpProviderClient {
-    pub(crate) fn new(spec: &HttpSpec, secrets: &dyn SecretSource) -> Result<Self, String> {
+    pub(crate) fn new(
+        spec: &HttpSpec,
+        secrets: &dyn SecretSource,
+    ) -> Result<Self, HttpConfigError> {
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             // Another thread may have installed a provider first, which is equally good.
             drop(rustls::crypto::ring::default_provider().install_default());
         }
-        let (mut headers, mut veil) = (HeaderMap::new(), SecretRedactor::default());
+        let (mut headers, mut redactor) = (HeaderMap::new(), SecretRedactor::default());
         if let Some(auth) = &spec.auth {
-            let secret = auth.secret_ref().resolve(secrets)?;
+            let secret = auth.secret_ref().resolve(auth.secret_setting(), secrets)?;
             add_auth_header(&mut headers, auth, &secret)?;
-            veil = SecretRedactor::for_secret(&secret, auth.user_name());
+            redactor = SecretRedactor::for_secret(&secret, auth.user_name());
         }
         let timeout = Duration::from_millis(spec.timeout_ms);
         let client = reqwest::Client::builder()
@@ -62,13 +66,8 @@ impl HttpProviderClient {
             .connect_timeout(CONNECT_TIMEOUT_MAX.min(timeout / 2))
             .timeout(timeout)
             .tcp_nodelay(true);
-        let client = client
-            .build()
-            .map_err(|cause| format!("HTTP cannot be used: {cause}"))?;
-        Ok(Self {
-            client,
-            redactor: veil,
-        })
+        let client = client.build().map_err(HttpConfigError::ClientSetup)?;
+        Ok(Self { client, redactor })
     }
 
     /// Sends one request. Without a response, returns the outcome of its items as far as it is
@@ -97,17 +96,17 @@ impl HttpProviderClient {
             .map_err(|cause| self.classify_error(&cause))?;
         let status = response.status().as_u16();
         let retry_after_ms = response_mapping::parse_retry_after_ms(response.headers());
-        let mut heard = Vec::new();
-        let is_whole = loop {
+        let mut received = Vec::new();
+        let is_complete = loop {
             match response.chunk().await {
-                Ok(Some(chunk)) if heard.len() + chunk.len() > REPLY_BYTES_MAX => break false,
-                Ok(Some(chunk)) => heard.extend_from_slice(&chunk),
+                Ok(Some(chunk)) if received.len() + chunk.len() > REPLY_BYTES_MAX => break false,
+                Ok(Some(chunk)) => received.extend_from_slice(&chunk),
                 Ok(None) => break true,
                 Err(_) => break false,
             }
         };
-        let body = is_whole
-            .then(|| serde_json::from_slice(&heard).ok())
+        let body = is_complete
+            .then(|| serde_json::from_slice(&received).ok())
             .flatten();
         Ok(HttpReply {
             status,
@@ -118,26 +117,26 @@ impl HttpProviderClient {
 
     /// Returns the outcome of an item whose request failed without a response.
     fn classify_error(&self, cause: &reqwest::Error) -> SendOutcome {
-        let (told, words) = (error_chain(cause), |text: &str| {
+        let (chain, redact) = (error_chain(cause), |text: &str| {
             self.redactor.redact_text(text)
         });
         if cause.is_builder() {
-            return SendOutcome::InvalidMessage(words(&told));
+            return SendOutcome::InvalidMessage(redact(&chain));
         }
         if cause.is_connect() {
             let host = cause
                 .url()
                 .and_then(|url| Some(format!("{}:{}", url.host()?, url.port_or_known_default()?)));
             let host = host.as_deref().unwrap_or("the service");
-            return SendOutcome::Deferred(words(&format!("could not connect to {host}: {told}")));
+            return SendOutcome::Deferred(redact(&format!("cannot connect to {host}: {chain}")));
         }
-        let what = if cause.is_timeout() {
-            "the service did not answer in time"
+        let event = if cause.is_timeout() {
+            "the service did not respond before the timeout"
         } else {
             "the connection was lost"
         };
-        SendOutcome::Unknown(words(&format!(
-            "{what}, it may have taken the item: {told}"
+        SendOutcome::Unknown(redact(&format!(
+            "{event}, and the service may have accepted the item: {chain}"
         )))
     }
 }
@@ -146,11 +145,11 @@ fn add_auth_header(
     headers: &mut HeaderMap,
     auth: &HttpAuthSpec,
     secret: &SecretValue,
-) -> Result<(), String> {
+) -> Result<(), HttpConfigError> {
     let (name, text) = match auth {
         HttpAuthSpec::Bearer(_) => (AUTHORIZATION, format!("Bearer {}", secret.reveal())),
         HttpAuthSpec::Basic { user, .. } if user.contains(':') => {
-            return Err("a user has no colon in its name".to_owned());
+            return Err(HttpConfigError::ColonInUserName);
         }
         HttpAuthSpec::Basic { user, .. } => (
             AUTHORIZATION,
@@ -159,15 +158,13 @@ fn add_auth_header(
                 encode_base64(&format!("{user}:{}", secret.reveal()))
             ),
         ),
-        HttpAuthSpec::Header { name, .. } => (parse_header_name(name)?, secret.reveal().to_owned()),
+        HttpAuthSpec::Header { name, .. } => (
+            parse_header_name("http.auth.header.name", name)?,
+            secret.reveal().to_owned(),
+        ),
     };
-    let refuse = |_| {
-        format!(
-            "the secret {} cannot be sent in a header",
-            auth.secret_ref().secret
-        )
-    };
-    let mut value = HeaderValue::from_str(&text).map_err(refuse)?;
+    let unprintable = |_| HttpConfigError::UnprintableSecret(auth.secret_ref().secret.clone());
+    let mut value = HeaderValue::from_str(&text).map_err(unprintable)?;
     value.set_sensitive(true);
     headers.insert(name, value);
     Ok(())
@@ -175,15 +172,15 @@ fn add_auth_header(
 
 /// Describes an error with its causes, without the URL, which may contain personal data.
 fn error_chain(cause: &reqwest::Error) -> String {
-    let mut why: Option<&dyn std::error::Error> = std::error::Error::source(cause);
-    let mut told = if cause.is_timeout() {
+    let mut source: Option<&dyn std::error::Error> = std::error::Error::source(cause);
+    let mut chain = if cause.is_timeout() {
         "timed out".to_owned()
     } else {
         "failed".to_owned()
     };
-    while let Some(cause) = why {
-        told = format!("{told}: {cause}");
-        why = cause.source();
+    while let Some(cause) = source {
+        chain = format!("{chain}: {cause}");
+        source = cause.source();
     }
-    told
+    chain
 }

@@ -7,6 +7,8 @@ use minijinja::{AutoEscape, Error, ErrorKind, Output, State, Value};
 use onward_campaign_file::templates::{TemplateLimits, TemplateSet};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::http::http_error::{HttpConfigError, HttpRequestError};
+
 /// Maximum output of a template in bytes: one request can have a hundred items.
 const OUTPUT_BYTES_MAX: usize = 32 << 20;
 /// Maximum memory of intermediate values in bytes.
@@ -40,12 +42,16 @@ pub(crate) enum TemplateEscaping {
 #[derive(Debug)]
 pub(crate) struct EscapedTemplate {
     templates: TemplateSet,
-    label: String,
+    setting: String,
 }
 
 impl EscapedTemplate {
-    /// Compiles a template; `what` is its name in error messages.
-    pub(crate) fn new(what: &str, source: &str, escape: TemplateEscaping) -> Result<Self, String> {
+    /// Compiles a template; `setting` is the path of its setting, for error messages.
+    pub(crate) fn new(
+        setting: &str,
+        source: &str,
+        escape: TemplateEscaping,
+    ) -> Result<Self, HttpConfigError> {
         let limits = TemplateLimits {
             output_bytes: OUTPUT_BYTES_MAX,
             memory_bytes: MEMORY_BYTES_MAX,
@@ -60,24 +66,24 @@ impl EscapedTemplate {
         }
         templates
             .add_template(TEMPLATE_NAME, source)
-            .map_err(|wrong| format!("the template of {what} cannot be read: {wrong}"))?;
+            .map_err(|cause| HttpConfigError::InvalidTemplate {
+                setting: setting.to_owned(),
+                cause,
+            })?;
         Ok(Self {
             templates,
-            label: what.to_owned(),
+            setting: setting.to_owned(),
         })
     }
 
     /// Renders the template with these variables.
-    pub(crate) fn render(&self, about: &TemplateVariables) -> Result<String, String> {
-        let rendered = self
-            .templates
-            .render(TEMPLATE_NAME, &about.variables, about.bytes);
-        rendered.map_err(|wrong| {
-            format!(
-                "the template of {} cannot be filled in: {wrong}",
-                self.label
-            )
-        })
+    pub(crate) fn render(&self, variables: &TemplateVariables) -> Result<String, HttpRequestError> {
+        self.templates
+            .render(TEMPLATE_NAME, &variables.variables, variables.bytes)
+            .map_err(|cause| HttpRequestError::Render {
+                setting: self.setting.clone(),
+                cause,
+            })
     }
 }
 
@@ -128,7 +134,7 @@ fn print_percent_encoded(
     let text = value.to_string();
     let encoded = utf8_percent_encode(&text, PERCENT_ENCODE_SET);
     out.write_fmt(format_args!("{encoded}"))
-        .map_err(|_| Error::new(ErrorKind::WriteFailure, "cannot be printed"))
+        .map_err(|_| Error::new(ErrorKind::WriteFailure, "cannot write the output"))
 }
 
 #[cfg(test)]
@@ -136,90 +142,90 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::{EscapedTemplate, TemplateEscaping, TemplateVariables};
+    use crate::provider_error::MessageBuildError;
 
     fn render(
         source: &str,
         escape: TemplateEscaping,
-        about: &[(&str, &str)],
-    ) -> Result<String, String> {
-        EscapedTemplate::new("the body", source, escape)?.render(&TemplateVariables::from_named(
-            about.iter().copied().collect(),
-        ))
+        variables: &[(&str, &str)],
+    ) -> Result<String, MessageBuildError> {
+        let variables = TemplateVariables::from_named(variables.iter().copied().collect());
+        Ok(EscapedTemplate::new("http.body", source, escape)?.render(&variables)?)
     }
 
     #[test]
-    fn what_is_printed_in_json_is_json_with_the_filter_or_without() {
-        let about = [("text", "a \"quote\",\n\\ and é")];
+    fn output_in_json_is_json_with_or_without_the_filter() {
+        let variables = [("text", "a \"quote\",\n\\ and é")];
         for source in ["{\"text\": {{ text }}}", "{\"text\": {{ text|tojson }}}"] {
             let body: serde_json::Value =
-                serde_json::from_str(&render(source, TemplateEscaping::Json, &about).unwrap())
+                serde_json::from_str(&render(source, TemplateEscaping::Json, &variables).unwrap())
                     .unwrap();
             assert_eq!(body["text"], "a \"quote\",\n\\ and é");
         }
     }
 
     #[test]
-    fn what_is_printed_in_a_url_stays_one_part_of_it() {
-        let about = [("to", "../a?b=c&d#é@x")];
+    fn output_in_a_url_cannot_add_syntax_to_it() {
+        let variables = [("to", "../a?b=c&d#é@x")];
         let url = render(
             "https://example.org/{{ to }}",
             TemplateEscaping::Percent,
-            &about,
+            &variables,
         )
         .unwrap();
         assert_eq!(url, "https://example.org/..%2Fa%3Fb%3Dc%26d%23%C3%A9%40x");
     }
 
     #[test]
-    fn a_name_that_stands_for_nothing_is_an_error() {
+    fn an_undefined_variable_is_an_error() {
         for escape in [
             TemplateEscaping::Plain,
             TemplateEscaping::Json,
             TemplateEscaping::Percent,
         ] {
-            let refused = render("{{ subjetc }}", escape, &[("subject", "Hello")]).unwrap_err();
+            let error = render("{{ subjetc }}", escape, &[("subject", "Hello")])
+                .unwrap_err()
+                .to_string();
             assert!(
-                refused.starts_with(
-                    "the template of the body cannot be filled in: `subjetc` is not defined"
+                error.starts_with(
+                    "`http.body`: cannot render the template: `subjetc` is not defined"
                 ),
-                "{refused}"
+                "{error}"
             );
         }
         let optional = "{% if html is defined %}{{ html }}{% endif %}";
-        assert_eq!(
-            render(optional, TemplateEscaping::Plain, &[]),
-            Ok(String::new())
-        );
+        assert_eq!(render(optional, TemplateEscaping::Plain, &[]).unwrap(), "");
     }
 
     #[test]
-    fn a_template_that_cannot_be_read_or_does_not_end_is_refused() {
+    fn an_invalid_or_endless_template_is_rejected() {
         assert!(
             render("{{ key", TemplateEscaping::Plain, &[])
                 .unwrap_err()
-                .contains("cannot be read")
+                .to_string()
+                .contains("invalid template")
         );
         let endless =
             "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
         assert!(render(endless, TemplateEscaping::Plain, &[]).is_err());
     }
+
     #[test]
-    fn a_template_uses_up_neither_the_memory_nor_the_stack() {
+    fn a_template_exhausts_neither_memory_nor_stack() {
         let doubled: String = (0..30).map(|_| "{% set key = key ~ key %}").collect();
         for source in [
             format!("{doubled}{{{{ key|length }}}}"),
             format!("{{{{ {}key }}}}", "not ".repeat(100_000)),
         ] {
-            let refused = render(&source, TemplateEscaping::Json, &[("key", "k")]).unwrap_err();
-            assert!(
-                refused.starts_with("the template of the body cannot be"),
-                "{refused}"
-            );
+            let error = render(&source, TemplateEscaping::Json, &[("key", "k")])
+                .unwrap_err()
+                .to_string();
+            assert!(error.starts_with("`http.body`: "), "{error}");
         }
     }
 
     #[test]
-    fn a_hundred_long_messages_are_one_request() {
+    fn a_hundred_long_messages_fit_in_one_request() {
         let (html, body) = (
             "<p>é</p>".repeat(10_000),
             "[{% for item in items %}{{ item.html|tojson }}{% if not loop.last %},{% endif %}{% endfor %}]",
@@ -228,7 +234,7 @@ mod tests {
             TemplateVariables::from_named(BTreeMap::from([("html", &*html)])),
             100,
         );
-        let body = EscapedTemplate::new("the body", body, TemplateEscaping::Json)
+        let body = EscapedTemplate::new("http.body", body, TemplateEscaping::Json)
             .unwrap()
             .render(&TemplateVariables::from_list("items", all))
             .unwrap();

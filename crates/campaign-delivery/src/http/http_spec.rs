@@ -42,14 +42,14 @@ pub struct HttpSpec {
     /// Only the operator of the service can know this. Requires that the key is sent. default:
     /// false.
     #[serde(default)]
-    pub takes_keys_once: bool,
+    pub idempotent: bool,
     /// Mapping of responses to outcomes.
     #[serde(default)]
-    pub answers: HttpResponseSpec,
+    pub responses: HttpResponseSpec,
     /// Request that looks up the status of an idempotency key. default: the service has no status
     /// lookup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub look: Option<StatusLookupSpec>,
+    pub status_lookup: Option<StatusLookupSpec>,
     /// Whether `http://` is allowed for a host that is not loopback. default: false.
     #[serde(default)]
     pub allow_plaintext: bool,
@@ -58,10 +58,10 @@ pub struct HttpSpec {
     pub timeout_ms: u64,
     /// Rate limits of this provider. default: unlimited.
     #[serde(default)]
-    pub limits: RateLimits,
+    pub rate_limits: RateLimits,
     /// Dispatch policy of jobs that use this provider.
     #[serde(default)]
-    pub terms: DispatchPolicySpec,
+    pub policy: DispatchPolicySpec,
 }
 
 /// Authentication of requests to a service.
@@ -95,6 +95,15 @@ impl HttpAuthSpec {
         }
     }
 
+    /// Path of the setting that refers to the secret.
+    pub(crate) fn secret_setting(&self) -> &'static str {
+        match self {
+            Self::Bearer(_) => "http.auth.bearer",
+            Self::Basic { .. } => "http.auth.basic.password",
+            Self::Header { .. } => "http.auth.header.value",
+        }
+    }
+
     pub(crate) fn secret_ref(&self) -> &SecretRef {
         match self {
             Self::Bearer(secret) => secret,
@@ -113,20 +122,20 @@ pub struct HttpResponseSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<HttpStatusMatch>,
     /// The service had accepted the idempotency key before, which counts as accepted. Requires
-    /// `takes_keys_once`. default: none.
+    /// `idempotent`. default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub duplicate: Vec<HttpStatusMatch>,
     /// The service accepts nothing now, for the duration of `Retry-After`. default: 425, 429, and
     /// 503 with a `Retry-After`; also 401, 403 and 407, which are about the credentials and not
     /// about the item.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub busy: Vec<HttpStatusMatch>,
+    pub throttled: Vec<HttpStatusMatch>,
     /// The service certainly did not accept the item, and may accept it later. default: none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub later: Vec<HttpStatusMatch>,
-    /// The service refused the item permanently. default: all other statuses from 300 to 499.
+    pub deferred: Vec<HttpStatusMatch>,
+    /// The service rejected the item permanently. default: all other statuses from 300 to 499.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<HttpStatusMatch>,
+    pub rejected: Vec<HttpStatusMatch>,
     /// The service may have accepted the item. default: 408, and all other statuses from 500 to
     /// 599.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -146,7 +155,7 @@ pub struct HttpResponseSpec {
 #[serde(deny_unknown_fields)]
 pub struct HttpBatchSpec {
     /// Maximum number of items per request, required: between 1 and 100.
-    pub max: usize,
+    pub max_items: usize,
     /// Pointer to the list of entries in the response, required.
     pub items: String,
     /// Pointer in an entry to the item id or idempotency key of its item, required.
@@ -157,12 +166,12 @@ pub struct HttpBatchSpec {
     /// Status values of an accepted item.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accepted: Vec<String>,
-    /// Status values of an item that was refused permanently.
+    /// Status values of an item that was rejected permanently.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<String>,
+    pub rejected: Vec<String>,
     /// Status values of an item that was not accepted, and may be accepted later.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub later: Vec<String>,
+    pub deferred: Vec<String>,
     /// Pointer in an entry to the service's message id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,
@@ -171,7 +180,7 @@ pub struct HttpBatchSpec {
     pub error: Option<String>,
 }
 
-/// Request that looks up the status of an idempotency key. Positions are JSON pointers. `nothing`
+/// Request that looks up the status of an idempotency key. Positions are JSON pointers. `not_found`
 /// or `found` is required.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -192,12 +201,12 @@ pub struct StatusLookupSpec {
     /// Pointer in such a response to the status of the item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Values of `status` for an item that the service refused.
+    /// Values of `status` for an item that the service rejected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub refused: Vec<String>,
+    pub rejected: Vec<String>,
     /// HTTP statuses for an unknown idempotency key, such as 404. default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub nothing: Vec<HttpStatusMatch>,
+    pub not_found: Vec<HttpStatusMatch>,
     /// Pointer in such a response to the service's message id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message_id: Option<String>,

@@ -2,6 +2,7 @@
 
 mod client;
 mod escaped_template;
+mod http_error;
 mod http_spec;
 mod request;
 mod response_mapping;
@@ -17,9 +18,11 @@ use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
 use crate::http::client::HttpProviderClient;
 use crate::http::request::HttpRequestTemplate;
 use crate::outgoing_item::{OutgoingItem, invalid_message};
+use crate::provider_error::MessageBuildError;
 use crate::provider_spec::ProviderDefaults;
 use crate::secret::SecretSource;
 
+pub use http_error::{HttpConfigError, HttpRequestError};
 pub use http_spec::{HttpAuthSpec, HttpBatchSpec, HttpResponseSpec, HttpSpec, StatusLookupSpec};
 pub use status::HttpStatusMatch;
 
@@ -46,93 +49,87 @@ impl HttpSpec {
     pub(crate) fn provider_defaults(&self) -> ProviderDefaults {
         ProviderDefaults {
             window: self.batch_max() * CONCURRENT_REQUESTS,
-            is_idempotent: self.takes_keys_once,
-            lookup_after_ms: self.look.as_ref().map(|_| LOOKUP_AFTER_MS),
+            is_idempotent: self.idempotent,
+            lookup_after_ms: self.status_lookup.as_ref().map(|_| LOOKUP_AFTER_MS),
             timeout: Duration::from_millis(self.timeout_ms),
         }
     }
 
     pub(crate) fn host_port(&self) -> Option<String> {
-        request::parse_origin(&self.url)
+        request::parse_origin("http.url", &self.url)
             .ok()
-            .map(|target| target.to_string())
+            .map(|origin| origin.to_string())
     }
 
     fn batch_max(&self) -> usize {
-        self.batch.as_ref().map_or(1, |batch| batch.max)
+        self.batch.as_ref().map_or(1, |batch| batch.max_items)
     }
 
     pub(crate) fn build_provider(
         &self,
         name: &str,
         secrets: &dyn SecretSource,
-    ) -> Result<HttpProvider, String> {
+    ) -> Result<HttpProvider, HttpConfigError> {
         self.check_spec()?;
         Ok(HttpProvider {
             name: name.to_owned(),
-            capabilities: ProviderCapabilities {
-                max_batch: self.batch_max(),
-                idempotent: self.takes_keys_once,
-                status_lookup: self.look.is_some(),
-            },
+            capabilities: self.capabilities(),
             send_template: HttpRequestTemplate::from_spec(self)?,
             lookup_template: self
-                .look
+                .status_lookup
                 .as_ref()
-                .map(|look| HttpRequestTemplate::for_lookup(self, look))
+                .map(|lookup| HttpRequestTemplate::for_lookup(self, lookup))
                 .transpose()?,
             client: HttpProviderClient::new(self, secrets)?,
             spec: self.clone(),
         })
     }
 
-    /// Renders the request without sending it.
-    pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
-        let draft = HttpRequestTemplate::from_spec(self)?;
-        let written = if self.batch.is_some() {
-            draft.render_batch_request(&[*parcel])
-        } else {
-            draft.render_request(parcel)
-        };
-        written.map(drop)
+    fn capabilities(&self) -> ProviderCapabilities {
+        ProviderCapabilities {
+            max_batch: self.batch_max(),
+            idempotent: self.idempotent,
+            status_lookup: self.status_lookup.is_some(),
+        }
     }
 
-    fn check_spec(&self) -> Result<(), String> {
-        self.answers.check_mapping(self.takes_keys_once)?;
-        let is_secret = |name: &&String| {
+    /// Renders the request without sending it.
+    pub(crate) fn dry_run(&self, item: &OutgoingItem<'_>) -> Result<(), MessageBuildError> {
+        let template = HttpRequestTemplate::from_spec(self)?;
+        if self.batch.is_some() {
+            template.render_batch_request(&[*item])?;
+        } else {
+            template.render_request(item)?;
+        }
+        Ok(())
+    }
+
+    fn check_spec(&self) -> Result<(), HttpConfigError> {
+        self.responses.check_mapping(self.capabilities())?;
+        let has_credentials = |name: &&String| {
             SECRET_HEADERS
                 .iter()
                 .any(|secret| name.eq_ignore_ascii_case(secret))
         };
-        if let Some(name) = self.headers.keys().find(is_secret) {
-            return Err(format!(
-                "the header {name} says who we are: put it into `auth`, by a secret"
-            ));
+        if let Some(name) = self.headers.keys().find(has_credentials) {
+            return Err(HttpConfigError::CredentialsInHeader(name.clone()));
         }
         if let Some(batch) = &self.batch {
-            if !(1..=BATCH_MAX).contains(&batch.max) {
-                return Err(format!("batch.max is to be from 1 to {BATCH_MAX}"));
+            if !(1..=BATCH_MAX).contains(&batch.max_items) {
+                return Err(HttpConfigError::MaxItemsOutOfRange(batch.max_items));
             }
-            if self.answers.message_id.is_some() {
-                return Err(
-                    "in a batch each item has an id of its own: put message_id into batch"
-                        .to_owned(),
-                );
+            if self.responses.message_id.is_some() {
+                return Err(HttpConfigError::MessageIdWithBatch);
             }
             if self.idempotency_header.is_some() {
-                return Err(
-                    "a header is for one key, and a batch has many: put the keys into the body"
-                        .to_owned(),
-                );
+                return Err(HttpConfigError::IdempotencyHeaderWithBatch);
             }
         }
-        if let Some(look) = &self.look {
-            status::check_statuses(&look.accepted)?;
-            status::check_statuses(&look.nothing)?;
-            if look.nothing.is_empty() && look.found.is_none() {
-                return Err(
-                    "look is to say when nothing is known of a key: by `nothing`, such as [404], or `found`".to_owned()
-                );
+        if let Some(lookup) = &self.status_lookup {
+            status::check_statuses("http.status_lookup.accepted", &lookup.accepted)?;
+            status::check_statuses("http.status_lookup.not_found", &lookup.not_found)?;
+            if lookup.not_found.is_empty() && lookup.found.is_none() {
+                return Err(HttpConfigError::MissingNotFound);
             }
         }
         let has_key = |text: &String| text.contains("key");
@@ -140,33 +137,45 @@ impl HttpSpec {
             || self.body.as_ref().is_some_and(has_key)
             || self.headers.values().any(has_key)
             || has_key(&self.url);
-        match self.takes_keys_once && !sends_key {
-            true => {
-                Err("takes_keys_once, but the key is not sent: set idempotency_header, or use {{ key }}".to_owned())
-            }
+        match self.idempotent && !sends_key {
+            true => Err(HttpConfigError::KeyNotSent),
             false => self.check_pointers(),
         }
     }
 
-    fn check_pointers(&self) -> Result<(), String> {
-        let mut pointers = vec![&self.answers.message_id, &self.answers.error];
-        let (items, id, status);
+    fn check_pointers(&self) -> Result<(), HttpConfigError> {
+        let HttpResponseSpec {
+            message_id, error, ..
+        } = &self.responses;
+        let mut pointers = vec![
+            ("http.responses.message_id", message_id.as_ref()),
+            ("http.responses.error", error.as_ref()),
+        ];
         if let Some(batch) = &self.batch {
-            (items, id, status) = (
-                Some(batch.items.clone()),
-                Some(batch.id.clone()),
-                Some(batch.status.clone()),
-            );
-            pointers.extend([&items, &id, &status, &batch.message_id, &batch.error]);
+            pointers.extend([
+                ("http.batch.items", Some(&batch.items)),
+                ("http.batch.id", Some(&batch.id)),
+                ("http.batch.status", Some(&batch.status)),
+                ("http.batch.message_id", batch.message_id.as_ref()),
+                ("http.batch.error", batch.error.as_ref()),
+            ]);
         }
-        if let Some(look) = &self.look {
-            pointers.extend([&look.found, &look.status, &look.message_id]);
+        if let Some(lookup) = &self.status_lookup {
+            pointers.extend([
+                ("http.status_lookup.found", lookup.found.as_ref()),
+                ("http.status_lookup.status", lookup.status.as_ref()),
+                ("http.status_lookup.message_id", lookup.message_id.as_ref()),
+            ]);
         }
-        let is_wrong = |pointer: &&String| !pointer.is_empty() && !pointer.starts_with('/');
-        match pointers.into_iter().flatten().find(is_wrong) {
-            Some(wrong) => Err(format!("`{wrong}` is not a JSON pointer, such as /data/id")),
-            None => Ok(()),
+        for (setting, pointer) in pointers {
+            if let Some(pointer) = pointer.filter(|it| !it.is_empty() && !it.starts_with('/')) {
+                return Err(HttpConfigError::InvalidPointer {
+                    setting,
+                    pointer: pointer.clone(),
+                });
+            }
         }
+        Ok(())
     }
 }
 
@@ -192,25 +201,29 @@ impl Provider for HttpProvider {
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        let parcels: Vec<OutgoingItem<'_>> =
+        let items: Vec<OutgoingItem<'_>> =
             batch.iter().map(OutgoingItem::from_reservation).collect();
-        let answers = self.send_items(&parcels).await;
+        let outcomes = self.send_items(&items).await;
         batch
             .iter()
             .map(|reservation| reservation.item_id().clone())
-            .zip(answers)
+            .zip(outcomes)
             .collect()
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
-        let Some((draft, look)) = self.lookup_template.as_ref().zip(self.spec.look.as_ref()) else {
+        let Some((template, lookup)) = self
+            .lookup_template
+            .as_ref()
+            .zip(self.spec.status_lookup.as_ref())
+        else {
             return LookupOutcome::Unknown;
         };
-        let Ok(request) = draft.render_lookup_request(key) else {
+        let Ok(request) = template.render_lookup_request(key) else {
             return LookupOutcome::Unknown;
         };
         match self.client.send_request(request).await {
-            Ok(reply) => response_mapping::map_lookup_reply(look, &reply, &self.client.redactor),
+            Ok(reply) => response_mapping::map_lookup_reply(lookup, &reply, &self.client.redactor),
             Err(_) => LookupOutcome::Unknown,
         }
     }
@@ -218,69 +231,69 @@ impl Provider for HttpProvider {
 
 impl HttpProvider {
     /// Sends the items and returns their outcomes in the same order.
-    async fn send_items(&self, parcels: &[OutgoingItem<'_>]) -> Vec<SendOutcome> {
-        let mut answers: Vec<Option<SendOutcome>> = vec![None; parcels.len()];
+    async fn send_items(&self, items: &[OutgoingItem<'_>]) -> Vec<SendOutcome> {
+        let mut outcomes: Vec<Option<SendOutcome>> = vec![None; items.len()];
         let Some(batch) = &self.spec.batch else {
-            for (answer, parcel) in answers.iter_mut().zip(parcels) {
-                *answer = Some(self.send_one(parcel).await);
+            for (outcome, item) in outcomes.iter_mut().zip(items) {
+                *outcome = Some(self.send_one(item).await);
             }
-            return answers.into_iter().flatten().collect();
+            return outcomes.into_iter().flatten().collect();
         };
         // Render each item alone first, so that an item that cannot be rendered does not fail the
         // whole batch.
-        for (answer, parcel) in answers.iter_mut().zip(parcels) {
-            *answer = self
+        for (outcome, item) in outcomes.iter_mut().zip(items) {
+            *outcome = self
                 .send_template
-                .render_batch_request(&[*parcel])
+                .render_batch_request(&[*item])
                 .err()
-                .map(|words| invalid_message(&words));
+                .map(|error| invalid_message(&error));
         }
-        let fit = parcels
+        let valid = items
             .iter()
-            .zip(&answers)
-            .filter(|(_, answer)| answer.is_none());
-        let fit: Vec<OutgoingItem<'_>> = fit.map(|(parcel, _)| *parcel).collect();
-        let mut said = self.send_batch(batch, &fit).await.into_iter();
-        answers
+            .zip(&outcomes)
+            .filter(|(_, outcome)| outcome.is_none());
+        let valid: Vec<OutgoingItem<'_>> = valid.map(|(item, _)| *item).collect();
+        let mut sent = self.send_batch(batch, &valid).await.into_iter();
+        outcomes
             .into_iter()
-            .filter_map(|answer| answer.or_else(|| said.next()))
+            .filter_map(|outcome| outcome.or_else(|| sent.next()))
             .collect()
     }
 
     async fn send_batch(
         &self,
         batch: &HttpBatchSpec,
-        parcels: &[OutgoingItem<'_>],
+        items: &[OutgoingItem<'_>],
     ) -> Vec<SendOutcome> {
-        if parcels.is_empty() {
+        if items.is_empty() {
             return Vec::new();
         }
-        let request = match self.send_template.render_batch_request(parcels) {
+        let request = match self.send_template.render_batch_request(items) {
             Ok(request) => request,
-            Err(words) => return vec![invalid_message(&words); parcels.len()],
+            Err(error) => return vec![invalid_message(&error); items.len()],
         };
         match self.client.send_request(request).await {
             Ok(reply) => response_mapping::map_batch_reply(
-                &self.spec.answers,
+                &self.spec.responses,
                 batch,
                 &reply,
-                parcels,
+                items,
                 &self.client.redactor,
             ),
-            Err(answer) => vec![answer; parcels.len()],
+            Err(outcome) => vec![outcome; items.len()],
         }
     }
 
-    async fn send_one(&self, parcel: &OutgoingItem<'_>) -> SendOutcome {
-        let request = match self.send_template.render_request(parcel) {
+    async fn send_one(&self, item: &OutgoingItem<'_>) -> SendOutcome {
+        let request = match self.send_template.render_request(item) {
             Ok(request) => request,
-            Err(words) => return invalid_message(&words),
+            Err(error) => return invalid_message(&error),
         };
         match self.client.send_request(request).await {
             Ok(reply) => {
-                response_mapping::map_reply(&self.spec.answers, &reply, &self.client.redactor)
+                response_mapping::map_reply(&self.spec.responses, &reply, &self.client.redactor)
             }
-            Err(answer) => answer,
+            Err(outcome) => outcome,
         }
     }
 }

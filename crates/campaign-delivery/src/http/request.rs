@@ -9,6 +9,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
 
 use crate::http::escaped_template::{EscapedTemplate, TemplateEscaping, TemplateVariables};
+use crate::http::http_error::{HttpConfigError, HttpRequestError};
 use crate::http::http_spec::{HttpSpec, StatusLookupSpec};
 use crate::outgoing_item::OutgoingItem;
 
@@ -56,26 +57,25 @@ impl fmt::Display for ProviderOrigin {
     }
 }
 
-/// Returns the origin of a URL template, which does not depend on any variable. Fails if a template
-/// expression could change it.
-pub(crate) fn parse_origin(template: &str) -> Result<ProviderOrigin, String> {
-    let expected =
-        || format!("{template} is not a URL that begins with https://host/ or http://host/");
-    let (scheme, rest) = template.split_once("://").ok_or_else(expected)?;
+/// Returns the origin of a URL template, which does not depend on any variable; `setting` is the
+/// path of its setting. Fails if a template expression could change the origin.
+pub(crate) fn parse_origin(
+    setting: &'static str,
+    template: &str,
+) -> Result<ProviderOrigin, HttpConfigError> {
+    let invalid = || HttpConfigError::InvalidUrl { setting };
+    let (scheme, rest) = template.split_once("://").ok_or_else(invalid)?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     if !matches!(scheme, "http" | "https") || authority.contains(['{', '}', '%', '\\']) {
-        return Err(format!(
-            "{}, without a template before the path",
-            expected()
-        ));
+        return Err(HttpConfigError::TemplateInOrigin { setting });
     }
     let url: Url = format!("{scheme}://{authority}/")
         .parse()
-        .map_err(|_| expected())?;
+        .map_err(|_| invalid())?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("there is no place for a password in a URL: use auth".to_owned());
+        return Err(HttpConfigError::CredentialsInUrl { setting });
     }
-    ProviderOrigin::from_url(&url).ok_or_else(expected)
+    ProviderOrigin::from_url(&url).ok_or_else(invalid)
 }
 
 /// The compiled templates of a request.
@@ -91,12 +91,10 @@ pub(crate) struct HttpRequestTemplate {
 }
 
 impl HttpRequestTemplate {
-    pub(crate) fn from_spec(spec: &HttpSpec) -> Result<Self, String> {
-        let target = parse_origin(&spec.url)?;
-        if target.scheme == "http" && !target.is_loopback() && !spec.allow_plaintext {
-            return Err("http:// would send everything in the clear to another machine: use https://, or say \
-                        allow_plaintext: true"
-                .to_owned());
+    pub(crate) fn from_spec(spec: &HttpSpec) -> Result<Self, HttpConfigError> {
+        let origin = parse_origin("http.url", &spec.url)?;
+        if origin.scheme == "http" && !origin.is_loopback() && !spec.allow_plaintext {
+            return Err(HttpConfigError::Plaintext);
         }
         let content_type = spec
             .headers
@@ -105,9 +103,9 @@ impl HttpRequestTemplate {
         let escape = body_escape(content_type.map_or(JSON_CONTENT_TYPE, |(_, value)| value));
         let header = |(name, source): (&String, &String)| {
             Ok((
-                parse_header_name(name)?,
+                parse_header_name("http.headers", name)?,
                 EscapedTemplate::new(
-                    &format!("the header {name}"),
+                    &format!("http.headers.{name}"),
                     source,
                     TemplateEscaping::Plain,
                 )?,
@@ -116,21 +114,21 @@ impl HttpRequestTemplate {
         let body = spec
             .body
             .as_ref()
-            .map(|source| EscapedTemplate::new("the body", source, escape))
+            .map(|source| EscapedTemplate::new("http.body", source, escape))
             .transpose()?;
         Ok(Self {
-            method: parse_method(&spec.method)?,
-            origin: target,
-            url: EscapedTemplate::new("the URL", &spec.url, TemplateEscaping::Percent)?,
+            method: parse_method("http.method", &spec.method)?,
+            origin,
+            url: EscapedTemplate::new("http.url", &spec.url, TemplateEscaping::Percent)?,
             headers: spec
                 .headers
                 .iter()
                 .map(header)
-                .collect::<Result<_, String>>()?,
+                .collect::<Result<_, HttpConfigError>>()?,
             key_header: spec
                 .idempotency_header
                 .as_deref()
-                .map(parse_header_name)
+                .map(|name| parse_header_name("http.idempotency_header", name))
                 .transpose()?,
             is_json: body.is_some() && escape == TemplateEscaping::Json,
             body,
@@ -139,15 +137,19 @@ impl HttpRequestTemplate {
 
     /// Compiles the request of a status lookup. Fails if it leads to another origin than the URL
     /// for sending.
-    pub(crate) fn for_lookup(spec: &HttpSpec, look: &StatusLookupSpec) -> Result<Self, String> {
-        let target = parse_origin(&look.url)?;
-        if target != self::parse_origin(&spec.url)? {
-            return Err("look.url leads to another host than url".to_owned());
+    pub(crate) fn for_lookup(
+        spec: &HttpSpec,
+        lookup: &StatusLookupSpec,
+    ) -> Result<Self, HttpConfigError> {
+        let setting = "http.status_lookup.url";
+        let origin = parse_origin(setting, &lookup.url)?;
+        if origin != parse_origin("http.url", &spec.url)? {
+            return Err(HttpConfigError::LookupOrigin);
         }
         Ok(Self {
-            method: parse_method(&look.method)?,
-            origin: target,
-            url: EscapedTemplate::new("the URL to look at", &look.url, TemplateEscaping::Percent)?,
+            method: parse_method("http.status_lookup.method", &lookup.method)?,
+            origin,
+            url: EscapedTemplate::new(setting, &lookup.url, TemplateEscaping::Percent)?,
             headers: Vec::new(),
             key_header: None,
             body: None,
@@ -158,13 +160,13 @@ impl HttpRequestTemplate {
     /// Renders the request for one item.
     pub(crate) fn render_request(
         &self,
-        parcel: &OutgoingItem<'_>,
-    ) -> Result<ProviderHttpRequest, String> {
-        let mut request = self.fill_template(&item_variables(parcel))?;
+        item: &OutgoingItem<'_>,
+    ) -> Result<ProviderHttpRequest, HttpRequestError> {
+        let mut request = self.render_templates(&item_variables(item))?;
         if let Some(name) = &self.key_header {
             request
                 .headers
-                .insert(name.clone(), parse_header_value(parcel.key)?);
+                .insert(name.clone(), parse_header_value(name, item.key)?);
         }
         Ok(request)
     }
@@ -172,47 +174,52 @@ impl HttpRequestTemplate {
     /// Renders the request for a batch of items.
     pub(crate) fn render_batch_request(
         &self,
-        parcels: &[OutgoingItem<'_>],
-    ) -> Result<ProviderHttpRequest, String> {
-        self.fill_template(&TemplateVariables::from_list(
+        items: &[OutgoingItem<'_>],
+    ) -> Result<ProviderHttpRequest, HttpRequestError> {
+        self.render_templates(&TemplateVariables::from_list(
             "items",
-            parcels.iter().map(item_variables),
+            items.iter().map(item_variables),
         ))
     }
 
     /// Renders the status lookup of an idempotency key.
-    pub(crate) fn render_lookup_request(&self, key: &str) -> Result<ProviderHttpRequest, String> {
-        self.fill_template(&TemplateVariables::from_named(BTreeMap::from([(
+    pub(crate) fn render_lookup_request(
+        &self,
+        key: &str,
+    ) -> Result<ProviderHttpRequest, HttpRequestError> {
+        self.render_templates(&TemplateVariables::from_named(BTreeMap::from([(
             "key", key,
         )])))
     }
 
-    fn fill_template(&self, about: &TemplateVariables) -> Result<ProviderHttpRequest, String> {
+    fn render_templates(
+        &self,
+        variables: &TemplateVariables,
+    ) -> Result<ProviderHttpRequest, HttpRequestError> {
         let url: Url = self
             .url
-            .render(about)?
+            .render(variables)?
             .parse()
-            .map_err(|cause| format!("the URL cannot be used: {cause}"))?;
+            .map_err(HttpRequestError::InvalidUrl)?;
         if ProviderOrigin::from_url(&url).as_ref() != Some(&self.origin) {
-            return Err("the URL leads to another host".to_owned());
+            return Err(HttpRequestError::OtherOrigin);
         }
         let body = self
             .body
             .as_ref()
-            .map(|body| body.render(about))
+            .map(|body| body.render(variables))
             .transpose()?;
         if let Some(body) = body.as_ref().filter(|_| self.is_json) {
-            let checked: Result<serde::de::IgnoredAny, _> = serde_json::from_str(body);
-            checked.map_err(|cause| {
-                format!("the body is not JSON, which quotes around {{{{ }}}} can cause: {cause}")
-            })?;
+            serde_json::from_str::<serde::de::IgnoredAny>(body)
+                .map_err(HttpRequestError::InvalidJson)?;
         }
         let mut headers = HeaderMap::new();
         if self.is_json {
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON_CONTENT_TYPE));
         }
         for (name, template) in &self.headers {
-            headers.insert(name.clone(), parse_header_value(&template.render(about)?)?);
+            let value = parse_header_value(name, &template.render(variables)?)?;
+            headers.insert(name.clone(), value);
         }
         Ok(ProviderHttpRequest {
             method: self.method.clone(),
@@ -240,41 +247,48 @@ fn body_escape(content_type: &str) -> TemplateEscaping {
 
 /// The template variables of an item. The built-in names take precedence over the parts of the
 /// message.
-fn item_variables(parcel: &OutgoingItem<'_>) -> TemplateVariables {
-    let parts = parcel
+fn item_variables(item: &OutgoingItem<'_>) -> TemplateVariables {
+    let parts = item
         .message
         .parts
         .iter()
         .map(|(name, text)| (name.as_str(), text.as_str()));
-    let own = [
-        ("key", parcel.key),
-        ("item", parcel.item),
-        ("to", parcel.to),
-        ("recipient", parcel.recipient),
+    let builtin = [
+        ("key", item.key),
+        ("item", item.item_id),
+        ("to", item.to),
+        ("recipient", item.recipient),
     ];
-    TemplateVariables::from_named(parts.chain(own).collect())
+    TemplateVariables::from_named(parts.chain(builtin).collect())
 }
 
-fn parse_method(name: &str) -> Result<Method, String> {
+fn parse_method(setting: &'static str, name: &str) -> Result<Method, HttpConfigError> {
     match name {
-        "GET" | "POST" | "PUT" | "PATCH" | "DELETE" => {
-            Method::from_bytes(name.as_bytes()).map_err(|it| it.to_string())
-        }
-        _ => Err(format!(
-            "{name} is not a method: expected POST, PUT, PATCH, DELETE or GET"
-        )),
+        "GET" => Ok(Method::GET),
+        "POST" => Ok(Method::POST),
+        "PUT" => Ok(Method::PUT),
+        "PATCH" => Ok(Method::PATCH),
+        "DELETE" => Ok(Method::DELETE),
+        _ => Err(HttpConfigError::UnknownMethod {
+            setting,
+            method: name.to_owned(),
+        }),
     }
 }
 
-pub(crate) fn parse_header_name(name: &str) -> Result<HeaderName, String> {
-    HeaderName::from_bytes(name.as_bytes())
-        .map_err(|_| format!("`{name}` is not the name of a header"))
+pub(crate) fn parse_header_name(
+    setting: &'static str,
+    name: &str,
+) -> Result<HeaderName, HttpConfigError> {
+    HeaderName::from_bytes(name.as_bytes()).map_err(|_| HttpConfigError::InvalidHeaderName {
+        setting,
+        name: name.to_owned(),
+    })
 }
 
 /// Fails if the text has control characters, which could start another header.
-pub(crate) fn parse_header_value(text: &str) -> Result<HeaderValue, String> {
-    HeaderValue::from_str(text)
-        .map_err(|_| "a header would have a line break or a control character in it".to_owned())
+fn parse_header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, HttpRequestError> {
+    HeaderValue::from_str(text).map_err(|_| HttpRequestError::InvalidHeaderValue(name.to_string()))
 }
 
 #[cfg(test)]
@@ -282,16 +296,13 @@ mod tests {
     use super::parse_origin;
 
     #[test]
-    fn whom_a_url_leads_to_is_known_before_anything_is_filled_in() {
+    fn the_origin_of_a_url_template_does_not_depend_on_variables() {
         for (url, host) in [
             ("https://api.example.org/v1/{{ to }}", "api.example.org:443"),
             ("http://127.0.0.1:8080?to={{ to }}", "127.0.0.1:8080"),
             ("https://[::1]/x", "[::1]:443"),
         ] {
-            assert_eq!(
-                parse_origin(url).map(|it| it.to_string()),
-                Ok(host.to_owned())
-            );
+            assert_eq!(parse_origin("http.url", url).unwrap().to_string(), host);
         }
         for url in [
             "https://{{ to }}/x",
@@ -303,7 +314,7 @@ mod tests {
             "https://example.org\\{{ to }}",
             "https://",
         ] {
-            assert!(parse_origin(url).is_err(), "{url}");
+            assert!(parse_origin("http.url", url).is_err(), "{url}");
         }
     }
 }

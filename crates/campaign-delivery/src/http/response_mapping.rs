@@ -18,45 +18,48 @@ const RETRY_AFTER_MS_MAX: u64 = 24 * 3_600_000;
 
 /// Returns the outcome of a request with one item.
 pub(crate) fn map_reply(
-    answers: &HttpResponseSpec,
+    responses: &HttpResponseSpec,
     reply: &HttpReply,
-    veil: &SecretRedactor,
+    redactor: &SecretRedactor,
 ) -> SendOutcome {
-    let message_id = scalar_at_pointer(reply.body.as_ref(), answers.message_id.as_deref())
-        .map(|id| veil.redact_text(&id));
-    reply_outcome(answers, reply).into_send_outcome(
+    let message_id = scalar_at_pointer(reply.body.as_ref(), responses.message_id.as_deref())
+        .map(|id| redactor.redact_text(&id));
+    reply_outcome(responses, reply).into_send_outcome(
         message_id,
-        describe_reply(answers, reply, veil),
+        describe_reply(responses, reply, redactor),
         reply.retry_after_ms,
     )
 }
 
-fn reply_outcome(answers: &HttpResponseSpec, reply: &HttpReply) -> HttpStatusOutcome {
-    answers.status_outcome(reply.status, reply.retry_after_ms.is_some())
+fn reply_outcome(responses: &HttpResponseSpec, reply: &HttpReply) -> HttpStatusOutcome {
+    responses.status_outcome(reply.status, reply.retry_after_ms)
 }
 
 fn describe_reply(
-    answers: &HttpResponseSpec,
+    responses: &HttpResponseSpec,
     reply: &HttpReply,
-    veil: &SecretRedactor,
+    redactor: &SecretRedactor,
 ) -> SharedText {
-    match scalar_at_pointer(reply.body.as_ref(), answers.error.as_deref()) {
-        Some(error) => veil.redact_text(&format!("the service answered {}: {error}", reply.status)),
-        None => veil.redact_text(&format!("the service answered {}", reply.status)),
+    match scalar_at_pointer(reply.body.as_ref(), responses.error.as_deref()) {
+        Some(error) => redactor.redact_text(&format!(
+            "the service responded with {}: {error}",
+            reply.status
+        )),
+        None => redactor.redact_text(&format!("the service responded with {}", reply.status)),
     }
 }
 
 /// Returns the outcomes of a batch in the order of its items. If the response does not mention an
 /// item, or is invalid, the service may have accepted the item, so its outcome is unknown.
 pub(crate) fn map_batch_reply(
-    answers: &HttpResponseSpec,
+    responses: &HttpResponseSpec,
     batch: &HttpBatchSpec,
     reply: &HttpReply,
-    parcels: &[OutgoingItem<'_>],
-    veil: &SecretRedactor,
+    items: &[OutgoingItem<'_>],
+    redactor: &SecretRedactor,
 ) -> Vec<SendOutcome> {
-    if reply_outcome(answers, reply) != HttpStatusOutcome::Accepted {
-        return vec![map_reply(answers, reply, veil); parcels.len()];
+    if reply_outcome(responses, reply) != HttpStatusOutcome::Accepted {
+        return vec![map_reply(responses, reply, redactor); items.len()];
     }
     let list = reply
         .body
@@ -64,73 +67,76 @@ pub(crate) fn map_batch_reply(
         .and_then(|body| body.pointer(&batch.items))
         .and_then(Value::as_array);
     let Some(list) = list else {
-        let told = "the service took the batch, and its answer could not be understood";
-        return vec![SendOutcome::Unknown(told.into()); parcels.len()];
+        let error = "the service accepted the batch, but its response has no list of entries at \
+                     `http.batch.items`";
+        return vec![SendOutcome::Unknown(error.into()); items.len()];
     };
-    let about = |parcel: &OutgoingItem<'_>| {
-        let is_about = |entry: &&Value| {
+    let outcome_of = |item: &OutgoingItem<'_>| {
+        let is_entry = |entry: &&Value| {
             scalar_at_pointer(Some(entry), Some(&batch.id))
-                .is_some_and(|id| id == parcel.item || id == parcel.key)
+                .is_some_and(|id| id == item.item_id || id == item.key)
         };
-        let mut entries = list.iter().filter(is_about);
+        let mut entries = list.iter().filter(is_entry);
         match (entries.next(), entries.next()) {
-            (Some(entry), None) => map_batch_entry(answers, batch, entry, veil),
-            (Some(_), Some(_)) => SendOutcome::Unknown("the service spoke of it twice".into()),
-            (None, _) => SendOutcome::Unknown("the service did not speak of it".into()),
+            (Some(entry), None) => map_batch_entry(responses, batch, entry, redactor),
+            (Some(_), Some(_)) => {
+                SendOutcome::Unknown("the response has two entries for the item".into())
+            }
+            (None, _) => SendOutcome::Unknown("the response has no entry for the item".into()),
         }
     };
-    parcels.iter().map(about).collect()
+    items.iter().map(outcome_of).collect()
 }
 
 fn map_batch_entry(
-    answers: &HttpResponseSpec,
+    responses: &HttpResponseSpec,
     batch: &HttpBatchSpec,
     entry: &Value,
-    veil: &SecretRedactor,
+    redactor: &SecretRedactor,
 ) -> SendOutcome {
     let Some(status) = scalar_at_pointer(Some(entry), Some(&batch.status)) else {
-        return SendOutcome::Unknown("the service did not say what became of it".into());
+        return SendOutcome::Unknown("the response has no status for the item".into());
     };
-    let said = [
+    let configured = [
         (&batch.accepted, HttpStatusOutcome::Accepted),
-        (&batch.refused, HttpStatusOutcome::Refused),
-        (&batch.later, HttpStatusOutcome::Deferred),
+        (&batch.rejected, HttpStatusOutcome::Rejected),
+        (&batch.deferred, HttpStatusOutcome::Deferred),
     ];
-    let meaning = said
+    let listed = configured
         .into_iter()
         .find(|(values, _)| values.contains(&status));
-    let meaning = match meaning {
-        Some((_, meaning)) => meaning,
+    let outcome = match listed {
+        Some((_, outcome)) => outcome,
         None => status.parse().map_or(HttpStatusOutcome::Unknown, |status| {
-            answers.status_outcome(status, false)
+            responses.status_outcome(status, None)
         }),
     };
     let error = scalar_at_pointer(Some(entry), batch.error.as_deref())
         .map(|error| format!(": {error}"))
         .unwrap_or_default();
-    let told = veil.redact_text(&format!("the service said of it: {status}{error}"));
-    let message_id =
-        scalar_at_pointer(Some(entry), batch.message_id.as_deref()).map(|id| veil.redact_text(&id));
-    meaning.into_send_outcome(message_id, told, None)
+    let error = redactor.redact_text(&format!("the status of the item is {status}{error}"));
+    let message_id = scalar_at_pointer(Some(entry), batch.message_id.as_deref())
+        .map(|id| redactor.redact_text(&id));
+    outcome.into_send_outcome(message_id, error, None)
 }
 
 /// Returns the outcome of a status lookup.
 pub(crate) fn map_lookup_reply(
-    look: &StatusLookupSpec,
+    lookup: &StatusLookupSpec,
     reply: &HttpReply,
-    veil: &SecretRedactor,
+    redactor: &SecretRedactor,
 ) -> LookupOutcome {
-    if contains_status(&look.nothing, reply.status) {
+    if contains_status(&lookup.not_found, reply.status) {
         return LookupOutcome::NotFound;
     }
-    let is_accepted = match look.accepted.as_slice() {
+    let is_accepted = match lookup.accepted.as_slice() {
         [] => (200..300).contains(&reply.status),
         accepted => contains_status(accepted, reply.status),
     };
     if !is_accepted {
         return LookupOutcome::Unknown;
     }
-    if let Some(pointer) = &look.found {
+    if let Some(pointer) = &lookup.found {
         let Some(body) = &reply.body else {
             return LookupOutcome::Unknown;
         };
@@ -142,20 +148,20 @@ pub(crate) fn map_lookup_reply(
             Some(_) => {}
         }
     }
-    if let Some(pointer) = &look.status {
+    if let Some(pointer) = &lookup.status {
         match scalar_at_pointer(reply.body.as_ref(), Some(pointer)) {
             None => return LookupOutcome::Unknown,
-            Some(status) if look.refused.contains(&status) => {
+            Some(status) if lookup.rejected.contains(&status) => {
                 return LookupOutcome::Refused(
-                    veil.redact_text(&format!("the service said of it: {status}")),
+                    redactor.redact_text(&format!("the status of the item is {status}")),
                 );
             }
             Some(_) => {}
         }
     }
     LookupOutcome::Accepted(
-        scalar_at_pointer(reply.body.as_ref(), look.message_id.as_deref())
-            .map(|id| veil.redact_text(&id)),
+        scalar_at_pointer(reply.body.as_ref(), lookup.message_id.as_deref())
+            .map(|id| redactor.redact_text(&id)),
     )
 }
 
@@ -193,7 +199,7 @@ mod tests {
 
     use super::parse_retry_after_ms;
 
-    fn after(after: &str, date: Option<&str>) -> Option<u64> {
+    fn retry_after_ms(after: &str, date: Option<&str>) -> Option<u64> {
         let mut headers = HeaderMap::new();
         headers.insert(RETRY_AFTER, HeaderValue::from_str(after).unwrap());
         if let Some(date) = date {
@@ -203,15 +209,21 @@ mod tests {
     }
 
     #[test]
-    fn how_long_to_wait_is_a_number_of_seconds_or_a_date() {
+    fn retry_after_is_a_number_of_seconds_or_a_date() {
         let now = Some("Sun, 06 Nov 1994 08:49:37 GMT");
-        assert_eq!(after("7", None), Some(7_000));
-        assert_eq!(after("Sun, 06 Nov 1994 08:50:07 GMT", now), Some(30_000));
-        assert_eq!(after("Sun, 06 Nov 1994 08:49:07 GMT", now), Some(0));
-        assert_eq!(after("Sun, 06 Nov 1994 08:50:07 GMT", None), None);
-        assert_eq!(after("soon", now), None);
-        assert_eq!(after("-1", now), None);
-        assert_eq!(after("99999999999999999999", now), None);
-        assert_eq!(after("999999999", now), Some(86_400_000));
+        assert_eq!(retry_after_ms("7", None), Some(7_000));
+        assert_eq!(
+            retry_after_ms("Sun, 06 Nov 1994 08:50:07 GMT", now),
+            Some(30_000)
+        );
+        assert_eq!(
+            retry_after_ms("Sun, 06 Nov 1994 08:49:07 GMT", now),
+            Some(0)
+        );
+        assert_eq!(retry_after_ms("Sun, 06 Nov 1994 08:50:07 GMT", None), None);
+        assert_eq!(retry_after_ms("soon", now), None);
+        assert_eq!(retry_after_ms("-1", now), None);
+        assert_eq!(retry_after_ms("99999999999999999999", now), None);
+        assert_eq!(retry_after_ms("999999999", now), Some(86_400_000));
     }
 }

@@ -2,8 +2,10 @@
 
 use onward_base::SharedText;
 use onward_campaign_core::SendOutcome;
+use onward_campaign_dispatch::ProviderCapabilities;
 use serde::{Deserialize, Serialize};
 
+use crate::http::http_error::HttpConfigError;
 use crate::http::http_spec::HttpResponseSpec;
 
 /// One HTTP status, such as `409`, or a range, such as `"500-599"`.
@@ -39,14 +41,21 @@ pub(crate) fn contains_status(matches: &[HttpStatusMatch], status: u16) -> bool 
     matches.iter().any(|it| it.matches_status(status))
 }
 
-/// Fails if a match is not a status or a range from 100 to 599.
-pub(crate) fn check_statuses(matches: &[HttpStatusMatch]) -> Result<(), String> {
-    match matches.iter().find(|it| it.status_range().is_none()) {
-        Some(wrong) => Err(format!(
-            "{wrong:?} is not a status: expected 409 or \"500-599\""
-        )),
-        None => Ok(()),
-    }
+/// Fails if a match is not a status or a range from 100 to 599. `setting` is the path of the list.
+pub(crate) fn check_statuses(
+    setting: &str,
+    matches: &[HttpStatusMatch],
+) -> Result<(), HttpConfigError> {
+    let Some(invalid) = matches.iter().find(|it| it.status_range().is_none()) else {
+        return Ok(());
+    };
+    Err(HttpConfigError::InvalidStatus {
+        setting: setting.to_owned(),
+        status: match invalid {
+            HttpStatusMatch::One(status) => status.to_string(),
+            HttpStatusMatch::Range(range) => format!("{range:?}"),
+        },
+    })
 }
 
 /// The outcome that a status stands for.
@@ -55,28 +64,30 @@ pub(crate) enum HttpStatusOutcome {
     Accepted,
     Throttled,
     Deferred,
-    Refused,
+    Rejected,
     Unknown,
 }
 
 impl HttpResponseSpec {
     /// Fails if a status is invalid, or if `duplicate` is set for a service that does not
     /// deduplicate.
-    pub(crate) fn check_mapping(&self, takes_keys_once: bool) -> Result<(), String> {
-        let Self {
-            accepted,
-            duplicate,
-            busy,
-            later,
-            refused,
-            unknown,
-            ..
-        } = self;
-        [accepted, duplicate, busy, later, refused, unknown]
-            .into_iter()
-            .try_for_each(|it| check_statuses(it))?;
-        if !duplicate.is_empty() && !takes_keys_once {
-            return Err("answers.duplicate is of no use unless takes_keys_once is true".to_owned());
+    pub(crate) fn check_mapping(
+        &self,
+        capabilities: ProviderCapabilities,
+    ) -> Result<(), HttpConfigError> {
+        let lists = [
+            ("accepted", &self.accepted),
+            ("duplicate", &self.duplicate),
+            ("throttled", &self.throttled),
+            ("deferred", &self.deferred),
+            ("rejected", &self.rejected),
+            ("unknown", &self.unknown),
+        ];
+        lists.into_iter().try_for_each(|(field, statuses)| {
+            check_statuses(&format!("http.responses.{field}"), statuses)
+        })?;
+        if !self.duplicate.is_empty() && !capabilities.idempotent {
+            return Err(HttpConfigError::DuplicateWithoutIdempotency);
         }
         Ok(())
     }
@@ -84,29 +95,33 @@ impl HttpResponseSpec {
     /// Returns the outcome of a status: the configured one, else the usual meaning in HTTP.
     /// Gateways respond with 503 and 408 also after they have forwarded the request and lost track
     /// of it; a 503 with `Retry-After` comes from the service itself.
-    pub(crate) fn status_outcome(&self, status: u16, says_when: bool) -> HttpStatusOutcome {
-        let said = [
+    pub(crate) fn status_outcome(
+        &self,
+        status: u16,
+        retry_after_ms: Option<u64>,
+    ) -> HttpStatusOutcome {
+        let configured = [
             (&self.duplicate, HttpStatusOutcome::Accepted),
             (&self.accepted, HttpStatusOutcome::Accepted),
-            (&self.busy, HttpStatusOutcome::Throttled),
-            (&self.later, HttpStatusOutcome::Deferred),
-            (&self.refused, HttpStatusOutcome::Refused),
+            (&self.throttled, HttpStatusOutcome::Throttled),
+            (&self.deferred, HttpStatusOutcome::Deferred),
+            (&self.rejected, HttpStatusOutcome::Rejected),
             (&self.unknown, HttpStatusOutcome::Unknown),
         ];
-        if let Some((_, meaning)) = said
+        if let Some((_, outcome)) = configured
             .into_iter()
             .find(|(matches, _)| contains_status(matches, status))
         {
-            return meaning;
+            return outcome;
         }
         match status {
             200..=299 => HttpStatusOutcome::Accepted,
             // The credentials were rejected, which is not about the recipient.
             401 | 403 | 407 => HttpStatusOutcome::Throttled,
             425 | 429 => HttpStatusOutcome::Throttled,
-            503 if says_when => HttpStatusOutcome::Throttled,
+            503 if retry_after_ms.is_some() => HttpStatusOutcome::Throttled,
             408 => HttpStatusOutcome::Unknown,
-            300..=499 => HttpStatusOutcome::Refused,
+            300..=499 => HttpStatusOutcome::Rejected,
             _ => HttpStatusOutcome::Unknown,
         }
     }
@@ -117,33 +132,35 @@ impl HttpStatusOutcome {
     pub(crate) fn into_send_outcome(
         self,
         message_id: Option<SharedText>,
-        told: SharedText,
-        after_ms: Option<u64>,
+        error: SharedText,
+        retry_after_ms: Option<u64>,
     ) -> SendOutcome {
         match self {
             Self::Accepted => SendOutcome::Accepted(message_id),
-            Self::Throttled => SendOutcome::Throttled(told, after_ms),
-            Self::Deferred => SendOutcome::Deferred(told),
-            Self::Refused => SendOutcome::Refused(told),
-            Self::Unknown => SendOutcome::Unknown(told),
+            Self::Throttled => SendOutcome::Throttled(error, retry_after_ms),
+            Self::Deferred => SendOutcome::Deferred(error),
+            Self::Rejected => SendOutcome::Refused(error),
+            Self::Unknown => SendOutcome::Unknown(error),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use onward_campaign_dispatch::ProviderCapabilities;
+
     use super::{HttpStatusMatch, HttpStatusOutcome, check_statuses};
     use crate::http::http_spec::HttpResponseSpec;
 
     #[test]
-    fn what_is_not_said_is_as_http_has_it() {
-        let answers = HttpResponseSpec::default();
-        for (statuses, meaning) in [
+    fn an_unmapped_status_has_its_usual_meaning() {
+        let responses = HttpResponseSpec::default();
+        for (statuses, outcome) in [
             (&[200, 201, 202, 204, 299][..], HttpStatusOutcome::Accepted),
             (&[401, 403, 407, 425, 429], HttpStatusOutcome::Throttled),
             (
                 &[301, 302, 307, 400, 404, 409, 410, 422, 499],
-                HttpStatusOutcome::Refused,
+                HttpStatusOutcome::Rejected,
             ),
             (
                 &[100, 408, 500, 501, 502, 503, 504, 599],
@@ -151,25 +168,32 @@ mod tests {
             ),
         ] {
             statuses.iter().for_each(|status| {
-                assert_eq!(answers.status_outcome(*status, false), meaning, "{status}")
+                assert_eq!(responses.status_outcome(*status, None), outcome, "{status}")
             });
         }
         assert_eq!(
-            answers.status_outcome(503, true),
+            responses.status_outcome(503, Some(1_000)),
             HttpStatusOutcome::Throttled
         );
         assert_eq!(
-            answers.status_outcome(502, true),
+            responses.status_outcome(502, Some(1_000)),
             HttpStatusOutcome::Unknown
         );
     }
 
     #[test]
-    fn what_is_said_goes_first() {
-        let answers = r#"{"duplicate":[409],"later":[500,"502-504"],"busy":[404],"unknown":[200],"refused":[503]}"#;
-        let answers: HttpResponseSpec = serde_json::from_str(answers).unwrap();
-        assert_eq!(answers.check_mapping(true), Ok(()));
-        for (status, meaning) in [
+    fn a_mapped_status_takes_precedence() {
+        let responses: HttpResponseSpec = serde_json::from_value(serde_json::json!({
+            "duplicate": [409], "deferred": [500, "502-504"], "throttled": [404], "unknown": [200],
+            "rejected": [503],
+        }))
+        .unwrap();
+        let capabilities = |idempotent| ProviderCapabilities {
+            idempotent,
+            ..ProviderCapabilities::default()
+        };
+        assert!(responses.check_mapping(capabilities(true)).is_ok());
+        for (status, outcome) in [
             (409, HttpStatusOutcome::Accepted),
             (500, HttpStatusOutcome::Deferred),
             (501, HttpStatusOutcome::Unknown),
@@ -178,18 +202,19 @@ mod tests {
             (200, HttpStatusOutcome::Unknown),
             (201, HttpStatusOutcome::Accepted),
         ] {
-            assert_eq!(answers.status_outcome(status, false), meaning, "{status}");
+            assert_eq!(responses.status_outcome(status, None), outcome, "{status}");
         }
         assert!(
-            answers
-                .check_mapping(false)
+            responses
+                .check_mapping(capabilities(false))
                 .unwrap_err()
-                .contains("takes_keys_once")
+                .to_string()
+                .contains("requires `http.idempotent: true`")
         );
     }
 
     #[test]
-    fn what_is_no_status_is_refused() {
+    fn an_invalid_status_is_rejected() {
         for text in [
             "[99]",
             "[600]",
@@ -198,7 +223,10 @@ mod tests {
             r#"["200-"]"#,
         ] {
             let matches: Vec<HttpStatusMatch> = serde_json::from_str(text).unwrap();
-            assert!(check_statuses(&matches).is_err(), "{text}");
+            assert!(
+                check_statuses("http.responses.accepted", &matches).is_err(),
+                "{text}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Pool of connections to an SMTP server: opens connections, and keeps idle ones for the next
 //! message.
 
+use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use lettre::transport::smtp::client::{
 use lettre::transport::smtp::extension::ClientId;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
-use url::Host;
 
 use crate::secret::SecretValue;
 pub(crate) use crate::smtp::implicit_tls::{ImplicitTlsConnector, build_implicit_tls};
+use crate::smtp::smtp_error::SmtpConfigError;
 use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 
 /// Minimum interval between two checks for expired idle connections.
@@ -43,31 +43,16 @@ pub(crate) struct SmtpConnector {
 }
 
 impl SmtpConnector {
-    /// Fails if the connection would be unencrypted to a host that is not loopback, and plaintext
-    /// is not allowed.
-    pub(crate) fn check_plaintext(
-        &self,
-        host: &Host<&str>,
-        is_allowed: bool,
-    ) -> Result<(), String> {
-        if self.is_implicit_tls || self.uses_starttls || is_allowed || is_loopback(host) {
-            return Ok(());
-        }
-        Err("tls: none would send mail in the clear to another machine: use starttls or smtps://, or say \
-             allow_plaintext: true"
-            .to_owned())
-    }
-
     async fn connect(&self) -> Result<AsyncSmtpConnection, SmtpFailure> {
         let server = (self.server.0.as_str(), self.server.1);
         let lost = |cause: std::io::Error| SmtpFailure::ConnectionLost(cause.to_string());
-        let unreached = |cause: std::io::Error| {
+        let unreachable = |cause: std::io::Error| {
             SmtpFailure::ConnectFailed(format!(
-                "could not connect to {}:{}: {cause}",
+                "cannot connect to {}:{}: {cause}",
                 server.0, server.1
             ))
         };
-        let stream = TcpStream::connect(server).await.map_err(unreached)?;
+        let stream = TcpStream::connect(server).await.map_err(unreachable)?;
         // The end of a message is a write of its own; with Nagle's algorithm it would wait until
         // the server has acknowledged the write before it.
         stream.set_nodelay(true).map_err(lost)?;
@@ -102,40 +87,28 @@ impl fmt::Debug for SmtpConnector {
     }
 }
 
-fn is_loopback(host: &Host<&str>) -> bool {
-    match host {
-        Host::Domain(name) => {
-            *name == "localhost"
-                || name
-                    .parse::<IpAddr>()
-                    .is_ok_and(|address| address.is_loopback())
-        }
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => address.is_loopback(),
-    }
-}
-
 /// Returns the TLS settings for STARTTLS. They trust the certificate authorities of the machine,
 /// and those in the file.
 pub(crate) fn starttls_parameters(
     host: &str,
     ca_file: Option<&Path>,
-) -> Result<TlsParameters, String> {
+) -> Result<TlsParameters, SmtpConfigError> {
     let mut builder = TlsParameters::builder(host.to_owned());
     if let Some(path) = ca_file {
-        let about = |cause: &dyn fmt::Display| {
-            format!(
-                "the certificates in {} cannot be used: {cause}",
-                path.display()
-            )
-        };
-        let pem = std::fs::read(path).map_err(|cause| about(&cause))?;
-        builder = builder
-            .add_root_certificate(Certificate::from_pem(&pem).map_err(|cause| about(&cause))?);
+        let certificate =
+            read_certificate(path).map_err(|cause| SmtpConfigError::Certificates {
+                path: path.to_owned(),
+                cause,
+            })?;
+        builder = builder.add_root_certificate(certificate);
     }
     builder
         .build_rustls()
-        .map_err(|cause| format!("TLS cannot be used: {cause}"))
+        .map_err(|cause| SmtpConfigError::TlsSetup(cause.into()))
+}
+
+fn read_certificate(path: &Path) -> Result<Certificate, Box<dyn Error + Send + Sync>> {
+    Ok(Certificate::from_pem(&std::fs::read(path)?)?)
 }
 
 /// Returns the client name for the greeting (EHLO): the domain, or the library's default.
@@ -162,10 +135,10 @@ struct IdleConnections {
 }
 
 impl SmtpConnectionPool {
-    pub(crate) fn new(connector: SmtpConnector, keep: Duration, idle_max: usize) -> Self {
+    pub(crate) fn new(connector: SmtpConnector, idle_timeout: Duration, idle_max: usize) -> Self {
         Self {
             connector,
-            idle_timeout: keep,
+            idle_timeout,
             idle_max,
             idle: Arc::default(),
         }
@@ -202,16 +175,16 @@ impl SmtpConnectionPool {
     ) -> Result<AsyncSmtpConnection, (SmtpPhase, SmtpFailure)> {
         match timeout_at(deadline, self.connector.connect()).await {
             Err(_) => Err((SmtpPhase::Connect, SmtpFailure::TimedOut)),
-            Ok(connected) => connected.map_err(|trouble| (SmtpPhase::Connect, trouble)),
+            Ok(connected) => connected.map_err(|failure| (SmtpPhase::Connect, failure)),
         }
     }
 }
 
 impl IdleConnections {
-    /// Closes connections that were idle for at least `keep`.
-    fn close_expired(&mut self, now: Instant, keep: Duration) {
+    /// Closes connections that were idle for at least `idle_timeout`.
+    fn close_expired(&mut self, now: Instant, idle_timeout: Duration) {
         self.connections
-            .retain(|(since, _)| now.duration_since(*since) < keep);
+            .retain(|(since, _)| now.duration_since(*since) < idle_timeout);
     }
 }
 
@@ -220,12 +193,12 @@ fn lock_idle(idle: &Mutex<IdleConnections>) -> MutexGuard<'_, IdleConnections> {
 }
 
 /// Closes expired connections periodically, until no idle connection is left.
-async fn reap_idle_connections(idle: Weak<Mutex<IdleConnections>>, keep: Duration) {
+async fn reap_idle_connections(idle: Weak<Mutex<IdleConnections>>, idle_timeout: Duration) {
     loop {
-        sleep(keep.max(REAP_INTERVAL_MIN)).await;
+        sleep(idle_timeout.max(REAP_INTERVAL_MIN)).await;
         let Some(idle) = idle.upgrade() else { return };
         let mut idle = lock_idle(&idle);
-        idle.close_expired(Instant::now(), keep);
+        idle.close_expired(Instant::now(), idle_timeout);
         if idle.connections.is_empty() {
             idle.has_reaper = false;
             return;

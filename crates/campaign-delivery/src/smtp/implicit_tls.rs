@@ -2,6 +2,7 @@
 //!
 //! The SMTP library supports them as well, but not with immediate writes (`TCP_NODELAY`).
 
+use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,6 +20,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use crate::smtp::smtp_error::SmtpConfigError;
+
 /// Establishes TLS on connections to one server.
 pub(crate) struct ImplicitTlsConnector {
     connector: TlsConnector,
@@ -30,36 +33,36 @@ pub(crate) struct ImplicitTlsConnector {
 pub(crate) fn build_implicit_tls(
     host: &str,
     ca_file: Option<&Path>,
-) -> Result<ImplicitTlsConnector, String> {
+) -> Result<ImplicitTlsConnector, SmtpConfigError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Some(path) = ca_file {
-        let about = |cause: String| {
-            format!(
-                "the certificates in {} cannot be used: {cause}",
-                path.display()
-            )
-        };
-        let found =
-            CertificateDer::pem_file_iter(path).map_err(|cause| about(cause.to_string()))?;
-        for certificate in found {
-            let certificate = certificate.map_err(|cause| about(cause.to_string()))?;
-            roots
-                .add(certificate)
-                .map_err(|cause| about(cause.to_string()))?;
-        }
+        add_certificates(&mut roots, path).map_err(|cause| SmtpConfigError::Certificates {
+            path: path.to_owned(),
+            cause,
+        })?;
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|cause| format!("TLS cannot be used: {cause}"))?
+        .map_err(|cause| SmtpConfigError::TlsSetup(cause.into()))?
         .with_root_certificates(roots)
         .with_no_client_auth();
     let name = ServerName::try_from(host.to_owned())
-        .map_err(|_| format!("`{host}` is not the name of a server"))?;
+        .map_err(|_| SmtpConfigError::InvalidServerName(host.to_owned()))?;
     Ok(ImplicitTlsConnector {
         connector: TlsConnector::from(Arc::new(config)),
         host: name,
     })
+}
+
+fn add_certificates(
+    roots: &mut RootCertStore,
+    path: &Path,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
+    for certificate in CertificateDer::pem_file_iter(path)? {
+        roots.add(certificate?)?;
+    }
+    Ok(())
 }
 
 impl ImplicitTlsConnector {

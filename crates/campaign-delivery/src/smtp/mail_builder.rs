@@ -7,9 +7,10 @@ use lettre::message::{Mailbox, MessageBuilder, MultiPart, SinglePart};
 use url::Url;
 
 use crate::outgoing_item::{OutgoingItem, has_control_chars};
+use crate::smtp::smtp_error::{MailBuildError, SmtpConfigError};
 
-/// Maximum length of a header line in bytes.
-const HEADER_BYTES_MAX: usize = 900;
+/// Maximum length of the value of a header in bytes.
+pub(crate) const HEADER_BYTES_MAX: usize = 900;
 
 /// A formatted mail with its envelope addresses.
 #[derive(Debug)]
@@ -29,13 +30,16 @@ pub(crate) struct MailBuilder {
 }
 
 impl MailBuilder {
-    pub(crate) fn new(from: Option<&str>, domain: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn new(from: Option<&str>, domain: Option<&str>) -> Result<Self, SmtpConfigError> {
         if let Some(domain) = domain
             && Address::new("key", domain).is_err()
         {
-            return Err(format!("`{domain}` is not a domain"));
+            return Err(SmtpConfigError::InvalidDomain);
         }
-        let from = from.map(|from| parse_mailbox("from", from)).transpose()?;
+        let from = from
+            .map(|from| parse_mailbox("smtp.from", from))
+            .transpose()
+            .map_err(SmtpConfigError::InvalidSender)?;
         Ok(Self {
             from,
             domain: domain.map(str::to_owned),
@@ -50,27 +54,23 @@ impl MailBuilder {
     }
 
     /// Builds the mail of an item. Fails if a required part is missing or a part is invalid.
-    pub(crate) fn build_mail(&self, parcel: &OutgoingItem<'_>) -> Result<OutgoingMail, String> {
-        let part = |name: &str| {
-            parcel
-                .message
-                .find_part(name)
-                .filter(|text| !text.is_empty())
-        };
+    pub(crate) fn build_mail(
+        &self,
+        item: &OutgoingItem<'_>,
+    ) -> Result<OutgoingMail, MailBuildError> {
+        let part = |name: &str| item.message.find_part(name).filter(|text| !text.is_empty());
         let from = match (part("from"), &self.from) {
             (Some(from), _) => parse_mailbox("from", from)?,
             (None, Some(from)) => from.clone(),
-            (None, None) => {
-                return Err("it is not said who sends: there is no part `from`".to_owned());
-            }
+            (None, None) => return Err(MailBuildError::MissingSender),
         };
-        let to = parse_address("to", parcel.to)?;
+        let to = parse_address("to", item.to)?;
         let subject = require_single_line(
             "subject",
-            part("subject").ok_or("there is no part `subject`")?,
+            part("subject").ok_or(MailBuildError::MissingPart("subject"))?,
         )?;
         let domain = self.domain.as_deref().unwrap_or(from.email.domain());
-        let id = format!("{}@{domain}", check_message_id_key(parcel.key)?);
+        let id = format!("{}@{domain}", check_message_id_key(item.key)?);
         let mut builder = Mail::builder()
             .date_now()
             .from(from.clone())
@@ -91,26 +91,22 @@ impl MailBuilder {
             }
             (Some(text), None) => builder.singlepart(SinglePart::plain(text)),
             (None, Some(html)) => builder.singlepart(SinglePart::html(html)),
-            (None, None) => {
-                return Err("there is neither a part `text` nor a part `html`".to_owned());
-            }
+            (None, None) => return Err(MailBuildError::MissingBody),
         };
-        let mail = mail.map_err(|cause| format!("the mail cannot be made: {cause}"))?;
         Ok(OutgoingMail {
             from: from.email,
             to,
             message_id: id,
-            content: mail.formatted(),
+            content: mail?.formatted(),
         })
     }
 }
 
-/// Fails if the text has a line break or another control character.
-fn require_single_line<'a>(name: &str, text: &'a str) -> Result<&'a str, String> {
+/// Fails if the text has a line break or another control character. `field` is the name of the part
+/// or the path of the setting.
+fn require_single_line<'a>(field: &'static str, text: &'a str) -> Result<&'a str, MailBuildError> {
     match has_control_chars(text) {
-        true => Err(format!(
-            "there is a line break or another control character in `{name}`"
-        )),
+        true => Err(MailBuildError::ControlCharacter(field)),
         false => Ok(text),
     }
 }
@@ -123,46 +119,54 @@ fn normalize_line_endings(text: &str) -> String {
 }
 
 /// Fails if the key cannot be the first part of a message id.
-fn check_message_id_key(key: &str) -> Result<&str, String> {
-    let is_word = !key.is_empty()
+fn check_message_id_key(key: &str) -> Result<&str, MailBuildError> {
+    let is_valid = !key.is_empty()
         && key
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
-    if is_word {
+    if is_valid {
         Ok(key)
     } else {
-        Err("the key has characters in it that an id of a message cannot have".to_owned())
+        Err(MailBuildError::InvalidKey)
     }
 }
 
-fn parse_address(name: &str, text: &str) -> Result<Address, String> {
-    let refuse = |cause| format!("`{name}` is not an address of mail: {cause}");
-    require_single_line(name, text)?
+fn parse_address(field: &'static str, text: &str) -> Result<Address, MailBuildError> {
+    let invalid = |cause| MailBuildError::InvalidAddress {
+        field,
+        example: "",
+        cause,
+    };
+    require_single_line(field, text)?
         .trim()
         .parse()
-        .map_err(refuse)
+        .map_err(invalid)
 }
 
-fn parse_mailbox(name: &str, text: &str) -> Result<Mailbox, String> {
-    let refuse = |cause| {
-        format!("`{name}` is not an address of mail, such as Shop <shop@example.org>: {cause}")
+fn parse_mailbox(field: &'static str, text: &str) -> Result<Mailbox, MailBuildError> {
+    let invalid = |cause| MailBuildError::InvalidAddress {
+        field,
+        example: ", such as Shop <shop@example.org>",
+        cause,
     };
-    require_single_line(name, text)?
+    require_single_line(field, text)?
         .trim()
         .parse()
-        .map_err(refuse)
+        .map_err(invalid)
 }
 
 /// Adds the unsubscribe headers for mail clients (RFC 2369, RFC 8058).
-fn add_list_unsubscribe(builder: MessageBuilder, text: &str) -> Result<MessageBuilder, String> {
-    let expected = "`unsubscribe` is to be an address that begins with https:// or mailto:";
+fn add_list_unsubscribe(
+    builder: MessageBuilder,
+    text: &str,
+) -> Result<MessageBuilder, MailBuildError> {
     let url: Url = require_single_line("unsubscribe", text)?
         .parse()
-        .map_err(|_| expected.to_owned())?;
-    let has_click = match url.scheme() {
+        .map_err(|_| MailBuildError::InvalidUnsubscribeLink)?;
+    let is_one_click = match url.scheme() {
         "https" => true,
         "mailto" => false,
-        _ => return Err(expected.to_owned()),
+        _ => return Err(MailBuildError::InvalidUnsubscribeLink),
     };
     let url = url.as_str();
     if url.len() > HEADER_BYTES_MAX
@@ -170,12 +174,10 @@ fn add_list_unsubscribe(builder: MessageBuilder, text: &str) -> Result<MessageBu
             .bytes()
             .all(|byte| byte.is_ascii_graphic() && !b"<>,".contains(&byte))
     {
-        return Err(
-            "`unsubscribe` is too long, or has characters in it that have to be encoded".to_owned(),
-        );
+        return Err(MailBuildError::UnprintableUnsubscribeLink);
     }
     let builder = builder.raw_header(unencoded_header("List-Unsubscribe", format!("<{url}>")));
-    match has_click {
+    match is_one_click {
         true => Ok(builder.raw_header(unencoded_header(
             "List-Unsubscribe-Post",
             "List-Unsubscribe=One-Click".to_owned(),
@@ -200,6 +202,7 @@ mod tests {
 
     use super::{MailBuilder, OutgoingMail};
     use crate::outgoing_item::OutgoingItem;
+    use crate::smtp::smtp_error::MailBuildError;
 
     fn message(parts: &[(&str, &str)]) -> RenderedMessage {
         RenderedMessage {
@@ -210,76 +213,76 @@ mod tests {
         }
     }
 
-    fn write_to(to: &str, parts: &[(&str, &str)]) -> Result<OutgoingMail, String> {
+    fn build_mail_to(to: &str, parts: &[(&str, &str)]) -> Result<OutgoingMail, MailBuildError> {
         let message = message(parts);
-        let parcel = OutgoingItem {
-            item: "j.0",
+        let item = OutgoingItem {
+            item_id: "j.0",
             key: "ab12",
             to,
             recipient: "ada",
             message: &message,
         };
-        MailBuilder::new(None, None).unwrap().build_mail(&parcel)
+        MailBuilder::new(None, None).unwrap().build_mail(&item)
     }
 
-    fn with(part: (&str, &str)) -> Result<String, String> {
-        let plain = [
+    fn mail_with(part: (&str, &str)) -> Result<String, MailBuildError> {
+        let default_parts = [
             ("from", "Shop <shop@example.com>"),
             ("subject", "Hello"),
             ("text", "Hi"),
         ];
-        let parts: Vec<_> = plain
+        let parts: Vec<_> = default_parts
             .into_iter()
             .filter(|(name, _)| *name != part.0)
             .chain([part])
             .collect();
-        write_to("ada@example.org", &parts).map(|it| String::from_utf8(it.content).unwrap())
+        build_mail_to("ada@example.org", &parts).map(|it| String::from_utf8(it.content).unwrap())
     }
 
     #[test]
-    fn the_id_of_a_message_follows_from_its_key() {
-        let mail = with(("text", "Hi")).unwrap();
+    fn the_message_id_contains_the_idempotency_key() {
+        let mail = mail_with(("text", "Hi")).unwrap();
         assert!(
             mail.contains("Message-ID: <ab12@example.com>\r\n"),
             "{mail}"
         );
         assert!(mail.contains("To: ada@example.org\r\n"));
         assert!(mail.contains("\r\nDate: ") || mail.starts_with("Date: "));
-        let head = MailBuilder::new(Some("shop@example.com"), Some("mail.example.net")).unwrap();
+        let builder = MailBuilder::new(Some("shop@example.com"), Some("mail.example.net")).unwrap();
         let message = message(&[("subject", "Hello"), ("html", "<p>Hi</p>")]);
-        let parcel = OutgoingItem {
-            item: "j.0",
+        let item = OutgoingItem {
+            item_id: "j.0",
             key: "ab12",
             to: "ada@example.org",
             recipient: "ada",
             message: &message,
         };
         assert_eq!(
-            head.build_mail(&parcel).unwrap().message_id,
+            builder.build_mail(&item).unwrap().message_id,
             "ab12@mail.example.net"
         );
     }
 
     #[test]
     fn text_and_html_are_alternatives() {
-        let mail = with(("html", "<p>Grüße</p>")).unwrap();
+        let mail = mail_with(("html", "<p>Grüße</p>")).unwrap();
         assert!(mail.contains("multipart/alternative"));
         assert!(mail.contains("text/plain") && mail.contains("text/html"));
         assert!(mail.is_ascii());
     }
 
     #[test]
-    fn a_line_break_in_a_header_is_refused() {
+    fn a_line_break_in_a_header_is_rejected() {
         for name in ["from", "reply_to", "subject", "unsubscribe"] {
             for text in [
                 "x@example.org\r\nBcc: eve@example.org",
                 "x@example.org\nx: y",
                 "x\u{0}@example.org",
             ] {
-                let refused = with((name, text)).unwrap_err();
+                let error = mail_with((name, text)).unwrap_err().to_string();
                 assert!(
-                    refused.contains("control character"),
-                    "{name} {text:?}: {refused}"
+                    error.contains("control character"),
+                    "{name} {text:?}: {error}"
                 );
             }
         }
@@ -289,14 +292,15 @@ mod tests {
             ("text", "Hi"),
         ];
         assert!(
-            write_to("ada@example.org\r\nBcc: eve@example.org", &parts)
+            build_mail_to("ada@example.org\r\nBcc: eve@example.org", &parts)
                 .unwrap_err()
+                .to_string()
                 .contains("control character")
         );
     }
 
     #[test]
-    fn an_address_that_is_none_is_refused() {
+    fn an_invalid_address_is_rejected() {
         let parts = [
             ("from", "shop@example.com"),
             ("subject", "Hello"),
@@ -312,31 +316,37 @@ mod tests {
             "<a@b>",
         ] {
             assert!(
-                write_to(to, &parts)
+                build_mail_to(to, &parts)
                     .unwrap_err()
-                    .contains("is not an address"),
+                    .to_string()
+                    .contains("is not an email address"),
                 "{to}"
             );
         }
         for name in ["from", "reply_to"] {
             assert!(
-                with((name, "nobody"))
+                mail_with((name, "no-address"))
                     .unwrap_err()
-                    .contains("is not an address")
+                    .to_string()
+                    .contains("is not an email address")
             );
         }
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let missing = |parts: &[(&str, &str)]| write_to("ada@example.org", parts).unwrap_err();
+    fn the_error_names_a_missing_part() {
+        let missing = |parts: &[(&str, &str)]| {
+            build_mail_to("ada@example.org", parts)
+                .unwrap_err()
+                .to_string()
+        };
         assert!(missing(&[("subject", "Hello"), ("text", "Hi")]).contains("`from`"));
         assert!(missing(&[("from", "shop@example.com"), ("text", "Hi")]).contains("`subject`"));
         assert!(missing(&[("from", "shop@example.com"), ("subject", "Hello")]).contains("`html`"));
     }
 
     #[test]
-    fn lines_of_a_text_end_as_lines_of_mail_do() {
+    fn line_endings_of_a_text_are_converted_to_crlf() {
         // A server that accepts a lone CR or LF as a line ending could be made to see the end of
         // the message there (SMTP smuggling).
         for name in ["text", "html"] {
@@ -348,21 +358,21 @@ mod tests {
                 "é\n.\nb",
                 "a\r\n.\nb\n\r",
             ] {
-                let mail = with((name, text)).unwrap().replace("\r\n", "");
+                let mail = mail_with((name, text)).unwrap().replace("\r\n", "");
                 assert!(!mail.contains(['\r', '\n']), "{name} {text:?}: {mail:?}");
             }
         }
     }
 
     #[test]
-    fn a_link_unsubscribes_with_one_click_and_an_address_without() {
-        let mail = with(("unsubscribe", "https://example.com/u?t=1&who=ada")).unwrap();
+    fn an_https_link_enables_one_click_unsubscribe_and_a_mailto_link_does_not() {
+        let mail = mail_with(("unsubscribe", "https://example.com/u?t=1&id=ada")).unwrap();
         assert!(
-            mail.contains("List-Unsubscribe: <https://example.com/u?t=1&who=ada>\r\n"),
+            mail.contains("List-Unsubscribe: <https://example.com/u?t=1&id=ada>\r\n"),
             "{mail}"
         );
         assert!(mail.contains("List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n"));
-        let mail = with(("unsubscribe", "mailto:leave@example.com?subject=ada")).unwrap();
+        let mail = mail_with(("unsubscribe", "mailto:leave@example.com?subject=ada")).unwrap();
         assert!(mail.contains("List-Unsubscribe: <mailto:leave@example.com?subject=ada>\r\n"));
         assert!(!mail.contains("List-Unsubscribe-Post"));
         for text in [
@@ -371,10 +381,10 @@ mod tests {
             "javascript:x",
             "https://example.com/a,b",
         ] {
-            assert!(with(("unsubscribe", text)).is_err(), "{text}");
+            assert!(mail_with(("unsubscribe", text)).is_err(), "{text}");
         }
         assert!(
-            with((
+            mail_with((
                 "unsubscribe",
                 &format!("https://example.com/{}", "u".repeat(1_000))
             ))

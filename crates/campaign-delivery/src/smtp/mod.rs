@@ -7,9 +7,11 @@
 mod connection_pool;
 mod implicit_tls;
 mod mail_builder;
+mod smtp_error;
 mod smtp_failure;
 mod transaction;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +26,16 @@ use tokio::time::{Instant, timeout};
 use url::{Host, Url};
 
 use crate::outgoing_item::{OutgoingItem, invalid_message};
+use crate::provider_error::MessageBuildError;
 use crate::provider_spec::{DispatchPolicySpec, ProviderDefaults};
 use crate::rate_limits::RateLimits;
 use crate::secret::{SecretRedactor, SecretRef, SecretSource};
-use crate::smtp::connection_pool::{SmtpConnectionPool, SmtpConnector};
+use crate::smtp::connection_pool::{SmtpConnectionPool, SmtpConnector, SmtpCredentials};
 use crate::smtp::mail_builder::{MailBuilder, OutgoingMail};
 use crate::smtp::smtp_failure::{SmtpFailure, SmtpPhase};
 use crate::smtp::transaction::SmtpTransaction;
+
+pub use smtp_error::{MailBuildError, SmtpConfigError};
 
 /// Maximum number of connections of one provider.
 const CONNECTIONS_MAX: usize = 100;
@@ -66,21 +71,21 @@ pub struct SmtpSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// Maximum number of concurrent connections, between 1 and 100. default: 4.
-    #[serde(default = "default_connections")]
-    pub connections: usize,
+    #[serde(default = "default_max_connections")]
+    pub max_connections: usize,
     /// Time after which an idle connection is closed, in milliseconds. default: 15000.
-    #[serde(default = "default_idle_ms")]
-    pub idle_ms: u64,
+    #[serde(default = "default_idle_timeout_ms")]
+    pub idle_timeout_ms: u64,
     /// Timeout of one delivery, and of the wait for a free connection before it, in milliseconds.
     /// default: 60000.
     #[serde(default = "default_timeout_ms")]
     pub timeout_ms: u64,
     /// Rate limits of this provider. default: unlimited.
     #[serde(default)]
-    pub limits: RateLimits,
+    pub rate_limits: RateLimits,
     /// Dispatch policy of jobs that use this provider.
     #[serde(default)]
-    pub terms: DispatchPolicySpec,
+    pub policy: DispatchPolicySpec,
 }
 
 /// Encryption of an `smtp://` connection, which begins unencrypted.
@@ -93,11 +98,11 @@ pub enum SmtpTlsMode {
     Starttls,
 }
 
-fn default_connections() -> usize {
+fn default_max_connections() -> usize {
     4
 }
 
-fn default_idle_ms() -> u64 {
+fn default_idle_timeout_ms() -> u64 {
     15_000
 }
 
@@ -108,12 +113,12 @@ fn default_timeout_ms() -> u64 {
 impl SmtpSpec {
     pub(crate) fn provider_defaults(&self) -> ProviderDefaults {
         // Twice, because the wait for a free connection has the same timeout.
-        let patience = Duration::from_millis(self.timeout_ms) * 2;
+        let timeout = Duration::from_millis(self.timeout_ms) * 2;
         ProviderDefaults {
-            window: self.connections,
+            window: self.max_connections,
             is_idempotent: false,
             lookup_after_ms: None,
-            timeout: patience,
+            timeout,
         }
     }
 
@@ -123,11 +128,12 @@ impl SmtpSpec {
     }
 
     /// Builds the mail without sending it.
-    pub(crate) fn dry_run(&self, parcel: &OutgoingItem<'_>) -> Result<(), String> {
-        self.mail_builder()?.build_mail(parcel).map(drop)
+    pub(crate) fn dry_run(&self, item: &OutgoingItem<'_>) -> Result<(), MessageBuildError> {
+        self.mail_builder()?.build_mail(item)?;
+        Ok(())
     }
 
-    fn mail_builder(&self) -> Result<MailBuilder, String> {
+    fn mail_builder(&self) -> Result<MailBuilder, SmtpConfigError> {
         MailBuilder::new(self.from.as_deref(), self.domain.as_deref())
     }
 
@@ -135,15 +141,17 @@ impl SmtpSpec {
         &self,
         name: &str,
         secrets: &dyn SecretSource,
-    ) -> Result<SmtpProvider, String> {
-        if !(1..=CONNECTIONS_MAX).contains(&self.connections) {
-            return Err(format!("connections is to be from 1 to {CONNECTIONS_MAX}"));
+    ) -> Result<SmtpProvider, SmtpConfigError> {
+        if !(1..=CONNECTIONS_MAX).contains(&self.max_connections) {
+            return Err(SmtpConfigError::MaxConnectionsOutOfRange(
+                self.max_connections,
+            ));
         }
         let url = self.parse_server_url()?;
-        let host = url.host().ok_or("the URL names no host")?;
-        let letterhead = self.mail_builder()?;
+        let host = url.host().ok_or(SmtpConfigError::MissingHost)?;
+        let mail_builder = self.mail_builder()?;
         let credentials = self.resolve_credentials(secrets)?;
-        let veil = credentials
+        let redactor = credentials
             .as_ref()
             .map(|it| SecretRedactor::for_secret(&it.password, Some(&it.user)))
             .unwrap_or_default();
@@ -159,66 +167,77 @@ impl SmtpSpec {
                 &host_to_string(&host),
                 self.ca_file.as_deref(),
             )?,
-            client_id: connection_pool::client_id(letterhead.sender_domain()),
+            client_id: connection_pool::client_id(mail_builder.sender_domain()),
             credentials,
         };
-        connector.check_plaintext(&host, self.allow_plaintext)?;
+        self.check_plaintext(&url, &host)?;
         Ok(SmtpProvider {
             name: name.to_owned(),
-            mail_builder: letterhead,
-            redactor: veil,
+            mail_builder,
+            redactor,
             pool: SmtpConnectionPool::new(
                 connector,
-                Duration::from_millis(self.idle_ms),
-                self.connections,
+                Duration::from_millis(self.idle_timeout_ms),
+                self.max_connections,
             ),
-            send_permits: Arc::new(Semaphore::new(self.connections)),
-            connection_permits: Semaphore::new(self.connections),
+            send_permits: Arc::new(Semaphore::new(self.max_connections)),
+            connection_permits: Semaphore::new(self.max_connections),
             timeout: Duration::from_millis(self.timeout_ms),
         })
     }
 
-    fn parse_server_url(&self) -> Result<Url, String> {
-        let expected = "expected smtps://host or smtp://host, with a port or without";
-        let url: Url = self
-            .url
-            .parse()
-            .map_err(|_| format!("{} is not a URL: {expected}", self.url))?;
+    fn parse_server_url(&self) -> Result<Url, SmtpConfigError> {
+        let url: Url = self.url.parse().map_err(|_| SmtpConfigError::InvalidUrl)?;
         if !url.username().is_empty() || url.password().is_some() {
-            return Err(
-                "there is no place for a password in a URL: use user and password".to_owned(),
-            );
+            return Err(SmtpConfigError::CredentialsInUrl);
         }
         let has_more =
             !matches!(url.path(), "" | "/") || url.query().is_some() || url.fragment().is_some();
         if !matches!(url.scheme(), "smtp" | "smtps") || has_more {
-            return Err(format!(
-                "{} is not the URL of a server of mail: {expected}",
-                self.url
-            ));
+            return Err(SmtpConfigError::NotServerUrl);
         }
         if url.scheme() == "smtps" && self.tls.is_some() {
-            return Err(
-                "smtps:// is encrypted from the first byte: leave tls out, or use smtp://"
-                    .to_owned(),
-            );
+            return Err(SmtpConfigError::TlsModeWithSmtps);
         }
         Ok(url)
+    }
+
+    /// Fails if the connection would be unencrypted to a host that is not loopback, and plaintext
+    /// is not allowed.
+    fn check_plaintext(&self, url: &Url, host: &Host<&str>) -> Result<(), SmtpConfigError> {
+        let is_encrypted = url.scheme() == "smtps" || self.tls != Some(SmtpTlsMode::None);
+        if is_encrypted || self.allow_plaintext || is_loopback(host) {
+            return Ok(());
+        }
+        Err(SmtpConfigError::Plaintext)
     }
 
     fn resolve_credentials(
         &self,
         secrets: &dyn SecretSource,
-    ) -> Result<Option<connection_pool::SmtpCredentials>, String> {
+    ) -> Result<Option<SmtpCredentials>, SmtpConfigError> {
         match (&self.user, &self.password) {
             (None, None) => Ok(None),
-            (Some(user), Some(password)) => Ok(Some(connection_pool::SmtpCredentials {
+            (Some(user), Some(password)) => Ok(Some(SmtpCredentials {
                 user: user.clone(),
-                password: password.resolve(secrets)?,
+                password: password.resolve("smtp.password", secrets)?,
             })),
-            (Some(_), None) => Err("there is a user but no password".to_owned()),
-            (None, Some(_)) => Err("there is a password but no user".to_owned()),
+            (Some(_), None) => Err(SmtpConfigError::MissingPassword),
+            (None, Some(_)) => Err(SmtpConfigError::MissingUser),
         }
+    }
+}
+
+fn is_loopback(host: &Host<&str>) -> bool {
+    match host {
+        Host::Domain(name) => {
+            *name == "localhost"
+                || name
+                    .parse::<IpAddr>()
+                    .is_ok_and(|address| address.is_loopback())
+        }
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
     }
 }
 
@@ -268,77 +287,77 @@ impl Provider for SmtpProvider {
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        let mut answers = Vec::new();
+        let mut outcomes = Vec::new();
         for reservation in batch {
-            answers.push((
+            outcomes.push((
                 reservation.item_id().clone(),
                 self.send_mail(&OutgoingItem::from_reservation(&reservation))
                     .await,
             ));
         }
-        answers
+        outcomes
     }
 }
 
 impl SmtpProvider {
-    async fn send_mail(&self, parcel: &OutgoingItem<'_>) -> SendOutcome {
-        let envelope = match self.mail_builder.build_mail(parcel) {
-            Ok(envelope) => envelope,
-            Err(words) => return invalid_message(&words),
+    async fn send_mail(&self, item: &OutgoingItem<'_>) -> SendOutcome {
+        let mail = match self.mail_builder.build_mail(item) {
+            Ok(mail) => mail,
+            Err(error) => return invalid_message(&error),
         };
         let Ok(Ok(_permit)) = timeout(self.timeout, self.connection_permits.acquire()).await else {
             // Throttled, because the server is not at fault: the wait must not count as a send.
             return SendOutcome::Throttled(
-                "no connection became free in time".into(),
+                "no SMTP connection became free before the timeout".into(),
                 Some(NO_CONNECTION_RETRY_MS),
             );
         };
         // The deadline starts here: a long wait for a connection must not shorten the transaction
         // and leave the message in doubt.
         match self
-            .run_transaction(&envelope, Instant::now() + self.timeout)
+            .run_transaction(&mail, Instant::now() + self.timeout)
             .await
         {
-            Ok(()) => SendOutcome::Accepted(Some(envelope.message_id.as_str().into())),
-            Err((phase, trouble)) => smtp_failure::map_failure(phase, &trouble, &self.redactor),
+            Ok(()) => SendOutcome::Accepted(Some(mail.message_id.as_str().into())),
+            Err((phase, failure)) => smtp_failure::map_failure(phase, &failure, &self.redactor),
         }
     }
 
     /// Runs one transaction, on an idle connection or a new one.
     async fn run_transaction(
         &self,
-        envelope: &OutgoingMail,
+        mail: &OutgoingMail,
         deadline: Instant,
     ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         while let Some(connection) = self.pool.take_idle(Instant::now()) {
-            let mut talk = SmtpTransaction::new(connection, deadline);
-            match talk.send_mail_from(envelope).await {
-                Ok(()) => return self.complete_transaction(talk, envelope).await,
+            let mut transaction = SmtpTransaction::new(connection, deadline);
+            match transaction.send_mail_from(mail).await {
+                Ok(()) => return self.complete_transaction(transaction, mail).await,
                 // The server has closed this idle connection. No message was sent on it.
                 Err((_, SmtpFailure::ConnectionLost(_) | SmtpFailure::Temporary(421, _))) => {}
-                Err(trouble) => return self.abort_transaction(talk, trouble).await,
+                Err(failure) => return self.abort_transaction(transaction, failure).await,
             }
         }
         let connection = self.pool.open_connection(deadline).await?;
-        let mut talk = SmtpTransaction::new(connection, deadline);
-        match talk.send_mail_from(envelope).await {
-            Ok(()) => self.complete_transaction(talk, envelope).await,
-            Err(trouble) => self.abort_transaction(talk, trouble).await,
+        let mut transaction = SmtpTransaction::new(connection, deadline);
+        match transaction.send_mail_from(mail).await {
+            Ok(()) => self.complete_transaction(transaction, mail).await,
+            Err(failure) => self.abort_transaction(transaction, failure).await,
         }
     }
 
     async fn complete_transaction(
         &self,
-        mut talk: SmtpTransaction,
-        envelope: &OutgoingMail,
+        mut transaction: SmtpTransaction,
+        mail: &OutgoingMail,
     ) -> Result<(), (SmtpPhase, SmtpFailure)> {
-        match talk.send_message(envelope).await {
+        match transaction.send_message(mail).await {
             Ok(()) => {
                 self.pool
-                    .return_connection(talk.into_connection(), Instant::now());
+                    .return_connection(transaction.into_connection(), Instant::now());
                 Ok(())
             }
-            Err(trouble) => self.abort_transaction(talk, trouble).await,
+            Err(failure) => self.abort_transaction(transaction, failure).await,
         }
     }
 
@@ -346,14 +365,14 @@ impl SmtpProvider {
     /// commands.
     async fn abort_transaction(
         &self,
-        mut talk: SmtpTransaction,
-        (phase, trouble): (SmtpPhase, SmtpFailure),
+        mut transaction: SmtpTransaction,
+        (phase, failure): (SmtpPhase, SmtpFailure),
     ) -> Result<(), (SmtpPhase, SmtpFailure)> {
-        if trouble.keeps_connection(phase) && talk.reset().await {
+        if failure.keeps_connection(phase) && transaction.reset().await {
             self.pool
-                .return_connection(talk.into_connection(), Instant::now());
+                .return_connection(transaction.into_connection(), Instant::now());
         }
-        Err((phase, trouble))
+        Err((phase, failure))
     }
 }
 

@@ -57,39 +57,40 @@ pub(crate) struct ScriptedSmtpServer {
 }
 
 impl ScriptedSmtpServer {
-    pub(crate) async fn start(whims: Vec<ScriptedFault>) -> Self {
+    pub(crate) async fn start(faults: Vec<ScriptedFault>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let seen = Arc::new(Mutex::new(SmtpServerLog::default()));
-        let accepted = Arc::clone(&seen);
+        let log = Arc::new(Mutex::new(SmtpServerLog::default()));
+        let server_log = Arc::clone(&log);
         tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let number = {
-                    let mut seen = accepted.lock().unwrap();
-                    seen.connections += 1;
-                    seen.connections - 1
+                    let mut log = server_log.lock().unwrap();
+                    log.connections += 1;
+                    log.connections - 1
                 };
-                let is_here = |whim: &&ScriptedFault| whim.connection.is_none_or(|it| it == number);
-                let whims: Vec<ScriptedFault> = whims.iter().filter(is_here).copied().collect();
+                let applies =
+                    |fault: &&ScriptedFault| fault.connection.is_none_or(|it| it == number);
+                let faults: Vec<ScriptedFault> = faults.iter().filter(applies).copied().collect();
                 tokio::spawn(
                     ScriptedSmtpSession {
                         stream: BufReader::new(stream),
-                        faults: whims,
-                        log: Arc::clone(&accepted),
+                        faults,
+                        log: Arc::clone(&server_log),
                     }
                     .serve_session(),
                 );
             }
         });
-        Self { port, log: seen }
+        Self { port, log }
     }
 
-    pub(crate) async fn start_with_fault(at: SmtpFaultPoint, act: SmtpFault) -> Self {
+    pub(crate) async fn start_with_fault(point: SmtpFaultPoint, fault: SmtpFault) -> Self {
         Self::start(vec![ScriptedFault {
             connection: None,
-            point: at,
-            fault: act,
+            point,
+            fault,
         }])
         .await
     }
@@ -112,12 +113,12 @@ struct ScriptedSmtpSession {
 impl ScriptedSmtpSession {
     async fn serve_session(mut self) {
         // A client that disconnects ends the session.
-        let _ = self.answer_commands().await;
+        let _ = self.reply_to_commands().await;
         self.log.lock().unwrap().closed += 1;
     }
 
-    async fn answer_commands(&mut self) -> Option<()> {
-        self.send_reply(SmtpFaultPoint::Greeting, "220 hostile ready")
+    async fn reply_to_commands(&mut self) -> Option<()> {
+        self.send_reply(SmtpFaultPoint::Greeting, "220 scripted ready")
             .await?;
         loop {
             let mut line = String::new();
@@ -126,14 +127,14 @@ impl ScriptedSmtpSession {
             }
             let command = line.trim_end().to_owned();
             self.log.lock().unwrap().commands.push(command.clone());
-            let word = command
+            let verb = command
                 .split_whitespace()
                 .next()
                 .unwrap_or_default()
                 .to_uppercase();
-            match word.as_str() {
+            match verb.as_str() {
                 "EHLO" => {
-                    self.send_reply(SmtpFaultPoint::Ehlo, "250-hostile\r\n250 AUTH PLAIN LOGIN")
+                    self.send_reply(SmtpFaultPoint::Ehlo, "250-scripted\r\n250 AUTH PLAIN LOGIN")
                         .await?
                 }
                 "AUTH" => self.send_reply(SmtpFaultPoint::Auth, "235 welcome").await?,
@@ -141,22 +142,23 @@ impl ScriptedSmtpSession {
                 "RCPT" => self.send_reply(SmtpFaultPoint::Recipient, "250 ok").await?,
                 "RSET" => self.send_reply(SmtpFaultPoint::Reset, "250 ok").await?,
                 "DATA" if self.fault_at(SmtpFaultPoint::Data).is_none() => {
-                    self.send_reply(SmtpFaultPoint::Data, "354 go on").await?;
+                    self.send_reply(SmtpFaultPoint::Data, "354 send the message")
+                        .await?;
                     self.receive_message().await?;
                 }
                 "DATA" => self.send_reply(SmtpFaultPoint::Data, "").await?,
                 "QUIT" => return None,
-                _ => self.write_line("500 what?").await?,
+                _ => self.write_line("500 unknown command").await?,
             }
         }
     }
 
     /// Returns the fault scripted for this point, if any.
-    fn fault_at(&self, at: SmtpFaultPoint) -> Option<SmtpFault> {
+    fn fault_at(&self, point: SmtpFaultPoint) -> Option<SmtpFault> {
         self.faults
             .iter()
-            .find(|whim| whim.point == at)
-            .map(|whim| whim.fault)
+            .find(|fault| fault.point == point)
+            .map(|fault| fault.fault)
     }
 
     async fn receive_message(&mut self) -> Option<()> {
@@ -175,10 +177,10 @@ impl ScriptedSmtpSession {
             .await
     }
 
-    async fn send_reply(&mut self, at: SmtpFaultPoint, right: &str) -> Option<()> {
-        match self.fault_at(at) {
-            None => self.write_line(right).await,
-            Some(SmtpFault::Reply(said)) => self.write_line(said).await,
+    async fn send_reply(&mut self, point: SmtpFaultPoint, reply: &str) -> Option<()> {
+        match self.fault_at(point) {
+            None => self.write_line(reply).await,
+            Some(SmtpFault::Reply(scripted)) => self.write_line(scripted).await,
             Some(SmtpFault::Disconnect) => None,
             Some(SmtpFault::Hang) => std::future::pending().await,
         }

@@ -58,13 +58,13 @@ impl SmtpFailure {
 
 impl From<Error> for SmtpFailure {
     fn from(error: Error) -> Self {
-        let said = || {
+        let reply = || {
             std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string)
         };
         match error.status() {
-            Some(code) if error.is_transient() => Self::Temporary(code_number(code), said()),
-            Some(code) => Self::Permanent(code_number(code), said()),
-            None if error.is_client() => Self::Unsupported(said()),
+            Some(code) if error.is_transient() => Self::Temporary(code_number(code), reply()),
+            Some(code) => Self::Permanent(code_number(code), reply()),
+            None if error.is_client() => Self::Unsupported(reply()),
             None => Self::ConnectionLost(error.to_string()),
         }
     }
@@ -77,59 +77,58 @@ fn code_number(code: Code) -> u16 {
 /// Returns the outcome of an item whose transaction failed in this phase.
 pub(crate) fn map_failure(
     phase: SmtpPhase,
-    trouble: &SmtpFailure,
-    veil: &SecretRedactor,
+    failure: &SmtpFailure,
+    redactor: &SecretRedactor,
 ) -> SendOutcome {
     use SmtpFailure::{ConnectFailed, ConnectionLost, Permanent, Temporary, TimedOut, Unsupported};
     use SmtpPhase::{Connect, Content, Data, EndOfData, Mail, Recipient};
-    let told = veil.redact_text(&describe_failure(phase, trouble));
-    match (phase, trouble) {
+    let error = redactor.redact_text(&describe_failure(phase, failure));
+    match (phase, failure) {
         (EndOfData, ConnectionLost(_) | ConnectFailed(_) | TimedOut | Unsupported(_)) => {
-            SendOutcome::Unknown(told)
+            SendOutcome::Unknown(error)
         }
-        (EndOfData, Temporary(..)) => SendOutcome::Deferred(told),
+        (EndOfData, Temporary(..)) => SendOutcome::Deferred(error),
         // Code 421 is about the server, not about the message.
-        (_, Temporary(421, _)) => SendOutcome::Throttled(told, None),
-        (Connect | Mail, Temporary(..)) => SendOutcome::Throttled(told, None),
+        (_, Temporary(421, _)) => SendOutcome::Throttled(error, None),
+        (Connect | Mail, Temporary(..)) => SendOutcome::Throttled(error, None),
         // A server that rejects the client or its password has rejected no message.
-        (Connect, Permanent(..) | Unsupported(_)) => SendOutcome::Throttled(told, None),
-        (Recipient | Data | Content, Temporary(..)) => SendOutcome::Deferred(told),
-        (_, ConnectionLost(_) | ConnectFailed(_) | TimedOut) => SendOutcome::Deferred(told),
-        (_, Permanent(..) | Unsupported(_)) => SendOutcome::Refused(told),
+        (Connect, Permanent(..) | Unsupported(_)) => SendOutcome::Throttled(error, None),
+        (Recipient | Data | Content, Temporary(..)) => SendOutcome::Deferred(error),
+        (_, ConnectionLost(_) | ConnectFailed(_) | TimedOut) => SendOutcome::Deferred(error),
+        (_, Permanent(..) | Unsupported(_)) => SendOutcome::Refused(error),
     }
 }
 
-fn describe_failure(phase: SmtpPhase, trouble: &SmtpFailure) -> String {
-    let when = match phase {
-        SmtpPhase::Connect => "when it was greeted",
-        SmtpPhase::Mail => "of the sender",
-        SmtpPhase::Recipient => "of the recipient",
-        SmtpPhase::Data => "before the message",
-        SmtpPhase::Content => "during the message",
-        SmtpPhase::EndOfData => "after the message",
-    };
-    match trouble {
-        SmtpFailure::Temporary(code, said) | SmtpFailure::Permanent(code, said) => {
-            format!("the server said {when}: {code} {said}")
-        }
-        SmtpFailure::ConnectionLost(why) => {
-            format!("the connection was lost {}: {why}", describe_phase(phase))
-        }
-        SmtpFailure::ConnectFailed(why) => why.clone(),
-        SmtpFailure::TimedOut => format!(
-            "the server did not answer in time {}",
-            describe_phase(phase)
-        ),
-        SmtpFailure::Unsupported(what) => what.clone(),
-    }
-}
-
-fn describe_phase(phase: SmtpPhase) -> &'static str {
-    match phase {
-        SmtpPhase::Connect => "before anything was sent",
+fn describe_failure(phase: SmtpPhase, failure: &SmtpFailure) -> String {
+    let position = match phase {
+        SmtpPhase::Connect => "before any message was sent",
         SmtpPhase::Mail | SmtpPhase::Recipient | SmtpPhase::Data => "before the message was sent",
-        SmtpPhase::Content => "before the message was sent whole",
+        SmtpPhase::Content => "before the message was sent completely",
         SmtpPhase::EndOfData => "after the message was sent",
+    };
+    match failure {
+        SmtpFailure::Temporary(code, reply) | SmtpFailure::Permanent(code, reply) => {
+            format!("the server replied {}: {code} {reply}", replied_to(phase))
+        }
+        SmtpFailure::ConnectionLost(cause) => {
+            format!("the connection was lost {position}: {cause}")
+        }
+        SmtpFailure::TimedOut => {
+            format!("the server did not reply before the timeout, {position}")
+        }
+        SmtpFailure::ConnectFailed(error) | SmtpFailure::Unsupported(error) => error.clone(),
+    }
+}
+
+/// The command or the part of the protocol that the server replied to in a phase.
+fn replied_to(phase: SmtpPhase) -> &'static str {
+    match phase {
+        SmtpPhase::Connect => "to the connection",
+        SmtpPhase::Mail => "to the sender",
+        SmtpPhase::Recipient => "to the recipient",
+        SmtpPhase::Data => "to DATA",
+        SmtpPhase::Content => "during the message",
+        SmtpPhase::EndOfData => "to the message",
     }
 }
 
@@ -139,71 +138,53 @@ mod tests {
 
     use super::{SecretRedactor, SmtpFailure, SmtpPhase, map_failure};
 
-    fn kind(phase: SmtpPhase, trouble: &SmtpFailure) -> &'static str {
-        match map_failure(phase, trouble, &SecretRedactor::default()) {
+    fn outcome_name(phase: SmtpPhase, failure: &SmtpFailure) -> &'static str {
+        match map_failure(phase, failure, &SecretRedactor::default()) {
             SendOutcome::Accepted(_) => "accepted",
             SendOutcome::Refused(_) => "refused",
-            SendOutcome::Deferred(_) => "later",
-            SendOutcome::Throttled(..) => "busy",
+            SendOutcome::Deferred(_) => "deferred",
+            SendOutcome::Throttled(..) => "throttled",
             SendOutcome::Unknown(_) => "unknown",
-            SendOutcome::InvalidMessage(_) => "unfit",
+            SendOutcome::InvalidMessage(_) => "invalid",
         }
     }
 
     #[test]
-    fn every_end_of_a_conversation_has_its_answer() {
+    fn every_phase_and_failure_has_its_outcome() {
         use SmtpPhase::{Connect, Content, Data, EndOfData, Mail, Recipient};
-        let troubles = [
+        let failures = [
             SmtpFailure::Temporary(421, "closing".to_owned()),
             SmtpFailure::Temporary(451, "try again".to_owned()),
             SmtpFailure::Permanent(550, "no".to_owned()),
             SmtpFailure::ConnectionLost("reset".to_owned()),
             SmtpFailure::TimedOut,
-            SmtpFailure::ConnectFailed("could not connect".to_owned()),
+            SmtpFailure::ConnectFailed("cannot connect".to_owned()),
             SmtpFailure::Unsupported("no STARTTLS".to_owned()),
         ];
+        let after_sender = "throttled deferred refused deferred deferred deferred refused";
         let table = [
             (
                 Connect,
-                ["busy", "busy", "busy", "later", "later", "later", "busy"],
+                "throttled throttled throttled deferred deferred deferred throttled",
             ),
             (
                 Mail,
-                [
-                    "busy", "busy", "refused", "later", "later", "later", "refused",
-                ],
+                "throttled throttled refused deferred deferred deferred refused",
             ),
-            (
-                Recipient,
-                [
-                    "busy", "later", "refused", "later", "later", "later", "refused",
-                ],
-            ),
-            (
-                Data,
-                [
-                    "busy", "later", "refused", "later", "later", "later", "refused",
-                ],
-            ),
-            (
-                Content,
-                [
-                    "busy", "later", "refused", "later", "later", "later", "refused",
-                ],
-            ),
+            (Recipient, after_sender),
+            (Data, after_sender),
+            (Content, after_sender),
             (
                 EndOfData,
-                [
-                    "later", "later", "refused", "unknown", "unknown", "unknown", "unknown",
-                ],
+                "deferred deferred refused unknown unknown unknown unknown",
             ),
         ];
         for (phase, row) in table {
-            let found: Vec<&str> = troubles
+            let found: Vec<&str> = failures
                 .iter()
-                .map(|trouble| kind(phase, trouble))
+                .map(|failure| outcome_name(phase, failure))
                 .collect();
-            assert_eq!(found, row, "{phase:?}");
+            assert_eq!(found.join(" "), row, "{phase:?}");
         }
     }
 }

@@ -13,9 +13,9 @@ use super::{SmtpProvider, SmtpSpec};
 use crate::outgoing_item::OutgoingItem;
 use crate::secret::SecretSource;
 
-struct Known;
+struct SmtpTestSecrets;
 
-impl SecretSource for Known {
+impl SecretSource for SmtpTestSecrets {
     fn lookup_secret(&self, name: &str) -> Option<String> {
         (name == "MAIL").then(|| "hunter2".to_owned())
     }
@@ -32,7 +32,7 @@ fn spec(more: &serde_json::Value) -> Result<SmtpSpec, serde_json::Error> {
 fn provider(port: u16, more: &serde_json::Value) -> SmtpProvider {
     let mut spec = spec(more).unwrap();
     spec.url = format!("smtp://127.0.0.1:{port}");
-    spec.build_provider("mail", &Known).unwrap()
+    spec.build_provider("mail", &SmtpTestSecrets).unwrap()
 }
 
 async fn send_to(smtp: &SmtpProvider, to: &str, text: &str) -> SendOutcome {
@@ -47,7 +47,7 @@ async fn send_to(smtp: &SmtpProvider, to: &str, text: &str) -> SendOutcome {
             .to_vec(),
     };
     smtp.send_mail(&OutgoingItem {
-        item: "j.0",
+        item_id: "j.0",
         key: "ab12",
         to,
         recipient: "ada",
@@ -60,19 +60,19 @@ async fn send(smtp: &SmtpProvider) -> SendOutcome {
     send_to(smtp, "ada@example.org", "Hi").await
 }
 
-fn kind(answer: &SendOutcome) -> &'static str {
-    match answer {
+fn outcome_name(outcome: &SendOutcome) -> &'static str {
+    match outcome {
         SendOutcome::Accepted(_) => "accepted",
         SendOutcome::Refused(_) => "refused",
-        SendOutcome::Deferred(_) => "later",
-        SendOutcome::Throttled(..) => "busy",
+        SendOutcome::Deferred(_) => "deferred",
+        SendOutcome::Throttled(..) => "throttled",
         SendOutcome::Unknown(_) => "unknown",
-        SendOutcome::InvalidMessage(_) => "unfit",
+        SendOutcome::InvalidMessage(_) => "invalid",
     }
 }
 
 #[tokio::test]
-async fn a_message_that_the_server_takes_is_accepted_by_its_id() {
+async fn an_accepted_message_is_reported_with_its_message_id() {
     let server = ScriptedSmtpServer::start(Vec::new()).await;
     let smtp = provider(server.port, &json!({}));
     assert_eq!(
@@ -88,33 +88,37 @@ async fn a_message_that_the_server_takes_is_accepted_by_its_id() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_at_each_moment_is_answered() {
+async fn each_reply_of_the_server_maps_to_an_outcome() {
     let table = [
-        (SmtpFaultPoint::Greeting, "421 too many", "busy"),
-        (SmtpFaultPoint::Greeting, "450 not now", "busy"),
-        (SmtpFaultPoint::Greeting, "554 go away", "busy"),
-        (SmtpFaultPoint::Ehlo, "421 closing", "busy"),
-        (SmtpFaultPoint::Ehlo, "550 who?", "busy"),
-        (SmtpFaultPoint::Mail, "421 closing", "busy"),
-        (SmtpFaultPoint::Mail, "452 full", "busy"),
+        (SmtpFaultPoint::Greeting, "421 too many", "throttled"),
+        (SmtpFaultPoint::Greeting, "450 not now", "throttled"),
+        (SmtpFaultPoint::Greeting, "554 not allowed", "throttled"),
+        (SmtpFaultPoint::Ehlo, "421 closing", "throttled"),
+        (SmtpFaultPoint::Ehlo, "550 unknown client", "throttled"),
+        (SmtpFaultPoint::Mail, "421 closing", "throttled"),
+        (SmtpFaultPoint::Mail, "452 full", "throttled"),
         (SmtpFaultPoint::Mail, "550 no such sender", "refused"),
-        (SmtpFaultPoint::Recipient, "450 greylisted", "later"),
-        (SmtpFaultPoint::Recipient, "421 closing", "busy"),
+        (SmtpFaultPoint::Recipient, "450 greylisted", "deferred"),
+        (SmtpFaultPoint::Recipient, "421 closing", "throttled"),
         (SmtpFaultPoint::Recipient, "550 no such user", "refused"),
-        (SmtpFaultPoint::Data, "451 try again", "later"),
+        (SmtpFaultPoint::Data, "451 try again", "deferred"),
         (SmtpFaultPoint::Data, "554 no", "refused"),
-        (SmtpFaultPoint::Data, "250 what?", "later"),
-        (SmtpFaultPoint::EndOfData, "451 try again", "later"),
-        (SmtpFaultPoint::EndOfData, "421 closing", "later"),
+        (SmtpFaultPoint::Data, "250 what?", "deferred"),
+        (SmtpFaultPoint::EndOfData, "451 try again", "deferred"),
+        (SmtpFaultPoint::EndOfData, "421 closing", "deferred"),
         (SmtpFaultPoint::EndOfData, "554 spam", "refused"),
         (SmtpFaultPoint::EndOfData, "nonsense", "unknown"),
         (SmtpFaultPoint::EndOfData, "354 what?", "unknown"),
-        (SmtpFaultPoint::Mail, "nonsense", "later"),
+        (SmtpFaultPoint::Mail, "nonsense", "deferred"),
     ];
-    for (at, said, expected) in table {
-        let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Reply(said)).await;
-        let answer = send(&provider(server.port, &json!({}))).await;
-        assert_eq!(kind(&answer), expected, "{at:?} {said}: {answer:?}");
+    for (at, reply, expected) in table {
+        let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Reply(reply)).await;
+        let outcome = send(&provider(server.port, &json!({}))).await;
+        assert_eq!(
+            outcome_name(&outcome),
+            expected,
+            "{at:?} {reply}: {outcome:?}"
+        );
         assert_eq!(
             server.message_count(),
             usize::from(at == SmtpFaultPoint::EndOfData)
@@ -132,72 +136,75 @@ async fn a_lost_connection_is_in_doubt_only_after_the_end_of_the_message() {
         SmtpFaultPoint::Data,
     ] {
         let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Disconnect).await;
-        let answer = send(&provider(server.port, &json!({}))).await;
-        assert_eq!(kind(&answer), "later", "{at:?}: {answer:?}");
+        let outcome = send(&provider(server.port, &json!({}))).await;
+        assert_eq!(outcome_name(&outcome), "deferred", "{at:?}: {outcome:?}");
         assert_eq!(server.message_count(), 0);
     }
     let server =
         ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::EndOfData, SmtpFault::Disconnect)
             .await;
-    let answer = send(&provider(server.port, &json!({}))).await;
-    assert_eq!(kind(&answer), "unknown", "{answer:?}");
+    let outcome = send(&provider(server.port, &json!({}))).await;
+    assert_eq!(outcome_name(&outcome), "unknown", "{outcome:?}");
     assert_eq!(server.message_count(), 1);
 }
 
 #[tokio::test]
-async fn a_long_message_that_could_not_be_written_whole_was_not_sent() {
+async fn a_long_message_that_was_not_written_completely_was_not_sent() {
     let server =
         ScriptedSmtpServer::start_with_fault(SmtpFaultPoint::Content, SmtpFault::Disconnect).await;
     let long = "A line of text that is repeated very often.\r\n".repeat(300_000);
-    let answer = send_to(&provider(server.port, &json!({})), "ada@example.org", &long).await;
-    assert_eq!(kind(&answer), "later", "{answer:?}");
+    let outcome = send_to(&provider(server.port, &json!({})), "ada@example.org", &long).await;
+    assert_eq!(outcome_name(&outcome), "deferred", "{outcome:?}");
     // The outcome of a short message is unknown: all of it was written before the client noticed
     // the lost connection.
-    let answer = send(&provider(server.port, &json!({}))).await;
-    assert_eq!(kind(&answer), "unknown", "{answer:?}");
+    let outcome = send(&provider(server.port, &json!({}))).await;
+    assert_eq!(outcome_name(&outcome), "unknown", "{outcome:?}");
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_in_time_leaves_doubt_only_at_the_end() {
+async fn a_timeout_is_in_doubt_only_after_the_end_of_the_message() {
     for (at, expected) in [
-        (SmtpFaultPoint::Greeting, "later"),
-        (SmtpFaultPoint::Mail, "later"),
-        (SmtpFaultPoint::Recipient, "later"),
-        (SmtpFaultPoint::Data, "later"),
+        (SmtpFaultPoint::Greeting, "deferred"),
+        (SmtpFaultPoint::Mail, "deferred"),
+        (SmtpFaultPoint::Recipient, "deferred"),
+        (SmtpFaultPoint::Data, "deferred"),
         (SmtpFaultPoint::EndOfData, "unknown"),
     ] {
         let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Hang).await;
-        let answer = send(&provider(server.port, &json!({ "timeout_ms": 300 }))).await;
-        assert_eq!(kind(&answer), expected, "{at:?}: {answer:?}");
-        assert!(format!("{answer:?}").contains("in time"), "{answer:?}");
+        let outcome = send(&provider(server.port, &json!({ "timeout_ms": 300 }))).await;
+        assert_eq!(outcome_name(&outcome), expected, "{at:?}: {outcome:?}");
+        assert!(
+            format!("{outcome:?}").contains("did not reply before the timeout"),
+            "{outcome:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_has_taken_nothing() {
+async fn an_unreachable_server_has_accepted_nothing() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let answer = send(&provider(port, &json!({}))).await;
-    let words = format!("could not connect to 127.0.0.1:{port}: Connection refused");
+    let outcome = send(&provider(port, &json!({}))).await;
+    let expected = format!("cannot connect to 127.0.0.1:{port}: Connection refused");
     assert!(
-        matches!(&answer, SendOutcome::Deferred(said) if said.starts_with(&words)),
-        "{answer:?}"
+        matches!(&outcome, SendOutcome::Deferred(error) if error.starts_with(&expected)),
+        "{outcome:?}"
     );
 }
 
 #[tokio::test]
-async fn messages_share_a_connection_and_a_refused_recipient_does_not_spoil_it() {
-    let whim = |at, said| ScriptedFault {
+async fn a_connection_is_reused_also_after_a_rejected_recipient() {
+    let fault = |point, reply| ScriptedFault {
         connection: Some(0),
-        point: at,
-        fault: SmtpFault::Reply(said),
+        point,
+        fault: SmtpFault::Reply(reply),
     };
     let server =
-        ScriptedSmtpServer::start(vec![whim(SmtpFaultPoint::Recipient, "550 no such user")]).await;
+        ScriptedSmtpServer::start(vec![fault(SmtpFaultPoint::Recipient, "550 no such user")]).await;
     let smtp = provider(server.port, &json!({}));
     for _ in 0..3 {
-        assert_eq!(kind(&send(&smtp).await), "refused");
+        assert_eq!(outcome_name(&send(&smtp).await), "refused");
     }
     assert_eq!(server.connection_count(), 1);
     let resets = server
@@ -212,23 +219,23 @@ async fn messages_share_a_connection_and_a_refused_recipient_does_not_spoil_it()
     let server = ScriptedSmtpServer::start(Vec::new()).await;
     let smtp = provider(server.port, &json!({}));
     for _ in 0..3 {
-        assert_eq!(kind(&send(&smtp).await), "accepted");
+        assert_eq!(outcome_name(&send(&smtp).await), "accepted");
     }
     assert_eq!((server.connection_count(), server.message_count()), (1, 3));
 }
 
 #[tokio::test]
-async fn a_connection_that_the_server_has_closed_meanwhile_is_replaced() {
-    for act in [
+async fn an_idle_connection_that_the_server_closed_is_replaced() {
+    for fault in [
         SmtpFault::Disconnect,
         SmtpFault::Reply("421 idle for too long"),
     ] {
-        let whim = ScriptedFault {
+        let scripted = ScriptedFault {
             connection: Some(0),
             point: SmtpFaultPoint::Mail,
-            fault: act,
+            fault,
         };
-        let server = ScriptedSmtpServer::start(vec![whim]).await;
+        let server = ScriptedSmtpServer::start(vec![scripted]).await;
         let smtp = provider(server.port, &json!({}));
         // A connection on which the server injects the fault at the next `MAIL FROM`.
         let stale = smtp
@@ -237,26 +244,26 @@ async fn a_connection_that_the_server_has_closed_meanwhile_is_replaced() {
             .await
             .unwrap();
         smtp.pool.return_connection(stale, Instant::now());
-        assert_eq!(kind(&send(&smtp).await), "accepted");
+        assert_eq!(outcome_name(&send(&smtp).await), "accepted");
         assert_eq!((server.connection_count(), server.message_count()), (2, 1));
     }
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_uses_is_not_kept() {
+async fn an_idle_timeout_of_zero_keeps_no_connection() {
     let server = ScriptedSmtpServer::start(Vec::new()).await;
-    let smtp = provider(server.port, &json!({ "idle_ms": 0 }));
+    let smtp = provider(server.port, &json!({ "idle_timeout_ms": 0 }));
     for _ in 0..2 {
-        assert_eq!(kind(&send(&smtp).await), "accepted");
+        assert_eq!(outcome_name(&send(&smtp).await), "accepted");
     }
     assert_eq!(server.connection_count(), 2);
 }
 
 #[tokio::test]
-async fn a_connection_that_nobody_uses_is_closed_even_if_nobody_sends_any_more() {
+async fn an_idle_connection_is_closed_without_another_send() {
     let server = ScriptedSmtpServer::start(Vec::new()).await;
-    let smtp = provider(server.port, &json!({ "idle_ms": 100 }));
-    assert_eq!(kind(&send(&smtp).await), "accepted");
+    let smtp = provider(server.port, &json!({ "idle_timeout_ms": 100 }));
+    assert_eq!(outcome_name(&send(&smtp).await), "accepted");
     while server.log.lock().unwrap().closed == 0 {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -264,46 +271,51 @@ async fn a_connection_that_nobody_uses_is_closed_even_if_nobody_sends_any_more()
 }
 
 #[tokio::test]
-async fn no_more_connections_are_made_than_there_may_be() {
+async fn the_number_of_connections_never_exceeds_the_maximum() {
     let server = ScriptedSmtpServer::start(Vec::new()).await;
-    let smtp = provider(server.port, &json!({ "connections": 2, "timeout_ms": 200 }));
+    let smtp = provider(
+        server.port,
+        &json!({ "max_connections": 2, "timeout_ms": 200 }),
+    );
     let all = smtp.connection_permits.acquire_many(2).await.unwrap();
-    let crowded = send(&smtp).await;
+    let throttled = send(&smtp).await;
     assert!(
-        matches!(crowded, SendOutcome::Throttled(_, Some(1..))),
-        "waiting for a connection is no try: {crowded:?}"
+        matches!(throttled, SendOutcome::Throttled(_, Some(1..))),
+        "a wait for a connection is not counted as a send: {throttled:?}"
     );
     assert_eq!(server.connection_count(), 0);
     drop(all);
-    let answers = futures_util::future::join_all((0..10).map(|_| send(&smtp))).await;
+    let outcomes = futures_util::future::join_all((0..10).map(|_| send(&smtp))).await;
     assert!(
-        answers.iter().all(|answer| kind(answer) == "accepted"),
-        "{answers:?}"
+        outcomes
+            .iter()
+            .all(|outcome| outcome_name(outcome) == "accepted"),
+        "{outcomes:?}"
     );
     assert_eq!((server.connection_count(), server.message_count()), (2, 10));
 }
 
 #[test]
-fn there_is_room_for_as_many_items_as_there_are_connections() {
+fn there_are_as_many_send_permits_as_connections() {
     for connections in [1, 4, 7] {
-        let smtp = provider(2525, &json!({ "connections": connections }));
-        let (room, again) = (smtp.send_permits().unwrap(), smtp.send_permits().unwrap());
-        assert_eq!(room.available_permits(), connections);
-        let _taken = room.try_acquire_many_owned(1).unwrap();
+        let smtp = provider(2525, &json!({ "max_connections": connections }));
+        let (first, second) = (smtp.send_permits().unwrap(), smtp.send_permits().unwrap());
+        assert_eq!(first.available_permits(), connections);
+        let _taken = first.try_acquire_many_owned(1).unwrap();
         assert_eq!(
-            again.available_permits(),
+            second.available_permits(),
             connections - 1,
-            "all lanes share it"
+            "all workers share the permits"
         );
     }
 }
 
 #[tokio::test]
-async fn a_password_is_sent_and_never_printed_and_a_wrong_one_refuses_nobody() {
+async fn a_password_is_sent_but_never_printed_and_a_rejected_login_throttles() {
     let login = json!({ "user": "shop", "password": { "secret": "MAIL" } });
     let server = ScriptedSmtpServer::start(Vec::new()).await;
     let smtp = provider(server.port, &login);
-    assert_eq!(kind(&send(&smtp).await), "accepted");
+    assert_eq!(outcome_name(&send(&smtp).await), "accepted");
     let printed = format!("{smtp:?}");
     assert!(
         !printed.contains("hunter2") && printed.contains("(secret)"),
@@ -320,20 +332,20 @@ async fn a_password_is_sent_and_never_printed_and_a_wrong_one_refuses_nobody() {
         SmtpFault::Reply("535 wrong password hunter2 AHNob3AAaHVudGVyMg=="),
     )
     .await;
-    let answer = send(&provider(server.port, &login)).await;
-    assert_eq!(kind(&answer), "busy");
+    let outcome = send(&provider(server.port, &login)).await;
+    assert_eq!(outcome_name(&outcome), "throttled");
     assert!(
-        format!("{answer:?}").contains("wrong password (secret) (secret)"),
-        "{answer:?}"
+        format!("{outcome:?}").contains("wrong password (secret) (secret)"),
+        "{outcome:?}"
     );
 }
 
 #[tokio::test]
-async fn a_server_without_encryption_is_not_used_unless_somebody_says_so() {
+async fn a_server_without_starttls_is_not_used_unless_plaintext_is_allowed() {
     let server = ScriptedSmtpServer::start(Vec::new()).await;
-    let answer = send(&provider(server.port, &json!({ "tls": "starttls" }))).await;
-    assert_eq!(kind(&answer), "busy");
-    assert!(format!("{answer:?}").contains("STARTTLS"), "{answer:?}");
+    let outcome = send(&provider(server.port, &json!({ "tls": "starttls" }))).await;
+    assert_eq!(outcome_name(&outcome), "throttled");
+    assert!(format!("{outcome:?}").contains("STARTTLS"), "{outcome:?}");
     let commands = server.log.lock().unwrap().commands.clone();
     assert!(
         !commands
@@ -344,64 +356,94 @@ async fn a_server_without_encryption_is_not_used_unless_somebody_says_so() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_is_not_sent() {
+async fn a_mail_that_cannot_be_built_is_not_sent() {
     let server = ScriptedSmtpServer::start(Vec::new()).await;
     let smtp = provider(server.port, &json!({}));
-    for to in ["nobody", "ada@example.org\r\nRCPT TO:<eve@example.org>"] {
-        assert_eq!(kind(&send_to(&smtp, to, "Hi").await), "unfit");
+    for to in ["no-address", "ada@example.org\r\nRCPT TO:<eve@example.org>"] {
+        assert_eq!(outcome_name(&send_to(&smtp, to, "Hi").await), "invalid");
     }
-    let answer = send_to(&smtp, "ädä@example.org", "Hi").await;
-    assert_eq!(kind(&answer), "refused", "{answer:?}");
+    let outcome = send_to(&smtp, "ädä@example.org", "Hi").await;
+    assert_eq!(outcome_name(&outcome), "refused", "{outcome:?}");
     assert_eq!(server.message_count(), 0);
 }
 
 #[test]
-fn what_is_wrong_in_a_document_is_said() {
-    let refused = |more: serde_json::Value| {
+fn an_invalid_configuration_is_rejected_with_the_name_of_the_setting() {
+    let error_of = |more: serde_json::Value| {
         spec(&more)
             .unwrap()
-            .build_provider("mail", &Known)
+            .build_provider("mail", &SmtpTestSecrets)
             .unwrap_err()
+            .to_string()
     };
-    for (more, said) in [
-        (json!({ "url": "smtp://mail.example.org" }), "in the clear"),
-        (json!({ "url": "smtp://10.0.0.1" }), "in the clear"),
+    for (more, expected) in [
+        (
+            json!({ "url": "smtp://mail.example.org" }),
+            "would send mail unencrypted",
+        ),
+        (
+            json!({ "url": "smtp://10.0.0.1" }),
+            "would send mail unencrypted",
+        ),
         (
             json!({ "url": "smtps://mail.example.org" }),
-            "leave tls out",
+            "remove `smtp.tls`",
         ),
         (
             json!({ "url": "http://mail.example.org" }),
-            "not the URL of a server of mail",
+            "is not the URL of an SMTP server",
         ),
         (
             json!({ "url": "smtp://127.0.0.1/x" }),
-            "not the URL of a server of mail",
+            "is not the URL of an SMTP server",
         ),
-        (json!({ "url": "mail.example.org" }), "not a URL"),
+        (
+            json!({ "url": "mail.example.org" }),
+            "`smtp.url` is not a URL",
+        ),
         (
             json!({ "url": "smtp://shop:hunter2@127.0.0.1" }),
-            "no place for a password",
+            "must not contain a user name or password",
         ),
-        (json!({ "user": "shop" }), "no password"),
-        (json!({ "password": { "secret": "MAIL" } }), "no user"),
+        (
+            json!({ "url": "smtp://shop:hunter2@127.0.0.1:99999" }),
+            "`smtp.url` is not a URL",
+        ),
+        (json!({ "user": "shop" }), "requires `smtp.password`"),
+        (
+            json!({ "password": { "secret": "MAIL" } }),
+            "requires `smtp.user`",
+        ),
         (
             json!({ "user": "shop", "password": { "secret": "NONE" } }),
             "ONWARD_SECRET_NONE",
         ),
-        (json!({ "from": "nobody" }), "is not an address"),
-        (json!({ "domain": "a b" }), "is not a domain"),
-        (json!({ "connections": 0 }), "connections"),
-        (json!({ "ca_file": "nowhere.pem" }), "nowhere.pem"),
+        (
+            json!({ "from": "no-address" }),
+            "`smtp.from` is not an email address",
+        ),
+        (
+            json!({ "domain": "a b" }),
+            "`smtp.domain` is not a domain name",
+        ),
+        (
+            json!({ "max_connections": 0 }),
+            "`smtp.max_connections` is 0",
+        ),
+        (json!({ "ca_file": "missing.pem" }), "missing.pem"),
     ] {
-        let words = refused(more.clone());
-        assert!(words.contains(said), "{more}: {words}");
-        assert!(!words.contains("hunter2"));
+        let error = error_of(more.clone());
+        assert!(error.contains(expected), "{more}: {error}");
+        assert!(!error.contains("hunter2"));
     }
+}
+
+#[test]
+fn plaintext_can_be_allowed_and_a_password_cannot_be_written_out() {
     assert!(
         spec(&json!({ "url": "smtp://mail.example.org", "allow_plaintext": true }))
             .unwrap()
-            .build_provider("m", &Known)
+            .build_provider("m", &SmtpTestSecrets)
             .is_ok()
     );
     assert!(spec(&json!({ "passwort": "x" })).is_err());

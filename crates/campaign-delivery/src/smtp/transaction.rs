@@ -37,29 +37,29 @@ impl SmtpTransaction {
     /// message requires.
     pub(crate) async fn send_mail_from(
         &mut self,
-        envelope: &OutgoingMail,
+        mail: &OutgoingMail,
     ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         let mut parameters = Vec::new();
-        if ![&envelope.from, &envelope.to]
+        if ![&mail.from, &mail.to]
             .iter()
             .all(|it| it.to_string().is_ascii())
         {
             self.require_extension(
                 Extension::SmtpUtfEight,
-                "the server takes only addresses of plain letters",
+                "the server accepts only ASCII addresses: it does not support SMTPUTF8",
             )?;
             parameters.push(MailParameter::SmtpUtfEight);
         }
-        if !envelope.content.is_ascii() {
+        if !mail.content.is_ascii() {
             self.require_extension(
                 Extension::EightBitMime,
-                "the server takes only messages of plain letters",
+                "the server accepts only ASCII messages: it does not support 8BITMIME",
             )?;
             parameters.push(MailParameter::Body(MailBodyParameter::EightBitMime));
         }
         self.send_command(
             SmtpPhase::Mail,
-            Mail::new(Some(envelope.from.clone()), parameters),
+            Mail::new(Some(mail.from.clone()), parameters),
         )
         .await?;
         Ok(())
@@ -68,43 +68,37 @@ impl SmtpTransaction {
     fn require_extension(
         &self,
         extension: Extension,
-        words: &str,
+        error: &str,
     ) -> Result<(), (SmtpPhase, SmtpFailure)> {
         match self.connection.server_info().supports_feature(extension) {
             true => Ok(()),
-            false => Err((SmtpPhase::Mail, SmtpFailure::Unsupported(words.to_owned()))),
+            false => Err((SmtpPhase::Mail, SmtpFailure::Unsupported(error.to_owned()))),
         }
     }
 
     /// Completes the transaction: recipient, message and end of message.
     pub(crate) async fn send_message(
         &mut self,
-        envelope: &OutgoingMail,
+        mail: &OutgoingMail,
     ) -> Result<(), (SmtpPhase, SmtpFailure)> {
-        self.send_command(
-            SmtpPhase::Recipient,
-            Rcpt::new(envelope.to.clone(), Vec::new()),
-        )
-        .await?;
+        self.send_command(SmtpPhase::Recipient, Rcpt::new(mail.to.clone(), Vec::new()))
+            .await?;
         let response = self.send_command(SmtpPhase::Data, Data).await?;
         if !response.has_code(354) {
-            let words = format!(
-                "the server did not ask for the message, but said {}",
-                response.code()
-            );
-            return Err((SmtpPhase::Data, SmtpFailure::ConnectionLost(words)));
+            let error = format!("unexpected reply to DATA: {}", response.code());
+            return Err((SmtpPhase::Data, SmtpFailure::ConnectionLost(error)));
         }
         // The SMTP library writes the end of the message as soon as the iterator returns no further
         // chunk.
-        let is_whole = AtomicBool::new(false);
-        let mut pieces = envelope.content.chunks(CHUNK_BYTES);
-        let pieces = std::iter::from_fn(|| {
-            let piece = pieces.next();
-            is_whole.store(piece.is_none(), Ordering::Relaxed);
-            piece
+        let is_complete = AtomicBool::new(false);
+        let mut remaining = mail.content.chunks(CHUNK_BYTES);
+        let chunks = std::iter::from_fn(|| {
+            let chunk = remaining.next();
+            is_complete.store(chunk.is_none(), Ordering::Relaxed);
+            chunk
         });
-        let written = timeout_at(self.deadline, self.connection.message_iter(pieces)).await;
-        let phase = if is_whole.load(Ordering::Relaxed) {
+        let written = timeout_at(self.deadline, self.connection.message_iter(chunks)).await;
+        let phase = if is_complete.load(Ordering::Relaxed) {
             SmtpPhase::EndOfData
         } else {
             SmtpPhase::Content
@@ -115,7 +109,10 @@ impl SmtpTransaction {
             Ok(Ok(response)) if u16::from(response.code()) / 100 == 2 => Ok(()),
             Ok(Ok(response)) => Err((
                 phase,
-                SmtpFailure::ConnectionLost(format!("the server said {}", response.code())),
+                SmtpFailure::ConnectionLost(format!(
+                    "unexpected reply to the message: {}",
+                    response.code()
+                )),
             )),
         }
     }
@@ -132,7 +129,7 @@ impl SmtpTransaction {
     ) -> Result<Response, (SmtpPhase, SmtpFailure)> {
         match timeout_at(self.deadline, self.connection.command(command)).await {
             Err(_) => Err((phase, SmtpFailure::TimedOut)),
-            Ok(said) => said.map_err(|error| (phase, error.into())),
+            Ok(reply) => reply.map_err(|error| (phase, error.into())),
         }
     }
 }

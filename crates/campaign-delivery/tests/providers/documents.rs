@@ -1,40 +1,46 @@
-//! Documents of providers: what is in them, and what follows from it.
+//! Provider documents: parsing, validation, and the derived policy.
 
 use std::process::Command;
 use std::time::Duration;
 
 use onward_campaign_delivery::{EnvironmentSecrets, ProviderSpec, SecretSource};
+use onward_campaign_file::CampaignRetries;
 use serde_json::{Value, json};
 
-use crate::world::Nothing;
+use crate::fixture::NoSecrets;
 
 fn spec(document: Value) -> ProviderSpec {
     serde_json::from_value(document).unwrap()
 }
 
-fn refused(document: Value) -> String {
-    spec(document).build_provider("p", &Nothing).err().unwrap()
+fn build_error(document: Value) -> String {
+    spec(document)
+        .build_provider("p", &NoSecrets)
+        .err()
+        .unwrap()
+        .to_string()
 }
 
 #[test]
-fn a_document_is_read_and_written_alike() {
+fn a_document_is_equal_after_a_round_trip() {
     for document in [
-        json!({ "folder": { "path": "out", "limits": { "per_second": 5 } } }),
+        json!({ "folder": { "path": "out", "rate_limits": { "per_second": 5 } } }),
         json!({ "smtp": { "url": "smtps://mail.example.org", "user": "shop", "password": { "secret": "MAIL" } } }),
         json!({ "http": {
             "url": "https://api.example.org/send", "auth": { "bearer": { "secret": "API" } },
-            "answers": { "later": [500, "502-504"] }, "limits": { "per_domain": { "per_minute": 60 } },
+            "responses": { "deferred": [500, "502-504"] }, "rate_limits": { "per_domain": { "per_minute": 60 } },
         } }),
     ] {
-        let read = spec(document);
-        let written = serde_json::to_value(&read).unwrap();
-        assert_eq!(spec(written), read);
+        let parsed = spec(document);
+        let written = serde_json::to_value(&parsed).unwrap();
+        assert_eq!(spec(written), parsed);
     }
     for document in [
         json!({ "pigeon": {} }),
         json!({ "folder": { "path": "out", "mode": 7 } }),
         json!({ "folder": { "path": "out" }, "smtp": { "url": "smtp://x" } }),
         json!({ "smtp": { "url": "smtp://x", "password": "hunter2" } }),
+        json!({ "smtp": { "url": "smtp://x", "policy": { "max_sends": 1 } } }),
     ] {
         assert!(
             serde_json::from_value::<ProviderSpec>(document.clone()).is_err(),
@@ -44,7 +50,7 @@ fn a_document_is_read_and_written_alike() {
 }
 
 #[test]
-fn a_document_says_whom_it_connects_to_and_which_secrets_it_needs() {
+fn a_document_has_a_host_and_secret_names() {
     let mail = json!({ "smtp": { "url": "smtp://mail.example.org", "user": "u", "password": { "secret": "MAIL" } } });
     let api = json!({ "http": { "url": "https://api.example.org/{{ to }}", "auth": { "header": { "name": "k", "value": { "secret": "API" } } } } });
     for (document, host, secrets) in [
@@ -65,29 +71,43 @@ fn a_document_says_whom_it_connects_to_and_which_secrets_it_needs() {
 }
 
 #[test]
-fn how_it_is_gone_about_fits_the_kind_of_provider_and_what_the_document_says() {
+fn the_policy_follows_from_the_kind_of_provider_its_document_and_the_retries() {
     let mail =
-        spec(json!({ "smtp": { "url": "smtp://x", "connections": 6, "timeout_ms": 20_000 } }));
-    let terms = mail.dispatch_policy();
+        spec(json!({ "smtp": { "url": "smtp://x", "max_connections": 6, "timeout_ms": 20_000 } }));
+    let retries = CampaignRetries {
+        max_sends: 9,
+        max_attempts: 2,
+        ..CampaignRetries::default()
+    };
+    let policy = mail.dispatch_policy(&retries);
     assert_eq!(
-        (terms.window, terms.resend_in_doubt, terms.lookup_after_ms),
+        (
+            policy.window,
+            policy.resend_in_doubt,
+            policy.lookup_after_ms
+        ),
         (6, false, None)
     );
     assert_eq!(mail.send_timeout(), Duration::from_secs(45));
     let api = spec(json!({ "http": {
-        "url": "https://x/{{ key }}", "takes_keys_once": true, "look": { "url": "https://x/{{ key }}", "nothing": [404] },
-        "batch": { "max": 20, "items": "", "id": "/id", "status": "/status" },
-        "terms": { "calls_max": 9, "attempts_max": 2, "looks_after_ms": 5 },
+        "url": "https://x/{{ key }}", "idempotent": true,
+        "status_lookup": { "url": "https://x/{{ key }}", "not_found": [404] },
+        "batch": { "max_items": 20, "items": "", "id": "/id", "status": "/status" },
+        "policy": { "lookup_after_ms": 5 },
     } }));
-    let terms = api.dispatch_policy();
+    let policy = api.dispatch_policy(&retries);
     assert_eq!(
-        (terms.window, terms.resend_in_doubt, terms.lookup_after_ms),
+        (
+            policy.window,
+            policy.resend_in_doubt,
+            policy.lookup_after_ms
+        ),
         (160, true, Some(5))
     );
-    assert_eq!((terms.max_sends, terms.max_attempts), (9, 2));
+    assert_eq!((policy.max_sends, policy.max_attempts), (9, 2));
     assert_eq!(api.send_timeout(), Duration::from_secs(35));
-    let folder =
-        spec(json!({ "folder": { "path": "out", "terms": { "window": 3 } } })).dispatch_policy();
+    let folder = spec(json!({ "folder": { "path": "out", "policy": { "window": 3 } } }))
+        .dispatch_policy(&retries);
     assert_eq!(
         (
             folder.window,
@@ -99,16 +119,24 @@ fn how_it_is_gone_about_fits_the_kind_of_provider_and_what_the_document_says() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_with_the_name_of_the_provider() {
-    for (more, said) in [
-        (json!({ "limits": { "per_second": 0 } }), "lets nobody pass"),
-        (json!({ "terms": { "window": 0 } }), "window"),
-        (json!({ "terms": { "calls_max": 0 } }), "calls_max"),
+fn an_invalid_setting_is_rejected_with_its_path_and_the_name_of_the_provider() {
+    for (more, expected) in [
         (
-            json!({ "terms": { "looks_after_ms": 5 } }),
-            "cannot be asked",
+            json!({ "rate_limits": { "per_second": 0 } }),
+            "`smtp.rate_limits.per_second` must be at least 1",
         ),
-        (json!({ "timeout_ms": 0 }), "timeout_ms"),
+        (
+            json!({ "policy": { "window": 0 } }),
+            "`smtp.policy.window` is 0",
+        ),
+        (
+            json!({ "policy": { "lookup_after_ms": 5 } }),
+            "`smtp.policy.lookup_after_ms` is not allowed",
+        ),
+        (
+            json!({ "timeout_ms": 0 }),
+            "`smtp.timeout_ms` must be at least 1",
+        ),
         (
             json!({ "user": "u", "password": { "secret": "MAIL" } }),
             "ONWARD_SECRET_MAIL",
@@ -119,17 +147,17 @@ fn what_makes_no_sense_is_refused_with_the_name_of_the_provider() {
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
-        let words = refused(document);
+        let error = build_error(document);
         assert!(
-            words.starts_with("provider p: ") && words.contains(said),
-            "{more}: {words}"
+            error.starts_with("provider p: ") && error.contains(expected),
+            "{more}: {error}"
         );
     }
 }
 
-/// Run by the test below with a secret in the environment, and without.
+/// The test below runs this test with a secret in the environment.
 #[test]
-fn the_secret_of_this_process() {
+fn the_environment_of_this_process_has_the_expected_secret() {
     if let Ok(expected) = std::env::var("EXPECTED_SECRET") {
         assert_eq!(
             EnvironmentSecrets.lookup_secret("TEST_ONLY"),
@@ -142,8 +170,11 @@ fn the_secret_of_this_process() {
 
 #[test]
 fn secrets_are_read_from_the_environment() {
-    let done = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "documents::the_secret_of_this_process"])
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "documents::the_environment_of_this_process_has_the_expected_secret",
+        ])
         .envs([
             ("ONWARD_SECRET_TEST_ONLY", "hunter2"),
             ("EXPECTED_SECRET", "hunter2"),
@@ -151,8 +182,8 @@ fn secrets_are_read_from_the_environment() {
         .output()
         .unwrap();
     assert!(
-        done.status.success(),
+        output.status.success(),
         "{}",
-        String::from_utf8_lossy(&done.stdout)
+        String::from_utf8_lossy(&output.stdout)
     );
 }

@@ -1,18 +1,18 @@
-//! A campaign into a folder, as somebody has it who tries things out.
+//! A campaign through the folder provider, as in development.
 
 use serde_json::{Value, json};
 
-use crate::world::{World, expect};
+use crate::fixture::{ProviderFixture, statuses};
 
 #[tokio::test]
-async fn a_campaign_is_a_file_for_each_recipient() {
+async fn the_folder_has_one_file_per_recipient() {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new(json!({ "folder": { "path": dir.path() } }));
-    let items = world
+    let fixture = ProviderFixture::new(json!({ "folder": { "path": dir.path() } }));
+    let items = fixture
         .send(&[("ada", "ada@example.org"), ("bob", "bob@example.org")])
         .await;
-    assert_eq!(items, expect(&[("ada", "sent"), ("bob", "sent")]));
-    for row in world.rows().await {
+    assert_eq!(items, statuses(&[("ada", "sent"), ("bob", "sent")]));
+    for row in fixture.item_rows().await {
         let file = dir.path().join(format!("{}.json", row.idempotency_key));
         let content: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
         assert_eq!(content["to"], *row.recipient_address);

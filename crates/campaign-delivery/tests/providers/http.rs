@@ -1,4 +1,5 @@
-//! A campaign through a service over HTTP that fails as such services do.
+//! Campaigns through an HTTP service with the usual failures: rejected items, throttling, errors,
+//! and responses that are lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,17 +10,17 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 
-use crate::world::{World, expect};
+use crate::fixture::{ProviderFixture, statuses};
 
-/// What a service has taken, by key, and how often it was called for whom.
+/// A service that records the accepted items by key, and the number of calls per recipient.
 #[derive(Default)]
-struct Service {
-    taken: Mutex<BTreeMap<String, String>>,
+struct FlakyHttpService {
+    accepted: Mutex<BTreeMap<String, String>>,
     calls: Mutex<BTreeMap<String, u32>>,
 }
 
-async fn start() -> (Arc<Service>, String) {
-    let service = Arc::new(Service::default());
+async fn start() -> (Arc<FlakyHttpService>, String) {
+    let service = Arc::new(FlakyHttpService::default());
     let router = Router::new()
         .route("/send", post(send))
         .route("/batch", post(batch))
@@ -31,9 +32,9 @@ async fn start() -> (Arc<Service>, String) {
     (service, url)
 }
 
-impl Service {
-    /// Counts a call, and takes the item unless it is for somebody who is not taken.
-    fn take(&self, key: &str, to: &str) -> u16 {
+impl FlakyHttpService {
+    /// Counts a call, and accepts the item unless the name of the recipient stands for a failure.
+    fn receive(&self, key: &str, to: &str) -> u16 {
         let calls = {
             let mut calls = self.calls.lock().unwrap();
             let count = calls.entry(to.to_owned()).or_insert(0);
@@ -42,14 +43,14 @@ impl Service {
         };
         match (to.split('@').next().unwrap(), calls) {
             ("refused", _) => 422,
-            ("busy", 1) => 429,
-            ("later", 1) => 500,
+            ("throttled", 1) => 429,
+            ("deferred", 1) => 500,
             (name, _) => {
-                self.taken
+                self.accepted
                     .lock()
                     .unwrap()
                     .insert(key.to_owned(), to.to_owned());
-                // It is taken, but the answer gets lost on its way.
+                // The item is accepted, but the response is lost.
                 if name == "lost" && calls == 1 {
                     502
                 } else {
@@ -61,39 +62,42 @@ impl Service {
 }
 
 async fn send(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<FlakyHttpService>>,
     headers: HeaderMap,
     Json(body): Json<Value>,
 ) -> StatusCode {
     let key = headers["idempotency-key"].to_str().unwrap();
-    StatusCode::from_u16(service.take(key, body["to"].as_str().unwrap())).unwrap()
+    StatusCode::from_u16(service.receive(key, body["to"].as_str().unwrap())).unwrap()
 }
 
-async fn batch(State(service): State<Arc<Service>>, Json(body): Json<Value>) -> Json<Value> {
+async fn batch(
+    State(service): State<Arc<FlakyHttpService>>,
+    Json(body): Json<Value>,
+) -> Json<Value> {
     let result = |item: &Value| {
-        let status = service.take(item["key"].as_str().unwrap(), item["to"].as_str().unwrap());
+        let status = service.receive(item["key"].as_str().unwrap(), item["to"].as_str().unwrap());
         json!({ "key": item["key"], "status": status })
     };
     let items = body.as_array().unwrap();
-    // It does not speak of the last.
+    // The response has no entry for the last item.
     Json(json!({ "results": items[..items.len() - 1].iter().map(result).collect::<Vec<_>>() }))
 }
 
 async fn key(
-    State(service): State<Arc<Service>>,
+    State(service): State<Arc<FlakyHttpService>>,
     axum::extract::Path(key): axum::extract::Path<String>,
 ) -> (StatusCode, Json<Value>) {
-    match service.taken.lock().unwrap().get(&key) {
+    match service.accepted.lock().unwrap().get(&key) {
         Some(to) => (StatusCode::OK, Json(json!({ "id": format!("m-{to}") }))),
         None => (StatusCode::NOT_FOUND, Json(Value::Null)),
     }
 }
 
-const PEOPLE: [(&str, &str); 5] = [
+const RECIPIENTS: [(&str, &str); 5] = [
     ("ada", "ada@example.org"),
     ("refused", "refused@example.org"),
-    ("busy", "busy@example.org"),
-    ("later", "later@example.org"),
+    ("throttled", "throttled@example.org"),
+    ("deferred", "deferred@example.org"),
     ("lost", "lost@example.org"),
 ];
 
@@ -102,7 +106,7 @@ fn spec(url: &str, more: &Value) -> Value {
         "url": format!("{url}/send"),
         "body": r#"{"to": {{ to }}, "text": {{ text }}}"#,
         "idempotency_header": "Idempotency-Key",
-        "answers": { "later": [500] },
+        "responses": { "deferred": [500] },
     });
     spec.as_object_mut()
         .unwrap()
@@ -111,49 +115,51 @@ fn spec(url: &str, more: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_service_may_have_taken_stays_in_doubt() {
+async fn an_item_that_the_service_may_have_accepted_stays_in_doubt() {
     let (service, url) = start().await;
-    let items = World::new(spec(&url, &json!({}))).send(&PEOPLE).await;
-    let served = [
+    let items = ProviderFixture::new(spec(&url, &json!({})))
+        .send(&RECIPIENTS)
+        .await;
+    let sent = [
         ("ada", "sent"),
-        ("busy", "sent"),
-        ("later", "sent"),
+        ("throttled", "sent"),
+        ("deferred", "sent"),
         ("lost", "in doubt"),
     ];
     assert_eq!(
         items,
-        expect(&[&served[..], &[("refused", "failed refused")]].concat())
+        statuses(&[&sent[..], &[("refused", "failed refused")]].concat())
     );
     let calls = service.calls.lock().unwrap().clone();
     assert_eq!(
         calls.values().copied().collect::<Vec<_>>(),
-        [1, 2, 2, 1, 1],
+        [1, 2, 1, 1, 2],
         "{calls:?}"
     );
 }
 
 #[tokio::test]
-async fn a_service_that_takes_keys_once_is_called_again_and_one_that_can_be_asked_is_asked() {
-    let served = [
+async fn an_item_in_doubt_is_resent_if_idempotent_and_looked_up_if_the_service_can() {
+    let sent = [
         ("ada", "sent"),
-        ("busy", "sent"),
-        ("later", "sent"),
+        ("throttled", "sent"),
+        ("deferred", "sent"),
         ("lost", "sent"),
     ];
-    let expected = expect(&[&served[..], &[("refused", "failed refused")]].concat());
+    let expected = statuses(&[&sent[..], &[("refused", "failed refused")]].concat());
     let (service, url) = start().await;
-    let world = World::new(spec(&url, &json!({ "takes_keys_once": true })));
-    assert_eq!(world.send_until_sent(&PEOPLE).await, expected);
+    let fixture = ProviderFixture::new(spec(&url, &json!({ "idempotent": true })));
+    assert_eq!(fixture.send_until_sent(&RECIPIENTS).await, expected);
     assert_eq!(service.calls.lock().unwrap()["lost@example.org"], 2);
     let (service, url) = start().await;
-    let look = json!({ "url": format!("{url}/keys/{{{{ key }}}}"), "nothing": [404], "message_id": "/id" });
-    let world = World::new(spec(
+    let lookup = json!({ "url": format!("{url}/keys/{{{{ key }}}}"), "not_found": [404], "message_id": "/id" });
+    let fixture = ProviderFixture::new(spec(
         &url,
-        &json!({ "look": look, "terms": { "looks_after_ms": 1 } }),
+        &json!({ "status_lookup": lookup, "policy": { "lookup_after_ms": 1 } }),
     ));
-    assert_eq!(world.send_until_sent(&PEOPLE).await, expected);
+    assert_eq!(fixture.send_until_sent(&RECIPIENTS).await, expected);
     assert_eq!(service.calls.lock().unwrap()["lost@example.org"], 1);
-    let rows = world.rows().await;
+    let rows = fixture.item_rows().await;
     let lost = rows
         .iter()
         .find(|row| &*row.recipient_id == "lost")
@@ -165,25 +171,25 @@ async fn a_service_that_takes_keys_once_is_called_again_and_one_that_can_be_aske
 }
 
 #[tokio::test]
-async fn a_batch_that_half_failed_is_settled_item_by_item() {
+async fn a_partly_failed_batch_is_settled_per_item() {
     let (service, url) = start().await;
     let body = "[{% for item in items %}{\"key\": {{ item.key }}, \"to\": {{ item.to }}}{% if not loop.last %},{% endif %}{% endfor %}]";
-    let batch = json!({ "max": 10, "items": "/results", "id": "/key", "status": "/status" });
+    let batch = json!({ "max_items": 10, "items": "/results", "id": "/key", "status": "/status" });
     let more = json!({ "url": format!("{url}/batch"), "body": body, "batch": batch });
     let mut spec = spec(&url, &more);
     spec["http"]
         .as_object_mut()
         .unwrap()
         .remove("idempotency_header");
-    let people = [
+    let recipients = [
         ("ada", "ada@example.org"),
         ("refused", "refused@example.org"),
         ("zoe", "zoe@example.org"),
     ];
-    let items = World::new(spec).send(&people).await;
+    let items = ProviderFixture::new(spec).send(&recipients).await;
     assert_eq!(
         items,
-        expect(&[
+        statuses(&[
             ("ada", "sent"),
             ("refused", "failed refused"),
             ("zoe", "in doubt")

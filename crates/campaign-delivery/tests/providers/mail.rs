@@ -1,23 +1,26 @@
-//! Mail to a server that others wrote, in the clear and encrypted.
+//! Campaigns by mail to an independent SMTP server, unencrypted and encrypted.
 
 use std::path::PathBuf;
 
+use onward_campaign_core::ItemStatus;
+use onward_campaign_file::CampaignRetries;
 use onward_testing::TestMailServer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::world::{World, expect};
+use crate::fixture::{ProviderFixture, statuses};
 
-/// A certificate for this machine and its key, in files.
-fn certificate(folder: &TempDir) -> [PathBuf; 2] {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
-        .unwrap();
+/// Writes a certificate for this machine and its key to files.
+fn write_certificate(folder: &TempDir) -> [PathBuf; 2] {
+    let generated =
+        rcgen::generate_simple_self_signed(["localhost".to_owned(), "127.0.0.1".to_owned()])
+            .unwrap();
     let files = [
         folder.path().join("cert.pem"),
         folder.path().join("key.pem"),
     ];
-    std::fs::write(&files[0], made.cert.pem()).unwrap();
-    std::fs::write(&files[1], made.signing_key.serialize_pem()).unwrap();
+    std::fs::write(&files[0], generated.cert.pem()).unwrap();
+    std::fs::write(&files[1], generated.signing_key.serialize_pem()).unwrap();
     files
 }
 
@@ -30,10 +33,10 @@ fn spec(url: &str, more: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_campaign_reaches_everybody_once_by_mail() {
-    let sink = TestMailServer::start_server(&[]).unwrap();
-    let world = World::new(spec(
-        &format!("smtp://127.0.0.1:{}", sink.port()),
+async fn every_recipient_receives_one_mail() {
+    let server = TestMailServer::start_server(&[]).unwrap();
+    let fixture = ProviderFixture::new(spec(
+        &format!("smtp://127.0.0.1:{}", server.port()),
         &json!({ "tls": "none" }),
     ));
     let recipients: Vec<(String, String)> = (0..25)
@@ -43,21 +46,21 @@ async fn a_campaign_reaches_everybody_once_by_mail() {
         .iter()
         .map(|(id, to)| (id.as_str(), to.as_str()))
         .collect();
-    all.push(("nobody", "no address"));
-    let items = world.send(&all).await;
-    assert_eq!(items["nobody"], "failed unfit");
+    all.push(("invalid", "no address"));
+    let items = fixture.send(&all).await;
+    assert_eq!(items["invalid"], "failed unfit");
     assert_eq!(
         items.values().filter(|it| *it == "sent").count(),
         25,
         "{items:?}"
     );
-    let mails = sink.received_mails().unwrap();
+    let mails = server.received_mails().unwrap();
     assert_eq!(mails.len(), 25);
-    for row in world
-        .rows()
+    for row in fixture
+        .item_rows()
         .await
         .iter()
-        .filter(|row| &*row.status == "sent")
+        .filter(|row| row.status == ItemStatus::Sent)
     {
         let id = format!("Message-ID: <{}@example.com>", row.idempotency_key);
         assert_eq!(mails.iter().filter(|mail| mail.contains(&id)).count(), 1);
@@ -76,29 +79,33 @@ async fn a_campaign_reaches_everybody_once_by_mail() {
 }
 
 #[tokio::test]
-async fn mail_is_encrypted_from_the_first_byte_or_by_starttls() {
+async fn mail_is_encrypted_by_implicit_tls_or_starttls() {
     let folder = tempfile::tempdir().unwrap();
-    let [certificate, key] = certificate(&folder);
+    let [certificate, key] = write_certificate(&folder);
     let (cert, key) = (certificate.to_str().unwrap(), key.to_str().unwrap());
-    let wrapped = TestMailServer::start_server(&["--smtpscert", cert, "--smtpskey", key]).unwrap();
-    let upgraded = TestMailServer::start_server(&["--tlscert", cert, "--tlskey", key]).unwrap();
-    for (scheme, sink) in [("smtps", &wrapped), ("smtp", &upgraded)] {
-        let url = format!("{scheme}://localhost:{}", sink.port());
-        let world = World::new(spec(&url, &json!({ "ca_file": cert })));
+    let implicit = TestMailServer::start_server(&["--smtpscert", cert, "--smtpskey", key]).unwrap();
+    let starttls = TestMailServer::start_server(&["--tlscert", cert, "--tlskey", key]).unwrap();
+    for (scheme, server) in [("smtps", &implicit), ("smtp", &starttls)] {
+        let url = format!("{scheme}://localhost:{}", server.port());
+        let fixture = ProviderFixture::new(spec(&url, &json!({ "ca_file": cert })));
         assert_eq!(
-            world.send(&[("ada", "ada@example.org")]).await,
-            expect(&[("ada", "sent")]),
+            fixture.send(&[("ada", "ada@example.org")]).await,
+            statuses(&[("ada", "sent")]),
             "{scheme}"
         );
-        assert_eq!(sink.received_mails().unwrap().len(), 1);
-        // Without the file, the certificate is one that nobody trusts.
-        let terms = json!({ "attempts_max": 1, "calls_max": 1 });
-        let world = World::new(spec(&url, &json!({ "terms": terms })));
+        assert_eq!(server.received_mails().unwrap().len(), 1);
+        // Without the file, the certificate is not trusted.
+        let retries = CampaignRetries {
+            max_sends: 1,
+            max_attempts: 1,
+            ..CampaignRetries::default()
+        };
+        let fixture = ProviderFixture::with_retries(spec(&url, &json!({})), retries);
         assert_eq!(
-            world.send(&[("ada", "ada@example.org")]).await,
-            expect(&[("ada", "failed exhausted")]),
+            fixture.send(&[("ada", "ada@example.org")]).await,
+            statuses(&[("ada", "failed exhausted")]),
             "{scheme}"
         );
-        assert_eq!(sink.received_mails().unwrap().len(), 1);
+        assert_eq!(server.received_mails().unwrap().len(), 1);
     }
 }

@@ -1,8 +1,9 @@
-//! Those who really send, from a campaign to what arrives: through the dispatcher, to real servers.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! Tests of the providers through the dispatcher, from a campaign to the messages that a real
+//! server receives.
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue has failed")]
 
 mod documents;
+mod fixture;
 mod folder;
 mod http;
 mod mail;
-mod world;

@@ -26,21 +26,20 @@ impl JobRunner<'_> {
         &mut self,
         positions: &[usize],
         at_most: usize,
-        order: &impl Fn() -> AttemptDirective,
+        directive: &impl Fn() -> AttemptDirective,
     ) -> Result<SendAdmission, Error> {
-        let waited = Instant::now();
+        let started_at = Instant::now();
         loop {
-            let (wait, is_over) = match self.try_admit(positions, at_most).await {
+            let delay = match self.try_admit(positions, at_most).await {
                 SendAdmission::Admitted(admitted) => return Ok(SendAdmission::Admitted(admitted)),
-                SendAdmission::Delayed(wait) => {
-                    (wait, waited.elapsed() + wait > ADMISSION_WAIT_MAX)
-                }
+                SendAdmission::Delayed(delay) => delay,
             };
             self.send_permits = None;
-            if is_over || order() != AttemptDirective::Continue {
-                return Ok(SendAdmission::Delayed(wait));
+            let is_too_long = started_at.elapsed() + delay > ADMISSION_WAIT_MAX;
+            if is_too_long || directive() != AttemptDirective::Continue {
+                return Ok(SendAdmission::Delayed(delay));
             }
-            sleep(wait.min(self.context.lease / LEASE_RENEW_DIVISOR)).await;
+            sleep(delay.min(self.context.lease / LEASE_RENEW_DIVISOR)).await;
             self.renew_lease_if_due().await?;
         }
     }
@@ -51,14 +50,14 @@ impl JobRunner<'_> {
         self.send_permits = None;
         let at_most = match self.delivery.provider.send_permits() {
             None => at_most,
-            Some(room) => match acquire_permits(
-                room,
+            Some(permits) => match acquire_permits(
+                permits,
                 at_most,
                 ADMISSION_WAIT_MAX.min(self.context.lease / LEASE_RENEW_DIVISOR),
             )
             .await
             {
-                Some(taken) => self.send_permits.insert(taken).num_permits(),
+                Some(acquired) => self.send_permits.insert(acquired).num_permits(),
                 None => return SendAdmission::Delayed(PERMIT_RETRY_DELAY),
             },
         };
@@ -71,38 +70,38 @@ impl JobRunner<'_> {
             .gate
             .admit_recipients(&recipients, at_most, self.context.clock.now())
         {
-            SendAdmission::Admitted(places) => {
-                if let Some(taken) = &mut self.send_permits {
+            SendAdmission::Admitted(indexes) => {
+                if let Some(permits) = &mut self.send_permits {
                     // Return the unused permits.
-                    drop(taken.split(taken.num_permits().saturating_sub(places.len())));
+                    drop(permits.split(permits.num_permits().saturating_sub(indexes.len())));
                 }
                 SendAdmission::Admitted(
-                    places
+                    indexes
                         .into_iter()
-                        .filter_map(|place| positions.get(place).copied())
+                        .filter_map(|index| positions.get(index).copied())
                         .collect(),
                 )
             }
-            nobody @ SendAdmission::Delayed(_) => nobody,
+            delayed @ SendAdmission::Delayed(_) => delayed,
         }
     }
 }
 
-/// Acquires at least one permit, waiting for up to `patience`, and up to `at_most` if they are
+/// Acquires at least one permit, waiting for up to `max_wait`, and up to `at_most` if they are
 /// available at once. Returns `None` on timeout.
 async fn acquire_permits(
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     at_most: usize,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Option<OwnedSemaphorePermit> {
-    let mut taken = timeout(patience, Arc::clone(&room).acquire_owned())
+    let mut acquired = timeout(max_wait, Arc::clone(&permits).acquire_owned())
         .await
         .ok()?
         .ok()?;
-    while taken.num_permits() < at_most
-        && let Ok(more) = Arc::clone(&room).try_acquire_owned()
+    while acquired.num_permits() < at_most
+        && let Ok(more) = Arc::clone(&permits).try_acquire_owned()
     {
-        taken.merge(more);
+        acquired.merge(more);
     }
-    Some(taken)
+    Some(acquired)
 }

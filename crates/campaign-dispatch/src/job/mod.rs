@@ -23,10 +23,11 @@ use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
-use self::step_commit::PreparedCommit;
-use crate::audience::{self};
+use self::step_commit::{DuplicateItems, PreparedCommit};
+use crate::audience;
 use crate::clock::EstimatedClock;
 use crate::delivery::{CampaignDelivery, SendAdmission};
+use crate::dispatcher::Options;
 use crate::entropy::EntropySource;
 use crate::item_metrics;
 use crate::reservation::{self, DurableCommit};
@@ -54,6 +55,26 @@ pub(crate) struct JobContext {
     pub(crate) lease: Duration,
     pub(crate) worker_name: SharedText,
     pub(crate) entropy: EntropySource,
+}
+
+impl JobContext {
+    /// Creates the context of a job from the options of the dispatcher and the store's time.
+    pub(crate) async fn new(store: Arc<dyn Store>, options: Options) -> Result<Self, Error> {
+        let clock = EstimatedClock::read_from_store(&*store).await?;
+        let Options {
+            lease,
+            worker_name,
+            entropy,
+            ..
+        } = options;
+        Ok(Self {
+            store,
+            clock,
+            lease,
+            worker_name,
+            entropy,
+        })
+    }
 }
 
 /// Processes one job: its rows, its lease and the delivery of its items.
@@ -87,40 +108,36 @@ pub(crate) struct JobRunner<'a> {
 impl<'a> JobRunner<'a> {
     /// Loads the recipients, items and suppressions of a job.
     pub(crate) async fn load_job(
-        desk: &'a JobContext,
+        context: &'a JobContext,
         (run, run_version): (CampaignRunRow, u64),
-        outlet: Arc<CampaignDelivery>,
+        delivery: Arc<CampaignDelivery>,
         (job, version): (JobRow, u64),
     ) -> Result<Self, Error> {
         let recipients =
-            audience::read_audience_part(&*desk.store, &run.audience_id, job.number).await?;
+            audience::read_audience_part(&*context.store, &run.audience_id, job.number).await?;
         let mut rows: Vec<Option<(OutboxItemRow, u64)>> = vec![None; recipients.len()];
         // A job that was never locked has no reserved items.
         if job.lock_epoch > 0 {
-            for (row, version) in row_mapping::read_job_items(&*desk.store, &job.id).await? {
-                let Some(place) =
-                    row_mapping::item_position(&row.id).and_then(|position| rows.get_mut(position))
-                else {
-                    return Err(Error::corrupt(format!("item {} is not of its job", row.id)));
-                };
-                *place = Some((row, version));
+            for (row, version) in row_mapping::read_job_items(&*context.store, &job.id).await? {
+                let position = row_mapping::row_position(&row, recipients.len())?;
+                rows[position] = Some((row, version));
             }
         }
-        let suppressed = find_suppressed(&*desk.store, &run, &recipients).await?;
-        let provider = SharedText::from(outlet.provider.name());
+        let suppressed = find_suppressed(&*context.store, &run, &recipients).await?;
+        let provider = SharedText::from(delivery.provider.name());
         let scheduled_for = run.scheduled_for.to_string();
         Ok(Self {
-            lock_token: desk.entropy.random_id(),
+            lock_token: context.entropy.random_id(),
             commit_count: 0,
             is_held: false,
             lease_until: Instant::now(),
             durable_commit: None,
             send_permits: None,
             lookup_results: Map::new(),
-            context: desk,
+            context,
             run,
             run_version,
-            delivery: outlet,
+            delivery,
             job,
             version,
             recipients,
@@ -133,28 +150,32 @@ impl<'a> JobRunner<'a> {
 
     /// Claims the job and does nothing more. Returns whether the claim succeeded.
     pub(crate) async fn lock_job(mut self) -> Result<bool, Error> {
-        let (tally, attempts) = (row_mapping::job_counts(&self.job), self.job.attempts + 1);
+        let (counts, attempts) = (row_mapping::job_counts(&self.job), self.job.attempts + 1);
         Ok(self
-            .persist_step(BTreeMap::new(), tally, attempts, None)
+            .persist_step(BTreeMap::new(), counts, attempts, None)
             .await?
             .is_some())
     }
 
-    /// Runs one attempt at the job. `order` returns the current directive and is read before each
-    /// step.
+    /// Runs one attempt at the job. `directive` returns the current directive and is called before
+    /// each step.
     pub(crate) async fn run_attempt(
         mut self,
-        order: impl Fn() -> AttemptDirective,
+        directive: impl Fn() -> AttemptDirective,
     ) -> Result<JobRunEnd, Error> {
         let now = self.context.clock.now();
-        let slot = |row: &Option<(OutboxItemRow, u64)>| {
+        let read_progress = |row: &Option<(OutboxItemRow, u64)>| {
             row.as_ref().map_or(ItemProgress::NEW, |(row, _)| {
                 row_mapping::item_progress(row, now)
             })
         };
-        let slots = self.rows.iter().map(slot).collect();
-        let mut attempt =
-            JobAttempt::new(slots, self.job.attempts + 1, self.delivery.policy, order());
+        let items = self.rows.iter().map(read_progress).collect();
+        let mut attempt = JobAttempt::new(
+            items,
+            self.job.attempts + 1,
+            self.delivery.policy,
+            directive(),
+        );
         for position in self.duplicate_positions() {
             attempt.skip_duplicate(position);
         }
@@ -163,39 +184,39 @@ impl<'a> JobRunner<'a> {
         }
         let mut end = JobRunEnd::LeaseLost;
         loop {
-            attempt.apply_directive(order());
+            attempt.apply_directive(directive());
             match attempt.next_step(self.context.entropy.random_u64()) {
                 AttemptStep::Persist {
                     changes,
-                    counts: tally,
+                    counts,
                     attempts,
-                    outcome: conclusion,
+                    outcome,
                 } => {
-                    let Some(taken) = self
-                        .persist_step(changes, tally, attempts, conclusion)
+                    let Some(duplicates) = self
+                        .persist_step(changes, counts, attempts, outcome)
                         .await?
                     else {
                         return Ok(JobRunEnd::LeaseLost);
                     };
-                    attempt.record_persisted(&taken);
-                    if let Some(conclusion) = conclusion {
-                        end = JobRunEnd::Concluded(conclusion);
+                    attempt.record_persisted(&duplicates);
+                    if let Some(outcome) = outcome {
+                        end = JobRunEnd::Concluded(outcome);
                     }
                 }
                 AttemptStep::Admit(positions, at_most) => {
-                    match self.admit_items(&positions, at_most, &order).await? {
+                    match self.admit_items(&positions, at_most, &directive).await? {
                         SendAdmission::Admitted(admitted) => attempt.record_admission(&admitted),
-                        SendAdmission::Delayed(wait) => attempt.postpone_job(duration_ms(wait)),
+                        SendAdmission::Delayed(delay) => attempt.postpone_job(duration_ms(delay)),
                     }
                 }
                 AttemptStep::Send(positions) => match self.send_items(&positions).await? {
-                    Some(answers) => attempt.record_send_outcomes(answers),
+                    Some(outcomes) => attempt.record_send_outcomes(outcomes),
                     None => return Ok(JobRunEnd::LeaseLost),
                 },
                 AttemptStep::LookUp(positions) => {
-                    let found = self.look_up_items(&positions).await?;
-                    self.lookup_results = lookup_details(&self.job.id, &found);
-                    attempt.record_lookups(found);
+                    let outcomes = self.look_up_items(&positions).await?;
+                    self.lookup_results = lookup_details(&self.job.id, &outcomes);
+                    attempt.record_lookups(outcomes);
                 }
                 AttemptStep::Finished => return Ok(end),
             }
@@ -215,36 +236,34 @@ impl<'a> JobRunner<'a> {
     async fn persist_step(
         &mut self,
         changes: BTreeMap<usize, ItemChange>,
-        tally: ItemCounts,
+        counts: ItemCounts,
         attempts: u32,
-        conclusion: Option<AttemptOutcome>,
+        outcome: Option<AttemptOutcome>,
     ) -> Result<Option<Vec<usize>>, Error> {
         self.commit_count += 1;
         // The lease is counted from the first moment at which it may have been stored.
-        let (asked, mut is_unheard, mut are_new) = (Instant::now(), false, true);
+        let requested_at = Instant::now();
+        let (mut is_outcome_unknown, mut duplicates) = (false, DuplicateItems::Conflict);
         loop {
-            let written = self.prepare_commit(&changes, &tally, attempts, conclusion, are_new);
-            let error =
-                match reservation::commit_durably(&*self.context.store, written.commit.clone())
-                    .await
-                {
-                    Ok((receipt, durable)) => {
-                        let is_kept = |place: usize| {
-                            matches!(receipt.changes.get(place), Some(ChangeOutcome::Kept(_)))
-                        };
-                        let taken = written
-                            .inserted
-                            .iter()
-                            .filter(|(place, _)| is_kept(*place))
-                            .map(|(_, it)| *it);
-                        let taken: Vec<usize> = taken.collect();
-                        self.durable_commit = Some(durable);
-                        self.apply_commit(written, &taken, asked);
-                        item_metrics::count_item_changes(changes.values());
-                        return Ok(Some(taken));
-                    }
-                    Err(error) => error,
-                };
+            let prepared = self.prepare_commit(&changes, &counts, attempts, outcome, duplicates)?;
+            let commit = prepared.commit.clone();
+            let error = match reservation::commit_durably(&*self.context.store, commit).await {
+                Ok((receipt, durable)) => {
+                    let is_kept = |index: usize| {
+                        matches!(receipt.changes.get(index), Some(ChangeOutcome::Kept(_)))
+                    };
+                    let kept = prepared
+                        .inserted
+                        .iter()
+                        .filter(|(index, _)| is_kept(*index));
+                    let kept: Vec<usize> = kept.map(|(_, position)| *position).collect();
+                    self.durable_commit = Some(durable);
+                    self.apply_commit(prepared, &kept, requested_at);
+                    item_metrics::count_item_changes(changes.values());
+                    return Ok(Some(kept));
+                }
+                Err(error) => error,
+            };
             match error.kind() {
                 StoreErrorKind::Conflict
                     if is_version_conflict(&error, CampaignRunRow::TABLE.name) =>
@@ -252,14 +271,18 @@ impl<'a> JobRunner<'a> {
                     self.reload_run().await?
                 }
                 // Some of the items are duplicates of other rows: keep those rows.
-                StoreErrorKind::Conflict if are_new && is_item_conflict(&error) => are_new = false,
-                StoreErrorKind::Conflict if is_unheard => {
-                    return self.confirm_unknown_commit(written, asked).await;
+                StoreErrorKind::Conflict
+                    if duplicates == DuplicateItems::Conflict && is_item_conflict(&error) =>
+                {
+                    duplicates = DuplicateItems::Keep;
+                }
+                StoreErrorKind::Conflict if is_outcome_unknown => {
+                    return self.confirm_unknown_commit(prepared, requested_at).await;
                 }
                 StoreErrorKind::Conflict => return Ok(None),
                 StoreErrorKind::Retry | StoreErrorKind::Unknown => {
-                    is_unheard |= error.kind() == StoreErrorKind::Unknown;
-                    tracing::warn!(job = %self.job.id, %error, "a step of a job could not be stored; it is stored again");
+                    is_outcome_unknown |= error.kind() == StoreErrorKind::Unknown;
+                    tracing::warn!(job = %self.job.id, %error, "committing a step of a job failed; retrying");
                     if self.is_held && Instant::now() >= self.lease_until {
                         return Ok(None);
                     }
@@ -272,53 +295,53 @@ impl<'a> JobRunner<'a> {
         }
     }
 
-    /// Applies a durable step to the state in memory.
-    fn apply_commit(&mut self, written: PreparedCommit, taken: &[usize], asked: Instant) {
-        for (position, row) in written.rows {
-            if !taken.contains(&position) {
+    /// Applies a durable step to the state in memory. `duplicates` lists the positions whose rows
+    /// belong to other items.
+    fn apply_commit(
+        &mut self,
+        prepared: PreparedCommit,
+        duplicates: &[usize],
+        requested_at: Instant,
+    ) {
+        for (position, row) in prepared.rows {
+            if !duplicates.contains(&position) {
                 let version = self.rows[position]
                     .as_ref()
                     .map_or(1, |(_, version)| version + 1);
                 self.rows[position] = Some((row, version));
             }
         }
-        (self.job, self.version) = (written.job, self.version + 1);
+        (self.job, self.version) = (prepared.job, self.version + 1);
         (self.is_held, self.lookup_results) = (true, Map::new());
-        if let Some(running) =
-            row_mapping::run_status(&self.run).next_status(CampaignRunTransition::Start)
-        {
-            self.run.status = running.as_str().into();
+        if let Some(status) = self.run.status.next_status(CampaignRunTransition::Start) {
+            self.run.status = status;
             self.run_version += 1;
         }
         // Safe, because the store counts the lease from a later moment.
-        self.lease_until = asked + self.context.lease;
+        self.lease_until = requested_at + self.context.lease;
     }
 
     /// Checks whether a step conflicted because an earlier attempt to commit it, whose outcome was
     /// unknown, succeeded.
     async fn confirm_unknown_commit(
         &mut self,
-        written: PreparedCommit,
-        asked: Instant,
+        prepared: PreparedCommit,
+        requested_at: Instant,
     ) -> Result<Option<Vec<usize>>, Error> {
-        let Some(durable) = reservation::confirm_commit(&*self.context.store, &written.job).await?
+        let Some(durable) =
+            reservation::confirm_commit(&*self.context.store, &prepared.job).await?
         else {
             return Ok(None);
         };
         let stored = row_mapping::read_job_items(&*self.context.store, &self.job.id).await?;
-        let found: Vec<SharedText> = stored.into_iter().map(|(row, _)| row.id).collect();
-        let is_taken = |(_, position): &&(usize, usize)| {
-            !found.contains(&row_mapping::item_id(&self.job.id, *position))
-        };
-        let taken: Vec<usize> = written
-            .inserted
-            .iter()
-            .filter(is_taken)
-            .map(|(_, position)| *position)
-            .collect();
+        let stored: BTreeSet<SharedText> = stored.into_iter().map(|(row, _)| row.id).collect();
+        let is_duplicate =
+            |position: &usize| !stored.contains(&row_mapping::item_id(&self.job.id, *position));
+        let inserted = prepared.inserted.iter().map(|(_, position)| *position);
+        let duplicates: Vec<usize> = inserted.filter(is_duplicate).collect();
         self.durable_commit = Some(durable);
-        self.apply_commit(written, &taken, asked);
-        Ok(Some(taken))
+        self.apply_commit(prepared, &duplicates, requested_at);
+        Ok(Some(duplicates))
     }
 
     async fn reload_run(&mut self) -> Result<(), Error> {
@@ -328,23 +351,24 @@ impl<'a> JobRunner<'a> {
             .read_record(RowKey(vec![self.run.id.to_value()]))
             .await?;
         (self.run, self.run_version) =
-            run.ok_or_else(|| Error::corrupt("a job without a campaign run"))?;
+            run.ok_or_else(|| Error::corrupt(format!("job {} has no campaign run", self.job.id)))?;
         Ok(())
     }
 }
 
 /// The lookup results of a job's items by item id, without the inconclusive ones.
-fn lookup_details(job: &str, found: &[(usize, LookupOutcome)]) -> Map<String, Value> {
-    let word = |found: &LookupOutcome| match found {
-        LookupOutcome::Accepted(_) => Some("taken"),
+fn lookup_details(job: &str, outcomes: &[(usize, LookupOutcome)]) -> Map<String, Value> {
+    let name = |outcome: &LookupOutcome| match outcome {
+        LookupOutcome::Accepted(_) => Some("accepted"),
         LookupOutcome::Refused(_) => Some("refused"),
-        LookupOutcome::NotFound => Some("unknown to it"),
+        LookupOutcome::NotFound => Some("not found"),
         LookupOutcome::Unknown => None,
     };
-    let said = found
+    let known = outcomes
         .iter()
-        .filter_map(|(position, found)| Some((*position, word(found)?)));
-    said.map(|(position, word)| (row_mapping::item_id(job, position).to_string(), word.into()))
+        .filter_map(|(position, outcome)| Some((*position, name(outcome)?)));
+    known
+        .map(|(position, name)| (row_mapping::item_id(job, position).to_string(), name.into()))
         .collect()
 }
 
@@ -355,15 +379,15 @@ async fn find_suppressed(
     recipients: &[AudienceRecipient],
 ) -> Result<Vec<usize>, Error> {
     let (tenant, workspace, channel) = (&run.tenant_id, &run.workspace_id, &run.channel);
-    let any = TableScan::all_rows::<SuppressionRow>()
+    let first = TableScan::all_rows::<SuppressionRow>()
         .where_equal(tenant)
         .where_equal(workspace)
         .where_equal(channel)
         .with_limit(1);
-    if store.scan_rows(any).await?.is_empty() {
+    if store.scan_rows(first).await?.is_empty() {
         return Ok(Vec::new());
     }
-    let of = async |position: usize| -> Result<Option<usize>, Error> {
+    let check = async |position: usize| -> Result<Option<usize>, Error> {
         let address = SharedText::from(recipients[position].address.to_lowercase());
         let key = RowKey(vec![
             tenant.to_value(),
@@ -376,8 +400,8 @@ async fn find_suppressed(
             .await?
             .map(|_| position))
     };
-    let found = join_all((0..recipients.len()).map(of)).await;
-    found.into_iter().filter_map(Result::transpose).collect()
+    let checks = join_all((0..recipients.len()).map(check)).await;
+    checks.into_iter().filter_map(Result::transpose).collect()
 }
 
 /// Whether a commit conflicted because an item row with the same id or idempotency key exists.

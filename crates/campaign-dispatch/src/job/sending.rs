@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use onward_base::SharedText;
-use onward_campaign_core::{AudienceRecipient, LookupOutcome, RenderedMessage, SendOutcome};
+use onward_campaign_core::{
+    AudienceRecipient, ComposeError, LookupOutcome, RenderedMessage, SendOutcome,
+};
 use onward_store::tables::JobRow;
 use onward_store::{ColumnCodec as _, Commit, Error, RecordReader as _, RowKey, StoreErrorKind};
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -33,7 +35,7 @@ impl JobRunner<'_> {
         let Some(durable) = self.durable_commit.take() else {
             return Ok(None);
         };
-        let (mut answers, mut reservations) = (Vec::new(), Vec::new());
+        let (mut outcomes, mut reservations) = (Vec::new(), Vec::new());
         let compose =
             |&position: &usize| (position, self.compose_message(&self.recipients[position]));
         for (position, composed) in
@@ -44,13 +46,16 @@ impl JobRunner<'_> {
             };
             match composed {
                 Ok(message) => reservations.extend(durable.reserve_item(row, message)),
-                Err(words) => answers.push((position, SendOutcome::InvalidMessage(words.into()))),
+                Err(error) => {
+                    let outcome = SendOutcome::InvalidMessage(error.to_string().into());
+                    outcomes.push((position, outcome));
+                }
             }
         }
         // A worker that was suspended must not send items that another worker has marked in doubt
         // meanwhile. If the lease can still be renewed, no other worker has claimed the job.
-        let is_late = |work: &Self| {
-            Instant::now() + work.context.lease / LEASE_MARGIN_DIVISOR >= work.lease_until
+        let is_late = |runner: &Self| {
+            Instant::now() + runner.context.lease / LEASE_MARGIN_DIVISOR >= runner.lease_until
         };
         if is_late(self) && (!self.renew_lease().await? || is_late(self)) {
             return Ok(None);
@@ -60,68 +65,67 @@ impl JobRunner<'_> {
         while !reservations.is_empty() {
             let rest = reservations.split_off(batch.min(reservations.len()));
             let reserved = std::mem::replace(&mut reservations, rest);
-            let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
-            calls.push(deliver_reserved(provider, reserved, patience));
+            let provider = Arc::clone(&self.delivery.provider);
+            calls.push(deliver_reserved(provider, reserved, self.delivery.timeout));
         }
-        let mut calling = std::pin::pin!(join_all(calls));
-        let answered = loop {
-            let renew =
+        let mut sending = std::pin::pin!(join_all(calls));
+        let replies = loop {
+            let renew_at =
                 self.lease_until - (self.context.lease - self.context.lease / LEASE_RENEW_DIVISOR);
             tokio::select! {
                 biased;
-                answered = &mut calling => break answered,
-                () = sleep_until(renew) => {
+                replies = &mut sending => break replies,
+                () = sleep_until(renew_at) => {
                     if !self.renew_lease().await? {
                         // Wait for the calls in flight, although their outcomes can no longer be
                         // committed.
-                        break calling.await;
+                        break sending.await;
                     }
                 }
             }
         };
-        let is_its =
+        // Outcomes of items that are not of this job are ignored.
+        let is_of_job =
             |item: &SharedText| row_mapping::job_id_of_item(item).as_ref() == Some(&self.job.id);
-        let place = |(item, answer): (SharedText, SendOutcome)| {
-            Some((
-                row_mapping::item_position(&item).filter(|_| is_its(&item))?,
-                answer,
-            ))
+        let with_position = |(item, outcome): (SharedText, SendOutcome)| {
+            let position = row_mapping::item_position(&item).filter(|_| is_of_job(&item))?;
+            Some((position, outcome))
         };
-        answers.extend(answered.into_iter().flatten().filter_map(place));
+        outcomes.extend(replies.into_iter().flatten().filter_map(with_position));
         self.send_permits = None;
-        self.pause_if_throttled(&answers);
-        Ok(Some(answers))
+        self.pause_if_throttled(&outcomes);
+        Ok(Some(outcomes))
     }
 
-    /// Pauses the sends of the campaign for the longest delay that a throttled answer gave.
-    fn pause_if_throttled(&self, answers: &[(usize, SendOutcome)]) {
-        let busy = answers.iter().filter_map(|(_, answer)| {
-            if let SendOutcome::Throttled(_, ms) = answer {
-                *ms
-            } else {
-                None
-            }
+    /// Pauses the sends of the campaign for the longest delay that a throttled call returned.
+    fn pause_if_throttled(&self, outcomes: &[(usize, SendOutcome)]) {
+        let delays_ms = outcomes.iter().filter_map(|(_, outcome)| match outcome {
+            SendOutcome::Throttled(_, delay_ms) => *delay_ms,
+            _ => None,
         });
-        if let Some(ms) = busy.max() {
+        if let Some(delay_ms) = delays_ms.max() {
             self.delivery
                 .gate
-                .pause_sends(Duration::from_millis(ms), self.context.clock.now());
+                .pause_sends(Duration::from_millis(delay_ms), self.context.clock.now());
         }
     }
 
-    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
+    fn compose_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, ComposeError> {
         let composed = std::panic::catch_unwind(AssertUnwindSafe(|| {
             self.delivery.composer.compose_message(recipient)
         }));
-        composed.unwrap_or_else(|_| Err("the template panicked".to_owned()))
+        composed.unwrap_or_else(|_| Err(ComposeError::new("rendering the message panicked")))
     }
 
     /// Renews the lease. Returns whether this worker still holds the job.
     async fn renew_lease(&mut self) -> Result<bool, Error> {
         self.commit_count += 1;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let mut job = self.job.clone();
-        self.apply_outcome(&mut job, None, self.context.clock.now());
+        self.apply_outcome(&mut job, None, self.context.clock.now())?;
         match self
             .context
             .store
@@ -130,7 +134,7 @@ impl JobRunner<'_> {
         {
             Ok(_) => {
                 (self.job, self.version, self.lease_until) =
-                    (job, self.version + 1, asked + self.context.lease);
+                    (job, self.version + 1, requested_at + self.context.lease);
                 Ok(true)
             }
             Err(error) => match error.kind() {
@@ -172,26 +176,26 @@ impl JobRunner<'_> {
         &mut self,
         positions: &[usize],
     ) -> Result<Vec<(usize, LookupOutcome)>, Error> {
-        let (provider, patience) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
-        let looks = positions.iter().filter_map(|&position| {
+        let (provider, max_wait) = (Arc::clone(&self.delivery.provider), self.delivery.timeout);
+        let lookups = positions.iter().filter_map(|&position| {
             let key = self.rows[position].as_ref()?.0.idempotency_key.clone();
             let provider = Arc::clone(&provider);
             Some(async move {
-                let found = AssertUnwindSafe(timeout(patience, provider.lookup_status(&key)))
+                let result = AssertUnwindSafe(timeout(max_wait, provider.lookup_status(&key)))
                     .catch_unwind()
                     .await;
                 (
                     position,
-                    found
+                    result
                         .ok()
                         .and_then(Result::ok)
                         .unwrap_or(LookupOutcome::Unknown),
                 )
             })
         });
-        let found = join_all(looks).await;
+        let outcomes = join_all(lookups).await;
         self.renew_lease_if_due().await?;
-        Ok(found)
+        Ok(outcomes)
     }
 
     /// Renews the lease if this worker holds it and the renewal is due. A worker that lost the
@@ -207,27 +211,27 @@ impl JobRunner<'_> {
     }
 }
 
-/// Delivers one batch. If the provider does not answer within `patience`, or its adapter panics,
+/// Delivers one batch. If the provider does not answer within `max_wait`, or its adapter panics,
 /// the outcome of every item is unknown.
 async fn deliver_reserved(
     provider: Arc<dyn Provider>,
     reserved: Vec<Reservation>,
-    patience: Duration,
+    max_wait: Duration,
 ) -> Vec<(SharedText, SendOutcome)> {
     let items: Vec<SharedText> = reserved.iter().map(|it| it.item_id().clone()).collect();
-    let called = AssertUnwindSafe(timeout(patience, provider.deliver_batch(reserved)))
+    let result = AssertUnwindSafe(timeout(max_wait, provider.deliver_batch(reserved)))
         .catch_unwind()
         .await;
-    let lost = |why: &str| {
+    let all_unknown = |error: &str| {
         items
             .iter()
-            .map(|item| (item.clone(), SendOutcome::Unknown(why.into())))
+            .map(|item| (item.clone(), SendOutcome::Unknown(error.into())))
             .collect()
     };
-    match called {
-        Ok(Ok(answers)) => answers,
-        Ok(Err(_)) => lost("the provider did not answer in time"),
-        Err(_) => lost("the provider's adapter panicked"),
+    match result {
+        Ok(Ok(outcomes)) => outcomes,
+        Ok(Err(_)) => all_unknown("the provider did not answer before the timeout"),
+        Err(_) => all_unknown("the provider adapter panicked"),
     }
 }
 

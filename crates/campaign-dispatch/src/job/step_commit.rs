@@ -7,8 +7,8 @@ use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{
     AttemptOutcome, CampaignRunTransition, ItemChange, ItemCounts, ItemState, JobTransition,
 };
-use onward_store::Commit;
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
+use onward_store::{Commit, Error};
 use serde_json::{Value, json};
 
 use super::{JobRunner, duration_ms};
@@ -27,25 +27,34 @@ pub(super) struct PreparedCommit {
     pub(super) inserted: Vec<(usize, usize)>,
 }
 
+/// How a commit treats an item that is new to this worker and already has a row, because another
+/// item has the same idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DuplicateItems {
+    /// The commit conflicts. This is the fast path.
+    Conflict,
+    /// The commit keeps the existing row.
+    Keep,
+}
+
 impl JobRunner<'_> {
-    /// Prepares the commit of a step. With `are_new`, an existing item row makes the commit
-    /// conflict, which is the fast path; otherwise existing rows are kept.
+    /// Prepares the commit of a step.
     pub(super) fn prepare_commit(
         &self,
         changes: &BTreeMap<usize, ItemChange>,
-        tally: &ItemCounts,
+        counts: &ItemCounts,
         attempts: u32,
-        conclusion: Option<AttemptOutcome>,
-        are_new: bool,
-    ) -> PreparedCommit {
+        outcome: Option<AttemptOutcome>,
+        duplicates: DuplicateItems,
+    ) -> Result<PreparedCommit, Error> {
         let now = self.context.clock.now();
         let mut job = self.job.clone();
         job.attempts = attempts;
         if !self.is_held {
             job.lock_epoch += 1;
         }
-        row_mapping::write_job_counts(&mut job, tally, now);
-        self.apply_outcome(&mut job, conclusion, now);
+        row_mapping::write_job_counts(&mut job, counts, now);
+        self.apply_outcome(&mut job, outcome, now)?;
         if let Some(error) = changes
             .values()
             .rev()
@@ -54,15 +63,13 @@ impl JobRunner<'_> {
             job.error = Some(error);
         }
         // A completed job has no error of its own; the errors of items are in their rows.
-        if conclusion == Some(AttemptOutcome::Completed) {
+        if outcome == Some(AttemptOutcome::Completed) {
             job.error = None;
         }
         let mut commit = Commit::new().update_columns(&self.job, &job, self.version);
-        if let Some(running) =
-            row_mapping::run_status(&self.run).next_status(CampaignRunTransition::Start)
-        {
+        if let Some(status) = self.run.status.next_status(CampaignRunTransition::Start) {
             let run = CampaignRunRow {
-                status: running.as_str().into(),
+                status,
                 ..self.run.clone()
             };
             commit = commit.update(&run, self.run_version);
@@ -74,38 +81,36 @@ impl JobRunner<'_> {
                 now,
             );
         }
-        let origin = self.item_template();
-        let (mut written, mut inserted) = (BTreeMap::new(), Vec::new());
+        let template = self.item_template();
+        let (mut rows, mut inserted) = (BTreeMap::new(), Vec::new());
         for (&position, change) in changes {
             let stored = self.rows[position].as_ref();
             let row = stored.map_or_else(
-                || origin.new_item(position, &self.recipients[position], now),
+                || template.new_item(position, &self.recipients[position], now),
                 |(row, _)| row.clone(),
             );
-            let row =
-                row_mapping::apply_change(row, change, row_mapping::run_channel(&self.run), now);
+            let row = row_mapping::apply_change(row, change, self.run.channel, now);
             commit = match stored {
                 Some((before, version)) => commit.update_columns(before, &row, *version),
                 None => {
                     inserted.push((commit.changes.len(), position));
-                    if are_new {
-                        commit.insert(&row)
-                    } else {
-                        commit.insert_or_keep(&row)
+                    match duplicates {
+                        DuplicateItems::Conflict => commit.insert(&row),
+                        DuplicateItems::Keep => commit.insert_or_keep(&row),
                     }
                 }
             };
-            written.insert(position, row);
+            rows.insert(position, row);
         }
-        for (event, detail) in self.audit_events(&job, changes, conclusion) {
+        for (event, detail) in self.audit_events(&job, changes, outcome) {
             commit = audit::append_entry(commit, &self.run, event, &detail, now);
         }
-        PreparedCommit {
+        Ok(PreparedCommit {
             job,
-            rows: written,
+            rows,
             commit,
             inserted,
-        }
+        })
     }
 
     fn item_template(&self) -> ItemTemplate<'_> {
@@ -129,10 +134,10 @@ impl JobRunner<'_> {
     pub(super) fn apply_outcome(
         &self,
         job: &mut JobRow,
-        conclusion: Option<AttemptOutcome>,
+        outcome: Option<AttemptOutcome>,
         now: Timestamp,
-    ) {
-        let (act, run_after) = match conclusion {
+    ) -> Result<(), Error> {
+        let (transition, run_after) = match outcome {
             None => {
                 let until = now.plus_ms(duration_ms(self.context.lease));
                 (job.lock_token, job.locked_until) = (Some(self.commit_mark()), Some(until));
@@ -140,27 +145,27 @@ impl JobRunner<'_> {
             }
             Some(AttemptOutcome::Completed) => (Some(JobTransition::Complete), now),
             Some(AttemptOutcome::Dead) => (Some(JobTransition::DeadLetter), now),
-            Some(AttemptOutcome::RetryAfter(wait)) => {
-                (Some(JobTransition::Fail), now.plus_ms(wait))
+            Some(AttemptOutcome::RetryAfter(delay)) => {
+                (Some(JobTransition::Fail), now.plus_ms(delay))
             }
-            Some(AttemptOutcome::LookUpAfter(wait) | AttemptOutcome::Postponed(wait)) => {
-                (Some(JobTransition::Release), now.plus_ms(wait))
+            Some(AttemptOutcome::LookUpAfter(delay) | AttemptOutcome::Postponed(delay)) => {
+                (Some(JobTransition::Release), now.plus_ms(delay))
             }
             Some(AttemptOutcome::AwaitResolution) => (Some(JobTransition::Release), Timestamp::MAX),
             Some(AttemptOutcome::Released) => (Some(JobTransition::Release), now),
         };
-        let mut status = row_mapping::job_status(job);
         // A takeover first releases the job on behalf of the previous worker.
         if !self.is_held {
-            let free = status.next_status(JobTransition::Release).unwrap_or(status);
-            status = row_mapping::next_job_status(free, JobTransition::Lock);
+            let released = job.status.next_status(JobTransition::Release);
+            let status = released.unwrap_or(job.status);
+            job.status = row_mapping::next_job_status(job, status, JobTransition::Lock)?;
         }
-        if let Some(act) = act {
-            status = row_mapping::next_job_status(status, act);
+        if let Some(transition) = transition {
+            job.status = row_mapping::next_job_status(job, job.status, transition)?;
             (job.lock_token, job.locked_until) = (None, None);
         }
-        job.status = status.as_str().into();
         job.run_after = run_after;
+        Ok(())
     }
 
     /// The mark that the current commit writes into the job's row.
@@ -173,42 +178,34 @@ impl JobRunner<'_> {
         &self,
         job: &JobRow,
         changes: &BTreeMap<usize, ItemChange>,
-        conclusion: Option<AttemptOutcome>,
+        outcome: Option<AttemptOutcome>,
     ) -> Vec<(&'static str, Value)> {
         let mut events = Vec::new();
-        let about = |detail: Value| {
-            let mut about = json!({ "job": &*job.id, "worker": &*self.context.worker_name, "epoch": job.lock_epoch });
-            if let (Some(about), Value::Object(detail)) = (about.as_object_mut(), detail) {
-                about.extend(detail);
-            }
-            about
-        };
-        if !self.is_held
-            && row_mapping::job_status(&self.job)
+        let is_takeover = !self.is_held
+            && self
+                .job
+                .status
                 .next_status(JobTransition::Release)
-                .is_some()
-        {
-            events.push((
-                "job.recovered",
-                about(json!({ "fromEpoch": self.job.lock_epoch })),
-            ));
+                .is_some();
+        if is_takeover {
+            let detail = json!({ "fromEpoch": self.job.lock_epoch });
+            events.push(("job.recovered", self.audit_detail(job, detail)));
         }
-        let doubts: Vec<SharedText> = changes
+        let in_doubt: Vec<SharedText> = changes
             .iter()
             .filter(|(_, change)| change.new_state == ItemState::InDoubt)
             .map(|(position, _)| row_mapping::item_id(&job.id, *position))
             .collect();
-        if !doubts.is_empty() {
-            let doubts: Vec<&str> = doubts.iter().map(|item| &**item).collect();
-            events.push(("items.in_doubt", about(json!({ "items": doubts }))));
+        if !in_doubt.is_empty() {
+            let ids: Vec<&str> = in_doubt.iter().map(|item| &**item).collect();
+            let detail = json!({ "items": ids });
+            events.push(("items.in_doubt", self.audit_detail(job, detail)));
         }
         if !self.lookup_results.is_empty() {
-            events.push((
-                "items.looked_up",
-                about(json!({ "found": self.lookup_results })),
-            ));
+            let detail = json!({ "found": self.lookup_results });
+            events.push(("items.looked_up", self.audit_detail(job, detail)));
         }
-        let event = match conclusion {
+        let event = match outcome {
             None => return events,
             // A lookup without a new result is not recorded.
             Some(AttemptOutcome::LookUpAfter(_) | AttemptOutcome::AwaitResolution)
@@ -223,26 +220,39 @@ impl JobRunner<'_> {
                 "job.in_doubt"
             }
             Some(AttemptOutcome::Released) => "job.released",
-            Some(AttemptOutcome::Postponed(wait)) if wait >= AUDIT_POSTPONED_MIN_MS => {
-                "job.put_off"
+            Some(AttemptOutcome::Postponed(delay)) if delay >= AUDIT_POSTPONED_MIN_MS => {
+                "job.postponed"
             }
             Some(AttemptOutcome::Postponed(_)) => return events,
         };
-        let waits = matches!(
-            conclusion,
+        let is_delayed = matches!(
+            outcome,
             Some(
                 AttemptOutcome::Postponed(_)
                     | AttemptOutcome::RetryAfter(_)
                     | AttemptOutcome::LookUpAfter(_)
             )
         );
-        let until = waits.then_some(job.run_after);
+        let until = is_delayed.then_some(job.run_after);
         let counts = json!({
             "until": until.map(|until| until.to_string()),
-            "served": job.served, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
+            "sent": job.sent, "failed": job.failed, "skipped": job.skipped, "inDoubt": job.in_doubt,
             "error": job.error.as_deref(),
         });
-        events.push((event, about(counts)));
+        events.push((event, self.audit_detail(job, counts)));
         events
+    }
+
+    /// The details of an audit event: the job, the worker and the epoch, and the event's own.
+    fn audit_detail(&self, job: &JobRow, detail: Value) -> Value {
+        let mut all = json!({
+            "job": &*job.id,
+            "worker": &*self.context.worker_name,
+            "epoch": job.lock_epoch,
+        });
+        if let (Some(all), Value::Object(detail)) = (all.as_object_mut(), detail) {
+            all.extend(detail);
+        }
+        all
     }
 }

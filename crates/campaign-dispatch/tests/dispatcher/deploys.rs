@@ -1,43 +1,48 @@
-//! Deploying: all of it or nothing.
+//! Deployment: a run is created completely or not at all, and an idempotency key deploys once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use onward_campaign_dispatch::{CampaignError, CampaignScope, EntropySource, ScopedCampaigns};
+use onward_base::Scope;
+use onward_campaign_core::{CampaignRunStatus, JobStatus};
+use onward_campaign_dispatch::{CampaignError, EntropySource, ScopedCampaigns};
 
-use crate::world::{Counting, TERMS, World, accepted, deployment, recipient};
+use crate::world::{POLICY, RecordingProvider, World, accepted, deployment, recipient, scope};
 
 #[tokio::test]
-async fn a_campaign_without_recipients_is_refused_and_leaves_nothing() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn deploying_an_empty_audience_fails_and_stores_nothing() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     assert_eq!(world.deploy(&[]).await, Err(CampaignError::EmptyAudience));
     assert!(world.jobs().await.is_empty());
 }
 
 #[tokio::test]
-async fn a_campaign_is_a_run_its_jobs_and_an_entry() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn a_deployment_creates_a_run_its_jobs_and_an_audit_entry() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let deployed = world.deploy(&["a", "b", "c", "d", "e"]).await.unwrap();
     assert_eq!(
         (deployed.items, deployed.jobs, deployed.already_existed),
         (5, 2, false)
     );
     let run = world.campaigns.read_run(&deployed.run_id).await.unwrap();
-    assert_eq!((&*run.status, run.items, run.jobs), ("queued", 5, 2));
-    let jobs: Vec<(String, u32)> = world
+    assert_eq!(
+        (run.status, run.items, run.jobs),
+        (CampaignRunStatus::Queued, 5, 2)
+    );
+    let jobs: Vec<(JobStatus, u32)> = world
         .jobs()
         .await
         .iter()
-        .map(|job| (job.status.to_string(), job.items))
+        .map(|job| (job.status, job.items))
         .collect();
-    assert_eq!(jobs, [("queued".to_owned(), 4), ("queued".to_owned(), 1)]);
+    assert_eq!(jobs, [(JobStatus::Queued, 4), (JobStatus::Queued, 1)]);
     assert_eq!(world.events(&deployed.run_id).await, ["run.deployed"]);
     assert!(world.items().await.is_empty(), "nothing is reserved yet");
 }
 
 #[tokio::test]
-async fn a_key_deploys_once() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn an_idempotency_key_deploys_once() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let first = world
         .deploy_as(deployment(Some("k")), &["a", "b"])
         .await
@@ -53,62 +58,62 @@ async fn a_key_deploys_once() {
     assert_eq!(world.jobs().await.len(), 1);
     let mut other = deployment(Some("k"));
     other.document = "{\"subject\":\"other\"}".into();
-    let taken = Err(CampaignError::DeploymentKeyReused(first.run_id.to_string()));
-    assert_eq!(world.deploy_as(other, &["a"]).await, taken);
+    let reused = Err(CampaignError::DeploymentKeyReused(first.run_id.to_string()));
+    assert_eq!(world.deploy_as(other, &["a"]).await, reused);
     assert_eq!(
         world.deploy_as(deployment(Some("k")), &["a", "c"]).await,
-        taken,
-        "as many, and others"
+        reused,
+        "the same number of other recipients"
     );
     assert_eq!(
         world.deploy_as(deployment(Some("k")), &["b", "a"]).await,
-        taken
+        reused
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_audience_that_nobody_deploys_is_removed_after_a_week_and_others_are_kept() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn an_audience_that_is_not_deployed_is_deleted_after_a_week() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let run = world
         .deploy(&["a", "b", "c", "d", "e"])
         .await
         .unwrap()
         .run_id;
-    let people = [recipient("f")];
+    let recipients = [recipient("f")];
     world
         .campaigns
-        .put_audience_part("forgotten", 0, &people)
+        .put_audience_part("abandoned", 0, &recipients)
         .await
         .unwrap();
     world
         .campaigns
-        .put_audience_part("forgotten", 0, &people)
+        .put_audience_part("abandoned", 0, &recipients)
         .await
         .unwrap();
     let other = world
         .campaigns
-        .put_audience_part("forgotten", 0, &[recipient("g")])
+        .put_audience_part("abandoned", 0, &[recipient("g")])
         .await;
     assert_eq!(
         other,
         Err(CampaignError::AudiencePartConflict(
-            "forgotten".to_owned(),
+            "abandoned".to_owned(),
             0
         ))
     );
     tokio::time::advance(Duration::from_secs(8 * 86_400)).await;
     world
         .campaigns
-        .put_audience_part("fresh", 0, &people)
+        .put_audience_part("fresh", 0, &recipients)
         .await
         .unwrap();
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     world
-        .work_until(async |world| world.campaigns.read_audience("forgotten").await.is_err())
+        .work_until(async |world| world.campaigns.read_audience("abandoned").await.is_err())
         .await;
     assert_eq!(
-        world.campaigns.read_audience("forgotten").await,
-        Err(CampaignError::AudienceNotFound("forgotten".to_owned()))
+        world.campaigns.read_audience("abandoned").await,
+        Err(CampaignError::AudienceNotFound("abandoned".to_owned()))
     );
     assert_eq!(
         world
@@ -132,13 +137,13 @@ async fn an_audience_that_nobody_deploys_is_removed_after_a_week_and_others_are_
     assert_eq!(
         world.campaigns.read_audience(&kept).await,
         Err(CampaignError::AudienceExpired(kept)),
-        "it is there, and too old"
+        "it exists, but is too old to be deployed"
     );
 }
 
 #[tokio::test]
-async fn an_audience_of_somebody_else_or_with_a_part_missing_is_not_deployed() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn an_audience_of_another_tenant_or_with_a_missing_part_is_not_deployed() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     world
         .campaigns
         .put_audience_part("gap", 0, &[recipient("a")])
@@ -153,19 +158,19 @@ async fn an_audience_of_somebody_else_or_with_a_part_missing_is_not_deployed() {
         world.campaigns.read_audience("gap").await,
         Err(CampaignError::AudiencePartMissing("gap".to_owned(), 1))
     );
-    let others = ScopedCampaigns::new(
+    let other_tenant = ScopedCampaigns::new(
         Arc::clone(&world.store),
-        CampaignScope {
-            tenant: "other".into(),
-            workspace: "shop".into(),
+        Scope {
+            tenant: "other".parse().unwrap(),
+            ..scope()
         },
     );
     assert_eq!(
-        others.read_audience("gap").await,
+        other_tenant.read_audience("gap").await,
         Err(CampaignError::AudienceNotFound("gap".to_owned()))
     );
-    // Names of one tenant are not those of another.
-    others
+    // The audience names of tenants are independent.
+    other_tenant
         .put_audience_part("gap", 0, &[recipient("z")])
         .await
         .unwrap();
@@ -180,13 +185,13 @@ async fn an_audience_of_somebody_else_or_with_a_part_missing_is_not_deployed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deploying_again_with_the_audience_of_another_run_takes_nothing_from_it() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn deploying_again_with_the_audience_of_another_run_does_not_change_that_run() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let entropy = EntropySource::default();
-    for (name, who) in [("aaa", "a"), ("bbb", "b")] {
+    for (name, id) in [("aaa", "a"), ("bbb", "b")] {
         world
             .campaigns
-            .put_audience_part(name, 0, &[recipient(who)])
+            .put_audience_part(name, 0, &[recipient(id)])
             .await
             .unwrap();
     }
@@ -203,7 +208,7 @@ async fn deploying_again_with_the_audience_of_another_run_takes_nothing_from_it(
         deploy("two", "aaa").await,
         Err(CampaignError::DeploymentKeyReused(second.to_string()))
     );
-    world.work_until_over(&first).await;
-    world.work_until_over(&second).await;
+    world.work_until_ended(&first).await;
+    world.work_until_ended(&second).await;
     assert_eq!(world.provider.calls().len(), 2);
 }

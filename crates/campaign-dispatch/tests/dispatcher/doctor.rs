@@ -1,32 +1,34 @@
-//! What a doctor finds in campaign runs: nothing in those that dispatchers made, and everything
-//! that was broken by hand.
+//! The doctor finds no problem in the runs of dispatchers, and every inconsistency that a test
+//! introduces.
 
 use std::time::Duration;
 
-use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::SendOutcome;
-use onward_campaign_dispatch::{CampaignFindingKind, CampaignScope, examine_runs};
+use onward_base::{Scope, SharedText, Timestamp};
+use onward_campaign_core::{
+    CampaignRunStatus, DeliveryChannel, ItemStatus, JobStatus, SendOutcome,
+};
+use onward_campaign_dispatch::{CampaignFindingKind, Resolution, examine_runs};
 use onward_store::tables::{AudiencePartRow, CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey, TableRecord, TableScan};
 use tokio::time::sleep;
 
-use crate::world::{Counting, TERMS, World, accepted, scope};
+use crate::world::{POLICY, RecordingProvider, World, accepted, scope};
 
-/// A run in which everything can be that a run can have, and which is not over: `d` is in doubt.
-async fn mixed() -> (World, SharedText) {
-    let script = |who: &str, _| match who {
+/// A run with items in every final state. It has not ended, because `d` is in doubt.
+async fn mixed_run() -> (World, SharedText) {
+    let script = |recipient: &str, _| match recipient {
         "b" => SendOutcome::Refused("no such mailbox".into()),
-        "d" => SendOutcome::Unknown("it broke off".into()),
+        "d" => SendOutcome::Unknown("connection lost".into()),
         _ => accepted(),
     };
-    let world = World::new(Counting::new(script), TERMS);
+    let world = World::new(RecordingProvider::new(script), POLICY);
     world
         .campaigns
-        .add_suppression("email", "c@example.org", "asked for")
+        .add_suppression(DeliveryChannel::Email, "c@example.org", "unsubscribed")
         .await
         .unwrap();
     let run = world
-        .deploy(&["a", "b", "c", "d", "a", "f", "g", "unfit"])
+        .deploy(&["a", "b", "c", "d", "a", "f", "g", "invalid"])
         .await
         .unwrap()
         .run_id;
@@ -36,7 +38,7 @@ async fn mixed() -> (World, SharedText) {
                 .items()
                 .await
                 .iter()
-                .filter(|it| it.settled_at.is_some())
+                .filter(|item| item.settled_at.is_some())
                 .count()
                 == 6
         })
@@ -44,10 +46,10 @@ async fn mixed() -> (World, SharedText) {
     (world, run)
 }
 
-/// A row that is changed by hand, behind the backs of those who keep the others in step with it.
-async fn tamper<R: TableRecord + Send + Sync>(
+/// Changes one row without the changes to other rows that keep the store consistent.
+async fn change_row<R: TableRecord + Send + Sync>(
     world: &World,
-    is_it: impl Fn(&R) -> bool,
+    is_selected: impl Fn(&R) -> bool,
     change: impl Fn(&mut R),
 ) {
     let rows: Vec<(R, u64)> = world
@@ -55,7 +57,7 @@ async fn tamper<R: TableRecord + Send + Sync>(
         .list_records(TableScan::all_rows::<R>())
         .await
         .unwrap();
-    let (mut row, version) = rows.into_iter().find(|(row, _)| is_it(row)).unwrap();
+    let (mut row, version) = rows.into_iter().find(|(row, _)| is_selected(row)).unwrap();
     change(&mut row);
     world
         .store
@@ -65,32 +67,35 @@ async fn tamper<R: TableRecord + Send + Sync>(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_dispatchers_make_is_sound_and_what_is_in_doubt_needs_somebody() {
-    let (world, run) = mixed().await;
-    let found = world.found().await;
+async fn a_dispatched_run_is_consistent_and_its_items_in_doubt_are_reported() {
+    let (world, run) = mixed_run().await;
+    let findings = world.findings().await;
     assert_eq!(
-        found.iter().map(|flaw| flaw.kind).collect::<Vec<_>>(),
+        findings
+            .iter()
+            .map(|finding| finding.kind)
+            .collect::<Vec<_>>(),
         [CampaignFindingKind::InDoubt],
-        "{found:?}"
+        "{findings:?}"
     );
     assert!(
-        found[0].run_id == run && found[0].message.starts_with("1 items are in doubt"),
-        "{found:?}"
+        findings[0].run_id == run && findings[0].message.starts_with("1 items are in doubt"),
+        "{findings:?}"
     );
-    let looked = examine_runs(&*world.store, Some(&scope()), &mut |_| {})
+    let stats = examine_runs(&*world.store, Some(&scope()), &mut |_| {})
         .await
         .unwrap();
     assert_eq!(
-        (looked.runs, looked.items),
+        (stats.runs, stats.items),
         (1, 7),
-        "whoever is named twice has one row"
+        "a duplicate recipient has one row"
     );
-    let others = CampaignScope {
-        tenant: "other".into(),
+    let other_tenant = Scope {
+        tenant: "other".parse().unwrap(),
         ..scope()
     };
     assert_eq!(
-        examine_runs(&*world.store, Some(&others), &mut |_| {})
+        examine_runs(&*world.store, Some(&other_tenant), &mut |_| {})
             .await
             .unwrap()
             .runs,
@@ -100,160 +105,161 @@ async fn what_dispatchers_make_is_sound_and_what_is_in_doubt_needs_somebody() {
         .items()
         .await
         .into_iter()
-        .find(|item| item.doubt_since.is_some())
+        .find(|item| item.in_doubt_since.is_some())
         .unwrap();
     world
         .campaigns
-        .resolve_item(
-            &item.id,
-            &onward_campaign_dispatch::Resolution::Failed,
-            "ada",
-            "its log",
-        )
+        .resolve_item(&item.id, &Resolution::Failed, "ada", "provider log")
         .await
         .unwrap();
-    world.work_until_over(&run).await;
-    assert_eq!(world.found().await, []);
+    world.work_until_ended(&run).await;
+    assert_eq!(world.findings().await, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_nobody_works_on_is_late_and_one_that_is_paused_or_waits_is_not() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn a_due_run_without_a_worker_is_overdue_and_a_paused_or_waiting_run_is_not() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let run = world.deploy(&["a", "b"]).await.unwrap().run_id;
     sleep(Duration::from_secs(59)).await;
-    assert_eq!(world.found().await, []);
+    assert_eq!(world.findings().await, []);
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(world.ailments().await, [CampaignFindingKind::Overdue]);
+    assert_eq!(world.finding_kinds().await, [CampaignFindingKind::Overdue]);
     world.campaigns.pause_run(&run, "ada").await.unwrap();
-    assert_eq!(world.found().await, []);
+    assert_eq!(world.findings().await, []);
     world.campaigns.resume_run(&run, "ada").await.unwrap();
     let later = world.store.now().await.unwrap().plus_ms(3_600_000);
-    tamper(&world, |_: &JobRow| true, |job| job.run_after = later).await;
+    change_row(&world, |_: &JobRow| true, |job| job.run_after = later).await;
     assert_eq!(
-        world.found().await,
+        world.findings().await,
         [],
-        "the provider wants to be left alone, say"
+        "the job waits, for example because the provider throttles"
     );
     world.campaigns.cancel_run(&run, "ada").await.unwrap();
     sleep(Duration::from_secs(61)).await;
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [CampaignFindingKind::Overdue],
-        "one that is cancelled waits for nothing"
+        "a cancelled run does not wait for its jobs to become due"
     );
-    world.work_until_over(&run).await;
-    assert_eq!(world.found().await, []);
+    world.work_until_ended(&run).await;
+    assert_eq!(world.findings().await, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_worker_is_gone_is_late_when_nobody_takes_it_over() {
-    let (world, _) = mixed().await;
+async fn a_job_with_an_expired_lease_is_overdue_if_no_worker_takes_it_over() {
+    let (world, _) = mixed_run().await;
     let now = world.store.now().await.unwrap();
     let is_settled = |job: &JobRow| job.in_doubt == 0;
-    let hold = |job: &mut JobRow| {
-        (job.status, job.locked_until, job.run_after) = ("locked".into(), Some(now), now);
+    let lock = |job: &mut JobRow| {
+        (job.status, job.locked_until, job.run_after) = (JobStatus::Locked, Some(now), now);
     };
-    tamper(&world, is_settled, hold).await;
-    assert_eq!(world.ailments().await, [CampaignFindingKind::InDoubt]);
+    change_row(&world, is_settled, lock).await;
+    assert_eq!(world.finding_kinds().await, [CampaignFindingKind::InDoubt]);
     sleep(Duration::from_secs(61)).await;
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [CampaignFindingKind::Overdue, CampaignFindingKind::InDoubt]
     );
 }
 
 #[expect(
     clippy::too_many_lines,
-    reason = "one scenario, or one list of cases, read from top to bottom"
+    reason = "one scenario or one list of cases, read from top to bottom"
 )]
 #[tokio::test(start_paused = true)]
-async fn what_was_broken_by_hand_is_found() {
+async fn inconsistent_rows_are_found() {
     let is_in_doubt = |job: &JobRow| job.in_doubt > 0;
     let is_settled = |job: &JobRow| job.in_doubt == 0;
 
-    let (world, _) = mixed().await;
-    tamper(&world, is_settled, |job| job.served -= 1).await;
+    let (world, _) = mixed_run().await;
+    change_row(&world, is_settled, |job| job.sent -= 1).await;
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [
             CampaignFindingKind::Inconsistent,
             CampaignFindingKind::Stuck,
             CampaignFindingKind::InDoubt
         ],
-        "a count"
+        "a wrong count"
     );
 
-    let (world, _) = mixed().await;
-    tamper(
+    let (world, _) = mixed_run().await;
+    change_row(
         &world,
-        |it: &OutboxItemRow| it.recipient_id.contains('f'),
-        |item| item.status = "failed".into(),
+        |item: &OutboxItemRow| item.recipient_id.contains('f'),
+        |item| item.status = ItemStatus::Failed,
     )
     .await;
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [
             CampaignFindingKind::Inconsistent,
             CampaignFindingKind::InDoubt
         ],
-        "an item"
+        "a wrong item status"
     );
 
-    let (world, _) = mixed().await;
-    let since = world.store.now().await.unwrap();
-    let hold = |item: &mut OutboxItemRow| (item.doubt_since, item.held_since) = (None, Some(since));
-    tamper(&world, |it: &OutboxItemRow| it.doubt_since.is_some(), hold).await;
+    let (world, _) = mixed_run().await;
+    let now = world.store.now().await.unwrap();
+    let reserve =
+        |item: &mut OutboxItemRow| (item.in_doubt_since, item.reserved_since) = (None, Some(now));
+    change_row(
+        &world,
+        |item: &OutboxItemRow| item.in_doubt_since.is_some(),
+        reserve,
+    )
+    .await;
     assert!(
-        world.ailments().await.starts_with(&[
+        world.finding_kinds().await.starts_with(&[
             CampaignFindingKind::Inconsistent,
             CampaignFindingKind::Stuck
         ]),
-        "a held item of no worker"
+        "a reserved item without a lease"
     );
 
-    let (world, _) = mixed().await;
-    tamper(&world, is_in_doubt, |job| {
+    let (world, _) = mixed_run().await;
+    change_row(&world, is_in_doubt, |job| {
         (job.in_doubt, job.failed) = (0, job.failed + 1)
     })
     .await;
-    let ailments = world.ailments().await;
+    let kinds = world.finding_kinds().await;
     assert_eq!(
-        ailments,
+        kinds,
         [
             CampaignFindingKind::Inconsistent,
             CampaignFindingKind::Stuck
         ],
-        "a job that waits for a verdict on nothing"
+        "a job that waits for an operator without items in doubt"
     );
 
-    let (world, _) = mixed().await;
-    tamper(
+    let (world, _) = mixed_run().await;
+    change_row(
         &world,
         |_: &CampaignRunRow| true,
         |run| run.wake_at = Timestamp::MAX,
     )
     .await;
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [CampaignFindingKind::Stuck, CampaignFindingKind::InDoubt],
-        "a run that nobody wakes"
+        "a run without a wake-up time"
     );
-    tamper(
+    change_row(
         &world,
         |_: &CampaignRunRow| true,
-        |run| run.status = "completed".into(),
+        |run| run.status = CampaignRunStatus::Completed,
     )
     .await;
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [
             CampaignFindingKind::Inconsistent,
             CampaignFindingKind::InDoubt
         ],
-        "a run that is over with an open job"
+        "an ended run with an open job"
     );
 
-    let (world, run) = mixed().await;
+    let (world, run) = mixed_run().await;
     let audience = world.campaigns.read_run(&run).await.unwrap().audience_id;
     for number in 0..2_u32 {
         let part = RowKey(vec![audience.to_value(), number.to_value()]);
@@ -264,15 +270,15 @@ async fn what_was_broken_by_hand_is_found() {
             .unwrap();
     }
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [CampaignFindingKind::Missing, CampaignFindingKind::InDoubt],
-        "those whom a job is still to reach"
+        "the audience part of an open job"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_without_one_of_its_jobs_is_found_and_so_is_one_that_says_something_else() {
-    let (world, _) = mixed().await;
+async fn a_missing_job_and_a_wrong_run_status_are_found() {
+    let (world, _) = mixed_run().await;
     let job = world.jobs().await.remove(1);
     world
         .store
@@ -280,18 +286,21 @@ async fn a_run_without_one_of_its_jobs_is_found_and_so_is_one_that_says_somethin
         .await
         .unwrap();
     assert_eq!(
-        world.ailments().await,
+        world.finding_kinds().await,
         [CampaignFindingKind::Missing, CampaignFindingKind::InDoubt]
     );
 
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let ended = world.deploy(&["a", "b"]).await.unwrap().run_id;
-    world.work_until_over(&ended).await;
-    tamper(
+    world.work_until_ended(&ended).await;
+    change_row(
         &world,
         |_: &CampaignRunRow| true,
-        |run| run.status = "partial".into(),
+        |run| run.status = CampaignRunStatus::Partial,
     )
     .await;
-    assert_eq!(world.ailments().await, [CampaignFindingKind::Inconsistent]);
+    assert_eq!(
+        world.finding_kinds().await,
+        [CampaignFindingKind::Inconsistent]
+    );
 }

@@ -2,30 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use onward_campaign_core::SendOutcome;
+use onward_campaign_core::{CampaignRunStatus, ItemStatus, JobStatus, SendOutcome};
 use onward_campaign_dispatch::{CampaignError, Resolution};
 
-use crate::world::{Counting, TERMS, World, accepted, expect};
+use crate::world::{POLICY, RecordingProvider, World, accepted, expect};
 
 #[tokio::test(start_paused = true)]
-async fn a_verdict_on_one_does_not_hurry_the_others() {
-    let script = |who: &str, count| match (who, count) {
-        ("lost", _) => SendOutcome::Unknown("cut off".into()),
+async fn resolving_one_item_does_not_make_the_others_due() {
+    let script = |recipient: &str, count| match (recipient, count) {
+        ("lost", _) => SendOutcome::Unknown("connection lost".into()),
         (_, 1) => SendOutcome::Throttled("too many".into(), Some(600_000)),
         _ => accepted(),
     };
-    let world = World::new(Counting::new(script), TERMS);
+    let world = World::new(RecordingProvider::new(script), POLICY);
     let run = world.deploy(&["lost", "later"]).await.unwrap().run_id;
     world
-        .work_until(async |world| {
-            world
-                .campaigns
-                .count_run_items(&run)
-                .await
-                .unwrap()
-                .in_doubt
-                == 1
-        })
+        .work_until(async |world| world.item_counts(&run).await.in_doubt == 1)
         .await;
     let due = world.jobs().await[0].run_after;
     assert!(due > world.store.now().await.unwrap().plus_ms(500_000));
@@ -34,11 +26,11 @@ async fn a_verdict_on_one_does_not_hurry_the_others() {
         .clone();
     world
         .campaigns
-        .resolve_item(&lost, &Resolution::Sent(None), "ada", "their log")
+        .resolve_item(&lost, &Resolution::Sent(None), "ada", "provider log")
         .await
         .unwrap();
     assert_eq!(world.jobs().await[0].run_after, due);
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert!(world.store.now().await.unwrap() >= due);
     assert_eq!(
         world.statuses().await,
@@ -47,54 +39,43 @@ async fn a_verdict_on_one_does_not_hurry_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_knows_is_in_doubt_until_somebody_says() {
-    let script = |who: &str, _| {
-        if who == "b" {
-            SendOutcome::Unknown("cut off".into())
+async fn an_item_with_an_unknown_outcome_is_in_doubt_until_it_is_resolved() {
+    let script = |recipient: &str, _| {
+        if recipient == "b" {
+            SendOutcome::Unknown("connection lost".into())
         } else {
             accepted()
         }
     };
-    let world = World::new(Counting::new(script), TERMS);
+    let world = World::new(RecordingProvider::new(script), POLICY);
     let run = world.deploy(&["a", "b", "c"]).await.unwrap().run_id;
     world
-        .work_until(async |world| {
-            world
-                .campaigns
-                .count_run_items(&run)
-                .await
-                .unwrap()
-                .in_doubt
-                == 1
-        })
+        .work_until(async |world| world.item_counts(&run).await.in_doubt == 1)
         .await;
     assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "running",
-        "it is not complete"
+        world.run_status(&run).await,
+        CampaignRunStatus::Running,
+        "the run does not end with items in doubt"
     );
-    let doubts = world.campaigns.list_in_doubt(None, 10).await.unwrap().0;
-    assert_eq!(doubts.len(), 1);
-    let item = &doubts[0].id;
+    let in_doubt = world.campaigns.list_in_doubt(None, 10).await.unwrap().0;
+    assert_eq!(in_doubt.len(), 1);
+    let item = &in_doubt[0].id;
     world
         .campaigns
         .resolve_item(
             item,
             &Resolution::Sent(Some("m-9".to_owned())),
             "ada",
-            "it is in their log",
+            "found in the provider log",
         )
         .await
         .unwrap();
     assert_eq!(world.statuses().await["b"], "sent");
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "completed"
-    );
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Completed);
     assert_eq!(world.provider.calls()["b"], 1);
     let again = world
         .campaigns
-        .resolve_item(item, &Resolution::Failed, "ada", "no")
+        .resolve_item(item, &Resolution::Failed, "ada", "mistake")
         .await;
     assert_eq!(again, Err(CampaignError::ItemNotInDoubt(item.to_string())));
     let events = world.events(&run).await;
@@ -107,64 +88,53 @@ async fn what_nobody_knows_is_in_doubt_until_somebody_says() {
 
 #[expect(
     clippy::too_many_lines,
-    reason = "one scenario, or one list of cases, read from top to bottom"
+    reason = "one scenario or one list of cases, read from top to bottom"
 )]
 #[tokio::test(start_paused = true)]
-async fn many_are_settled_together_and_whatever_cannot_be_is_told() {
-    let script = |who: &str, count| match (who, count) {
+async fn many_items_are_settled_together_and_failures_are_reported_per_item() {
+    let script = |recipient: &str, count| match (recipient, count) {
         ("fine", _) => accepted(),
-        (_, 1) => SendOutcome::Unknown("cut off".into()),
+        (_, 1) => SendOutcome::Unknown("connection lost".into()),
         _ => accepted(),
     };
-    let world = World::new(Counting::new(script), TERMS);
-    let people = ["a", "b", "c", "d", "e", "fine"];
-    let run = world.deploy(&people).await.unwrap().run_id;
+    let world = World::new(RecordingProvider::new(script), POLICY);
+    let recipients = ["a", "b", "c", "d", "e", "fine"];
+    let run = world.deploy(&recipients).await.unwrap().run_id;
     world
-        .work_until(async |world| {
-            world
-                .campaigns
-                .count_run_items(&run)
-                .await
-                .unwrap()
-                .in_doubt
-                == 5
-        })
+        .work_until(async |world| world.item_counts(&run).await.in_doubt == 5)
         .await;
     let items = world.items().await.into_iter();
     let ids: BTreeMap<String, String> = items
         .map(|item| (item.recipient_id.to_string(), item.id.to_string()))
         .collect();
-    let of = |names: &[&str]| {
+    let ids_of = |names: &[&str]| {
         names
             .iter()
             .map(|name| ids[*name].clone())
             .collect::<Vec<String>>()
     };
-    let said = [
-        of(&["a", "b", "b", "fine"]),
+    let requested = [
+        ids_of(&["a", "b", "b", "fine"]),
         vec!["nothing.0001".to_owned()],
     ]
     .concat();
     let outcomes = world
         .campaigns
-        .resolve_items(&said, &Resolution::Retry, "ada", "their log")
+        .resolve_items(&requested, &Resolution::Retry, "ada", "provider log")
         .await
         .unwrap();
-    let told: BTreeMap<String, Result<&str, CampaignError>> = outcomes
+    let results: BTreeMap<String, Result<ItemStatus, CampaignError>> = outcomes
         .iter()
         .map(|(item, outcome)| {
             (
                 item.clone(),
-                outcome
-                    .as_ref()
-                    .map(|row| &*row.status)
-                    .map_err(Clone::clone),
+                outcome.as_ref().map(|row| row.status).map_err(Clone::clone),
             )
         })
         .collect();
     let expected = BTreeMap::from([
-        (ids["a"].clone(), Ok("queued")),
-        (ids["b"].clone(), Ok("queued")),
+        (ids["a"].clone(), Ok(ItemStatus::Queued)),
+        (ids["b"].clone(), Ok(ItemStatus::Queued)),
         (
             ids["fine"].clone(),
             Err(CampaignError::ItemNotInDoubt(ids["fine"].clone())),
@@ -175,9 +145,9 @@ async fn many_are_settled_together_and_whatever_cannot_be_is_told() {
         ),
     ]);
     assert_eq!(
-        (told, outcomes.len()),
+        (results, outcomes.len()),
         (expected, 4),
-        "whatever is named twice is settled once"
+        "an item that is listed twice is settled once"
     );
     world
         .work_until(async |world| world.provider.calls()["b"] == 2)
@@ -188,16 +158,16 @@ async fn many_are_settled_together_and_whatever_cannot_be_is_told() {
                 .jobs()
                 .await
                 .iter()
-                .all(|job| &*job.status != "locked")
+                .all(|job| job.status != JobStatus::Locked)
         })
         .await;
     let rest = world
         .campaigns
         .resolve_items(
-            &of(&["c", "d", "e"]),
+            &ids_of(&["c", "d", "e"]),
             &Resolution::Failed,
             "ada",
-            "their log",
+            "provider log",
         )
         .await
         .unwrap();
@@ -212,10 +182,7 @@ async fn many_are_settled_together_and_whatever_cannot_be_is_told() {
         ("fine", sent),
     ];
     assert_eq!(world.statuses().await, expect(&expected));
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "partial"
-    );
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Partial);
     let events = world.events(&run).await;
     assert_eq!(
         events
@@ -223,40 +190,32 @@ async fn many_are_settled_together_and_whatever_cannot_be_is_told() {
             .filter(|event| *event == "item.settled")
             .count(),
         5,
-        "each is on record: {events:?}"
+        "each resolution has an audit entry: {events:?}"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_verdict_can_have_it_sent_again() {
+async fn an_item_in_doubt_can_be_retried() {
     let script = |_: &str, count| {
         if count == 1 {
-            SendOutcome::Unknown("cut off".into())
+            SendOutcome::Unknown("connection lost".into())
         } else {
             accepted()
         }
     };
-    let world = World::new(Counting::new(script), TERMS);
+    let world = World::new(RecordingProvider::new(script), POLICY);
     let run = world.deploy(&["a"]).await.unwrap().run_id;
     world
-        .work_until(async |world| {
-            world
-                .campaigns
-                .count_run_items(&run)
-                .await
-                .unwrap()
-                .in_doubt
-                == 1
-        })
+        .work_until(async |world| world.item_counts(&run).await.in_doubt == 1)
         .await;
     let item = world.campaigns.list_in_doubt(None, 1).await.unwrap().0[0]
         .id
         .clone();
     world
         .campaigns
-        .resolve_item(&item, &Resolution::Retry, "ada", "their log has nothing")
+        .resolve_item(&item, &Resolution::Retry, "ada", "not in the provider log")
         .await
         .unwrap();
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert_eq!(world.statuses().await, expect(&[("a", "sent")]));
 }

@@ -1,27 +1,27 @@
-//! Gates: who may be reached when.
+//! Admission gates: when recipients may be reached, and nodes that lack a provider.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use onward_base::Timestamp;
-use onward_campaign_core::{AudienceRecipient, DispatchPolicy};
+use onward_campaign_core::{AudienceRecipient, CampaignRunStatus, DispatchPolicy, JobStatus};
 use onward_campaign_dispatch::{
-    AdmissionGate, CampaignDelivery, CampaignDeployment, DeliveryResolver, Dispatcher, Options,
-    RepeatSendPolicy, SendAdmission,
+    AdmissionGate, CampaignDelivery, CampaignDeployment, DeliveryError, DeliveryResolver,
+    Dispatcher, Options, RepeatSendPolicy, SendAdmission,
 };
 use onward_store::tables::CampaignRunRow;
 use tokio::sync::watch;
 
-use crate::world::{Counting, TERMS, World, accepted, deployment};
+use crate::world::{POLICY, RecordingProvider, World, accepted, deployment};
 
-/// One a second, and nobody whose name begins with `n` before noon.
-struct Slow {
+/// Admits one recipient per second, and those whose id begins with `n` only from noon on.
+struct SlowGate {
     last: Mutex<Option<Timestamp>>,
     noon: Timestamp,
 }
 
-impl AdmissionGate for Slow {
+impl AdmissionGate for SlowGate {
     fn admit_recipients(
         &self,
         recipients: &[&AudienceRecipient],
@@ -38,12 +38,12 @@ impl AdmissionGate for Slow {
         {
             return SendAdmission::Delayed(Duration::from_millis(ms(next)));
         }
-        let may =
+        let is_admitted =
             |recipient: &&AudienceRecipient| !recipient.id.starts_with('n') || now >= self.noon;
-        match recipients.iter().position(may) {
-            Some(place) => {
+        match recipients.iter().position(is_admitted) {
+            Some(index) => {
                 *last = Some(now);
-                SendAdmission::Admitted(vec![place])
+                SendAdmission::Admitted(vec![index])
             }
             None => SendAdmission::Delayed(Duration::from_millis(ms(self.noon))),
         }
@@ -51,13 +51,13 @@ impl AdmissionGate for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_reached_when_the_gate_says_so_and_waiting_is_no_attempt() {
-    let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
-    let noon = begun.plus_ms(180_000);
-    let world = World::gated(
-        Counting::new(|_, _| accepted()),
-        TERMS,
-        Slow {
+async fn recipients_are_reached_when_the_gate_admits_them_and_waiting_is_not_an_attempt() {
+    let start = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
+    let noon = start.plus_ms(180_000);
+    let world = World::with_gate(
+        RecordingProvider::new(|_, _| accepted()),
+        POLICY,
+        SlowGate {
             last: Mutex::default(),
             noon,
         },
@@ -72,191 +72,188 @@ async fn people_are_reached_when_the_gate_says_so_and_waiting_is_no_attempt() {
         .await;
     let now = world.store.now().await.unwrap();
     assert!(
-        now >= begun.plus_ms(4_000) && now < begun.plus_ms(60_000),
-        "one a second: {now}"
+        now >= start.plus_ms(4_000) && now < start.plus_ms(60_000),
+        "one per second: {now}"
     );
     assert!(!world.provider.calls().contains_key("night"));
     let waiting = &world.jobs().await[0];
     assert_eq!(
-        (&*waiting.status, waiting.attempts, waiting.run_after),
-        ("queued", 0, noon)
+        (waiting.status, waiting.attempts, waiting.run_after),
+        (JobStatus::Queued, 0, noon)
     );
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert!(world.store.now().await.unwrap() >= noon);
     assert!(world.provider.calls().values().all(|count| *count == 1));
-    assert!(world.events(&run).await.contains(&"job.put_off".to_owned()));
+    assert!(
+        world
+            .events(&run)
+            .await
+            .contains(&"job.postponed".to_owned())
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_its_gate_can_be_cancelled() {
     let noon = Timestamp::MAX;
-    let world = World::gated(
-        Counting::new(|_, _| accepted()),
-        TERMS,
-        Slow {
+    let world = World::with_gate(
+        RecordingProvider::new(|_, _| accepted()),
+        POLICY,
+        SlowGate {
             last: Mutex::default(),
             noon,
         },
     );
-    let run = world.deploy(&["night", "nobody"]).await.unwrap().run_id;
+    let run = world.deploy(&["night", "noon"]).await.unwrap().run_id;
     world
-        .work_until(async |world| world.events(&run).await.contains(&"job.put_off".to_owned()))
+        .work_until(async |world| {
+            world
+                .events(&run)
+                .await
+                .contains(&"job.postponed".to_owned())
+        })
         .await;
     world.campaigns.cancel_run(&run, "ada").await.unwrap();
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert!(world.provider.calls().is_empty());
 }
 
-/// Knows no provider.
-struct Unknown;
+/// The deliveries of a node that has no provider.
+struct NoProvider;
 
-impl DeliveryResolver for Unknown {
-    fn resolve_delivery(&self, _run: &CampaignRunRow) -> Result<Arc<CampaignDelivery>, String> {
-        Err("there is no provider mailer".to_owned())
+impl DeliveryResolver for NoProvider {
+    fn resolve_delivery(
+        &self,
+        _run: &CampaignRunRow,
+    ) -> Result<Arc<CampaignDelivery>, DeliveryError> {
+        Err(DeliveryError::new("no provider `mailer`"))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_without_a_provider_is_explained_and_waits_for_a_node_that_has_one_or_is_cancelled() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn a_run_without_a_provider_is_reported_and_waits_for_a_node_that_has_it() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let [first, second] = [
         world.deploy(&["a", "b"]).await.unwrap().run_id,
         world.deploy(&["c"]).await.unwrap().run_id,
     ];
     let (stop, stopped) = watch::channel(false);
-    let lost = Dispatcher::new(
+    let node = Dispatcher::new(
         Arc::clone(&world.store),
-        Arc::new(Unknown),
+        Arc::new(NoProvider),
         Options::default(),
     );
-    let working = tokio::spawn(lost.run(stopped));
+    let dispatching = tokio::spawn(node.run(stopped));
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(
         world.events(&first).await,
         ["run.deployed", "run.unreachable"],
-        "it is said once"
+        "it is recorded once"
     );
     world.campaigns.cancel_run(&second, "ada").await.unwrap();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert!(
-        world
-            .campaigns
-            .read_run(&second)
-            .await
-            .unwrap()
-            .ended_at
-            .is_some()
-    );
-    world.work_until_over(&first).await;
+    assert!(world.has_ended(&second).await);
+    world.work_until_ended(&first).await;
     assert_eq!(world.provider.calls().len(), 2);
     stop.send_replace(true);
-    working.await.unwrap().unwrap();
+    dispatching.await.unwrap().unwrap();
 }
 
-/// What stops a worker in the middle of a call whose answer is lost.
+/// What stops a worker during a provider call that never returns.
 #[derive(Debug, Clone, Copy)]
-enum Stop {
+enum Interruption {
     Paused,
     Stopped,
     Killed,
-    /// And the first that takes over does not know the provider.
-    KilledAndUnknown,
+    /// The worker is killed, and the first node that takes over has no provider.
+    KilledWithoutProvider,
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one scenario, or one list of cases, read from top to bottom"
-)]
 #[tokio::test(start_paused = true)]
-async fn whoever_takes_each_key_once_is_called_again_whatever_stopped_the_worker() {
-    for how in [
-        Stop::Paused,
-        Stop::Stopped,
-        Stop::Killed,
-        Stop::KilledAndUnknown,
+async fn an_idempotent_provider_is_called_again_after_every_kind_of_interruption() {
+    for interruption in [
+        Interruption::Paused,
+        Interruption::Stopped,
+        Interruption::Killed,
+        Interruption::KilledWithoutProvider,
     ] {
         let is_first = AtomicBool::new(true);
         let hangs: Box<dyn Fn() -> bool + Send + Sync> =
             Box::new(move || is_first.swap(false, Ordering::SeqCst));
-        let provider = Counting {
+        let provider = RecordingProvider {
             hangs: Some(hangs),
-            ..Counting::new(|_, _| accepted())
+            ..RecordingProvider::new(|_, _| accepted())
         };
         let world = World::new(
             provider,
             DispatchPolicy {
                 resend_in_doubt: true,
-                ..TERMS
+                ..POLICY
             },
         );
         let run = world.deploy(&["a"]).await.unwrap().run_id;
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(world.dispatcher().run(stopped));
+        let dispatching = tokio::spawn(world.dispatcher().run(stopped));
         let pass = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
         pass(5).await;
         assert_eq!(world.provider.calls()["a"], 1);
-        match how {
-            Stop::Paused => drop(world.campaigns.pause_run(&run, "ada").await.unwrap()),
-            Stop::Stopped => drop(stop.send_replace(true)),
-            Stop::Killed | Stop::KilledAndUnknown => working.abort(),
+        match interruption {
+            Interruption::Paused => drop(world.campaigns.pause_run(&run, "ada").await.unwrap()),
+            Interruption::Stopped => drop(stop.send_replace(true)),
+            Interruption::Killed | Interruption::KilledWithoutProvider => dispatching.abort(),
         }
         pass(60).await;
-        if matches!(how, Stop::KilledAndUnknown) {
+        if matches!(interruption, Interruption::KilledWithoutProvider) {
             let (stop, stopped) = watch::channel(false);
-            let lost = Dispatcher::new(
+            let node = Dispatcher::new(
                 Arc::clone(&world.store),
-                Arc::new(Unknown),
+                Arc::new(NoProvider),
                 Options::default(),
             );
-            let lost = tokio::spawn(lost.run(stopped));
+            let running = tokio::spawn(node.run(stopped));
             pass(600).await;
-            assert_eq!(
-                world
-                    .campaigns
-                    .count_run_items(&run)
-                    .await
-                    .unwrap()
-                    .in_doubt,
-                1
-            );
+            assert_eq!(world.item_counts(&run).await.in_doubt, 1);
             assert!(
                 world
                     .events(&run)
                     .await
                     .contains(&"run.unreachable".to_owned()),
-                "people are told"
+                "the missing provider is recorded"
             );
             stop.send_replace(true);
-            lost.await.unwrap().unwrap();
+            running.await.unwrap().unwrap();
         }
-        if matches!(how, Stop::Paused) {
+        if matches!(interruption, Interruption::Paused) {
             pass(60).await;
-            assert_eq!(world.provider.calls()["a"], 1, "nothing is begun");
+            assert_eq!(
+                world.provider.calls()["a"],
+                1,
+                "a paused run starts no sends"
+            );
             world.campaigns.resume_run(&run, "ada").await.unwrap();
             stop.send_replace(true);
         }
-        world.work_until_over(&run).await;
-        assert_eq!(world.provider.calls()["a"], 2, "{how:?}");
+        world.work_until_ended(&run).await;
+        assert_eq!(world.provider.calls()["a"], 2, "{interruption:?}");
         assert_eq!(
-            &*world.campaigns.read_run(&run).await.unwrap().status,
-            "completed",
-            "{how:?}"
+            world.run_status(&run).await,
+            CampaignRunStatus::Completed,
+            "{interruption:?}"
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_is_paused_and_cancelled_while_more_of_its_jobs_are_in_line_than_are_worked_on() {
-    let people: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
-    let people: Vec<&str> = people.iter().map(String::as_str).collect();
-    let slow = Slow {
+async fn a_run_with_more_jobs_than_slots_can_be_paused_and_cancelled() {
+    let recipients: Vec<String> = (0..40).map(|number| format!("p{number}")).collect();
+    let recipients: Vec<&str> = recipients.iter().map(String::as_str).collect();
+    let gate = SlowGate {
         last: Mutex::default(),
         noon: Timestamp::MIN,
     };
-    let world = World::gated(Counting::new(|_, _| accepted()), TERMS, slow);
-    let run = world.deploy(&people).await.unwrap().run_id;
+    let world = World::with_gate(RecordingProvider::new(|_, _| accepted()), POLICY, gate);
+    let run = world.deploy(&recipients).await.unwrap().run_id;
     let (stop, stopped) = watch::channel(false);
-    let working = tokio::spawn(world.dispatcher().run(stopped));
+    let dispatching = tokio::spawn(world.dispatcher().run(stopped));
     let pass = async |seconds| tokio::time::sleep(Duration::from_secs(seconds)).await;
     pass(5).await;
     world.campaigns.pause_run(&run, "ada").await.unwrap();
@@ -270,7 +267,7 @@ async fn a_run_is_paused_and_cancelled_while_more_of_its_jobs_are_in_line_than_a
     world.campaigns.resume_run(&run, "ada").await.unwrap();
     pass(5).await;
     let cancelled = world.provider.calls().len();
-    assert!(cancelled > paused + 2, "it goes on");
+    assert!(cancelled > paused + 2, "the resumed run continues");
     world.campaigns.cancel_run(&run, "ada").await.unwrap();
     pass(60).await;
     assert!(
@@ -278,21 +275,18 @@ async fn a_run_is_paused_and_cancelled_while_more_of_its_jobs_are_in_line_than_a
         "{cancelled} {:?}",
         world.provider.calls()
     );
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "partial"
-    );
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Partial);
     stop.send_replace(true);
-    working.await.unwrap().unwrap();
+    dispatching.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_that_wait_do_not_hide_others() {
+async fn waiting_runs_do_not_hide_due_runs() {
     let noon = Timestamp::MAX;
-    let world = World::gated(
-        Counting::new(|_, _| accepted()),
-        TERMS,
-        Slow {
+    let world = World::with_gate(
+        RecordingProvider::new(|_, _| accepted()),
+        POLICY,
+        SlowGate {
             last: Mutex::default(),
             noon,
         },
@@ -310,7 +304,7 @@ async fn runs_that_wait_do_not_hide_others() {
             .unwrap();
     }
     let run = world.deploy(&["day"]).await.unwrap().run_id;
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert_eq!(
         world.provider.calls().into_keys().collect::<Vec<_>>(),
         ["day"]

@@ -1,20 +1,21 @@
-//! Campaigns on a store in memory, in virtual time.
+//! Tests of the dispatcher on an in-memory store, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue panics")]
 
 mod backoff;
-mod between;
 mod cancelled_runs;
+mod corrupt_rows;
+mod crashes;
 mod deploys;
 mod doctor;
 mod doubt_resolution;
-mod doubts;
-mod faults;
+mod fairness;
+mod faulty_store;
 mod gates;
-mod reached;
+mod in_doubt;
+mod repeated_deployments;
 mod retries;
 mod sends;
-mod turns;
 mod types;
-mod unheard;
+mod unknown_commits;
 mod world;

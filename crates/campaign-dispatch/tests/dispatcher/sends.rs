@@ -1,19 +1,19 @@
 //! Sending: which recipients the dispatcher sends to, how often, and the counts that a run reports.
 
-use onward_campaign_core::SendOutcome;
+use onward_campaign_core::{CampaignRunStatus, DeliveryChannel, SendOutcome};
 use onward_campaign_dispatch::CampaignError;
 
-use crate::world::{Counting, TERMS, World, accepted, expect};
+use crate::world::{POLICY, RecordingProvider, World, accepted, expect};
 
 #[tokio::test(start_paused = true)]
-async fn everybody_is_reached_once_and_the_run_says_so() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn every_recipient_is_sent_to_once_and_the_run_completes() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let run = world
         .deploy(&["a", "b", "c", "d", "e", "f"])
         .await
         .unwrap()
         .run_id;
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert!(world.provider.calls().values().all(|count| *count == 1));
     assert_eq!(world.provider.calls().len(), 6);
     assert!(
@@ -23,10 +23,7 @@ async fn everybody_is_reached_once_and_the_run_says_so() {
             .values()
             .all(|status| status == "sent")
     );
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "completed"
-    );
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Completed);
     assert_eq!(
         world.events(&run).await,
         [
@@ -40,72 +37,63 @@ async fn everybody_is_reached_once_and_the_run_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn somebody_who_is_named_twice_is_reached_once() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn a_duplicate_recipient_is_sent_to_once() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     let run = world
         .deploy(&["a", "a", "b", "c", "d", "a"])
         .await
         .unwrap()
         .run_id;
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert_eq!(world.provider.calls()["a"], 1);
-    let tally = world.campaigns.count_run_items(&run).await.unwrap();
-    assert_eq!((tally.served, tally.skipped, tally.items), (4, 2, 6));
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "completed"
-    );
+    let counts = world.item_counts(&run).await;
+    assert_eq!((counts.sent, counts.skipped, counts.items), (4, 2, 6));
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_fails_and_what_cannot_be_made_is_not_sent() {
-    let refuse_b = |who: &str, _| {
-        if who == "b" {
+async fn a_refused_item_fails_and_an_invalid_message_is_not_sent() {
+    let refuse_b = |recipient: &str, _| {
+        if recipient == "b" {
             SendOutcome::Refused("550".into())
         } else {
             accepted()
         }
     };
-    let world = World::new(Counting::new(refuse_b), TERMS);
-    let run = world.deploy(&["a", "b", "unfit"]).await.unwrap().run_id;
-    world.work_until_over(&run).await;
+    let world = World::new(RecordingProvider::new(refuse_b), POLICY);
+    let run = world.deploy(&["a", "b", "invalid"]).await.unwrap().run_id;
+    world.work_until_ended(&run).await;
     let expected = [
         ("a", "sent"),
         ("b", "failed refused"),
-        ("unfit", "failed unfit"),
+        ("invalid", "failed unfit"),
     ];
     assert_eq!(world.statuses().await, expect(&expected));
-    assert!(!world.provider.calls().contains_key("unfit"));
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "partial"
-    );
+    assert!(!world.provider.calls().contains_key("invalid"));
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Partial);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_job_is_redriven_for_those_who_were_not_reached() {
-    let script = |who: &str, count| {
-        if who == "b" && count <= 3 {
+async fn redriving_a_dead_job_retries_its_exhausted_items() {
+    let script = |recipient: &str, count| {
+        if recipient == "b" && count <= 3 {
             SendOutcome::Deferred("busy".into())
         } else {
             accepted()
         }
     };
-    let world = World::new(Counting::new(script), TERMS);
+    let world = World::new(RecordingProvider::new(script), POLICY);
     let run = world.deploy(&["a", "b"]).await.unwrap().run_id;
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     let job = world.jobs().await[0].id.clone();
     world.campaigns.redrive_job(&job, "ada").await.unwrap();
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert_eq!(
         world.statuses().await,
         expect(&[("a", "sent"), ("b", "sent")])
     );
     assert_eq!(world.provider.calls()["a"], 1);
-    assert_eq!(
-        &*world.campaigns.read_run(&run).await.unwrap().status,
-        "completed"
-    );
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Completed);
     assert_eq!(
         world.campaigns.redrive_job(&job, "ada").await,
         Err(CampaignError::JobNotRedrivable(job.to_string()))
@@ -113,15 +101,15 @@ async fn a_dead_job_is_redriven_for_those_who_were_not_reached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_wants_nothing_more_is_skipped() {
-    let world = World::new(Counting::new(|_, _| accepted()), TERMS);
+async fn a_suppressed_recipient_is_skipped() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
     world
         .campaigns
-        .add_suppression("email", "B@example.org", "unsubscribed")
+        .add_suppression(DeliveryChannel::Email, "B@example.org", "unsubscribed")
         .await
         .unwrap();
     let run = world.deploy(&["a", "b"]).await.unwrap().run_id;
-    world.work_until_over(&run).await;
+    world.work_until_ended(&run).await;
     assert_eq!(
         world.statuses().await,
         expect(&[("a", "sent"), ("b", "skipped suppressed")])

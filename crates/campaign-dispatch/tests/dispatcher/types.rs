@@ -1,6 +1,6 @@
-//! What does not compile: calling a provider without a reservation, or twice with one.
+//! Calling a provider without a reservation, or twice with one, does not compile.
 
 #[test]
-fn a_provider_cannot_be_called_without_a_reservation_of_its_own() {
-    trybuild::TestCases::new().compile_fail("tests/refused/*.rs");
+fn a_provider_call_requires_a_reservation_and_consumes_it() {
+    trybuild::TestCases::new().compile_fail("tests/rejected/*.rs");
 }

@@ -1,20 +1,21 @@
-//! A store, a provider that keeps count outside of it, and dispatchers.
+//! The fixture of the tests: an in-memory store, a provider that records its calls outside of the
+//! store, and dispatchers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use onward_base::{SharedText, Timestamp};
+use onward_base::{ExponentialBackoff, Scope, SharedText, Timestamp};
 use onward_campaign_core::{
-    AudienceRecipient, ComposeMessage, DeliveryChannel, DispatchPolicy, ExponentialBackoff,
-    LookupOutcome, RenderedMessage, SendOutcome,
+    AudienceRecipient, CampaignRunStatus, ComposeError, ComposeMessage, DeliveryChannel,
+    DispatchPolicy, ItemCounts, LookupOutcome, RenderedMessage, SendOutcome,
 };
 use onward_campaign_dispatch::{
     AdmissionGate, CampaignDelivery, CampaignDeployment, CampaignError, CampaignFinding,
-    CampaignFindingKind, CampaignScope, DeploymentResult, Dispatcher, EntropySource, Options,
-    Provider, ProviderCapabilities, RepeatSendPolicy, Reservation, ScopedCampaigns,
-    UnrestrictedGate, examine_runs,
+    CampaignFindingKind, DeploymentResult, Dispatcher, EntropySource, Options, Provider,
+    ProviderCapabilities, RepeatSendPolicy, Reservation, ScopedCampaigns, UnrestrictedGate,
+    examine_runs,
 };
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{JobRow, OutboxItemRow};
@@ -22,23 +23,23 @@ use onward_store::{RecordReader as _, Store, StoreClock, StorePolicy, TableScan}
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-pub(crate) type Script = dyn Fn(&str, u32) -> SendOutcome + Send + Sync;
+pub(crate) type SendScript = dyn Fn(&str, u32) -> SendOutcome + Send + Sync;
 
-/// A provider that does what a test says, and knows how often it was called for whom.
-pub(crate) struct Counting {
+/// A provider with scripted outcomes that records how often it was called for each recipient.
+pub(crate) struct RecordingProvider {
     pub(crate) calls: Mutex<BTreeMap<String, u32>>,
-    pub(crate) nature: ProviderCapabilities,
-    pub(crate) script: Box<Script>,
+    pub(crate) capabilities: ProviderCapabilities,
+    pub(crate) script: Box<SendScript>,
     pub(crate) known: Mutex<BTreeMap<String, LookupOutcome>>,
-    /// Whether a call that it has heard is never answered.
+    /// Whether a call that reached the provider never returns.
     pub(crate) hangs: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
-impl Counting {
+impl RecordingProvider {
     pub(crate) fn new(script: impl Fn(&str, u32) -> SendOutcome + Send + Sync + 'static) -> Self {
         Self {
             calls: Mutex::default(),
-            nature: ProviderCapabilities {
+            capabilities: ProviderCapabilities {
                 max_batch: 10,
                 ..ProviderCapabilities::default()
             },
@@ -48,7 +49,7 @@ impl Counting {
         }
     }
 
-    /// How often it was called for each recipient.
+    /// How often the provider was called for each recipient.
     pub(crate) fn calls(&self) -> BTreeMap<String, u32> {
         self.calls.lock().unwrap().clone()
     }
@@ -59,17 +60,17 @@ pub(crate) fn accepted() -> SendOutcome {
 }
 
 #[async_trait]
-impl Provider for Counting {
+impl Provider for RecordingProvider {
     fn name(&self) -> &str {
-        "counting"
+        "recording"
     }
 
     fn capabilities(&self) -> ProviderCapabilities {
-        self.nature
+        self.capabilities
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        let mut answers = Vec::new();
+        let mut outcomes = Vec::new();
         for reservation in batch {
             let count = {
                 let mut calls = self.calls.lock().unwrap();
@@ -82,12 +83,12 @@ impl Provider for Counting {
             if self.hangs.as_ref().is_some_and(|hangs| hangs()) {
                 std::future::pending::<()>().await;
             }
-            answers.push((
+            outcomes.push((
                 reservation.item_id().clone(),
                 (self.script)(reservation.recipient_id(), count),
             ));
         }
-        answers
+        outcomes
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
@@ -100,12 +101,15 @@ impl Provider for Counting {
     }
 }
 
-struct Plain;
+struct GreetingComposer;
 
-impl ComposeMessage for Plain {
-    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
-        if recipient.id == "unfit" {
-            return Err("there is no name".to_owned());
+impl ComposeMessage for GreetingComposer {
+    fn compose_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, ComposeError> {
+        if recipient.id == "invalid" {
+            return Err(ComposeError::new("the recipient has no name"));
         }
         Ok(RenderedMessage {
             parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))],
@@ -113,17 +117,17 @@ impl ComposeMessage for Plain {
     }
 }
 
-/// The time of the runtime, which is virtual where a test says so.
-struct Virtual(Instant);
+/// The time of the runtime, which is virtual in tests with `start_paused`.
+struct RuntimeClock(Instant);
 
-impl StoreClock for Virtual {
+impl StoreClock for RuntimeClock {
     fn now(&self) -> Timestamp {
-        let begun = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
-        begun.plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap())
+        let start = Timestamp::from_micros(1_767_225_600_000_000).unwrap();
+        start.plus_ms(u64::try_from(self.0.elapsed().as_millis()).unwrap())
     }
 }
 
-pub(crate) const TERMS: DispatchPolicy = DispatchPolicy {
+pub(crate) const POLICY: DispatchPolicy = DispatchPolicy {
     window: 10,
     max_sends: 3,
     max_attempts: 3,
@@ -137,38 +141,38 @@ pub(crate) const TERMS: DispatchPolicy = DispatchPolicy {
 
 pub(crate) struct World {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) provider: Arc<Counting>,
-    outlet: Arc<CampaignDelivery>,
+    pub(crate) provider: Arc<RecordingProvider>,
+    delivery: Arc<CampaignDelivery>,
     pub(crate) campaigns: ScopedCampaigns,
 }
 
 impl World {
-    pub(crate) fn new(provider: Counting, terms: DispatchPolicy) -> Self {
-        Self::gated(provider, terms, UnrestrictedGate)
+    pub(crate) fn new(provider: RecordingProvider, policy: DispatchPolicy) -> Self {
+        Self::with_gate(provider, policy, UnrestrictedGate)
     }
 
-    pub(crate) fn gated(
-        provider: Counting,
-        terms: DispatchPolicy,
+    pub(crate) fn with_gate(
+        provider: RecordingProvider,
+        policy: DispatchPolicy,
         gate: impl AdmissionGate,
     ) -> Self {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new(
             StorePolicy::default(),
-            Arc::new(Virtual(Instant::now())),
+            Arc::new(RuntimeClock(Instant::now())),
         ));
         let provider = Arc::new(provider);
-        let outlet = CampaignDelivery {
+        let delivery = CampaignDelivery {
             provider: Arc::clone(&provider) as Arc<dyn Provider>,
-            composer: Arc::new(Plain),
+            composer: Arc::new(GreetingComposer),
             gate: Arc::new(gate),
-            policy: terms,
+            policy,
             timeout: Duration::from_secs(30),
         };
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope());
         Self {
             store,
             provider,
-            outlet: Arc::new(outlet),
+            delivery: Arc::new(delivery),
             campaigns,
         }
     }
@@ -186,12 +190,12 @@ impl World {
         recipients: &[&str],
     ) -> Result<DeploymentResult, CampaignError> {
         let entropy = EntropySource::default();
-        let mut gathering = self.campaigns.begin_audience(4, &entropy);
+        let mut writer = self.campaigns.begin_audience(4, &entropy);
         for id in recipients {
-            gathering.add_recipient(recipient(id)).await?;
+            writer.add_recipient(recipient(id)).await?;
         }
         self.campaigns
-            .deploy_campaign(&deployment, &gathering.finish().await?, &entropy)
+            .deploy_campaign(&deployment, &writer.finish().await?, &entropy)
             .await
     }
 
@@ -202,7 +206,7 @@ impl World {
     pub(crate) fn dispatcher_with(&self, options: Options) -> Dispatcher {
         Dispatcher::new(
             Arc::clone(&self.store),
-            Arc::new(Arc::clone(&self.outlet)),
+            Arc::new(Arc::clone(&self.delivery)),
             options,
         )
     }
@@ -213,14 +217,14 @@ impl World {
             poll_interval: Duration::from_millis(10),
             ..Options::default()
         };
-        Dispatcher::new(store, Arc::new(Arc::clone(&self.outlet)), options)
+        Dispatcher::new(store, Arc::new(Arc::clone(&self.delivery)), options)
     }
 
-    /// Works until the condition holds.
+    /// Runs a dispatcher until the condition holds.
     pub(crate) async fn work_until(&self, is_met: impl AsyncFn(&Self) -> bool) {
         let (stop, stopped) = watch::channel(false);
-        let working = tokio::spawn(self.dispatcher().run(stopped));
-        // An hour, which takes no time.
+        let dispatching = tokio::spawn(self.dispatcher().run(stopped));
+        // An hour of virtual time.
         for _ in 0..36_000 {
             if is_met(self).await {
                 break;
@@ -234,50 +238,57 @@ impl World {
             self.items().await
         );
         stop.send_replace(true);
-        working.await.unwrap().unwrap();
-        let wrong: Vec<CampaignFinding> = self
-            .found()
+        dispatching.await.unwrap().unwrap();
+        let problems: Vec<CampaignFinding> = self
+            .findings()
             .await
             .into_iter()
-            .filter(|it| it.kind != CampaignFindingKind::InDoubt)
+            .filter(|finding| finding.kind != CampaignFindingKind::InDoubt)
             .collect();
-        assert_eq!(wrong, [], "whatever dispatchers do, nothing is stuck");
+        assert_eq!(problems, [], "dispatchers leave nothing stuck");
     }
 
-    /// What a doctor finds.
-    pub(crate) async fn found(&self) -> Vec<CampaignFinding> {
-        let mut found = Vec::new();
-        examine_runs(&*self.store, None, &mut |flaw| found.push(flaw))
+    /// The findings of the doctor.
+    pub(crate) async fn findings(&self) -> Vec<CampaignFinding> {
+        let mut findings = Vec::new();
+        examine_runs(&*self.store, None, &mut |finding| findings.push(finding))
             .await
             .unwrap();
-        found
+        findings
     }
 
-    pub(crate) async fn ailments(&self) -> Vec<CampaignFindingKind> {
-        self.found()
+    pub(crate) async fn finding_kinds(&self) -> Vec<CampaignFindingKind> {
+        self.findings()
             .await
             .into_iter()
-            .map(|flaw| flaw.kind)
+            .map(|finding| finding.kind)
             .collect()
     }
 
-    /// Works for so long.
+    /// Runs a dispatcher for this much virtual time.
     pub(crate) async fn work_for(&self, time: Duration) {
-        let since = Instant::now();
-        self.work_until(async |_| since.elapsed() >= time).await;
+        let started_at = Instant::now();
+        self.work_until(async |_| started_at.elapsed() >= time)
+            .await;
     }
 
-    pub(crate) async fn work_until_over(&self, run: &str) {
-        self.work_until(async |world| {
-            world
-                .campaigns
-                .read_run(run)
-                .await
-                .unwrap()
-                .ended_at
-                .is_some()
-        })
-        .await;
+    /// Runs a dispatcher until the campaign run has ended.
+    pub(crate) async fn work_until_ended(&self, run: &str) {
+        self.work_until(async |world| world.has_ended(run).await)
+            .await;
+    }
+
+    pub(crate) async fn has_ended(&self, run: &str) -> bool {
+        let run = self.campaigns.read_run(run).await.unwrap();
+        run.ended_at.is_some()
+    }
+
+    pub(crate) async fn run_status(&self, run: &str) -> CampaignRunStatus {
+        self.campaigns.read_run(run).await.unwrap().status
+    }
+
+    pub(crate) async fn item_counts(&self, run: &str) -> ItemCounts {
+        self.campaigns.count_run_items(run).await.unwrap()
     }
 
     pub(crate) async fn items(&self) -> Vec<OutboxItemRow> {
@@ -298,11 +309,11 @@ impl World {
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
-    /// The items by recipient: status and reason.
+    /// The status and reason of each item, by recipient.
     pub(crate) async fn statuses(&self) -> BTreeMap<String, String> {
         let status = |row: &OutboxItemRow| match &row.reason {
             Some(reason) => format!("{} {reason}", row.status),
-            None if row.doubt_since.is_some() => "in doubt".to_owned(),
+            None if row.in_doubt_since.is_some() => "in doubt".to_owned(),
             None => row.status.to_string(),
         };
         self.items()
@@ -323,10 +334,11 @@ impl World {
     }
 }
 
-pub(crate) fn scope() -> CampaignScope {
-    CampaignScope {
-        tenant: "acme".into(),
-        workspace: "shop".into(),
+pub(crate) fn scope() -> Scope {
+    Scope {
+        tenant: "acme".parse().unwrap(),
+        project: "shop".parse().unwrap(),
+        environment: "test".parse().unwrap(),
     }
 }
 

@@ -14,8 +14,7 @@ pub(super) struct BoundedLines<R> {
 pub(super) enum LineStatus {
     /// The whole line is available.
     Complete,
-    /// The line exceeds the maximum length. Its beginning is available; the reader skipped the
-    /// rest.
+    /// The line exceeds the maximum length. Its start is available; the reader skipped the rest.
     TooLong,
 }
 
@@ -36,7 +35,7 @@ impl<R: Read> BoundedLines<R> {
     /// Reads the next line. Returns `None` at the end of the file.
     pub(super) fn read_line(&mut self) -> io::Result<Option<LineStatus>> {
         self.line.clear();
-        let mut is_any = false;
+        let mut has_bytes = false;
         let mut is_too_long = false;
         loop {
             let chunk = match self.reader.fill_buf() {
@@ -47,19 +46,20 @@ impl<R: Read> BoundedLines<R> {
             if chunk.is_empty() {
                 break;
             }
-            is_any = true;
+            has_bytes = true;
             let end = chunk.iter().position(|byte| *byte == b'\n');
             let piece = &chunk[..end.unwrap_or(chunk.len())];
-            let room = self.bytes_max - self.line.len();
-            is_too_long |= piece.len() > room;
-            self.line.extend_from_slice(&piece[..piece.len().min(room)]);
-            let used = end.map_or(chunk.len(), |end| end + 1);
-            self.reader.consume(used);
+            let remaining = self.bytes_max - self.line.len();
+            is_too_long |= piece.len() > remaining;
+            self.line
+                .extend_from_slice(&piece[..piece.len().min(remaining)]);
+            let consumed = end.map_or(chunk.len(), |end| end + 1);
+            self.reader.consume(consumed);
             if end.is_some() {
                 break;
             }
         }
-        Ok(is_any.then_some(if is_too_long {
+        Ok(has_bytes.then_some(if is_too_long {
             LineStatus::TooLong
         } else {
             LineStatus::Complete
@@ -73,7 +73,7 @@ mod tests {
 
     use super::*;
 
-    fn all(bytes: &[u8], bytes_max: usize) -> Vec<(bool, Vec<u8>)> {
+    fn read_all(bytes: &[u8], bytes_max: usize) -> Vec<(bool, Vec<u8>)> {
         let mut lines = BoundedLines::new(bytes, bytes_max);
         let mut found = Vec::new();
         while let Some(line) = lines.read_line().unwrap() {
@@ -83,8 +83,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_does_not_hide_the_next() {
-        let found = all(b"ab\nabcdef\r\n\ncd", 3);
+    fn a_line_that_is_too_long_is_skipped_up_to_the_next_line() {
+        let found = read_all(b"ab\nabcdef\r\n\ncd", 3);
         assert_eq!(
             found,
             [
@@ -98,8 +98,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_those_of_the_text(text in "[ab\n]{0,40}") {
-            let found: Vec<Vec<u8>> = all(text.as_bytes(), 100).into_iter().map(|(_, line)| line).collect();
+        fn lines_equal_those_of_the_standard_library(text in "[ab\n]{0,40}") {
+            let found: Vec<Vec<u8>> = read_all(text.as_bytes(), 100).into_iter().map(|(_, line)| line).collect();
             let expected: Vec<Vec<u8>> = text.lines().map(|line| line.as_bytes().to_vec()).collect();
             prop_assert_eq!(found, expected);
         }

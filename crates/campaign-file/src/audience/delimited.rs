@@ -5,10 +5,36 @@ use std::io::{self, Read};
 use csv::ByteRecord;
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde_json::Map;
+use thiserror::Error;
 
-use super::{
-    AudienceFields, AudienceOpenError, AudienceRowError, BadRow, ROW_BYTES_MAX, recipient_row,
-};
+use super::recipient_row::{self, RecipientRowError};
+use super::{AudienceFields, AudienceOpenError, AudienceRowError, InvalidRow, ROW_BYTES_MAX};
+
+/// Reasons why the header of a table is invalid.
+#[derive(Debug, Error)]
+pub enum AudienceHeaderError {
+    /// The file is empty.
+    #[error("the file is empty: the first line must name the columns")]
+    Empty,
+    /// A column name is not UTF-8.
+    #[error("the column names are not UTF-8: save the file as UTF-8")]
+    NotUtf8,
+    /// Two columns have the same name.
+    #[error("duplicate column `{0}`")]
+    DuplicateColumn(String),
+    /// A required column is missing.
+    #[error(
+        "column `{name}` not found among {}{}",
+        list_columns(columns),
+        delimiter_hint(columns)
+    )]
+    MissingColumn {
+        /// Name of the missing column.
+        name: String,
+        /// Names of all columns of the header.
+        columns: Vec<String>,
+    },
+}
 
 /// The recipients of a CSV or TSV file.
 pub(super) struct DelimitedAudience<R> {
@@ -34,8 +60,8 @@ impl<R: Read> DelimitedAudience<R> {
             row_line: 1,
             quotes: QuoteTracker::new(delimiter),
         };
-        // `flexible`, because this module rejects rows of a different length itself, as bad rows;
-        // the CSV reader would report them like any other error.
+        // `flexible`, because this module rejects rows of a different length itself, as invalid
+        // rows; the CSV reader would report them like any other error.
         let mut builder = csv::ReaderBuilder::new();
         let mut reader = builder
             .delimiter(delimiter)
@@ -47,26 +73,20 @@ impl<R: Read> DelimitedAudience<R> {
             .read_byte_record(&mut record)
             .map_err(|error| AudienceOpenError::ReadFailed(csv_to_io_error(error)))?
         {
-            return Err(AudienceOpenError::InvalidHeader(
-                "it is empty, and its first line has to name the columns".to_owned(),
-            ));
+            return Err(AudienceHeaderError::Empty.into());
         }
         let columns = parse_header(&record)?;
-        let place = |name: &str| columns.iter().position(|column| column == name);
-        let needed = |name: &str| {
-            let lacking = || {
-                format!(
-                    "there is no column `{name}` among {}{}",
-                    list_columns(&columns),
-                    delimiter_hint(&columns)
-                )
-            };
-            place(name).ok_or_else(|| AudienceOpenError::InvalidHeader(lacking()))
+        let find = |name: &str| columns.iter().position(|column| column == name);
+        let require = |name: &str| {
+            find(name).ok_or_else(|| AudienceHeaderError::MissingColumn {
+                name: name.to_owned(),
+                columns: columns.clone(),
+            })
         };
-        let address = needed(&fields.address)?;
+        let address = require(&fields.address)?;
         let id = match &fields.id {
-            Some(name) => needed(name)?,
-            None => place("id").unwrap_or(address),
+            Some(name) => require(name)?,
+            None => find("id").unwrap_or(address),
         };
         Ok(Self {
             reader,
@@ -89,7 +109,7 @@ impl<R: Read> DelimitedAudience<R> {
         match self.reader.read_byte_record(&mut self.record) {
             Ok(true) => {
                 let row = self.parse_row();
-                Some(row.map_err(AudienceRowError::BadRow))
+                Some(row.map_err(AudienceRowError::InvalidRow))
             }
             Ok(false) => {
                 self.has_ended = true;
@@ -103,52 +123,47 @@ impl<R: Read> DelimitedAudience<R> {
     }
 
     /// Parses the row that was read last.
-    fn parse_row(&self) -> Result<AudienceRecipient, BadRow> {
-        self.parse_recipient().map_err(|reason| {
+    fn parse_row(&self) -> Result<AudienceRecipient, InvalidRow> {
+        self.parse_recipient().map_err(|error| {
             let line = self.record.position().map_or(0, csv::Position::line);
-            recipient_row::bad_row(
+            recipient_row::invalid_row(
                 line,
-                reason,
+                &error,
                 &self.record.iter().collect::<Vec<_>>().join(&b' '),
             )
         })
     }
 
-    fn parse_recipient(&self) -> Result<AudienceRecipient, String> {
+    fn parse_recipient(&self) -> Result<AudienceRecipient, RecipientRowError> {
         if self.record.len() != self.columns.len() {
-            return Err(format!(
-                "it has {} fields, and there are {} columns",
-                self.record.len(),
-                self.columns.len()
-            ));
+            return Err(RecipientRowError::FieldCount {
+                fields: self.record.len(),
+                columns: self.columns.len(),
+            });
         }
         let mut data = Map::new();
-        for (place, (name, value)) in self.columns.iter().zip(&self.record).enumerate() {
-            let value = std::str::from_utf8(value).map_err(|_| format!("`{name}` is not UTF-8"))?;
+        for (column, (name, value)) in self.columns.iter().zip(&self.record).enumerate() {
+            let value =
+                std::str::from_utf8(value).map_err(|_| RecipientRowError::NotUtf8(name.clone()))?;
             // Spreadsheet programs leave unnamed columns at the end.
-            if place != self.id_column && place != self.address_column && !name.is_empty() {
+            if column != self.id_column && column != self.address_column && !name.is_empty() {
                 data.insert(name.clone(), value.into());
             }
         }
-        let field = |place: usize| std::str::from_utf8(&self.record[place]).unwrap_or_default();
+        let field = |column: usize| std::str::from_utf8(&self.record[column]).unwrap_or_default();
         let id = (self.id_column != self.address_column).then(|| field(self.id_column));
         recipient_row::build_recipient(id, field(self.address_column), self.channel, data)
     }
 }
 
-fn parse_header(header: &ByteRecord) -> Result<Vec<String>, AudienceOpenError> {
+fn parse_header(header: &ByteRecord) -> Result<Vec<String>, AudienceHeaderError> {
     let mut columns: Vec<String> = Vec::new();
     for name in header {
-        let refuse = || {
-            AudienceOpenError::InvalidHeader(
-                "the names of its columns are not UTF-8: save it as that".to_owned(),
-            )
-        };
-        let name = std::str::from_utf8(name).map_err(|_| refuse())?.trim();
+        let name = std::str::from_utf8(name)
+            .map_err(|_| AudienceHeaderError::NotUtf8)?
+            .trim();
         if !name.is_empty() && columns.iter().any(|column| column == name) {
-            return Err(AudienceOpenError::InvalidHeader(format!(
-                "there are two columns `{name}`"
-            )));
+            return Err(AudienceHeaderError::DuplicateColumn(name.to_owned()));
         }
         columns.push(name.to_owned());
     }
@@ -170,11 +185,11 @@ fn delimiter_hint(columns: &[String]) -> String {
     let [only] = columns else {
         return String::new();
     };
-    let between = [';', '\t', '|', ',']
+    let delimiter = [';', '\t', '|', ',']
         .into_iter()
         .find(|c| only.contains(*c));
-    between
-        .map(|c| format!("; perhaps `delimiter: \"{}\"`", c.escape_default()))
+    delimiter
+        .map(|c| format!("; set `delimiter: \"{}\"`?", c.escape_default()))
         .unwrap_or_default()
 }
 
@@ -199,22 +214,32 @@ struct BoundedRowReader<R> {
 impl<R: Read> Read for BoundedRowReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.bytes_left == 0 {
-            let (row, max) = (self.row_line, ROW_BYTES_MAX);
-            let what = format!(
-                "line {row}: a row is longer than {max} bytes; perhaps a quote is not closed"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+            let error = TableSyntaxError::RowTooLong {
+                line: self.row_line,
+            };
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         let read = self.inner.read(buffer)?;
         self.bytes_left = self.bytes_left.saturating_sub(read);
-        let fits = if read == 0 && !buffer.is_empty() {
+        let checked = if read == 0 && !buffer.is_empty() {
             self.quotes.check_quotes_closed()
         } else {
             self.quotes.scan_bytes(&buffer[..read])
         };
-        fits.map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what))?;
+        checked.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         Ok(read)
     }
+}
+
+/// Errors after which the end of a row, and so the rest of the table, is unknown.
+#[derive(Debug, Error)]
+enum TableSyntaxError {
+    #[error("line {line}: the row is longer than {ROW_BYTES_MAX} bytes; is a quote not closed?")]
+    RowTooLong { line: u64 },
+    #[error("line {line}: text follows the closing quote of a field")]
+    TextAfterQuote { line: u64 },
+    #[error("line {line}: a quote is not closed")]
+    UnclosedQuote { line: u64 },
 }
 
 /// Tracks the quoting state of the table up to the last byte read.
@@ -250,7 +275,7 @@ impl QuoteTracker {
         }
     }
 
-    fn scan_bytes(&mut self, bytes: &[u8]) -> Result<(), String> {
+    fn scan_bytes(&mut self, bytes: &[u8]) -> Result<(), TableSyntaxError> {
         for &byte in bytes {
             if let Some((first, rest)) = self.remaining_bom.split_first() {
                 self.remaining_bom = if byte == *first { rest } else { b"" };
@@ -268,10 +293,7 @@ impl QuoteTracker {
                 }
                 _ if is_end => QuoteState::FieldStart,
                 (QuoteState::AfterQuote, _) => {
-                    return Err(format!(
-                        "line {}: something follows a closing quote in its field",
-                        self.line
-                    ));
+                    return Err(TableSyntaxError::TextAfterQuote { line: self.line });
                 }
                 (QuoteState::FieldStart | QuoteState::Unquoted, _) => QuoteState::Unquoted,
             };
@@ -280,9 +302,11 @@ impl QuoteTracker {
         Ok(())
     }
 
-    fn check_quotes_closed(&self) -> Result<(), String> {
+    fn check_quotes_closed(&self) -> Result<(), TableSyntaxError> {
         match self.state {
-            QuoteState::Quoted => Err(format!("line {}: a quote is not closed", self.opened_line)),
+            QuoteState::Quoted => Err(TableSyntaxError::UnclosedQuote {
+                line: self.opened_line,
+            }),
             _ => Ok(()),
         }
     }

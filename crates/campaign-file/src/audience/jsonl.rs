@@ -8,7 +8,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::bounded_lines::{BoundedLines, LineStatus};
-use super::{AudienceFields, AudienceRowError, ROW_BYTES_MAX, recipient_row};
+use super::recipient_row::{self, RecipientRowError};
+use super::{AudienceFields, AudienceRowError, ROW_BYTES_MAX};
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
@@ -38,8 +39,8 @@ impl<R: Read> JsonlAudience<R> {
                 Ok(None) => self.has_ended = true,
                 Ok(Some(line)) => {
                     self.line_number += 1;
-                    if let Some(found) = self.parse_line(&line) {
-                        return Some(found);
+                    if let Some(recipient) = self.parse_line(&line) {
+                        return Some(recipient);
                     }
                 }
                 Err(error) => {
@@ -62,11 +63,14 @@ impl<R: Read> JsonlAudience<R> {
         if text.trim_ascii().is_empty() {
             return None;
         }
-        let found = match line {
+        let recipient = match line {
             LineStatus::Complete => parse_recipient(text, &self.fields, self.channel),
-            LineStatus::TooLong => Err(format!("the line is longer than {ROW_BYTES_MAX} bytes")),
+            LineStatus::TooLong => Err(RecipientRowError::LineTooLong),
         };
-        Some(found.map_err(|reason| recipient_row::bad_row(self.line_number, reason, text).into()))
+        Some(
+            recipient
+                .map_err(|error| recipient_row::invalid_row(self.line_number, &error, text).into()),
+        )
     }
 }
 
@@ -74,19 +78,19 @@ fn parse_recipient(
     text: &[u8],
     fields: &AudienceFields,
     channel: DeliveryChannel,
-) -> Result<AudienceRecipient, String> {
+) -> Result<AudienceRecipient, RecipientRowError> {
     let UniqueKeyObject(mut data) =
-        serde_json::from_slice(text).map_err(|error| describe_json_error(&error))?;
+        serde_json::from_slice(text).map_err(RecipientRowError::InvalidJson)?;
     let address = data
         .remove(&fields.address)
-        .ok_or_else(|| format!("there is no `{}`", fields.address))?;
+        .ok_or_else(|| RecipientRowError::MissingField(fields.address.clone()))?;
     let address = text_or_integer(&fields.address, address)?;
     let id = match &fields.id {
         // The id and the address can be the same field.
         Some(id) if *id == fields.address => None,
         Some(id) => Some(
             data.remove(id)
-                .ok_or_else(|| format!("there is no `{id}`"))?,
+                .ok_or_else(|| RecipientRowError::MissingField(id.clone()))?,
         ),
         None => data.remove("id"),
     };
@@ -96,22 +100,12 @@ fn parse_recipient(
     recipient_row::build_recipient(id.as_deref(), &address, channel, data)
 }
 
-/// Describes why a line is not a JSON object. Each line is parsed on its own, so the parser always
-/// reports line 1, and only the column is useful.
-fn describe_json_error(error: &serde_json::Error) -> String {
-    let (said, column) = (error.to_string(), error.column());
-    match said.strip_suffix(&format!(" at line {} column {column}", error.line())) {
-        Some(what) if column > 0 => format!("this is no JSON object: {what}, column {column}"),
-        what => format!("this is no JSON object: {}", what.unwrap_or(&said)),
-    }
-}
-
 /// Returns a string, or an integer as a string. Fails for any other value.
-fn text_or_integer(field: &str, value: Value) -> Result<String, String> {
+fn text_or_integer(field: &str, value: Value) -> Result<String, RecipientRowError> {
     match value {
         Value::String(text) => Ok(text),
         Value::Number(number) if !number.is_f64() => Ok(number.to_string()),
-        _ => Err(format!("`{field}` has to be a text or a whole number")),
+        _ => Err(RecipientRowError::NotTextOrInteger(field.to_owned())),
     }
 }
 
@@ -137,7 +131,7 @@ impl<'de> Visitor<'de> for UniqueKeyObjectVisitor {
         let mut data = Map::new();
         while let Some((name, value)) = map.next_entry::<String, Value>()? {
             if data.contains_key(&name) {
-                return Err(A::Error::custom(format!("`{name}` is said twice")));
+                return Err(A::Error::custom(format!("duplicate key `{name}`")));
             }
             data.insert(name, value);
         }

@@ -14,14 +14,15 @@ use thiserror::Error;
 
 use crate::campaign::AudienceFormat;
 use crate::duplicates::DuplicateCounts;
+pub use delimited::AudienceHeaderError;
 use delimited::DelimitedAudience;
 use jsonl::JsonlAudience;
 
 /// Maximum length of one row in bytes.
 pub const ROW_BYTES_MAX: usize = 1 << 20;
 
-/// Maximum number of bad rows that a report contains.
-pub const BAD_ROW_SAMPLES_MAX: usize = 100;
+/// Maximum number of invalid rows that a report contains.
+pub const INVALID_ROW_SAMPLES_MAX: usize = 100;
 
 /// The fields that have the id and the address of a recipient.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,26 +35,26 @@ pub struct AudienceFields {
     pub delimiter: Option<u8>,
 }
 
-/// A row of an audience that cannot be used.
+/// An invalid row of an audience.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[error("line {line}: {reason}")]
-pub struct BadRow {
-    /// Line of the file at which the row begins, counted from 1.
+pub struct InvalidRow {
+    /// Line of the file at which the row starts, counted from 1.
     pub line: u64,
-    /// The reason why the row cannot be used.
+    /// The reason why the row is invalid.
     pub reason: String,
-    /// The beginning of the row, with control characters replaced by spaces.
+    /// The start of the row, with control characters replaced by spaces.
     pub sample: String,
 }
 
 /// The reason why the reader returns no recipient for a row.
 #[derive(Debug, Error)]
 pub enum AudienceRowError {
-    /// This row cannot be used. Later rows may be usable.
+    /// This row is invalid. Later rows may be valid.
     #[error(transparent)]
-    BadRow(#[from] BadRow),
+    InvalidRow(#[from] InvalidRow),
     /// The file cannot be read any further, so the rest of the audience is unknown.
-    #[error("the audience cannot be read on: {0}")]
+    #[error("reading the audience failed: {0}")]
     ReadFailed(io::Error),
 }
 
@@ -61,10 +62,10 @@ pub enum AudienceRowError {
 #[derive(Debug, Error)]
 pub enum AudienceOpenError {
     /// The header line is invalid, or lacks a required column.
-    #[error("the audience cannot be used: {0}")]
-    InvalidHeader(String),
+    #[error("invalid audience header: {0}")]
+    InvalidHeader(#[from] AudienceHeaderError),
     /// The file cannot be read.
-    #[error("the audience cannot be read: {0}")]
+    #[error("reading the audience failed: {0}")]
     ReadFailed(io::Error),
 }
 
@@ -84,8 +85,8 @@ pub fn read_audience<R: Read>(
     fields: &AudienceFields,
     channel: DeliveryChannel,
 ) -> Result<AudienceReader<R>, AudienceOpenError> {
-    let table = |reader, usual| {
-        DelimitedAudience::open(reader, fields.delimiter.unwrap_or(usual), fields, channel)
+    let table = |reader, default| {
+        DelimitedAudience::open(reader, fields.delimiter.unwrap_or(default), fields, channel)
     };
     let kind = match format {
         AudienceFormat::Csv => AudienceReaderKind::Delimited(Box::new(table(reader, b',')?)),
@@ -108,30 +109,30 @@ impl<R: Read> Iterator for AudienceReader<R> {
     }
 }
 
-/// The result of reading an audience: counts, bad rows and duplicates.
+/// The result of reading an audience: counts, invalid rows and duplicates.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AudienceReport {
-    /// Number of usable rows. Duplicate recipients count once per row.
-    pub good: u64,
-    /// Number of rows that cannot be used.
-    pub bad: u64,
-    /// The first bad rows, at most [`BAD_ROW_SAMPLES_MAX`].
-    pub samples: Vec<BadRow>,
+    /// Number of valid rows. Duplicate recipients count once per row.
+    pub valid: u64,
+    /// Number of invalid rows.
+    pub invalid: u64,
+    /// The first invalid rows, at most [`INVALID_ROW_SAMPLES_MAX`].
+    pub samples: Vec<InvalidRow>,
     /// Number of duplicate recipients; `None` if duplicates were not checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repeated: Option<DuplicateCounts>,
+    pub duplicates: Option<DuplicateCounts>,
 }
 
 impl AudienceReport {
-    /// Counts one usable row.
-    pub fn count_good(&mut self) {
-        self.good += 1;
+    /// Counts one valid row.
+    pub fn count_valid(&mut self) {
+        self.valid += 1;
     }
 
-    /// Counts one bad row, and keeps it if it is one of the first [`BAD_ROW_SAMPLES_MAX`].
-    pub fn count_bad(&mut self, row: BadRow) {
-        self.bad += 1;
-        if self.samples.len() < BAD_ROW_SAMPLES_MAX {
+    /// Counts one invalid row, and keeps it if it is one of the first [`INVALID_ROW_SAMPLES_MAX`].
+    pub fn count_invalid(&mut self, row: InvalidRow) {
+        self.invalid += 1;
+        if self.samples.len() < INVALID_ROW_SAMPLES_MAX {
             self.samples.push(row);
         }
     }

@@ -39,8 +39,8 @@ fn replace_bounded(
     from: StringInput<'_>,
     to: StringInput<'_>,
 ) -> Result<Value, Error> {
-    let times = value.as_str().matches(from.as_str()).count();
-    let length = times
+    let occurrences = value.as_str().matches(from.as_str()).count();
+    let length = occurrences
         .saturating_mul(to.as_str().len())
         .saturating_add(value.as_str().len());
     if length > TEXT_BYTES_MAX {
@@ -56,13 +56,13 @@ fn join_bounded(
     attribute: Option<&str>,
     kwargs: Kwargs,
 ) -> Result<Value, Error> {
-    let between = joiner.as_ref().map_or(0, |joiner| joiner.as_str().len());
+    let joiner_bytes = joiner.as_ref().map_or(0, |joiner| joiner.as_str().len());
     let mut length = 0_usize;
     for item in value.try_iter()? {
         let bytes = item
             .as_str()
             .map_or_else(|| item.to_string().len(), str::len);
-        length = length.saturating_add(bytes).saturating_add(between);
+        length = length.saturating_add(bytes).saturating_add(joiner_bytes);
         if length > TEXT_BYTES_MAX {
             return Err(text_too_long());
         }
@@ -82,10 +82,11 @@ fn format_bounded(
         .max()
         .unwrap_or(0);
     if text.len() > FORMAT_BYTES_MAX || digits > FORMAT_DIGITS_MAX || text.contains(['*', '(']) {
-        let words = format!(
-            "a format has at most {FORMAT_BYTES_MAX} bytes and no names, and its widths {FORMAT_DIGITS_MAX} digits"
+        let message = format!(
+            "a format string is limited to {FORMAT_BYTES_MAX} bytes and to widths of \
+             {FORMAT_DIGITS_MAX} digits, without names or `*`"
         );
-        return Err(Error::new(ErrorKind::InvalidOperation, words));
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
     }
     filters::format(state, pattern, values)
 }

@@ -12,6 +12,9 @@ use minijinja::machinery::ast::{BinOpKind, CallArg, CallType, Expr, Stmt};
 use minijinja::machinery::{Span, ast, parse};
 use minijinja::syntax::SyntaxConfig;
 
+use super::filters;
+use super::template_error::{TemplateError, TemplateErrorKind};
+
 /// Bytes that every value uses, whatever its type.
 const VALUE_BYTES: u64 = 64;
 /// Growth factor of a text that is escaped or written as a program literal; control characters are
@@ -21,10 +24,6 @@ const LITERAL_GROWTH: u64 = 8;
 const SPLIT_GROWTH: u64 = 64;
 /// Maximum number of elements of a range; the template engine enforces this limit.
 const RANGE_ITEMS_MAX: u64 = 100_000;
-/// Error for a product that may be a text repeated a number of times that comes from the
-/// recipient's data.
-const AMBIGUOUS_PRODUCT: &str =
-    "may repeat a text: say that these are numbers, as in `price|float * count`";
 /// Maximum nesting depth of loops.
 const NESTED_LOOPS_MAX: usize = 5;
 
@@ -156,28 +155,25 @@ impl ValueBound {
     }
 }
 
-/// The line at which a template cannot be bounded, and the reason.
-type UnboundedTemplate = (usize, String);
-
 /// Returns the bound of all memory that a template uses at one time for computed and assigned
 /// values. Fails if an expression has no bound below `limit`. A template with a syntax error gets
 /// an empty bound: the parser reports the error.
 pub(crate) fn bound_template_memory(
     template: &str,
     limit: u64,
-) -> Result<ByteBound, UnboundedTemplate> {
+) -> Result<ByteBound, TemplateError> {
     let Ok(parsed) = parse(template, "", SyntaxConfig::default()) else {
         return Ok(ByteBound::default());
     };
-    let mut walk = BoundAnalyzer {
+    let mut analyzer = BoundAnalyzer {
         limit,
         scopes: vec![BTreeMap::new()],
         assigned: ByteBound::default(),
         largest: ByteBound::default(),
         loop_depth: 0,
     };
-    walk.visit_statement(&parsed)?;
-    Ok(walk.assigned + walk.largest)
+    analyzer.visit_statement(&parsed)?;
+    Ok(analyzer.assigned + analyzer.largest)
 }
 
 struct BoundAnalyzer<'a> {
@@ -192,13 +188,13 @@ struct BoundAnalyzer<'a> {
 }
 
 impl<'a> BoundAnalyzer<'a> {
-    fn visit_statements(&mut self, statements: &[Stmt<'a>]) -> Result<(), UnboundedTemplate> {
+    fn visit_statements(&mut self, statements: &[Stmt<'a>]) -> Result<(), TemplateError> {
         statements
             .iter()
             .try_for_each(|statement| self.visit_statement(statement))
     }
 
-    fn visit_statement(&mut self, statement: &Stmt<'a>) -> Result<(), UnboundedTemplate> {
+    fn visit_statement(&mut self, statement: &Stmt<'a>) -> Result<(), TemplateError> {
         match statement {
             Stmt::Template(it) => self.visit_statements(&it.children),
             Stmt::EmitRaw(_) => Ok(()),
@@ -229,19 +225,12 @@ impl<'a> BoundAnalyzer<'a> {
             }
             Stmt::ForLoop(it) => self.visit_for_loop(it, it.span()),
             // Output captured by these blocks is not counted by the output limit.
-            Stmt::SetBlock(it) => Err(refuse_at(
-                it.span(),
-                "`set` needs a value: `{% set name = … %}`",
-            )),
-            Stmt::FilterBlock(it) => Err(refuse_at(it.span(), "there are no blocks of `filter`")),
+            Stmt::SetBlock(it) => Err(error_at(it.span(), TemplateErrorKind::SetBlock)),
+            Stmt::FilterBlock(it) => Err(error_at(it.span(), TemplateErrorKind::FilterBlock)),
         }
     }
 
-    fn visit_for_loop(
-        &mut self,
-        it: &ast::ForLoop<'a>,
-        span: Span,
-    ) -> Result<(), UnboundedTemplate> {
+    fn visit_for_loop(&mut self, it: &ast::ForLoop<'a>, span: Span) -> Result<(), TemplateError> {
         // A loop produces the numbers of a range one by one, so they are never in memory together.
         let elements = match &it.iter {
             Expr::Call(call) if matches!(call.identify_call(), CallType::Function("range")) => {
@@ -251,10 +240,10 @@ impl<'a> BoundAnalyzer<'a> {
             iter => ValueBound::any_bound(self.bound_expression(iter)?.bytes),
         };
         if self.loop_depth == NESTED_LOOPS_MAX {
-            return Err(refuse_at(
-                span,
-                &format!("there are more than {NESTED_LOOPS_MAX} loops within each other"),
-            ));
+            let kind = TemplateErrorKind::NestedLoops {
+                loops_max: NESTED_LOOPS_MAX,
+            };
+            return Err(error_at(span, kind));
         }
         self.loop_depth += 1;
         self.scopes.push(BTreeMap::from([(
@@ -268,13 +257,13 @@ impl<'a> BoundAnalyzer<'a> {
         self.visit_statements(&it.body)?;
         // A second iteration, which uses the values that the first one assigned, must not increase
         // any bound.
-        let first = self.scopes.clone();
-        let kept = self.assigned;
+        let scopes = self.scopes.clone();
+        let assigned = self.assigned;
         self.visit_statements(&it.body)?;
-        if first != self.scopes {
-            return Err(refuse_at(span, "something becomes longer each time around"));
+        if scopes != self.scopes {
+            return Err(error_at(span, TemplateErrorKind::GrowingVariable));
         }
-        self.assigned = kept;
+        self.assigned = assigned;
         self.scopes.pop();
         self.loop_depth -= 1;
         self.visit_statements(&it.else_body)
@@ -282,19 +271,15 @@ impl<'a> BoundAnalyzer<'a> {
 
     /// Assigns a bound to a variable. The variable may keep its previous value (in another branch),
     /// so the new bound covers both.
-    fn assign_target(
-        &mut self,
-        target: &Expr<'a>,
-        bound: ValueBound,
-    ) -> Result<(), UnboundedTemplate> {
+    fn assign_target(&mut self, target: &Expr<'a>, bound: ValueBound) -> Result<(), TemplateError> {
         let names: &[Expr<'a>] = match target {
             Expr::Var(it) => {
-                let before = self
+                let previous = self
                     .scopes
                     .iter()
                     .rev()
                     .find_map(|scope| scope.get(it.id).copied());
-                let bound = before.map_or(bound, |before| before.or(bound));
+                let bound = previous.map_or(bound, |previous| previous.or(bound));
                 self.assigned = self.assigned + bound.bytes;
                 if let Some(scope) = self.scopes.last_mut() {
                     scope.insert(it.id, bound);
@@ -310,15 +295,15 @@ impl<'a> BoundAnalyzer<'a> {
             .try_for_each(|name| self.assign_target(name, ValueBound::any_bound(bound.bytes)))
     }
 
-    fn bound_expression(&mut self, expression: &Expr<'a>) -> Result<ValueBound, UnboundedTemplate> {
+    fn bound_expression(&mut self, expression: &Expr<'a>) -> Result<ValueBound, TemplateError> {
         let bound = match expression {
             Expr::Var(it) => {
-                let set = self
+                let assigned = self
                     .scopes
                     .iter()
                     .rev()
                     .find_map(|scope| scope.get(it.id).copied());
-                set.unwrap_or(ValueBound::RECIPIENT_VALUE)
+                assigned.unwrap_or(ValueBound::RECIPIENT_VALUE)
             }
             Expr::Const(it) => match it.value.as_str() {
                 Some(text) => {
@@ -347,13 +332,13 @@ impl<'a> BoundAnalyzer<'a> {
             }
             Expr::IfExpr(it) => {
                 self.bound_expression(&it.test_expr)?;
-                let yes = self.bound_expression(&it.true_expr)?;
-                let no = it
+                let true_bound = self.bound_expression(&it.true_expr)?;
+                let false_bound = it
                     .false_expr
                     .as_ref()
-                    .map(|no| self.bound_expression(no))
+                    .map(|expr| self.bound_expression(expr))
                     .transpose()?;
-                no.map_or(yes, |no| yes.or(no))
+                false_bound.map_or(true_bound, |bound| true_bound.or(bound))
             }
             Expr::Filter(it) => self.bound_filter(it, it.span())?,
             Expr::Test(it) => {
@@ -378,7 +363,7 @@ impl<'a> BoundAnalyzer<'a> {
     fn bound_collection<'e>(
         &mut self,
         items: impl Iterator<Item = &'e Expr<'a>>,
-    ) -> Result<ValueBound, UnboundedTemplate>
+    ) -> Result<ValueBound, TemplateError>
     where
         'a: 'e,
     {
@@ -390,10 +375,7 @@ impl<'a> BoundAnalyzer<'a> {
         Ok(ValueBound::any_bound(bytes))
     }
 
-    fn bound_arguments(
-        &mut self,
-        arguments: &[CallArg<'a>],
-    ) -> Result<ByteBound, UnboundedTemplate> {
+    fn bound_arguments(&mut self, arguments: &[CallArg<'a>]) -> Result<ByteBound, TemplateError> {
         let mut bytes = ByteBound::default();
         for argument in arguments {
             let (CallArg::Pos(it)
@@ -405,20 +387,20 @@ impl<'a> BoundAnalyzer<'a> {
         Ok(bytes)
     }
 
-    fn bound_call(&mut self, call: &ast::Call<'a>) -> Result<ValueBound, UnboundedTemplate> {
+    fn bound_call(&mut self, call: &ast::Call<'a>) -> Result<ValueBound, TemplateError> {
         let arguments = self.bound_arguments(&call.args)?;
         Ok(match call.identify_call() {
             CallType::Function("range") => {
                 ValueBound::any_bound(ByteBound::fixed_bytes(RANGE_ITEMS_MAX * VALUE_BYTES))
             }
-            CallType::Method(on, _) => {
-                ValueBound::any_bound(self.bound_expression(on)?.bytes + arguments)
+            CallType::Method(receiver, _) => {
+                ValueBound::any_bound(self.bound_expression(receiver)?.bytes + arguments)
             }
             _ => ValueBound::any_bound(arguments + ByteBound::fixed_bytes(VALUE_BYTES)),
         })
     }
 
-    fn bound_binary_op(&mut self, it: &ast::BinOp<'a>) -> Result<ValueBound, UnboundedTemplate> {
+    fn bound_binary_op(&mut self, it: &ast::BinOp<'a>) -> Result<ValueBound, TemplateError> {
         let (left, right) = (
             self.bound_expression(&it.left)?,
             self.bound_expression(&it.right)?,
@@ -445,7 +427,10 @@ impl<'a> BoundAnalyzer<'a> {
                     (Some(times), _) => (right, times),
                     (_, Some(times)) => (left, times),
                     // A text repeated a number of times that the template does not fix.
-                    (None, None) => return Err(refuse_at(it.left.span(), AMBIGUOUS_PRODUCT)),
+                    (None, None) => {
+                        let kind = TemplateErrorKind::AmbiguousProduct;
+                        return Err(error_at(it.left.span(), kind));
+                    }
                 };
                 ValueBound {
                     bytes: other.bytes.times(times),
@@ -471,32 +456,33 @@ impl<'a> BoundAnalyzer<'a> {
         &mut self,
         it: &ast::Filter<'a>,
         span: Span,
-    ) -> Result<ValueBound, UnboundedTemplate> {
-        let Some(on) = &it.expr else {
+    ) -> Result<ValueBound, TemplateError> {
+        let Some(value) = &it.expr else {
             return Ok(ValueBound::RECIPIENT_VALUE);
         };
-        let (bound, arguments) = (self.bound_expression(on)?, self.bound_arguments(&it.args)?);
+        let bound = self.bound_expression(value)?;
+        let arguments = self.bound_arguments(&it.args)?;
         if it.name == "map" {
             return bound_map_filter(it, bound, span);
         }
         bound_filter_output(it.name, bound, arguments)
-            .ok_or_else(|| refuse_at(span, &format!("there is no filter `{}`", it.name)))
+            .ok_or_else(|| error_at(span, TemplateErrorKind::UnknownFilter(it.name.to_owned())))
     }
 
-    fn check_limit(&mut self, bytes: ByteBound, span: Span) -> Result<(), UnboundedTemplate> {
+    fn check_limit(&mut self, bytes: ByteBound, span: Span) -> Result<(), TemplateError> {
         self.largest = self.largest.max(bytes);
         if bytes.fixed > self.limit || bytes.row_factor > self.limit {
-            return Err(refuse_at(
-                span,
-                &format!("could come to more than {} MiB", self.limit >> 20),
-            ));
+            let kind = TemplateErrorKind::MemoryBound {
+                mib_max: self.limit >> 20,
+            };
+            return Err(error_at(span, kind));
         }
         Ok(())
     }
 }
 
-fn refuse_at(span: Span, reason: &str) -> UnboundedTemplate {
-    (usize::from(span.start_line), reason.to_owned())
+fn error_at(span: Span, kind: TemplateErrorKind) -> TemplateError {
+    TemplateError::at_line(usize::from(span.start_line), kind)
 }
 
 /// Returns the bound of a filter's output, or `None` if the filter does not exist.
@@ -513,9 +499,9 @@ fn bound_filter_output(name: &str, bound: ValueBound, arguments: ByteBound) -> O
         }
         "tojson" => ValueBound::text_bound(bound.bytes.times(LITERAL_GROWTH)),
         // Our own implementations, which enforce this limit.
-        "replace" | "join" | "format" => ValueBound::text_bound(ByteBound::fixed_bytes(
-            crate::templates::filters::TEXT_BYTES_MAX as u64,
-        )),
+        "replace" | "join" | "format" => {
+            ValueBound::text_bound(ByteBound::fixed_bytes(filters::TEXT_BYTES_MAX as u64))
+        }
         "float" => ValueBound::FLOAT,
         "int" | "length" | "count" | "bool" | "abs" => ValueBound::NUMBER,
         "round" => bound.or(ValueBound::NUMBER),
@@ -536,23 +522,23 @@ fn bound_map_filter(
     it: &ast::Filter<'_>,
     bound: ValueBound,
     span: Span,
-) -> Result<ValueBound, UnboundedTemplate> {
+) -> Result<ValueBound, TemplateError> {
     let each = match it.args.as_slice() {
         [CallArg::Kwarg("attribute", _)]
         | [CallArg::Kwarg("attribute", _), CallArg::Kwarg("default", _)] => Some(bound),
         [CallArg::Pos(Expr::Const(name))] => {
             let name = name.value.as_str().unwrap_or_default();
-            let is_alone = !matches!(name, "replace" | "join" | "format" | "default" | "d");
+            let needs_no_arguments =
+                !matches!(name, "replace" | "join" | "format" | "default" | "d");
             bound_filter_output(
                 name,
                 ValueBound::any_bound(bound.bytes),
                 ByteBound::default(),
             )
-            .filter(|_| is_alone)
+            .filter(|_| needs_no_arguments)
         }
         _ => None,
     };
-    let reason = "`map` takes an attribute, or the name of a filter that needs nothing else";
     each.map(|each| ValueBound::any_bound(each.bytes.times(SPLIT_GROWTH)))
-        .ok_or_else(|| refuse_at(span, reason))
+        .ok_or_else(|| error_at(span, TemplateErrorKind::MapArguments))
 }

@@ -4,11 +4,14 @@
 //! - [`TemplateSet`]: named templates of one message, rendered for one recipient at a time.
 //! - `nesting_depth`: rejects templates nested too deeply to parse. `memory_bound`: an upper bound
 //!   on the memory a template can use, computed from its source. `filters`: replacements for
-//!   filters that could expand a small input without limit.
+//!   filters that could expand a small input without limit. `template_error`: the errors of
+//!   compiling and rendering.
 
 mod filters;
 mod memory_bound;
 mod nesting_depth;
+mod template_error;
 mod template_set;
 
-pub use template_set::{TemplateError, TemplateLimits, TemplateSet};
+pub use template_error::{TemplateError, TemplateErrorKind};
+pub use template_set::{TemplateLimits, TemplateSet};

@@ -1,7 +1,6 @@
 //! Named templates with limits on output, memory and steps.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::io::{self, Write};
 use std::ops::RangeInclusive;
 
@@ -11,10 +10,13 @@ use minijinja::{
 
 use crate::templates::filters;
 use crate::templates::memory_bound::{self, ByteBound};
-use crate::templates::nesting_depth::find_excess_depth;
+use crate::templates::nesting_depth::check_nesting_depth;
+use crate::templates::template_error::{TemplateError, TemplateErrorKind};
 
 /// Maximum number of bytes that all steps of one rendering touch together: some seconds.
 const TOUCHED_BYTES_MAX: u64 = 16 << 30;
+/// Maximum length in bytes of an undefined expression in an error.
+const EXPRESSION_BYTES_MAX: usize = 200;
 /// Maximum recursion depth of a template; templates written by hand are hardly deeper.
 const RECURSION_MAX: usize = 100;
 
@@ -28,23 +30,6 @@ pub struct TemplateLimits {
     /// Limits of the number of steps. The end applies by default; the more memory a step can touch,
     /// the fewer steps are allowed, but never fewer than the start.
     pub steps: RangeInclusive<u64>,
-}
-
-/// An error in a template, or in the variables it is rendered with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TemplateError {
-    /// Line of the template, counted from 1; `None` if the error has no position.
-    pub line: Option<usize>,
-    /// What is wrong, as a phrase that follows the name of the template.
-    pub reason: String,
-}
-
-impl fmt::Display for TemplateError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)?;
-        self.line
-            .map_or(Ok(()), |line| write!(f, " in line {line}"))
-    }
 }
 
 /// Writes a value to the output of a template.
@@ -85,99 +70,98 @@ impl TemplateSet {
 
     /// Returns the set with another function that writes values to the output.
     #[must_use]
-    pub fn with_formatter(mut self, print: ValueFormatter) -> Self {
-        self.environment.set_formatter(print);
+    pub fn with_formatter(mut self, formatter: ValueFormatter) -> Self {
+        self.environment.set_formatter(formatter);
         self
     }
 
     /// Compiles a template and adds it. Fails if it is invalid, nested too deeply, or could exceed
     /// the memory limit.
     pub fn add_template(&mut self, name: &str, text: &str) -> Result<(), TemplateError> {
-        let at = |(line, reason)| TemplateError {
-            line: Some(line),
-            reason,
-        };
-        find_excess_depth(text).map_or(Ok(()), |deep| Err(at(deep)))?;
+        check_nesting_depth(text)?;
         // Must come before compilation, which evaluates constant expressions.
-        let bytes =
-            memory_bound::bound_template_memory(text, self.limits.memory_bytes).map_err(at)?;
+        let bound = memory_bound::bound_template_memory(text, self.limits.memory_bytes)?;
         self.environment
             .add_template_owned(name.to_owned(), text.to_owned())
             .map_err(|error| template_error(&error))?;
-        self.memory_bounds.insert(name.to_owned(), bytes);
+        self.memory_bounds.insert(name.to_owned(), bound);
         Ok(())
     }
 
-    /// Renders a template with these variables, which take `known` bytes of memory. Fails if the
+    /// Renders a template with these variables, which use `variable_bytes` of memory. Fails if the
     /// template exceeds a limit or uses an undefined variable.
     pub fn render(
         &self,
         name: &str,
         variables: &Value,
-        known: u64,
+        variable_bytes: u64,
     ) -> Result<String, TemplateError> {
         let TemplateLimits {
-            output_bytes: printed,
-            memory_bytes: memory,
+            output_bytes,
+            memory_bytes,
             steps,
         } = &self.limits;
-        let fail = |reason: String| TemplateError { line: None, reason };
-        let bytes = self
+        let memory_bound = self
             .memory_bounds
             .get(name)
             .copied()
             .unwrap_or_default()
-            .for_row_bytes(known);
-        if bytes > *memory {
-            return Err(fail(format!(
-                "could come to more than {} MiB for this recipient",
-                memory >> 20
-            )));
+            .for_row_bytes(variable_bytes);
+        if memory_bound > *memory_bytes {
+            return Err(TemplateError::without_line(
+                TemplateErrorKind::RecipientMemoryBound {
+                    mib_max: memory_bytes >> 20,
+                },
+            ));
         }
         // The more bytes a step can touch, the fewer steps are allowed.
-        let fewer = (TOUCHED_BYTES_MAX / bytes.max(1)).max(*steps.start());
-        let mut slower = None;
-        if fewer < *steps.end() {
-            slower
+        let steps_max = (TOUCHED_BYTES_MAX / memory_bound.max(1)).max(*steps.start());
+        let mut limited = None;
+        if steps_max < *steps.end() {
+            limited
                 .insert(self.environment.clone())
-                .set_fuel(Some(fewer));
+                .set_fuel(Some(steps_max));
         }
-        let environment = slower.as_ref().unwrap_or(&self.environment);
-        let mut text = BoundedOutput {
+        let environment = limited.as_ref().unwrap_or(&self.environment);
+        let mut output = BoundedOutput {
             bytes: Vec::new(),
-            bytes_max: *printed,
+            bytes_max: *output_bytes,
             is_full: false,
         };
         let template = environment
             .get_template(name)
             .map_err(|error| template_error(&error))?;
         match template
-            .render_captured_to(variables.clone(), &mut text)
+            .render_captured_to(variables.clone(), &mut output)
             .map(drop)
         {
-            Err(_) if text.is_full => Err(fail(format!("is longer than {printed} bytes"))),
+            Err(_) if output.is_full => {
+                Err(TemplateError::without_line(TemplateErrorKind::LongOutput {
+                    bytes_max: *output_bytes,
+                }))
+            }
             Err(error) => Err(template_error(&error)),
-            Ok(()) => String::from_utf8(text.bytes).map_err(|_| fail("is not UTF-8".to_owned())),
+            Ok(()) => String::from_utf8(output.bytes)
+                .map_err(|_| TemplateError::without_line(TemplateErrorKind::OutputNotUtf8)),
         }
     }
 }
 
 fn template_error(error: &Error) -> TemplateError {
-    let reason = match error.kind() {
-        ErrorKind::UndefinedError => match undefined_expression(error) {
-            Some(name) => format!("`{name}` is not defined"),
-            None => "something is not defined".to_owned(),
+    let kind = match error.kind() {
+        ErrorKind::UndefinedError => TemplateErrorKind::Undefined {
+            expression: undefined_expression(error).map(str::to_owned),
         },
-        ErrorKind::OutOfFuel => {
-            "takes too many steps: is there a loop that does not end?".to_owned()
-        }
-        kind => error
-            .detail()
-            .map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
+        ErrorKind::OutOfFuel => TemplateErrorKind::TooManySteps,
+        kind => TemplateErrorKind::Engine(
+            error
+                .detail()
+                .map_or_else(|| kind.to_string(), |detail| format!("{kind}: {detail}")),
+        ),
     };
     TemplateError {
         line: error.line(),
-        reason,
+        kind,
     }
 }
 
@@ -185,10 +169,10 @@ fn template_error(error: &Error) -> TemplateError {
 fn undefined_expression(error: &minijinja::Error) -> Option<&str> {
     let (source, range) = (error.template_source()?, error.range()?);
     // For `a.b.c` the engine may report the range of the last segment only.
-    let is_before = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
-    let start = source.get(..range.start)?.trim_end_matches(is_before).len();
-    let piece = source.get(start..range.end)?.trim();
-    (!piece.is_empty() && piece.len() <= 200).then_some(piece)
+    let is_path = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
+    let start = source.get(..range.start)?.trim_end_matches(is_path).len();
+    let expression = source.get(start..range.end)?.trim();
+    (!expression.is_empty() && expression.len() <= EXPRESSION_BYTES_MAX).then_some(expression)
 }
 
 /// A buffer that fails when it would exceed its maximum length.

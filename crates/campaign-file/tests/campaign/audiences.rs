@@ -1,4 +1,4 @@
-//! Audiences: who is found in a file, and what is said of the rest.
+//! Audience readers: recipients, invalid rows and files that cannot be read.
 
 use std::io::{self, Read};
 
@@ -18,54 +18,54 @@ fn by_email() -> AudienceFields {
     }
 }
 
-/// What is in there: people, and lines with what is wrong with them.
-fn found(format: AudienceFormat, bytes: &[u8]) -> (Vec<AudienceRecipient>, Vec<(u64, String)>) {
-    let (mut good, mut bad) = (Vec::new(), Vec::new());
+/// Reads an audience: the recipients, and the lines and reasons of invalid rows.
+fn read_rows(format: AudienceFormat, bytes: &[u8]) -> (Vec<AudienceRecipient>, Vec<(u64, String)>) {
+    let (mut recipients, mut invalid) = (Vec::new(), Vec::new());
     for row in read_audience(bytes, format, &by_email(), DeliveryChannel::Email).unwrap() {
         match row {
-            Ok(recipient) => good.push(recipient),
-            Err(AudienceRowError::BadRow(row)) => bad.push((row.line, row.reason)),
+            Ok(recipient) => recipients.push(recipient),
+            Err(AudienceRowError::InvalidRow(row)) => invalid.push((row.line, row.reason)),
             Err(AudienceRowError::ReadFailed(error)) => panic!("{error}"),
         }
     }
-    (good, bad)
+    (recipients, invalid)
 }
 
-fn ids(people: &[AudienceRecipient]) -> Vec<&str> {
-    people.iter().map(|it| it.id.as_str()).collect()
+fn ids(recipients: &[AudienceRecipient]) -> Vec<&str> {
+    recipients.iter().map(|it| it.id.as_str()).collect()
 }
 
 #[test]
-fn a_table_has_people_and_what_is_known_of_them() {
-    let (good, bad) = found(
+fn a_table_has_recipients_and_their_fields() {
+    let (recipients, invalid) = read_rows(
         AudienceFormat::Csv,
         b"id,email,name\n1,ada@example.com,\"Ada, \"\"Countess\"\"\"\n2, eve@example.com ,\n",
     );
-    assert_eq!((ids(&good), bad), (vec!["1", "2"], vec![]));
-    assert_eq!(good[0].data["name"], "Ada, \"Countess\"");
+    assert_eq!((ids(&recipients), invalid), (vec!["1", "2"], vec![]));
+    assert_eq!(recipients[0].data["name"], "Ada, \"Countess\"");
     assert_eq!(
-        (good[1].address.as_str(), &good[1].data["name"]),
+        (recipients[1].address.as_str(), &recipients[1].data["name"]),
         ("eve@example.com", &"".into())
     );
-    assert_eq!(good[0].data.len(), 1);
+    assert_eq!(recipients[0].data.len(), 1);
 }
 
 #[test]
-fn tables_of_other_programs_are_read() {
+fn tables_of_spreadsheet_programs_are_read() {
     let windows =
         b"\xef\xbb\xbfemail,name,\r\nada@example.com,\"Ada\r\nL\",\r\n\r\neve@example.com,Eve,x";
-    let (good, bad) = found(AudienceFormat::Csv, windows);
+    let (recipients, invalid) = read_rows(AudienceFormat::Csv, windows);
     assert_eq!(
-        (ids(&good), bad),
+        (ids(&recipients), invalid),
         (vec!["ada@example.com", "eve@example.com"], vec![])
     );
-    assert_eq!(good[0].data["name"], "Ada\r\nL");
-    assert_eq!(good[1].data.len(), 1);
-    let (good, _) = found(AudienceFormat::Csv, b"email\nAda@Example.com\n");
+    assert_eq!(recipients[0].data["name"], "Ada\r\nL");
+    assert_eq!(recipients[1].data.len(), 1);
+    let (recipients, _) = read_rows(AudienceFormat::Csv, b"email\nAda@Example.com\n");
     assert_eq!(
-        (&*good[0].id, &*good[0].address),
+        (&*recipients[0].id, &*recipients[0].address),
         ("ada@example.com", "Ada@example.com"),
-        "one person, however written"
+        "uppercase and lowercase forms have one id"
     );
     let fields = AudienceFields {
         delimiter: Some(b';'),
@@ -82,57 +82,57 @@ fn tables_of_other_programs_are_read() {
         rows.map(Result::unwrap).next().unwrap().data["name"],
         "Ada; L, x"
     );
-    let (good, _) = found(
+    let (recipients, _) = read_rows(
         AudienceFormat::Tsv,
         b"name\temail\nAda, L\tada@example.com\n",
     );
-    assert_eq!(good[0].data["name"], "Ada, L");
+    assert_eq!(recipients[0].data["name"], "Ada, L");
 }
 
 #[test]
-fn a_bad_row_does_not_hide_the_next() {
-    let (good, bad) = found(
+fn rows_after_an_invalid_row_are_read() {
+    let (recipients, invalid) = read_rows(
         AudienceFormat::Csv,
         b"id,email,name\n1,ada,x\n2,a@example.com\n3,a@example.com,x,y\n4,a@example.com,\xff\n ,a@example.com,x\n6,b@example.com,x\n",
     );
-    assert_eq!(ids(&good), ["6"]);
-    let lines: Vec<u64> = bad.iter().map(|(line, _)| *line).collect();
+    assert_eq!(ids(&recipients), ["6"]);
+    let lines: Vec<u64> = invalid.iter().map(|(line, _)| *line).collect();
     assert_eq!(lines, [2, 3, 4, 5, 6]);
-    for ((_, reason), words) in bad.iter().zip([
+    for ((_, reason), expected) in invalid.iter().zip([
         "no @",
         "2 fields",
         "4 fields",
         "`name` is not UTF-8",
-        "no id",
+        "the id is empty",
     ]) {
-        assert!(reason.contains(words), "{reason}");
+        assert!(reason.contains(expected), "{reason}");
     }
 }
 
 #[test]
-fn an_id_is_short_and_has_no_control_characters() {
+fn an_id_with_control_characters_or_more_than_255_bytes_is_invalid() {
     let text = format!(
         "id,email\n{},a@example.com\n\"a\nb\",a@example.com\n",
         "x".repeat(256)
     );
-    let (good, bad) = found(AudienceFormat::Csv, text.as_bytes());
-    assert_eq!((good.len(), bad.len()), (0, 2));
+    let (recipients, invalid) = read_rows(AudienceFormat::Csv, text.as_bytes());
+    assert_eq!((recipients.len(), invalid.len()), (0, 2));
 }
 
 #[test]
-fn a_table_without_the_columns_that_are_needed_is_refused() {
-    for (bytes, words) in [
+fn a_table_without_a_required_column_is_rejected() {
+    for (bytes, expected) in [
         (&b""[..], "empty"),
-        (b"id,name\n", "no column `email` among `id`, `name`"),
+        (b"id,name\n", "column `email` not found among `id`, `name`"),
         (
             b"mail;name\n",
-            "no column `email` among `mail;name`; perhaps `delimiter: \";\"`",
+            "column `email` not found among `mail;name`; set `delimiter: \";\"`?",
         ),
-        (b"email;name\n", "perhaps `delimiter: \";\"`"),
-        (b"email,name,name\n", "two columns `name`"),
+        (b"email;name\n", "set `delimiter: \";\"`?"),
+        (b"email,name,name\n", "duplicate column `name`"),
         (b"email,\xff\n", "not UTF-8"),
     ] {
-        let refused = read_audience(
+        let error = read_audience(
             bytes,
             AudienceFormat::Csv,
             &by_email(),
@@ -141,8 +141,8 @@ fn a_table_without_the_columns_that_are_needed_is_refused() {
         .err()
         .unwrap();
         assert!(
-            matches!(&refused, AudienceOpenError::InvalidHeader(why) if why.contains(words)),
-            "{refused}"
+            matches!(&error, AudienceOpenError::InvalidHeader(it) if it.to_string().contains(expected)),
+            "{error}"
         );
     }
     let fields = AudienceFields {
@@ -162,7 +162,7 @@ fn a_table_without_the_columns_that_are_needed_is_refused() {
 }
 
 #[test]
-fn a_field_of_any_name_can_say_who_and_where() {
+fn the_id_and_the_address_can_be_fields_of_any_name() {
     let fields = AudienceFields {
         id: Some("customer".into()),
         address: "call".into(),
@@ -175,12 +175,12 @@ fn a_field_of_any_name_can_say_who_and_where() {
         DeliveryChannel::Voice,
     )
     .unwrap();
-    let people: Vec<AudienceRecipient> = rows.map(Result::unwrap).collect();
+    let recipients: Vec<AudienceRecipient> = rows.map(Result::unwrap).collect();
     assert_eq!(
-        (people[0].id.as_str(), people[0].address.as_str()),
+        (recipients[0].id.as_str(), recipients[0].address.as_str()),
         ("7", "+4930123456")
     );
-    assert_eq!(people[0].data["id"], "x");
+    assert_eq!(recipients[0].data["id"], "x");
     let same = AudienceFields {
         id: Some("email".into()),
         address: "email".into(),
@@ -199,15 +199,18 @@ fn a_field_of_any_name_can_say_who_and_where() {
 }
 
 #[test]
-fn lines_of_json_have_people() {
+fn json_lines_have_recipients_and_their_fields() {
     let text = b"\xef\xbb\xbf{\"id\":12,\"email\":\"ada@example.com\",\"cart\":[{\"n\":1}]}\r\n\r\n{\"email\":\"eve@example.com\"}";
-    let (good, bad) = found(AudienceFormat::Jsonl, text);
-    assert_eq!((ids(&good), bad), (vec!["12", "eve@example.com"], vec![]));
-    assert_eq!(good[0].data["cart"][0]["n"], 1);
+    let (recipients, invalid) = read_rows(AudienceFormat::Jsonl, text);
+    assert_eq!(
+        (ids(&recipients), invalid),
+        (vec!["12", "eve@example.com"], vec![])
+    );
+    assert_eq!(recipients[0].data["cart"][0]["n"], 1);
 }
 
 #[test]
-fn lines_that_are_no_objects_are_bad_rows() {
+fn lines_that_are_not_objects_are_invalid_rows() {
     let mut text = b"[1]\n{\"email\":\"a@example.com\"\n{\"email\":{}}\n{}\n\xff\n".to_vec();
     text.extend(
         [
@@ -217,37 +220,37 @@ fn lines_that_are_no_objects_are_bad_rows() {
         .join(&b'\n'),
     );
     text.extend(b"\n{\"id\":\"8\",\"email\":\"a@example.com\"}\n");
-    let (good, bad) = found(AudienceFormat::Jsonl, &text);
-    assert_eq!(ids(&good), ["8"]);
+    let (recipients, invalid) = read_rows(AudienceFormat::Jsonl, &text);
+    assert_eq!(ids(&recipients), ["8"]);
     assert_eq!(
-        bad.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
+        invalid.iter().map(|(line, _)| *line).collect::<Vec<_>>(),
         [1, 2, 3, 4, 5, 6, 7]
     );
     assert_eq!(
-        bad[1].1,
-        "this is no JSON object: EOF while parsing an object, column 24"
+        invalid[1].1,
+        "invalid JSON object: EOF while parsing an object, column 24"
     );
     assert!(
-        bad.iter().all(|(_, reason)| !reason.contains(" line ")),
-        "the line is said once: {bad:?}"
+        invalid.iter().all(|(_, reason)| !reason.contains(" line ")),
+        "the reason does not repeat the line: {invalid:?}"
     );
-    assert_eq!(bad[6].1, "`id` has to be a text or a whole number");
+    assert_eq!(invalid[6].1, "field `id` must be a text or a whole number");
 }
 
 #[test]
-fn an_object_that_says_two_addresses_is_a_bad_row() {
+fn an_object_with_a_duplicate_key_is_an_invalid_row() {
     let text = br#"{"email":"a@example.com","email":"b@example.com"}"#;
-    let (good, bad) = found(AudienceFormat::Jsonl, text);
+    let (recipients, invalid) = read_rows(AudienceFormat::Jsonl, text);
     assert!(
-        good.is_empty() && bad[0].1.contains("`email` is said twice"),
-        "{bad:?}"
+        recipients.is_empty() && invalid[0].1.contains("duplicate key `email`"),
+        "{invalid:?}"
     );
 }
 
 #[test]
-fn a_giant_line_of_json_is_one_bad_row() {
-    let giant = io::repeat(b'x').take(50 << 20);
-    let text = giant.chain(&b"\n{\"email\":\"a@example.com\"}\n"[..]);
+fn a_json_line_that_is_too_long_is_one_invalid_row() {
+    let long_line = io::repeat(b'x').take(50 << 20);
+    let text = long_line.chain(&b"\n{\"email\":\"a@example.com\"}\n"[..]);
     let rows: Vec<_> = read_audience(
         text,
         AudienceFormat::Jsonl,
@@ -258,13 +261,13 @@ fn a_giant_line_of_json_is_one_bad_row() {
     .collect();
     assert_eq!(rows.len(), 2);
     assert!(
-        matches!(&rows[0], Err(AudienceRowError::BadRow(row)) if row.line == 1 && row.sample.len() < 200)
+        matches!(&rows[0], Err(AudienceRowError::InvalidRow(row)) if row.line == 1 && row.sample.len() < 200)
     );
     assert!(rows[1].is_ok());
 }
 
 #[test]
-fn a_quote_that_is_not_closed_ends_the_reading_and_says_so() {
+fn an_unclosed_quote_in_a_long_table_is_an_error_with_its_line() {
     let text = (&b"email,name\nada@example.com,Ada\neve@example.com,\"Eve\n"[..])
         .chain(io::repeat(b'x').take(50 << 20));
     let rows: Vec<_> = read_audience(
@@ -281,11 +284,10 @@ fn a_quote_that_is_not_closed_ends_the_reading_and_says_so() {
     let Err(end) = &rows[1] else {
         panic!("{rows:?}")
     };
-    let words = format!(
-        "line 3: a row is longer than {ROW_BYTES_MAX} bytes; perhaps a quote is not closed"
-    );
+    let expected =
+        format!("line 3: the row is longer than {ROW_BYTES_MAX} bytes; is a quote not closed?");
     assert!(
-        matches!(end, AudienceRowError::ReadFailed(_)) && end.to_string().ends_with(&words),
+        matches!(end, AudienceRowError::ReadFailed(_)) && end.to_string().ends_with(&expected),
         "{end}"
     );
     let endless = read_audience(
@@ -301,8 +303,8 @@ fn a_quote_that_is_not_closed_ends_the_reading_and_says_so() {
 }
 
 #[test]
-fn quotes_that_do_not_fit_are_found_however_short_the_file() {
-    let words = |text: &str| {
+fn unbalanced_quotes_are_found_in_a_short_table() {
+    let read_errors = |text: &str| {
         let rows = match read_audience(
             text.as_bytes(),
             AudienceFormat::Csv,
@@ -310,52 +312,53 @@ fn quotes_that_do_not_fit_are_found_however_short_the_file() {
             DeliveryChannel::Email,
         ) {
             Ok(rows) => rows,
-            Err(unreadable) => return unreadable.to_string(),
+            Err(error) => return error.to_string(),
         };
-        let troubles: Vec<String> = rows
+        let errors: Vec<String> = rows
             .filter_map(|row| match row {
                 Err(AudienceRowError::ReadFailed(error)) => Some(error.to_string()),
                 _ => None,
             })
             .collect();
-        troubles.join("; ")
+        errors.join("; ")
     };
-    let not_closed = words("email,name\na@b.example,\"A\nb@b.example,B\nc@b.example,C\n");
+    let unclosed = read_errors("email,name\na@b.example,\"A\nb@b.example,B\nc@b.example,C\n");
     assert!(
-        not_closed.contains("line 2: a quote is not closed"),
-        "{not_closed}"
+        unclosed.contains("line 2: a quote is not closed"),
+        "{unclosed}"
     );
-    let followed =
-        words("email,name\na@b.example,\"A\nb@b.example,B\nc@b.example,\"C\nd@b.example,D\n");
+    let text_after_quote =
+        read_errors("email,name\na@b.example,\"A\nb@b.example,B\nc@b.example,\"C\nd@b.example,D\n");
     assert!(
-        followed.contains("line 4: something follows a closing quote"),
-        "{followed}"
+        text_after_quote.contains("line 4: text follows the closing quote"),
+        "{text_after_quote}"
     );
-    for fine in [
+    for valid in [
         "\u{feff}\"email\",\"name\"\r\n\"a@b.example\",\"A \"\"B\"\"\"\r\n",
         "email,name\na@b.example,\"\"\nb@b.example,B \"the\" C\n",
         "email,name\na@b.example,\"two\nlines\"",
     ] {
-        assert_eq!(words(fine), "", "{fine}");
+        assert_eq!(read_errors(valid), "", "{valid}");
     }
 }
 
-struct Broken;
+/// A reader that fails.
+struct FailingReader;
 
-impl Read for Broken {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::ConnectionReset.into())
     }
 }
 
 #[test]
-fn a_file_that_breaks_off_is_not_taken_for_its_end() {
+fn a_read_error_is_not_the_end_of_the_audience() {
     for (format, text) in [
         (AudienceFormat::Csv, "email\na@example.com\n"),
         (AudienceFormat::Jsonl, "{\"email\":\"a@example.com\"}\n"),
     ] {
         let mut rows = read_audience(
-            text.as_bytes().chain(Broken),
+            text.as_bytes().chain(FailingReader),
             format,
             &by_email(),
             DeliveryChannel::Email,
@@ -371,7 +374,7 @@ fn a_file_that_breaks_off_is_not_taken_for_its_end() {
 }
 
 #[test]
-fn a_report_keeps_the_first_bad_rows_and_counts_them_all() {
+fn a_report_has_the_first_invalid_rows_and_counts_all() {
     let mut report = AudienceReport::default();
     for row in read_audience(
         format!("email\n{}", "x\n".repeat(250)).as_bytes(),
@@ -382,12 +385,12 @@ fn a_report_keeps_the_first_bad_rows_and_counts_them_all() {
     .unwrap()
     {
         match row {
-            Err(AudienceRowError::BadRow(row)) => report.count_bad(row),
-            _ => report.count_good(),
+            Err(AudienceRowError::InvalidRow(row)) => report.count_invalid(row),
+            _ => report.count_valid(),
         }
     }
     assert_eq!(
-        (report.good, report.bad, report.samples.len()),
+        (report.valid, report.invalid, report.samples.len()),
         (0, 250, 100)
     );
     assert_eq!(
@@ -398,11 +401,11 @@ fn a_report_keeps_the_first_bad_rows_and_counts_them_all() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_it_panic_and_every_recipient_is_sound(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn no_input_causes_a_panic_and_every_recipient_is_valid(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let starts = [(AudienceFormat::Csv, "email,id\na@example.com,"), (AudienceFormat::Tsv, "email\tid\na@example.com\t"), (AudienceFormat::Jsonl, "")];
         for (format, start) in starts {
             let text = [start.as_bytes(), &bytes[..]].concat();
-            // Quotes that do not fit may be found at once.
+            // Unbalanced quotes may be found with the header.
             let Ok(rows) = read_audience(&text[..], format, &by_email(), DeliveryChannel::Email) else { continue };
             for recipient in rows.flatten() {
                 prop_assert!(!recipient.id.is_empty() && recipient.id.len() <= 255);
@@ -412,15 +415,15 @@ proptest! {
     }
 
     #[test]
-    fn what_was_written_is_read(names in prop::collection::vec("\\PC{0,10}", 1..20)) {
+    fn written_values_are_read_back(names in prop::collection::vec("\\PC{0,10}", 1..20)) {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(["email", "name"]).unwrap();
         for name in &names {
             writer.write_record(["a@example.com", name]).unwrap();
         }
-        let (good, bad) = found(AudienceFormat::Csv, &writer.into_inner().unwrap());
-        prop_assert!(bad.is_empty());
-        let read: Vec<&str> = good.iter().map(|it| it.data["name"].as_str().unwrap()).collect();
+        let (recipients, invalid) = read_rows(AudienceFormat::Csv, &writer.into_inner().unwrap());
+        prop_assert!(invalid.is_empty());
+        let read: Vec<&str> = recipients.iter().map(|it| it.data["name"].as_str().unwrap()).collect();
         prop_assert_eq!(read, names);
     }
 }

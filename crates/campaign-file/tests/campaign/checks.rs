@@ -1,9 +1,10 @@
-//! What has to be right before a campaign is deployed.
+//! The prerequisites of a deployment.
 
 use onward_base::Timestamp;
 use onward_campaign_file::audience::{AudienceRowError, read_audience};
 use onward_campaign_file::{
-    Campaign, CampaignChecker, DeployCheckInput, DeployPrerequisite, check_campaign,
+    Campaign, CampaignChecker, DeployCheckInput, DeployPrerequisite, InvalidRowPolicy,
+    check_campaign,
 };
 use serde_json::json;
 
@@ -13,8 +14,8 @@ fn now() -> Timestamp {
     "2026-12-01T12:00:00Z".parse().unwrap()
 }
 
-/// Whether it passes, and what is said.
-fn found(list: &[DeployPrerequisite], id: &str) -> Option<(bool, String)> {
+/// The result and the message of one prerequisite.
+fn result_of(list: &[DeployPrerequisite], id: &str) -> Option<(bool, String)> {
     list.iter()
         .find(|it| it.id == id)
         .map(|it| (it.pass, it.message.clone()))
@@ -22,7 +23,7 @@ fn found(list: &[DeployPrerequisite], id: &str) -> Option<(bool, String)> {
 
 fn passes(campaign: &Campaign, id: &str) -> Option<bool> {
     let sample = [recipient(json!({ "name": "Ada" }))];
-    found(
+    result_of(
         &check_campaign(
             campaign,
             &DeployCheckInput {
@@ -36,8 +37,8 @@ fn passes(campaign: &Campaign, id: &str) -> Option<bool> {
     .map(|(pass, _)| pass)
 }
 
-/// Lets an audience go by.
-fn over(campaign: &Campaign, text: &str) -> Vec<DeployPrerequisite> {
+/// Checks the campaign with this audience.
+pub(crate) fn check_with_audience(campaign: &Campaign, text: &str) -> Vec<DeployPrerequisite> {
     let mut checker = CampaignChecker::new(campaign, now());
     let format = campaign.audience.resolve_format().unwrap();
     for row in read_audience(
@@ -50,7 +51,7 @@ fn over(campaign: &Campaign, text: &str) -> Vec<DeployPrerequisite> {
     {
         match row {
             Ok(recipient) => checker.add_recipient(&recipient),
-            Err(AudienceRowError::BadRow(row)) => checker.add_bad_row(row),
+            Err(AudienceRowError::InvalidRow(row)) => checker.add_invalid_row(row),
             Err(AudienceRowError::ReadFailed(error)) => panic!("{error}"),
         }
     }
@@ -58,9 +59,9 @@ fn over(campaign: &Campaign, text: &str) -> Vec<DeployPrerequisite> {
 }
 
 #[test]
-fn a_good_campaign_passes() {
+fn a_valid_campaign_meets_all_prerequisites() {
     let campaign = campaign_with(LETTER, "unsubscribe: 'https://example.com/u'");
-    let list = over(&campaign, "email,name\na@example.com,Ada\n");
+    let list = check_with_audience(&campaign, "email,name\na@example.com,Ada\n");
     assert!(list.iter().all(|it| it.pass), "{list:?}");
     let ids: Vec<&str> = list.iter().map(|it| it.id.as_str()).collect();
     let expected = [
@@ -74,7 +75,11 @@ fn a_good_campaign_passes() {
     assert_eq!(ids[..6], expected);
     assert_eq!(
         ids[6..],
-        ["audience.somebody", "audience.rows", "audience.repeated"]
+        [
+            "audience.recipients",
+            "audience.rows",
+            "audience.duplicates"
+        ]
     );
     assert_eq!(
         serde_json::from_value::<Vec<DeployPrerequisite>>(serde_json::to_value(&list).unwrap())
@@ -84,7 +89,7 @@ fn a_good_campaign_passes() {
 }
 
 #[test]
-fn a_mail_needs_its_parts() {
+fn an_email_requires_from_subject_and_a_body() {
     let parts = |template: &str| passes(&campaign_with(template, ""), "email.parts");
     assert_eq!(
         parts("{ from: a@example.com, subject: s, html: h }"),
@@ -100,7 +105,7 @@ fn a_mail_needs_its_parts() {
 }
 
 #[test]
-fn who_a_mail_is_from_is_an_address() {
+fn the_from_part_of_an_email_must_be_an_address() {
     let from = |from: &str| {
         passes(
             &campaign_with(&format!("{{ from: '{from}', subject: s, text: t }}"), ""),
@@ -113,7 +118,7 @@ fn who_a_mail_is_from_is_an_address() {
 }
 
 #[test]
-fn templates_have_to_be_right() {
+fn templates_must_compile_and_render() {
     assert_eq!(
         passes(&campaign_with("{ text: '{{' }", ""), "template.compiles"),
         Some(false)
@@ -124,13 +129,13 @@ fn templates_have_to_be_right() {
     );
     assert_eq!(
         passes(
-            &campaign_with("{ text: '{{ nobody }}' }", ""),
+            &campaign_with("{ text: '{{ missing }}' }", ""),
             "template.renders"
         ),
         Some(false)
     );
     assert_eq!(
-        passes(&campaign_with("{ from: nobody }", ""), "template.renders"),
+        passes(&campaign_with("{ from: sender }", ""), "template.renders"),
         Some(false)
     );
     assert_eq!(
@@ -140,16 +145,16 @@ fn templates_have_to_be_right() {
 }
 
 #[test]
-fn whoever_cannot_unsubscribe_by_a_link_or_a_mail_is_sent_nothing() {
+fn the_unsubscribe_link_must_be_an_https_or_mailto_url() {
     let renders = |unsubscribe: &str| {
         let campaign = campaign_with(LETTER, &format!("unsubscribe: '{unsubscribe}'"));
-        found(
-            &over(&campaign, "email,name\na@example.com,Ada L\n"),
+        result_of(
+            &check_with_audience(&campaign, "email,name\na@example.com,Ada L\n"),
             "template.renders",
         )
         .unwrap()
     };
-    for wrong in [
+    for invalid in [
         "javascript:alert(1)",
         "http://example.com/u",
         " https://example.com/u",
@@ -157,154 +162,170 @@ fn whoever_cannot_unsubscribe_by_a_link_or_a_mail_is_sent_nothing() {
         "https://",
         "mailto:",
     ] {
-        let (pass, message) = renders(wrong);
+        let (pass, message) = renders(invalid);
         assert!(
             !pass && message.contains("part `unsubscribe`"),
-            "{wrong}: {message}"
+            "{invalid}: {message}"
         );
     }
     assert!(
         renders("http://example.com/u")
             .1
-            .contains("has to begin with https:// or mailto:")
+            .contains("must start with https:// or mailto:")
     );
-    for wrong in [
+    for invalid in [
         "https://example.com/{{ name }}",
         "https://example.com/<u>",
         "https://example.com/a,b",
         "mailto:<a@b.example>",
     ] {
-        let (pass, message) = renders(wrong);
-        assert!(!pass && message.contains("urlencode"), "{wrong}: {message}");
+        let (pass, message) = renders(invalid);
+        assert!(
+            !pass && message.contains("urlencode"),
+            "{invalid}: {message}"
+        );
     }
     assert!(!renders(&format!("https://example.com/{}", "u".repeat(900))).0);
-    for fine in [
+    for valid in [
         "https://example.com/{{ name | urlencode }}",
         "mailto:leave@example.com?subject=x",
         "HTTPS://example.com/u",
     ] {
         assert_eq!(
-            renders(fine),
-            (true, "filled in for 1 recipients".into()),
-            "{fine}"
+            renders(valid),
+            (true, "rendered for 1 recipients".into()),
+            "{valid}"
         );
     }
 }
 
 #[test]
-fn a_field_for_time_zones_that_nobody_has_is_found_and_quiet_hours_are_told() {
-    let quiet = |field: &str| {
+fn unknown_time_zones_and_quiet_hours_are_reported() {
+    let check = |field: &str| {
         let schedule = format!(
-            "schedule: {{ quiet: {{ from: '00:00', until: '23:59', zone: UTC, zone_field: {field} }} }}"
+            "schedule: {{ quiet_hours: {{ from: '00:00', until: '23:59', time_zone: UTC, time_zone_field: {field} }} }}"
         );
-        over(
+        check_with_audience(
             &campaign_with(LETTER, &schedule),
             "email,name,zone\na@example.com,Ada,Europe/Berlin\nb@example.com,Bo,\n",
         )
     };
-    let (pass, message) = found(&quiet("zone"), "schedule.zones").unwrap();
-    assert!(pass && message.starts_with("1 of 2 say"), "{message}");
-    let (pass, message) = found(&quiet("name"), "schedule.zones").unwrap();
+    let (pass, message) = result_of(&check("zone"), "schedule.time_zones").unwrap();
     assert!(
-        !pass && message.contains("2 name one that there is not") && message.contains("`Ada`"),
+        pass && message.starts_with("1 of 2 recipients have a time zone of their own"),
+        "{message}"
+    );
+    let (pass, message) = result_of(&check("name"), "schedule.time_zones").unwrap();
+    assert!(
+        !pass && message.contains("2 with an unknown time zone") && message.contains("`Ada`"),
         "{message}"
     );
     let mars = campaign_with(
         LETTER,
-        "schedule: { quiet: { from: '00:00', until: '23:59', zone: UTC, zone_field: zone } }",
+        "schedule: { quiet_hours: { from: '00:00', until: '23:59', time_zone: UTC, time_zone_field: zone } }",
     );
     let text = "email,name,zone\na@example.com,Ada,Europe/Berlin\nb@example.com,Bo,Mars/Base\n";
-    let (pass, message) = found(&over(&mars, text), "schedule.zones").unwrap();
+    let (pass, message) =
+        result_of(&check_with_audience(&mars, text), "schedule.time_zones").unwrap();
     assert!(
-        pass && message.starts_with("1 of 2 say")
-            && message.contains("1 name one")
+        pass && message.starts_with("1 of 2 recipients have a time zone of their own")
+            && message.contains("1 with an unknown time zone")
             && message.contains("`Mars/Base`"),
         "{message}"
     );
-    let (pass, message) = found(&quiet("zones"), "schedule.zones").unwrap();
+    let (pass, message) = result_of(&check("zones"), "schedule.time_zones").unwrap();
     assert!(!pass && message.contains("`zones`"), "{message}");
-    let (pass, message) = found(&quiet("zone"), "schedule").unwrap();
+    let (pass, message) = result_of(&check("zone"), "schedule").unwrap();
     assert!(
-        pass && message.contains("when the quiet hours end"),
+        pass && message.contains("when the quiet hours in the time zone of the campaign end"),
         "{message}"
     );
 }
 
 #[test]
-fn a_mail_without_a_way_to_unsubscribe_passes_and_is_told() {
-    let list = over(
+fn a_missing_unsubscribe_link_is_a_warning_only() {
+    let list = check_with_audience(
         &campaign_with(LETTER, ""),
         "email,name\na@example.com,Ada\n",
     );
-    let (pass, message) = found(&list, "email.unsubscribe").unwrap();
-    assert!(
-        pass && message.contains("no way to unsubscribe"),
-        "{message}"
-    );
+    let (pass, message) = result_of(&list, "email.unsubscribe").unwrap();
+    assert!(pass && message.contains("no unsubscribe link"), "{message}");
 }
 
 #[test]
-fn a_campaign_does_not_begin_days_ago() {
-    let begins = |at: &str| {
+fn a_start_time_more_than_a_day_ago_is_rejected() {
+    let check = |at: &str| {
         passes(
             &campaign_with(LETTER, &format!("schedule: {{ at: '{at}' }}")),
             "schedule",
         )
     };
-    assert_eq!(begins("2026-11-30T11:59:59Z"), Some(false));
-    assert_eq!(begins("2026-11-30T12:00:00Z"), Some(true));
-    assert_eq!(begins("2027-01-01T00:00:00Z"), Some(true));
+    assert_eq!(check("2026-11-30T11:59:59Z"), Some(false));
+    assert_eq!(check("2026-11-30T12:00:00Z"), Some(true));
+    assert_eq!(check("2027-01-01T00:00:00Z"), Some(true));
 }
 
 #[test]
-fn an_audience_has_somebody_and_no_bad_rows() {
-    let nobody = over(&campaign_with(LETTER, ""), "email,name\n");
+fn an_audience_needs_a_valid_row_and_no_invalid_rows_unless_they_are_skipped() {
+    let empty = check_with_audience(&campaign_with(LETTER, ""), "email,name\n");
     assert_eq!(
-        found(&nobody, "audience.somebody").unwrap(),
-        (false, "0 rows can be used".into())
+        result_of(&empty, "audience.recipients").unwrap(),
+        (false, "the audience has no valid row".into())
     );
-    let refuse = campaign_with(LETTER, "");
-    let mut skip = refuse.clone();
-    skip.audience.bad_rows = onward_campaign_file::BadRowPolicy::Skip;
+    let reject = campaign_with(LETTER, "");
+    let mut skip = reject.clone();
+    skip.audience.invalid_rows = InvalidRowPolicy::Skip;
     let text = "email,name\na@example.com,Ada\nx,Eve\n";
-    let (pass, message) = found(&over(&refuse, text), "audience.rows").unwrap();
+    let (pass, message) = result_of(&check_with_audience(&reject, text), "audience.rows").unwrap();
     assert!(!pass && message.contains("line 3"), "{message}");
-    assert!(found(&over(&skip, text), "audience.rows").unwrap().0);
+    assert!(
+        result_of(&check_with_audience(&skip, text), "audience.rows")
+            .unwrap()
+            .0
+    );
 }
 
 #[test]
-fn who_is_named_twice_and_who_shares_an_address_is_told() {
+fn duplicate_ids_and_addresses_are_reported() {
     let campaign = campaign_with(LETTER, "");
     let text = "id,email,name\n1,a@example.com,Ada\n2,b@example.com,Bob\n1,ada@example.com,Ada\n3,B@example.com,Eve\n";
-    let (pass, message) = found(&over(&campaign, text), "audience.repeated").unwrap();
+    let (pass, message) =
+        result_of(&check_with_audience(&campaign, text), "audience.duplicates").unwrap();
     assert!(pass);
     assert_eq!(
         message,
-        "rows that name somebody again, by the same id, who is reached once: 1; rows with an address that somebody else \
-         has, who is reached there too: 1 (`id: email` reaches each address once)"
+        "rows with a duplicate id, whose recipient gets one message: 1; rows with another id and a \
+         duplicate address, which gets a message for each id: 1 (`id: email` sends one message to \
+         each address)"
     );
-    let (_, message) = found(
-        &over(&campaign, "email,name\na@example.com,Ada\n"),
-        "audience.repeated",
+    let (_, message) = result_of(
+        &check_with_audience(&campaign, "email,name\na@example.com,Ada\n"),
+        "audience.duplicates",
     )
     .unwrap();
-    assert_eq!(message, "nobody is named twice");
+    assert_eq!(message, "no duplicate ids");
 }
 
 #[test]
-fn the_first_thousand_are_tried_and_then_one_of_a_thousand() {
+fn templates_are_rendered_for_the_first_thousand_rows_and_then_for_one_of_a_thousand() {
     let campaign = campaign_with(
         "{ text: '{{ 1 / n|int }}', from: a@example.com, subject: s }",
         "",
     );
-    let people = |zero: usize| {
+    let audience = |zero: usize| {
         let rows = (0..2_500).map(|n| format!("p{n}@example.com,{}\n", u8::from(n != zero)));
         format!("email,n\n{}", rows.collect::<String>())
     };
-    let renders = |zero: usize| found(&over(&campaign, &people(zero)), "template.renders").unwrap();
+    let renders = |zero: usize| {
+        result_of(
+            &check_with_audience(&campaign, &audience(zero)),
+            "template.renders",
+        )
+        .unwrap()
+    };
     assert_eq!(
         renders(5_000),
-        (true, "filled in for 1002 recipients".into())
+        (true, "rendered for 1002 recipients".into())
     );
     assert!(renders(1_001).0);
     for zero in [0, 999, 1_000, 2_000] {

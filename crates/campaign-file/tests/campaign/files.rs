@@ -1,14 +1,19 @@
-//! The file: what it may say, what is made of it, and where it says what it may not.
+//! Campaign files: parsing, validation, the stored document and the errors with their position.
 
 use std::fs;
+use std::path::Path;
 
-use onward_campaign_core::{DeliveryChannel, DispatchPolicy, ExponentialBackoff};
-use onward_campaign_file::{AudienceFormat, BadRowPolicy, Campaign, Error, ProviderRef};
+use onward_campaign_core::DeliveryChannel;
+use onward_campaign_file::{
+    AudienceFormat, Campaign, CampaignRetries, Error, InvalidRowPolicy, ProviderRef,
+};
 use proptest::prelude::*;
 
+use crate::checks::check_with_audience;
 use crate::{LETTER, campaign_with, parse, text_with};
 
-const WHOLE: &str = r#"
+/// A campaign file with all fields.
+const COMPLETE: &str = r#"
 campaign: spring-news
 channel: email
 provider: mailer
@@ -21,25 +26,25 @@ audience:
   file: people.csv
   id: number
   address: mail
-  bad_rows: skip
+  invalid_rows: skip
 schedule:
   at: 2026-12-01T09:00:00
-  zone: Europe/Berlin
-  quiet: { from: "21:00", until: "08:00", zone: Europe/Berlin, zone_field: timezone }
-job_items: 50
+  time_zone: Europe/Berlin
+  quiet_hours: { from: "21:00", until: "08:00", time_zone: Europe/Berlin, time_zone_field: timezone }
+job_size: 50
 version: v1
-retries: { calls: 3, attempts: 4, first_ms: 10, max_ms: 20 }
+retries: { max_sends: 3, max_attempts: 4, initial_backoff_ms: 10, max_backoff_ms: 20 }
 "#;
 
-fn refused(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     parse(text).unwrap_err().to_string()
 }
 
 #[test]
-fn a_file_is_loaded_with_the_files_that_it_names() {
+fn a_campaign_file_is_loaded_with_its_template_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("campaign.yaml");
-    fs::write(&path, WHOLE).unwrap();
+    fs::write(&path, COMPLETE).unwrap();
     let missing = Campaign::load(&path).unwrap_err();
     assert!(
         matches!(&missing, Error::Read { path, .. } if path == "letter.txt"),
@@ -58,7 +63,7 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
         campaign.audience.resolve_format().unwrap(),
         AudienceFormat::Csv
     );
-    assert_eq!(campaign.audience.bad_rows, BadRowPolicy::Skip);
+    assert_eq!(campaign.audience.invalid_rows, InvalidRowPolicy::Skip);
     assert_eq!(campaign.audience_fields().address, "mail");
     assert_eq!(
         campaign.audience_path(&path),
@@ -68,26 +73,14 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
         campaign.schedule.start_time().unwrap().unwrap().to_string(),
         "2026-12-01T08:00:00Z"
     );
-    assert_eq!((campaign.job_items, &*campaign.asset_version()), (50, "v1"));
-    let backoff = ExponentialBackoff {
-        initial_ms: 10,
-        max_ms: 20,
-    };
-    let terms = DispatchPolicy {
-        window: 9,
-        max_sends: 1,
-        max_attempts: 1,
-        backoff: ExponentialBackoff::default(),
-        resend_in_doubt: true,
-        lookup_after_ms: None,
-    };
+    assert_eq!((campaign.job_size, &*campaign.asset_version()), (50, "v1"));
     assert_eq!(
-        campaign.retries.apply_to_policy(terms),
-        DispatchPolicy {
+        campaign.retries,
+        CampaignRetries {
             max_sends: 3,
             max_attempts: 4,
-            backoff,
-            ..terms
+            initial_backoff_ms: 10,
+            max_backoff_ms: 20,
         }
     );
     assert_eq!(
@@ -97,30 +90,45 @@ fn a_file_is_loaded_with_the_files_that_it_names() {
 }
 
 #[test]
-fn the_file_that_the_page_shows_is_one() {
+fn the_example_of_the_documentation_is_a_valid_campaign_file() {
     let page = include_str!("../../../../docs/campaigns.md");
-    let shown = page
+    let example = page
         .split("```yaml\n")
         .nth(1)
         .and_then(|it| it.split("```").next())
         .unwrap();
-    let campaign = Campaign::parse(shown, &|file| Ok(file.to_owned())).unwrap();
+    let campaign = Campaign::parse(example, &|file| Ok(file.to_owned())).unwrap();
     assert_eq!(campaign.template["text"], "letter.txt");
     onward_campaign_file::TemplateComposer::new(&campaign).unwrap();
 }
 
 #[test]
-fn what_is_not_said_has_a_default() {
+fn the_examples_meet_all_prerequisites() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/campaigns");
+    for name in ["calls.yaml", "newsletter.yaml", "smtp.yaml"] {
+        let file = folder.join(name);
+        let campaign = Campaign::load(&file).unwrap();
+        let audience = fs::read_to_string(campaign.audience_path(&file)).unwrap();
+        let prerequisites = check_with_audience(&campaign, &audience);
+        assert!(
+            prerequisites.iter().all(|it| it.pass),
+            "{name}: {prerequisites:?}"
+        );
+    }
+}
+
+#[test]
+fn optional_fields_have_defaults() {
     let campaign = campaign_with(LETTER, "");
     assert_eq!(
         (
-            campaign.job_items,
-            campaign.retries.calls,
-            campaign.retries.max_ms
+            campaign.job_size,
+            campaign.retries.max_sends,
+            campaign.retries.max_backoff_ms
         ),
         (100, 5, 600_000)
     );
-    assert_eq!(campaign.audience.bad_rows, BadRowPolicy::Refuse);
+    assert_eq!(campaign.audience.invalid_rows, InvalidRowPolicy::Reject);
     assert_eq!(
         (
             campaign.audience_fields().id,
@@ -134,7 +142,7 @@ fn what_is_not_said_has_a_default() {
 }
 
 #[test]
-fn a_provider_may_be_defined_on_the_spot() {
+fn a_provider_may_be_defined_inline() {
     let text = text_with(LETTER, "").replace(
         "provider: mailer",
         "provider: { kind: smtp, port: 25, hosts: [a, b] }",
@@ -154,16 +162,16 @@ fn a_provider_may_be_defined_on_the_spot() {
 }
 
 #[test]
-fn a_mistake_is_shown_where_it_is() {
+fn a_syntax_error_has_the_line_and_column() {
     assert_eq!(
-        refused(&text_with(LETTER, "job_items: many")),
-        "line 6, column 12: this has to be a whole number, from 0 on",
-        "and it is said once where that is"
+        parse_error(&text_with(LETTER, "job_size: many")),
+        "line 6, column 11: expected a whole number, 0 or greater",
+        "the message does not repeat the position"
     );
-    let misspelt = parse(&text_with(LETTER, "job_itmes: 3")).unwrap_err();
+    let misspelled = parse(&text_with(LETTER, "job_szie: 3")).unwrap_err();
     assert!(
-        matches!(&misspelt, Error::Syntax { line: 6, column: 1, message } if message.contains("job_itmes")),
-        "{misspelt:?}"
+        matches!(&misspelled, Error::Syntax { line: 6, column: 1, message } if message.contains("job_szie")),
+        "{misspelled:?}"
     );
     let channel =
         parse(&text_with(LETTER, "").replace("channel: email", "channel: fax")).unwrap_err();
@@ -173,14 +181,14 @@ fn a_mistake_is_shown_where_it_is() {
     );
     let part = parse(&text_with("{ text: [1] }", "")).unwrap_err();
     assert!(matches!(&part, Error::Syntax { line: 5, .. }), "{part:?}");
-    let quiet = parse(&text_with(
+    let quiet_hours = parse(&text_with(
         LETTER,
-        "schedule:\n  quiet: { from: '21:00', until: '8', zone: UTC }",
+        "schedule:\n  quiet_hours: { from: '21:00', until: '8', time_zone: UTC }",
     ))
     .unwrap_err();
     assert!(
-        matches!(&quiet, Error::Syntax { line: 7, message, .. } if message.contains("`8`")),
-        "{quiet:?}"
+        matches!(&quiet_hours, Error::Syntax { line: 7, message, .. } if message.contains("`8`")),
+        "{quiet_hours:?}"
     );
 }
 
@@ -189,95 +197,95 @@ fn a_mistake_is_shown_where_it_is() {
     reason = "one scenario, or one list of cases, read from top to bottom"
 )]
 #[test]
-fn a_mistake_is_told_in_words_of_those_who_write_campaigns() {
-    for (rest, words) in [
+fn syntax_errors_are_phrased_for_authors_of_campaign_files() {
+    for (fields, message) in [
         (
-            "job_items: -1",
-            "line 6, column 12: this has to be a whole number, from 0 on",
+            "job_size: -1",
+            "line 6, column 11: expected a whole number, 0 or greater",
         ),
         (
             "channel: voice",
-            "line 6, column 1: `channel` is said twice",
+            "line 6, column 1: duplicate field `channel`",
         ),
         (
             "---\na: b",
-            "line 6, column 1: another document begins here (`---`): a campaign file is one",
+            "line 6, column 1: a second document starts here (`---`): a campaign file has one document",
         ),
         (
             "schedule:\n  <<: { at: now }",
-            "line 7, column 3: merge keys (`<<`) cannot be used",
+            "line 7, column 3: merge keys (`<<`) are not supported",
         ),
     ] {
-        assert_eq!(refused(&text_with(LETTER, rest)), words);
+        assert_eq!(parse_error(&text_with(LETTER, fields)), message);
     }
-    for (template, words) in [
+    for (template, message) in [
         (
             "\n  text: {{ name }}",
-            "line 6, column 10: write templates in quotes: \"{{ name }}\"",
+            "line 6, column 10: templates must be quoted: \"{{ name }}\"",
         ),
         (
             "{ text: {{ name }} }",
-            "line 5, column 20: write templates in quotes: \"{{ name }}\"",
+            "line 5, column 20: templates must be quoted: \"{{ name }}\"",
         ),
         (
             "\n  text: {% if a %}x{% endif %}",
-            "line 6, column 10: write templates in quotes: \"{{ name }}\"",
+            "line 6, column 10: templates must be quoted: \"{{ name }}\"",
         ),
         (
             "hello",
-            "line 5, column 11: this has to be fields with their values, such as `name: value`",
+            "line 5, column 11: expected fields with values, such as `name: value`",
         ),
         (
             "{ text: [1] }",
-            "line 5, column 13: this has to be a text, or `file:` and the name of a file",
+            "line 5, column 13: expected a text, or `file:` with the path of a file",
         ),
     ] {
-        assert_eq!(refused(&text_with(template, "")), words);
+        assert_eq!(parse_error(&text_with(template, "")), message);
     }
-    for (audience, words) in [
+    for (audience, message) in [
         (
             "{ file: [a] }",
-            "line 4, column 19: this has to be one value: a text or a number",
+            "line 4, column 19: expected one value: a text or a number",
         ),
         (
             "{ file: a.csv, format: xls }",
-            "line 4, column 34: this has to be one of csv, tsv, jsonl, ndjson",
+            "line 4, column 34: expected one of csv, tsv, jsonl, ndjson",
         ),
-        ("{ }", "line 4, column 11: `file` has to be there"),
+        ("{ }", "line 4, column 11: required field `file` is missing"),
     ] {
         assert_eq!(
-            refused(&text_with(LETTER, "").replace("{ file: people.csv }", audience)),
-            words
+            parse_error(&text_with(LETTER, "").replace("{ file: people.csv }", audience)),
+            message
         );
     }
-    let provider = refused(&text_with(LETTER, "").replace("mailer", "[a]"));
+    let provider = parse_error(&text_with(LETTER, "").replace("mailer", "[a]"));
     assert!(
-        provider.ends_with("this has to be the name of a provider, or its definition"),
+        provider.ends_with("expected the name of a provider, or an inline definition"),
         "{provider}"
     );
     let deep = format!("{{ smtp: {}{} }}", "[".repeat(60), "]".repeat(60));
-    let deep = refused(&text_with(LETTER, "").replace("mailer", &deep));
+    let nested_error = parse_error(&text_with(LETTER, "").replace("mailer", &deep));
     assert!(
-        deep.ends_with("this is more, or nested more deeply, than a campaign file can be"),
-        "{deep}"
+        nested_error.ends_with("the campaign file is too large or nested too deeply"),
+        "{nested_error}"
     );
-    assert!(refused("").ends_with("the file ends before anything is said"));
+    assert!(parse_error("").ends_with("the file is empty"));
 }
 
 #[test]
-fn unknown_fields_are_refused_everywhere() {
-    for (template, rest) in [
+fn unknown_fields_are_rejected_everywhere() {
+    for (template, fields) in [
         ("{ text: { file: a, mode: b } }", ""),
-        (LETTER, "retries: { call: 1 }"),
+        (LETTER, "retries: { max_send: 1 }"),
         (LETTER, "schedule: { when: now }"),
         (
             LETTER,
-            "schedule: { quiet: { from: '21:00', until: '08:00', zone: UTC, field: x } }",
+            "schedule: { quiet_hours: { from: '21:00', until: '08:00', time_zone: UTC, field: x } }",
         ),
     ] {
         assert!(
-            parse(&text_with(template, rest)).is_err(),
-            "{template} {rest}"
+            parse(&text_with(template, fields)).is_err(),
+            "{template} {fields}"
         );
     }
     assert!(
@@ -291,49 +299,59 @@ fn unknown_fields_are_refused_everywhere() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_refused() {
-    for (rest, field) in [
-        ("job_items: 0", "job_items"),
-        ("job_items: 1001", "job_items"),
+fn invalid_values_are_rejected_with_the_path_of_the_field() {
+    for (fields, field) in [
+        ("job_size: 0", "job_size"),
+        ("job_size: 1001", "job_size"),
         ("version: 'a b'", "version"),
-        ("retries: { calls: 0 }", "retries"),
-        ("retries: { first_ms: 2, max_ms: 1 }", "retries"),
+        ("retries: { max_sends: 0 }", "retries.max_sends"),
+        ("retries: { max_attempts: 0 }", "retries.max_attempts"),
+        (
+            "retries: { max_backoff_ms: 604800001 }",
+            "retries.max_backoff_ms",
+        ),
+        (
+            "retries: { initial_backoff_ms: 2, max_backoff_ms: 1 }",
+            "retries.initial_backoff_ms",
+        ),
         ("schedule: { at: tomorrow }", "schedule.at"),
         ("schedule: { at: 2026-12-01T09:00:00 }", "schedule.at"),
     ] {
         assert!(
-            refused(&text_with(LETTER, rest)).starts_with(&format!("{field}: ")),
-            "{rest}"
+            parse_error(&text_with(LETTER, fields)).starts_with(&format!("{field}: ")),
+            "{fields}"
         );
     }
-    assert!(refused(&text_with("{}", "")).starts_with("template: "));
+    assert!(parse_error(&text_with("{}", "")).starts_with("template: "));
     assert!(
-        refused(&text_with("{ text: a, unsubscribe: b }", "unsubscribe: c"))
+        parse_error(&text_with("{ text: a, unsubscribe: b }", "unsubscribe: c"))
             .starts_with("unsubscribe: ")
     );
     assert!(
-        refused(&text_with(LETTER, "").replace("campaign: news", "campaign: ../news"))
+        parse_error(&text_with(LETTER, "").replace("campaign: news", "campaign: ../news"))
             .starts_with("campaign: ")
     );
     assert!(
-        refused(&text_with(LETTER, "").replace("people.csv", "people.xls"))
+        parse_error(&text_with(LETTER, "").replace("people.csv", "people.xls"))
             .starts_with("audience.format: ")
     );
-    assert!(refused(&text_with(LETTER, "job_items: 3\njob_items: 4")).contains("said twice"));
-    for rest in [
+    assert!(
+        parse_error(&text_with(LETTER, "job_size: 3\njob_size: 4")).contains("duplicate field")
+    );
+    for fields in [
         "delimiter: ';;'",
         "delimiter: '\"'",
         "delimiter: 'ä'",
         "delimiter: ';', format: jsonl",
     ] {
-        let text =
-            text_with(LETTER, "").replace("file: people.csv", &format!("file: people.csv, {rest}"));
-        assert!(parse(&text).is_err(), "{rest}");
+        let text = text_with(LETTER, "")
+            .replace("file: people.csv", &format!("file: people.csv, {fields}"));
+        assert!(parse(&text).is_err(), "{fields}");
     }
 }
 
 #[test]
-fn a_bomb_of_references_is_refused() {
+fn an_alias_expansion_attack_is_rejected() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..10 {
         let before = format!("*a{}, ", level - 1).repeat(10);
@@ -363,10 +381,10 @@ fn a_bomb_of_references_is_refused() {
 }
 
 #[test]
-fn files_are_not_read_without_end() {
+fn the_size_of_campaign_and_template_files_is_limited() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("campaign.yaml");
-    fs::write(&path, WHOLE).unwrap();
+    fs::write(&path, COMPLETE).unwrap();
     fs::write(folder.path().join("letter.txt"), "x".repeat((1 << 20) + 1)).unwrap();
     assert!(
         Campaign::load(&path)
@@ -387,37 +405,37 @@ fn files_are_not_read_without_end() {
 }
 
 #[test]
-fn what_is_sent_has_a_name_of_its_own() {
-    let asset =
-        |template: &str, rest: &str| campaign_with(template, rest).asset_version().to_string();
-    let usual = asset("{ text: a }", "");
-    assert_eq!(usual.len(), 32);
-    assert_eq!(usual, asset("{ text: a }", "job_items: 3"));
-    for (template, rest) in [
+fn the_asset_version_depends_on_the_templates_only() {
+    let version =
+        |template: &str, fields: &str| campaign_with(template, fields).asset_version().to_string();
+    let default = version("{ text: a }", "");
+    assert_eq!(default.len(), 32);
+    assert_eq!(default, version("{ text: a }", "job_size: 3"));
+    for (template, fields) in [
         ("{ text: b }", ""),
         ("{ html: a }", ""),
         ("{ text: a }", "unsubscribe: u"),
     ] {
-        assert_ne!(usual, asset(template, rest), "{template} {rest}");
+        assert_ne!(default, version(template, fields), "{template} {fields}");
     }
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in "(\\PC|\n|[a-z]+: |  |- |&a |\\*a |\\{|\\[|\"|'){0,60}") {
+    fn no_input_causes_a_panic(text in "(\\PC|\n|[a-z]+: |  |- |&a |\\*a |\\{|\\[|\"|'){0,60}") {
         drop(parse(&text));
         drop(Campaign::from_document(&text));
     }
 
     #[test]
-    fn a_document_is_read_back_as_it_was(subject in "\\PC{0,30}", text in "(\\PC|\n|\r\n){0,60}", job_items in 1..=1000_u32) {
+    fn a_document_is_parsed_to_an_equal_campaign(subject in "\\PC{0,30}", text in "(\\PC|\n|\r\n){0,60}", job_size in 1..=1000_u32) {
         let mut campaign = campaign_with(LETTER, "");
         campaign.template.insert("subject".into(), subject);
         campaign.template.insert("text".into(), text);
-        campaign.job_items = job_items;
+        campaign.job_size = job_size;
         let document = campaign.to_document();
-        let again = Campaign::from_document(&document).unwrap();
-        prop_assert_eq!(again.to_document(), document);
-        prop_assert_eq!(again, campaign);
+        let parsed = Campaign::from_document(&document).unwrap();
+        prop_assert_eq!(parsed.to_document(), document);
+        prop_assert_eq!(parsed, campaign);
     }
 }

@@ -1,9 +1,9 @@
-//! Campaign files as people write them, and as those write them who mean harm.
+//! Tests of campaign files, audiences and templates, valid and malicious ones.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a test that cannot continue must show where"
 )]
 
 mod audiences;
@@ -15,28 +15,29 @@ mod templates;
 use onward_campaign_core::AudienceRecipient;
 use onward_campaign_file::Campaign;
 
-/// A small campaign, with this in place of its template, and this at its end.
-fn campaign_with(template: &str, rest: &str) -> Campaign {
-    parse(&text_with(template, rest)).unwrap()
+/// A small campaign with this template and these further fields.
+fn campaign_with(template: &str, fields: &str) -> Campaign {
+    parse(&text_with(template, fields)).unwrap()
 }
 
-fn text_with(template: &str, rest: &str) -> String {
+fn text_with(template: &str, fields: &str) -> String {
     format!(
-        "campaign: news\nchannel: email\nprovider: mailer\naudience: {{ file: people.csv }}\ntemplate: {template}\n{rest}\n"
+        "campaign: news\nchannel: email\nprovider: mailer\naudience: {{ file: people.csv }}\ntemplate: {template}\n{fields}\n"
     )
 }
 
-/// Reads a campaign that names no files.
+/// Parses a campaign that references no template files.
 fn parse(text: &str) -> Result<Campaign, onward_campaign_file::Error> {
     Campaign::parse(text, &|_| Err(std::io::ErrorKind::NotFound.into()))
 }
 
+/// The template of an ordinary email.
 const LETTER: &str =
     "{ from: news@example.com, subject: 'Hello {{ name }}', text: 'Dear {{ name }}' }";
 
 fn recipient(data: serde_json::Value) -> AudienceRecipient {
     let serde_json::Value::Object(data) = data else {
-        panic!("no object: {data}")
+        panic!("not an object: {data}")
     };
     AudienceRecipient {
         id: "7".to_owned(),

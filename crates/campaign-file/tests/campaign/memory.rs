@@ -1,4 +1,4 @@
-//! An audience of a million takes no more memory than a tenth of it.
+//! Memory of the deploy check: an audience of a million rows needs no more than a tenth of it.
 
 use std::io::{self, Read};
 use std::process::Command;
@@ -10,15 +10,15 @@ use crate::{LETTER, campaign_with};
 
 const ROWS: u64 = 1_000_000;
 
-/// A table, or lines, that are made while they are read.
-struct Made {
+/// An audience that is generated while it is read.
+struct GeneratedAudience {
     format: AudienceFormat,
-    made: u64,
-    rest: Vec<u8>,
-    at: usize,
+    generated: u64,
+    row: Vec<u8>,
+    position: usize,
 }
 
-impl Made {
+impl GeneratedAudience {
     fn new(format: AudienceFormat) -> Self {
         let header = if format == AudienceFormat::Jsonl {
             &b""[..]
@@ -27,32 +27,32 @@ impl Made {
         };
         Self {
             format,
-            made: 0,
-            rest: header.to_vec(),
-            at: 0,
+            generated: 0,
+            row: header.to_vec(),
+            position: 0,
         }
     }
 }
 
-impl Read for Made {
+impl Read for GeneratedAudience {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.at == self.rest.len() && self.made < ROWS {
-            let n = self.made;
+        if self.position == self.row.len() && self.generated < ROWS {
+            let n = self.generated;
             let row = match self.format {
                 AudienceFormat::Jsonl => {
                     format!("{{\"id\":{n},\"email\":\"p{n}@example.com\",\"name\":\"P\"}}\n")
                 }
                 _ => format!("{n},p{n}@example.com,P\n"),
             };
-            (self.rest, self.at, self.made) = (row.into_bytes(), 0, n + 1);
+            (self.row, self.position, self.generated) = (row.into_bytes(), 0, n + 1);
         }
-        let read = (&self.rest[self.at..]).read(buffer)?;
-        self.at += read;
+        let read = (&self.row[self.position..]).read(buffer)?;
+        self.position += read;
         Ok(read)
     }
 }
 
-/// The most memory that this process has had.
+/// Peak memory of this process.
 fn peak_kib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status
@@ -62,14 +62,14 @@ fn peak_kib() -> Option<u64> {
 }
 
 #[test]
-#[ignore = "the test below runs it in a process of its own, where the memory of no other test counts"]
-fn a_million_rows_go_by() {
+#[ignore = "the test below runs it in a separate process, to exclude the memory of other tests"]
+fn a_million_rows_are_checked() {
     for format in [AudienceFormat::Csv, AudienceFormat::Jsonl] {
         let campaign = campaign_with(LETTER, "");
         let mut checker = CampaignChecker::new(&campaign, "2026-12-01T12:00:00Z".parse().unwrap());
-        let mut early = None;
+        let mut peak_at_tenth = None;
         for row in read_audience(
-            Made::new(format),
+            GeneratedAudience::new(format),
             format,
             &campaign.audience_fields(),
             campaign.channel,
@@ -77,34 +77,34 @@ fn a_million_rows_go_by() {
         .unwrap()
         {
             checker.add_recipient(&row.unwrap());
-            // By then all of the filter is in use that finds repeats.
-            if checker.audience_report().good == ROWS / 10 {
-                early = peak_kib();
+            // At this size the duplicate filter has allocated all of its pages.
+            if checker.audience_report().valid == ROWS / 10 {
+                peak_at_tenth = peak_kib();
             }
         }
         let (list, report) = checker.finish();
-        assert_eq!((report.good, report.bad), (ROWS, 0));
+        assert_eq!((report.valid, report.invalid), (ROWS, 0));
         assert!(list.iter().all(|it| it.pass), "{list:?}");
-        if let (Some(early), Some(late)) = (early, peak_kib()) {
-            assert!(early < 96 * 1024, "{format:?}: {early} KiB");
+        if let (Some(tenth), Some(full)) = (peak_at_tenth, peak_kib()) {
+            assert!(tenth < 96 * 1024, "{format:?}: {tenth} KiB");
             assert!(
-                late < early + 4 * 1024,
-                "{format:?}: {early} KiB after a tenth, {late} KiB after a million"
+                full < tenth + 4 * 1024,
+                "{format:?}: {tenth} KiB after a tenth, {full} KiB after a million"
             );
         }
     }
 }
 
 #[test]
-fn a_million_rows_take_no_more_memory_than_a_tenth_of_them() {
+fn a_million_rows_need_no_more_memory_than_a_tenth_of_them() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command
-        .args(["--exact", "memory::a_million_rows_go_by", "--ignored"])
+        .args(["--exact", "memory::a_million_rows_are_checked", "--ignored"])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     assert!(
-        output.status.success() && said.contains("1 passed"),
-        "{said}"
+        output.status.success() && stdout.contains("1 passed"),
+        "{stdout}"
     );
 }

@@ -32,7 +32,7 @@ pub(crate) struct CampaignCheckArgs {
     /// Write all invalid audience rows to this file as JSON Lines: line number, reason and the
     /// beginning of the row
     #[arg(long, value_name = "FILE")]
-    bad_rows: Option<PathBuf>,
+    invalid_rows: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -51,44 +51,44 @@ pub(crate) async fn check_campaign(args: &CampaignCheckArgs) -> anyhow::Result<E
         mut prerequisites,
         report,
         ..
-    } = match &args.bad_rows {
-        Some(to) => check_writing_bad_rows(&file, to)?,
+    } = match &args.invalid_rows {
+        Some(to) => check_writing_invalid_rows(&file, to)?,
         None => file.run_checks()?,
     };
     if args.connection.is_target_given() {
-        let there = args
+        let remote = args
             .connection
             .open_connection(AccessMode::Read)
             .await?
             .check_campaign(file.to_json_document()?)
             .await?;
-        merge_prerequisites(&mut prerequisites, there.prerequisites);
+        merge_prerequisites(&mut prerequisites, remote.prerequisites);
     }
     let pass = prerequisites.iter().all(|it| it.pass);
     if args.json {
-        let told = CampaignCheckOutput {
+        let output = CampaignCheckOutput {
             pass,
             prerequisites,
             audience: report,
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&output)?)?;
     } else {
         print_check_report(&prerequisites, &report)?;
-        match &args.bad_rows {
+        match &args.invalid_rows {
             Some(to) => {
-                let rows = console::format_count(report.bad, "bad row");
+                let rows = console::format_count(report.invalid, "invalid row");
                 console::print_message(format_args!("{rows} written to {}", to.display()));
             }
-            None if unshown_bad_rows(&report) > 0 => {
-                console::print_message("--bad-rows FILE writes all of them to a file")
-            }
+            None if unlisted_invalid_rows(&report) > 0 => console::print_message(
+                "use --invalid-rows FILE to write all invalid rows to a file",
+            ),
             None => {}
         }
         if !args.connection.is_target_given()
             && matches!(file.campaign.provider, ProviderRef::Named(_))
         {
             console::print_message(
-                "whether there is such a provider is not known: --server asks one",
+                "the provider was not checked: use --server URL to check that the server has it",
             );
         }
     }
@@ -96,20 +96,20 @@ pub(crate) async fn check_campaign(args: &CampaignCheckArgs) -> anyhow::Result<E
 }
 
 /// Checks a campaign and writes invalid audience rows to the file `to` as they are found.
-fn check_writing_bad_rows(file: &LocalCampaign, to: &Path) -> anyhow::Result<LocalCheckResult> {
-    let cannot = || format!("cannot write {}", to.display());
-    let mut out = BufWriter::new(File::create(to).with_context(cannot)?);
-    let looked = file.run_checks_reporting(|row| {
-        serde_json::to_writer(&mut out, row).with_context(cannot)?;
-        out.write_all(b"\n").with_context(cannot)
+fn check_writing_invalid_rows(file: &LocalCampaign, to: &Path) -> anyhow::Result<LocalCheckResult> {
+    let write_failed = || format!("cannot write {}", to.display());
+    let mut out = BufWriter::new(File::create(to).with_context(write_failed)?);
+    let result = file.run_checks_reporting(|row| {
+        serde_json::to_writer(&mut out, row).with_context(write_failed)?;
+        out.write_all(b"\n").with_context(write_failed)
     })?;
-    out.flush().with_context(cannot)?;
-    Ok(looked)
+    out.flush().with_context(write_failed)?;
+    Ok(result)
 }
 
 /// Number of invalid rows that the report counts but does not list.
-fn unshown_bad_rows(report: &AudienceReport) -> u64 {
-    report.bad.saturating_sub(report.samples.len() as u64)
+fn unlisted_invalid_rows(report: &AudienceReport) -> u64 {
+    report.invalid.saturating_sub(report.samples.len() as u64)
 }
 
 /// Adds the checks of the server that were not made locally; a local check of the same id wins.
@@ -151,7 +151,7 @@ pub(super) fn print_check_report(
             console::escape_control_chars(&row.sample)
         )?;
     }
-    let more = unshown_bad_rows(report);
+    let more = unlisted_invalid_rows(report);
     if more > 0 {
         writeln!(out, "      and {more} more")?;
     }

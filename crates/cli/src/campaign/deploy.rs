@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use onward_api::campaign::{
-    DeployCampaignRequest, DeployCampaignResponse, PrerequisiteCheck, PutAudiencePartRequest,
-    RecipientInput, RepeatContactPolicy,
+    DeployCampaignRequest, DeployCampaignResponse, PrerequisiteCheck, PreviousRecipientsPolicy,
+    PutAudiencePartRequest, RecipientInput,
 };
 use onward_api::problem::{Code, Problem};
 use onward_campaign_dispatch::EntropySource;
@@ -16,7 +16,7 @@ use onward_campaign_file::audience::AudienceReport;
 use super::local_campaign::{LocalCampaign, LocalCheckResult};
 use super::{ActorArg, check, watch};
 use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
-use crate::console;
+use crate::console::{self, OutputFormat};
 use crate::progress::ProgressLine;
 use crate::retry::retry_transient;
 
@@ -28,8 +28,8 @@ const CONCURRENT_UPLOADS: usize = 8;
 /// Deploying the same campaign with the same audience again creates nothing and prints the existing
 /// run; --key sets another idempotency key. If the campaign or its audience has changed, the
 /// deployment is refused when an earlier run of a campaign with this name has reached any of the
-/// recipients or is going to: --new-only sends to the other recipients, --again sends to all of
-/// them again. A server (onward dev, onward serve) does the sending.
+/// recipients or is going to: --new-only sends to the other recipients, --resend sends to
+/// all of them again. A server (onward dev, onward serve) does the sending.
 ///
 /// Exit codes: 0 the campaign is deployed, 1 it cannot be deployed or earlier runs have reached
 /// recipients (with --watch also: not all recipients were reached), 2 the command failed.
@@ -45,11 +45,11 @@ pub(crate) struct CampaignDeployArgs {
     #[arg(long)]
     key: Option<String>,
     /// Send only to recipients that no earlier run of the campaign has reached
-    #[arg(long, conflicts_with = "again")]
+    #[arg(long, conflicts_with = "resend")]
     new_only: bool,
     /// Send to all recipients, including those that earlier runs of the campaign have reached
     #[arg(long, conflicts_with = "key")]
-    again: bool,
+    resend: bool,
     /// Watch the run until it has ended
     #[arg(long)]
     watch: bool,
@@ -79,29 +79,29 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
         return report_unmet_prerequisites(args, &prerequisites, &report);
     }
     let audience = EntropySource::default().random_id().to_string();
-    upload_audience(&file, &onward, &audience, report.good).await?;
+    upload_audience(&file, &onward, &audience, report.valid).await?;
     let key = match &args.key {
         // A random key makes the request safe to retry when the response is lost.
-        _ if args.again => Some(EntropySource::default().random_id().to_string()),
+        _ if args.resend => Some(EntropySource::default().random_id().to_string()),
         Some(key) => Some(key.clone()),
         None => Some(digest),
     };
-    let reached = match (args.new_only, args.again) {
-        (true, _) => RepeatContactPolicy::LeaveOut,
-        (false, true) => RepeatContactPolicy::Again,
-        (false, false) => RepeatContactPolicy::Refuse,
+    let previous_recipients = match (args.new_only, args.resend) {
+        (true, _) => PreviousRecipientsPolicy::Exclude,
+        (false, true) => PreviousRecipientsPolicy::Resend,
+        (false, false) => PreviousRecipientsPolicy::Reject,
     };
     let deploy = DeployCampaignRequest {
         campaign: file.to_json_document()?,
         audience,
         key,
-        reached,
+        previous_recipients,
         by: args.actor.requested_by().by,
     };
     let mut deployed =
         match retry_transient(async || onward.deploy_campaign(deploy.clone()).await).await {
             Ok(deployed) => deployed,
-            Err(problem) if problem.code == Code::ReachedBefore => {
+            Err(problem) if problem.code == Code::RecipientsAlreadyReached => {
                 return report_reached_before(args, &problem);
             }
             Err(problem) if !problem.prerequisites.is_empty() => {
@@ -116,7 +116,12 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
         print_deployed_campaign(&deployed)?;
     }
     if args.watch {
-        watch::watch_run_until_over(&onward, &deployed.run, args.json).await
+        watch::watch_run_until_ended(
+            &onward,
+            &deployed.run,
+            OutputFormat::from_json_flag(args.json),
+        )
+        .await
     } else {
         Ok(ExitCode::SUCCESS)
     }
@@ -145,13 +150,13 @@ fn report_reached_before(args: &CampaignDeployArgs, problem: &Problem) -> anyhow
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(problem)?)?;
     } else {
-        let how = if args.new_only {
-            "there is nobody else; --again reaches everybody again"
+        let remedy = if args.new_only {
+            "no other recipients are left; use --resend to send to all recipients again"
         } else {
-            "--new-only reaches the others, --again reaches everybody again"
+            "use --new-only to send only to the others, or --resend to send to all recipients again"
         };
         console::print_message(format_args!(
-            "{}: {how}",
+            "{}: {remedy}",
             console::escape_control_chars(&problem.detail)
         ));
     }
@@ -167,25 +172,25 @@ async fn upload_audience(
     all: u64,
 ) -> anyhow::Result<()> {
     let (mut rows, mut progress, mut sent) =
-        (file.open_audience()?, ProgressLine::new(true), 0_u64);
-    let (mut under_way, mut is_end) = (FuturesUnordered::new(), false);
+        (file.open_audience()?, ProgressLine::on_terminal(), 0_u64);
+    let (mut uploads, mut is_exhausted) = (FuturesUnordered::new(), false);
     let mut number = 0;
     loop {
-        while !is_end && under_way.len() < CONCURRENT_UPLOADS {
+        while !is_exhausted && uploads.len() < CONCURRENT_UPLOADS {
             let mut recipients: Vec<RecipientInput> = Vec::new();
-            while recipients.len() < file.campaign.job_items as usize {
+            while recipients.len() < file.campaign.job_size as usize {
                 match file.next_recipient(&mut rows)? {
                     Some(recipient) => recipients.push(recipient),
                     None => break,
                 }
             }
-            is_end = recipients.len() < file.campaign.job_items as usize;
+            is_exhausted = recipients.len() < file.campaign.job_size as usize;
             if recipients.is_empty() {
                 break;
             }
             let (place, part) = (number, PutAudiencePartRequest { recipients });
             number += 1;
-            under_way.push(async move {
+            uploads.push(async move {
                 let count = part.recipients.len() as u64;
                 retry_transient(async || {
                     onward
@@ -196,7 +201,7 @@ async fn upload_audience(
                 .map(|()| count)
             });
         }
-        let Some(stored) = under_way.next().await else {
+        let Some(stored) = uploads.next().await else {
             return Ok(());
         };
         sent += stored?;
@@ -210,26 +215,27 @@ fn print_deployed_campaign(deployed: &DeployCampaignResponse) -> io::Result<()> 
         existed,
         items,
         jobs,
-        left_out,
+        excluded,
         ..
     } = deployed;
     writeln!(io::stdout(), "{run}")?;
     if *existed {
         console::print_message(
-            "the same campaign was deployed for the same people before: this is its run (campaign retry reaches those whom it did not, --again everybody)",
+            "already deployed: this is the run of the same campaign and audience (campaign retry \
+             sends to recipients that it did not reach, --resend to all recipients again)",
         );
     } else {
         let (items, jobs) = (
             console::format_count((*items).into(), "recipient"),
             console::format_count((*jobs).into(), "job"),
         );
-        let left_out = match left_out {
+        let excluded = match excluded {
             0 => String::new(),
-            _ => format!(", without {left_out} whom earlier runs have reached"),
+            _ => format!(", excluding {excluded} that earlier runs reached"),
         };
         let deployed = console::style_success("deployed");
         console::print_message(format_args!(
-            "{deployed}: {items} in {jobs}{left_out}; onward campaign watch {run}"
+            "{deployed}: {items} in {jobs}{excluded}; onward campaign watch {run}"
         ));
     }
     Ok(())

@@ -9,9 +9,9 @@ use onward_api::RawJson;
 use onward_api::campaign::{PrerequisiteCheck, RecipientInput};
 use onward_base::Timestamp;
 use onward_campaign_file::audience::{
-    self, AudienceReader, AudienceReport, AudienceRowError, BadRow,
+    self, AudienceReader, AudienceReport, AudienceRowError, InvalidRow,
 };
-use onward_campaign_file::{BadRowPolicy, Campaign, CampaignChecker};
+use onward_campaign_file::{Campaign, CampaignChecker, InvalidRowPolicy};
 use onward_store::{StoreClock as _, SystemClock};
 use sha2::{Digest as _, Sha256};
 
@@ -36,8 +36,8 @@ pub(crate) struct LocalCheckResult {
 
 impl LocalCampaign {
     pub(crate) fn load(path: &Path) -> anyhow::Result<Self> {
-        let campaign =
-            Campaign::load(path).with_context(|| format!("{} cannot be used", path.display()))?;
+        let campaign = Campaign::load(path)
+            .with_context(|| format!("cannot load campaign file {}", path.display()))?;
         let audience = campaign.audience_path(path);
         Ok(Self {
             campaign,
@@ -47,7 +47,7 @@ impl LocalCampaign {
 
     pub(crate) fn to_json_document(&self) -> anyhow::Result<RawJson> {
         RawJson::parse(&self.campaign.to_document())
-            .context("the campaign cannot be written as JSON")
+            .context("cannot serialize the campaign as JSON")
     }
 
     /// Opens the audience file at its first recipient.
@@ -56,13 +56,13 @@ impl LocalCampaign {
             .with_context(|| format!("cannot open {}", self.audience_path.display()))?;
         let reader = BufReader::with_capacity(BUFFER_BYTES, file);
         let Campaign {
-            audience: about,
+            audience: source,
             channel,
             ..
         } = &self.campaign;
         let rows = audience::read_audience(
             reader,
-            about.resolve_format()?,
+            source.resolve_format()?,
             &self.campaign.audience_fields(),
             *channel,
         );
@@ -85,9 +85,9 @@ impl LocalCampaign {
                         data: it.data,
                     }));
                 }
-                Some(Err(AudienceRowError::BadRow(_)))
-                    if self.campaign.audience.bad_rows == BadRowPolicy::Skip => {}
-                Some(Err(trouble)) => bail!("{}: {trouble}", self.audience_path.display()),
+                Some(Err(AudienceRowError::InvalidRow(_)))
+                    if self.campaign.audience.invalid_rows == InvalidRowPolicy::Skip => {}
+                Some(Err(error)) => bail!("{}: {error}", self.audience_path.display()),
             }
         }
     }
@@ -97,46 +97,46 @@ impl LocalCampaign {
         self.run_checks_reporting(|_| Ok(()))
     }
 
-    /// Like [`run_checks`](Self::run_checks), and calls `tell` for every invalid row as it is
+    /// Like [`run_checks`](Self::run_checks), and calls `on_invalid` for every invalid row as it is
     /// found; the report lists only the first ones.
     pub(crate) fn run_checks_reporting(
         &self,
-        mut tell: impl FnMut(&BadRow) -> anyhow::Result<()>,
+        mut on_invalid: impl FnMut(&InvalidRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<LocalCheckResult> {
         let now: Timestamp = SystemClock.now();
         let mut checker = CampaignChecker::new(&self.campaign, now);
         let mut digest = Sha256::new();
         digest.update(self.campaign.to_document());
-        let mut progress = ProgressLine::new(true);
+        let mut progress = ProgressLine::on_terminal();
         for row in self.open_audience()? {
             match row {
                 Ok(recipient) => {
                     checker.add_recipient(&recipient);
                     digest.update(serde_json::to_vec(&recipient)?);
                 }
-                Err(AudienceRowError::BadRow(bad)) => {
-                    tell(&bad)?;
-                    checker.add_bad_row(bad);
+                Err(AudienceRowError::InvalidRow(row)) => {
+                    on_invalid(&row)?;
+                    checker.add_invalid_row(row);
                 }
-                Err(end @ AudienceRowError::ReadFailed(_)) => {
-                    bail!("{}: {end}", self.audience_path.display())
+                Err(error @ AudienceRowError::ReadFailed(_)) => {
+                    bail!("{}: {error}", self.audience_path.display())
                 }
             }
-            let AudienceReport { good, bad, .. } = checker.audience_report();
-            progress.update_count(good + bad, || {
+            let AudienceReport { valid, invalid, .. } = checker.audience_report();
+            progress.update_count(valid + invalid, || {
                 format!(
                     "{}, {}",
-                    console::format_count(*good, "recipient"),
-                    console::format_count(*bad, "bad row")
+                    console::format_count(*valid, "recipient"),
+                    console::format_count(*invalid, "invalid row")
                 )
             });
         }
-        let of_provider = onward_campaign_delivery::check_inline_provider(
+        let provider_checks = onward_campaign_delivery::check_inline_provider(
             &self.campaign,
             checker.sample_message(),
         );
         let (prerequisites, report) = checker.finish();
-        let prerequisites = prerequisites.into_iter().chain(of_provider);
+        let prerequisites = prerequisites.into_iter().chain(provider_checks);
         let prerequisites = prerequisites.map(|it| PrerequisiteCheck {
             id: it.id,
             pass: it.pass,

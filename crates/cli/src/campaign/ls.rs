@@ -39,7 +39,7 @@ pub(crate) async fn list_campaign_runs(args: &CampaignListArgs) -> anyhow::Resul
     let status: Option<CampaignStatus> = status
         .map(|status| serde_json::from_value(status.as_str().into()))
         .transpose()?;
-    let asked = ListCampaignRunsQuery {
+    let query = ListCampaignRunsQuery {
         campaign: args.campaign.clone(),
         status,
         ..ListCampaignRunsQuery::default()
@@ -55,7 +55,7 @@ pub(crate) async fn list_campaign_runs(args: &CampaignListArgs) -> anyhow::Resul
             .list_campaign_runs(ListCampaignRunsQuery {
                 limit: Some(limit),
                 after,
-                ..asked.clone()
+                ..query.clone()
             })
             .await?;
         page.runs

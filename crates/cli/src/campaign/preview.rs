@@ -37,7 +37,7 @@ pub(crate) struct CampaignPreviewArgs {
 pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Result<ExitCode> {
     let file = LocalCampaign::load(&args.file)?;
     let composer = TemplateComposer::new(&file.campaign)?;
-    let (mut rows, mut left, mut is_whole) = (file.open_audience()?, args.limit.get(), true);
+    let (mut rows, mut left, mut is_complete) = (file.open_audience()?, args.limit.get(), true);
     // A recipient id that occurs again is a duplicate and is not sent to twice.
     let mut seen = HashSet::new();
     while left > 0 {
@@ -59,7 +59,7 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
                 data,
             },
         );
-        is_whole &= message.error.is_none();
+        is_complete &= message.error.is_none();
         if args.json {
             writeln!(io::stdout(), "{}", serde_json::to_string(&message)?)?;
         } else {
@@ -68,11 +68,11 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
     }
     if left == args.limit.get() {
         match &args.id {
-            Some(id) => bail!("nobody in the audience is called {id}"),
-            None => bail!("there is nobody in the audience"),
+            Some(id) => bail!("recipient {id} not found in the audience (--id)"),
+            None => bail!("the audience has no recipients"),
         }
     }
-    Ok(ExitCode::from(u8::from(!is_whole)))
+    Ok(ExitCode::from(u8::from(!is_complete)))
 }
 
 fn print_preview(message: &MessagePreview) -> io::Result<()> {

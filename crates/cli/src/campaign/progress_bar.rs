@@ -1,7 +1,7 @@
 //! Progress line of a campaign run for a terminal of any width: the least important parts are left
 //! out first.
 
-use onward_api::campaign::{CampaignControl, CampaignRunView, CampaignTally};
+use onward_api::campaign::{CampaignControl, CampaignItemCounts, CampaignRunView};
 
 use super::ls;
 
@@ -22,7 +22,7 @@ struct BarLayout {
     /// Show the failed and skipped counts even when they are zero.
     shows_zero_counts: bool,
     /// Write labels in full instead of abbreviated.
-    has_full_words: bool,
+    has_full_labels: bool,
 }
 
 /// All layouts, widest first.
@@ -33,7 +33,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: true,
         shows_total: true,
         shows_zero_counts: true,
-        has_full_words: true,
+        has_full_labels: true,
     },
     BarLayout {
         min_cells: 10,
@@ -41,7 +41,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: true,
         shows_total: true,
         shows_zero_counts: true,
-        has_full_words: true,
+        has_full_labels: true,
     },
     BarLayout {
         min_cells: 7,
@@ -49,7 +49,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: false,
         shows_total: true,
         shows_zero_counts: true,
-        has_full_words: true,
+        has_full_labels: true,
     },
     BarLayout {
         min_cells: 5,
@@ -57,7 +57,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: false,
         shows_total: false,
         shows_zero_counts: true,
-        has_full_words: true,
+        has_full_labels: true,
     },
     BarLayout {
         min_cells: 5,
@@ -65,7 +65,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: false,
         shows_total: false,
         shows_zero_counts: true,
-        has_full_words: false,
+        has_full_labels: false,
     },
     BarLayout {
         min_cells: 3,
@@ -73,7 +73,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: false,
         shows_total: false,
         shows_zero_counts: false,
-        has_full_words: true,
+        has_full_labels: true,
     },
     BarLayout {
         min_cells: 3,
@@ -81,7 +81,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: false,
         shows_total: false,
         shows_zero_counts: false,
-        has_full_words: false,
+        has_full_labels: false,
     },
     BarLayout {
         min_cells: 0,
@@ -89,7 +89,7 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
         shows_status: false,
         shows_total: false,
         shows_zero_counts: false,
-        has_full_words: false,
+        has_full_labels: false,
     },
 ];
 
@@ -98,10 +98,10 @@ const BAR_LAYOUTS: [BarLayout; 8] = [
 pub(super) fn format_progress(run: &CampaignRunView, rate: f64, columns: usize) -> String {
     let room = columns.saturating_sub(1);
     let mut text = String::new();
-    for style in BAR_LAYOUTS {
-        text = format_details(run, rate, style);
+    for layout in BAR_LAYOUTS {
+        text = format_details(run, rate, layout);
         let taken = text.chars().count() + 1;
-        if taken + style.min_cells <= room {
+        if taken + layout.min_cells <= room {
             let cells = (room - taken).min(CELLS_MAX);
             return format!("{} {text}", render_cells(run, cells));
         }
@@ -117,13 +117,13 @@ pub(super) fn format_progress(run: &CampaignRunView, rate: f64, columns: usize) 
         .collect()
 }
 
-/// Number of settled items: served, failed or skipped.
-pub(super) const fn settled_count(tally: &CampaignTally) -> u64 {
-    tally.served + tally.failed + tally.skipped
+/// Number of settled items: sent, failed or skipped.
+pub(super) const fn settled_count(counts: &CampaignItemCounts) -> u64 {
+    counts.sent + counts.failed + counts.skipped
 }
 
 fn render_cells(run: &CampaignRunView, cells: usize) -> String {
-    let filled = (settled_count(&run.tally) * cells as u64)
+    let filled = (settled_count(&run.counts) * cells as u64)
         .checked_div(run.summary.items.into())
         .unwrap_or(0);
     (0..cells as u64)
@@ -131,19 +131,19 @@ fn render_cells(run: &CampaignRunView, cells: usize) -> String {
         .collect()
 }
 
-fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String {
+fn format_details(run: &CampaignRunView, rate: f64, layout: BarLayout) -> String {
     let all = u64::from(run.summary.items);
-    let percent = (settled_count(&run.tally) * 100)
+    let percent = (settled_count(&run.counts) * 100)
         .checked_div(all)
         .unwrap_or(0);
-    let of_all = if style.shows_total {
+    let of_all = if layout.shows_total {
         format!(" of {all}")
     } else {
         String::new()
     };
     let mut parts = vec![
         format!("{percent:>3}%{of_all}"),
-        format_counts(&run.tally, style),
+        format_counts(&run.counts, layout),
     ];
     let status = ls::status_label(&run.summary);
     if run.summary.status.is_terminal() {
@@ -151,18 +151,18 @@ fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String 
         return parts.join("  ");
     }
     let waits = run.waits.as_ref();
-    if waits.is_none() || style.shows_status {
+    if waits.is_none() || layout.shows_status {
         parts.push(format!("{rate:.0}/s"));
     }
-    parts.extend(format_remaining_time(run, rate, style));
+    parts.extend(format_remaining_time(run, rate, layout));
     match waits {
-        Some(waits) if style.shows_wait_end => {
+        Some(waits) if layout.shows_wait_end => {
             parts.push(format!("{status}, waits until {}", waits.until))
         }
-        Some(_) if style.shows_status => parts.push(format!("{status}, waits")),
+        Some(_) if layout.shows_status => parts.push(format!("{status}, waits")),
         Some(_) => parts.push("waits".to_owned()),
         // A moving bar already shows that the run is running.
-        None if style.shows_status || run.summary.control != CampaignControl::Active => {
+        None if layout.shows_status || run.summary.control != CampaignControl::Active => {
             parts.push(status)
         }
         None => {}
@@ -172,39 +172,39 @@ fn format_details(run: &CampaignRunView, rate: f64, style: BarLayout) -> String 
 
 /// Formats the counts per state. The number of items in doubt is always shown, even when it is
 /// zero.
-fn format_counts(tally: &CampaignTally, style: BarLayout) -> String {
-    let CampaignTally {
-        served,
+fn format_counts(counts: &CampaignItemCounts, layout: BarLayout) -> String {
+    let CampaignItemCounts {
+        sent,
         failed,
         skipped,
         in_doubt,
         ..
-    } = *tally;
-    let mut counts = vec![format!("{served} sent")];
-    let (failed_word, skipped_word) = if style.has_full_words {
+    } = *counts;
+    let mut counts = vec![format!("{sent} sent")];
+    let (failed_label, skipped_label) = if layout.has_full_labels {
         ("failed", "skipped")
     } else {
         ("fail", "skip")
     };
-    for (count, word) in [(failed, failed_word), (skipped, skipped_word)] {
-        if style.shows_zero_counts || count > 0 {
-            counts.push(format!("{count} {word}"));
+    for (count, label) in [(failed, failed_label), (skipped, skipped_label)] {
+        if layout.shows_zero_counts || count > 0 {
+            counts.push(format!("{count} {label}"));
         }
     }
     // The narrowest layout may be truncated, so the items in doubt come early in it.
-    let place = if style.min_cells == 0 {
+    let place = if layout.min_cells == 0 {
         1
     } else {
         counts.len()
     };
     counts.insert(place, format!("{in_doubt} in doubt"));
-    counts.join(if style.has_full_words { ", " } else { " " })
+    counts.join(if layout.has_full_labels { ", " } else { " " })
 }
 
 /// Formats the estimated remaining time at this rate. `None` unless the run is active and
 /// progressing.
-fn format_remaining_time(run: &CampaignRunView, rate: f64, style: BarLayout) -> Option<String> {
-    let waiting = run.tally.waiting;
+fn format_remaining_time(run: &CampaignRunView, rate: f64, layout: BarLayout) -> Option<String> {
+    let waiting = run.counts.waiting;
     if run.summary.control != CampaignControl::Active || rate <= 0.0 || waiting == 0 {
         return None;
     }
@@ -214,7 +214,7 @@ fn format_remaining_time(run: &CampaignRunView, rate: f64, style: BarLayout) -> 
         120.0..7_200.0 => format!("{:.0} min", seconds / 60.0),
         _ => format!("{:.0} h", seconds / 3_600.0),
     };
-    Some(if style.has_full_words {
+    Some(if layout.has_full_labels {
         format!("{time} left")
     } else {
         time
@@ -227,7 +227,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    pub(in crate::campaign) fn run(items: u32, tally: CampaignTally) -> CampaignRunView {
+    pub(in crate::campaign) fn run(items: u32, counts: CampaignItemCounts) -> CampaignRunView {
         let summary = CampaignRunSummary {
             run: "726ee7fc".to_owned(),
             campaign: "news".to_owned(),
@@ -243,33 +243,33 @@ pub(super) mod tests {
         };
         CampaignRunView {
             summary,
-            tally,
+            counts,
             provider: "mailer".to_owned(),
             retried_by: None,
-            under_way: None,
+            active_jobs: None,
             waits: None,
         }
     }
 
     /// An ordinary run: 37 of 320 items sent, none failed, skipped or in doubt.
-    fn usual() -> CampaignRunView {
+    fn ordinary_run() -> CampaignRunView {
         run(
             320,
-            CampaignTally {
-                served: 37,
+            CampaignItemCounts {
+                sent: 37,
                 waiting: 283,
-                ..CampaignTally::default()
+                ..CampaignItemCounts::default()
             },
         )
     }
 
     /// A run with large numbers in every count.
-    fn large() -> CampaignRunView {
-        let (served, failed, skipped, in_doubt) = (4_321_000, 12_345, 67_890, 1_234);
+    fn large_run() -> CampaignRunView {
+        let (sent, failed, skipped, in_doubt) = (4_321_000, 12_345, 67_890, 1_234);
         run(
             9_876_543,
-            CampaignTally {
-                served,
+            CampaignItemCounts {
+                sent,
                 failed,
                 skipped,
                 in_doubt,
@@ -279,12 +279,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_line_is_as_full_as_the_terminal_is_wide() {
+    fn a_wider_terminal_shows_more_details() {
         let lines = |run: &CampaignRunView, rate| {
             [40, 60, 80, 100, 200].map(|columns| format_progress(run, rate, columns))
         };
         assert_eq!(
-            lines(&usual(), 12.0),
+            lines(&ordinary_run(), 12.0),
             [
                 "░░  11%  37 sent 0 in doubt  12/s  24 s",
                 "░░░░░░░░  11%  37 sent 0 fail 0 skip 0 in doubt  12/s  24 s",
@@ -294,7 +294,7 @@ pub(super) mod tests {
             ]
         );
         assert_eq!(
-            lines(&large(), 1_234.0),
+            lines(&large_run(), 1_234.0),
             [
                 "44%  4321000 sent 1234 in doubt 12345 …",
                 "44%  4321000 sent 1234 in doubt 12345 fail 67890 skip  123…",
@@ -306,24 +306,24 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn no_line_reaches_the_last_column_and_none_hides_what_is_in_doubt() {
-        let mut waits = large();
+    fn no_line_reaches_the_last_column_and_all_show_items_in_doubt() {
+        let mut waits = large_run();
         waits.waits = Some(CampaignRunWait {
             until: "2026-12-01T09:00:00.000Z".to_owned(),
-            why: None,
+            error: None,
         });
-        let mut paused = usual();
+        let mut paused = ordinary_run();
         paused.summary.control = CampaignControl::Paused;
-        let mut over = large();
-        (over.summary.status, over.summary.control) =
+        let mut ended = large_run();
+        (ended.summary.status, ended.summary.control) =
             (CampaignStatus::Partial, CampaignControl::Cancelled);
         for run in [
-            usual(),
-            large(),
+            ordinary_run(),
+            large_run(),
             waits,
             paused,
-            over,
-            run(0, CampaignTally::default()),
+            ended,
+            run(0, CampaignItemCounts::default()),
         ] {
             for columns in 0..=300 {
                 let line = format_progress(&run, 1_234.0, columns);
@@ -337,14 +337,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_people_want_of_a_run_is_said_on_a_narrow_terminal_too() {
-        let mut run = usual();
+    fn a_narrow_terminal_shows_the_control_state_and_waits() {
+        let mut run = ordinary_run();
         run.summary.control = CampaignControl::Paused;
         assert!(format_progress(&run, 0.0, 60).ends_with("  paused"));
         run.summary.control = CampaignControl::Active;
         run.waits = Some(CampaignRunWait {
             until: "2026-12-01T09:00:00.000Z".to_owned(),
-            why: None,
+            error: None,
         });
         assert!(format_progress(&run, 0.0, 60).ends_with("  waits"));
         assert!(

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use super::{ActorArg, CampaignRunArg, watch};
 use crate::connection::{AccessMode, ScopedConnectionArgs};
-use crate::console;
+use crate::console::{self, OutputFormat};
 
 /// Retry an ended campaign run: a new, linked run sends to the recipients it did not reach
 ///
@@ -39,19 +39,24 @@ pub(crate) async fn retry_campaign_run(args: &CampaignRetryArgs) -> anyhow::Resu
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
     } else {
         writeln!(io::stdout(), "{}", deployed.run)?;
-        let people = console::format_count(deployed.items.into(), "recipient");
-        let word = if deployed.existed {
-            "was tried again before, for"
+        let recipients = console::format_count(deployed.items.into(), "recipient");
+        let outcome = if deployed.existed {
+            "already retried"
         } else {
-            "is tried again, for"
+            "retry deployed"
         };
         console::print_message(format_args!(
-            "it {word} {people}; onward campaign watch {}",
+            "{outcome}: {recipients}; onward campaign watch {}",
             deployed.run
         ));
     }
     if args.watch {
-        watch::watch_run_until_over(&onward, &deployed.run, args.json).await
+        watch::watch_run_until_ended(
+            &onward,
+            &deployed.run,
+            OutputFormat::from_json_flag(args.json),
+        )
+        .await
     } else {
         Ok(ExitCode::SUCCESS)
     }

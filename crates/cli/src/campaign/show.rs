@@ -4,7 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_api::campaign::{
-    ActiveJobs, CampaignAuditEntry, CampaignRunSummary, CampaignRunView, CampaignTally,
+    ActiveJobs, CampaignAuditEntry, CampaignItemCounts, CampaignRunSummary, CampaignRunView,
     ListAuditEntriesQuery,
 };
 use serde::Serialize;
@@ -107,13 +107,13 @@ fn write_run_summary(out: &mut impl io::Write, run: &CampaignRunView) -> io::Res
         created_at,
         ..
     } = &run.summary;
-    let CampaignTally {
-        served,
+    let CampaignItemCounts {
+        sent,
         failed,
-        skipped: left_out,
+        skipped,
         in_doubt,
         waiting,
-    } = run.tally;
+    } = run.counts;
     writeln!(
         out,
         "run        {id}\ncampaign   {}",
@@ -121,7 +121,7 @@ fn write_run_summary(out: &mut impl io::Write, run: &CampaignRunView) -> io::Res
     )?;
     writeln!(
         out,
-        "channel    {} by {}",
+        "channel    {}, provider {}",
         channel.as_str(),
         console::escape_control_chars(&run.provider)
     )?;
@@ -139,33 +139,33 @@ fn write_run_summary(out: &mut impl io::Write, run: &CampaignRunView) -> io::Res
     let jobs = console::format_count((*jobs).into(), "job");
     writeln!(
         out,
-        "items      {items} in {jobs}: {served} served, {failed} failed, {left_out} skipped, {in_doubt} in doubt, {waiting} waiting"
+        "items      {items} in {jobs}: {sent} sent, {failed} failed, {skipped} skipped, {in_doubt} in doubt, {waiting} waiting"
     )?;
     Ok(())
 }
 
 /// Writes what a run does or waits for, and whether items are in doubt.
 fn write_run_activity(out: &mut impl io::Write, run: &CampaignRunView) -> io::Result<()> {
-    if let Some(ActiveJobs { jobs, until }) = &run.under_way {
+    if let Some(ActiveJobs { jobs, leased_until }) = &run.active_jobs {
         let jobs = console::format_count(*jobs, "job");
         writeln!(
             out,
-            "under way  {jobs}; if a worker is not heard of by {until}, what it holds is in doubt"
+            "active     {jobs}; items being sent are in doubt if the lease expires at {leased_until}"
         )?;
     }
     if let Some(waits) = &run.waits {
         let why = waits
-            .why
+            .error
             .as_ref()
-            .map(|why| format!(": {}", console::escape_control_chars(why)))
+            .map(|error| format!(": {}", console::escape_control_chars(error)))
             .unwrap_or_default();
         writeln!(out, "waits      until {}{why}", waits.until)?;
     }
-    if run.tally.in_doubt > 0 {
+    if run.counts.in_doubt > 0 {
         writeln!(
             out,
             "           {}: onward outbox in-doubt",
-            console::style_error("nobody knows what became of some")
+            console::style_error("some items are in doubt")
         )?;
     }
     Ok(())
@@ -179,7 +179,10 @@ fn write_audit_entries(
 ) -> io::Result<()> {
     if skipped > 0 {
         let earlier = if skipped == 1 { "entry" } else { "entries" };
-        writeln!(out, "{skipped} earlier {earlier}: --entries N shows more")?;
+        writeln!(
+            out,
+            "{skipped} earlier {earlier}: use --entries N to show more"
+        )?;
     }
     for CampaignAuditEntry {
         event, at, detail, ..

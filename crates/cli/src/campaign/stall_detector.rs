@@ -57,20 +57,20 @@ impl StallDetector {
     /// Takes the result of another poll. Returns a stall that is to be reported now.
     pub(super) fn observe_run(&mut self, run: &CampaignRunView) -> Option<StallReason> {
         let CampaignRunView {
-            under_way,
+            active_jobs,
             waits,
-            tally,
+            counts,
             ..
         } = run;
-        let is_still = under_way.is_none() && waits.is_none();
-        let count = |before: u32, is_so: bool| if is_so { before.saturating_add(1) } else { 0 };
+        let is_idle = active_jobs.is_none() && waits.is_none();
+        let count = |polls: u32, holds: bool| if holds { polls.saturating_add(1) } else { 0 };
         self.in_doubt_polls = count(
             self.in_doubt_polls,
-            is_still && tally.waiting == 0 && tally.in_doubt > 0,
+            is_idle && counts.waiting == 0 && counts.in_doubt > 0,
         );
         self.waiting_polls = count(self.waiting_polls, waits.is_some());
-        let is_wanted = run.summary.control == CampaignControl::Active;
-        self.idle_polls = count(self.idle_polls, is_still && is_wanted && tally.waiting > 0);
+        let is_active = run.summary.control == CampaignControl::Active;
+        self.idle_polls = count(self.idle_polls, is_idle && is_active && counts.waiting > 0);
         if self.in_doubt_polls >= STALL_POLLS {
             return Some(StallReason::NeedsResolution);
         }
@@ -83,17 +83,17 @@ impl StallDetector {
             .as_ref()
             .filter(|_| self.waiting_polls >= STALL_POLLS)?;
         // A run at its rate limit waits again and again for the same reason.
-        if self.reported_wait.as_ref() == Some(&waits.why) {
+        if self.reported_wait.as_ref() == Some(&waits.error) {
             return None;
         }
-        self.reported_wait = Some(waits.why.clone());
+        self.reported_wait = Some(waits.error.clone());
         let why = waits
-            .why
+            .error
             .as_ref()
             .map(|why| format!(": {}", console::escape_control_chars(why)))
             .unwrap_or_default();
         Some(StallReason::Waiting(format!(
-            "it waits until {}{why}",
+            "waiting until {}{why}",
             waits.until
         )))
     }
@@ -135,8 +135,10 @@ impl StallDetector {
         } else if self.idle_polls >= IDLE_POLLS
             && !std::mem::replace(&mut self.has_reported_idle, true)
         {
-            found =
-                Some("nobody works on it: a server sends it (onward serve, onward dev)".to_owned());
+            found = Some(
+                "no dispatcher works on the run: start a server (onward serve, onward dev)"
+                    .to_owned(),
+            );
         }
         Ok(found)
     }
@@ -146,13 +148,13 @@ fn format_unreachable(detail: &RawJson) -> String {
     match serde_json::from_str::<UnreachableDetail>(detail.as_str()) {
         Ok(UnreachableDetail { worker, error }) => {
             format!(
-                "{} cannot send it: {}",
+                "{} cannot send the run: {}",
                 console::escape_control_chars(&worker),
                 console::escape_control_chars(&error)
             )
         }
         Err(_) => format!(
-            "it cannot be sent: {}",
+            "the run cannot be sent: {}",
             console::escape_control_chars(detail.as_str())
         ),
     }
@@ -160,51 +162,51 @@ fn format_unreachable(detail: &RawJson) -> String {
 
 #[cfg(test)]
 mod tests {
-    use onward_api::campaign::{ActiveJobs, CampaignRunWait, CampaignTally};
+    use onward_api::campaign::{ActiveJobs, CampaignItemCounts, CampaignRunWait};
 
     use super::*;
     use crate::campaign::progress_bar::tests::run;
 
     /// The stalls that the given number of polls of an unchanged run report.
-    fn told(run: &CampaignRunView, looks: u32) -> Vec<StallReason> {
-        let mut stalled = StallDetector::default();
-        (0..looks)
-            .filter_map(|_| stalled.observe_run(run))
+    fn stalls(run: &CampaignRunView, polls: u32) -> Vec<StallReason> {
+        let mut detector = StallDetector::default();
+        (0..polls)
+            .filter_map(|_| detector.observe_run(run))
             .collect()
     }
 
-    fn with(in_doubt: u64, waiting: u64) -> CampaignRunView {
+    fn run_with(in_doubt: u64, waiting: u64) -> CampaignRunView {
         run(
             10,
-            CampaignTally {
-                served: 10 - in_doubt - waiting,
+            CampaignItemCounts {
+                sent: 10 - in_doubt - waiting,
                 in_doubt,
                 waiting,
-                ..CampaignTally::default()
+                ..CampaignItemCounts::default()
             },
         )
     }
 
     #[test]
-    fn only_what_is_in_doubt_waits_for_people() {
+    fn a_run_with_only_items_in_doubt_needs_an_operator() {
         assert_eq!(
-            told(&with(3, 0), STALL_POLLS),
+            stalls(&run_with(3, 0), STALL_POLLS),
             [StallReason::NeedsResolution]
         );
         assert_eq!(
-            told(&with(3, 0), STALL_POLLS - 1),
+            stalls(&run_with(3, 0), STALL_POLLS - 1),
             [],
-            "a job may be on its way to the next worker"
+            "another dispatcher may be about to claim the job"
         );
-        let under_way = Some(ActiveJobs {
+        let active_jobs = Some(ActiveJobs {
             jobs: 1,
-            until: "2026-12-01T09:00:00Z".to_owned(),
+            leased_until: "2026-12-01T09:00:00Z".to_owned(),
         });
         assert_eq!(
-            told(
+            stalls(
                 &CampaignRunView {
-                    under_way,
-                    ..with(3, 0)
+                    active_jobs,
+                    ..run_with(3, 0)
                 },
                 IDLE_POLLS
             ),
@@ -212,57 +214,57 @@ mod tests {
         );
         let waits = Some(CampaignRunWait {
             until: "2026-12-01T09:00:00Z".to_owned(),
-            why: None,
+            error: None,
         });
         assert!(
-            !told(
+            !stalls(
                 &CampaignRunView {
                     waits,
-                    ..with(3, 0)
+                    ..run_with(3, 0)
                 },
                 IDLE_POLLS
             )
             .contains(&StallReason::NeedsResolution)
         );
-        let mut paused = with(3, 0);
+        let mut paused = run_with(3, 0);
         paused.summary.control = CampaignControl::Paused;
-        assert_eq!(told(&paused, STALL_POLLS), [StallReason::NeedsResolution]);
+        assert_eq!(stalls(&paused, STALL_POLLS), [StallReason::NeedsResolution]);
     }
 
     #[test]
-    fn a_run_that_is_due_and_that_nobody_works_on_is_looked_into() {
-        assert_eq!(told(&with(0, 5), STALL_POLLS), [StallReason::Idle]);
+    fn a_due_run_without_a_dispatcher_is_reported() {
+        assert_eq!(stalls(&run_with(0, 5), STALL_POLLS), [StallReason::Idle]);
         assert_eq!(
-            told(&with(1, 5), IDLE_POLLS),
+            stalls(&run_with(1, 5), IDLE_POLLS),
             [StallReason::Idle, StallReason::Idle],
-            "and again, but not each time"
+            "reported again, but not at every poll"
         );
-        let mut paused = with(0, 5);
+        let mut paused = run_with(0, 5);
         paused.summary.control = CampaignControl::Paused;
-        assert_eq!(told(&paused, IDLE_POLLS), []);
+        assert_eq!(stalls(&paused, IDLE_POLLS), []);
     }
 
     #[test]
-    fn why_a_run_waits_is_told_once() {
-        let mut run = with(0, 5);
+    fn the_reason_for_a_wait_is_reported_once() {
+        let mut run = run_with(0, 5);
         run.waits = Some(CampaignRunWait {
             until: "2026-12-01T09:00:00Z".to_owned(),
-            why: Some("busy\u{7}".to_owned()),
+            error: Some("busy\u{7}".to_owned()),
         });
-        let words = "it waits until 2026-12-01T09:00:00Z: busy\\u{7}".to_owned();
-        let mut stalled = StallDetector::default();
-        let told: Vec<StallReason> = (0..IDLE_POLLS)
-            .filter_map(|_| stalled.observe_run(&run))
+        let message = "waiting until 2026-12-01T09:00:00Z: busy\\u{7}".to_owned();
+        let mut detector = StallDetector::default();
+        let reported: Vec<StallReason> = (0..IDLE_POLLS)
+            .filter_map(|_| detector.observe_run(&run))
             .collect();
-        assert_eq!(told, [StallReason::Waiting(words)]);
+        assert_eq!(reported, [StallReason::Waiting(message)]);
         run.waits = Some(CampaignRunWait {
             until: "2026-12-01T09:05:00Z".to_owned(),
-            why: None,
+            error: None,
         });
         assert_eq!(
-            stalled.observe_run(&run),
+            detector.observe_run(&run),
             Some(StallReason::Waiting(
-                "it waits until 2026-12-01T09:05:00Z".to_owned()
+                "waiting until 2026-12-01T09:05:00Z".to_owned()
             ))
         );
     }

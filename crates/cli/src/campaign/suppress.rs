@@ -72,22 +72,22 @@ impl SuppressAddressArgs {
     async fn apply_to_each<T: Serialize>(
         &self,
         act: impl AsyncFn(String) -> Result<T, Problem>,
-        words: impl Fn(&T) -> String,
+        describe: impl Fn(&T) -> String,
     ) -> anyhow::Result<ExitCode> {
         let addresses = match &self.from {
             Some(file) => names_file::read_names_file(file)?,
             None => self.addresses.clone(),
         };
-        let mut done = stream::iter(addresses)
+        let mut outcomes = stream::iter(addresses)
             .map(|address| act(address))
             .buffered(CONCURRENT_REQUESTS);
-        let mut is_whole = true;
-        while let Some(outcome) = done.next().await {
+        let mut all_accepted = true;
+        while let Some(outcome) = outcomes.next().await {
             match outcome {
                 Ok(it) if self.json => writeln!(io::stdout(), "{}", serde_json::to_string(&it)?)?,
-                Ok(it) => console::print_message(words(&it)),
+                Ok(it) => console::print_message(describe(&it)),
                 Err(problem) if problem.code == Code::Unprocessable => {
-                    is_whole = false;
+                    all_accepted = false;
                     console::print_message(format_args!(
                         "{}: {}",
                         console::style_error("error"),
@@ -97,7 +97,7 @@ impl SuppressAddressArgs {
                 Err(problem) => return Err(problem.into()),
             }
         }
-        Ok(if is_whole {
+        Ok(if all_accepted {
             ExitCode::SUCCESS
         } else {
             ExitCode::from(2)
@@ -114,7 +114,7 @@ pub(crate) struct SuppressAddArgs {
     #[command(flatten)]
     addresses: SuppressAddressArgs,
     /// Reason to record with the suppression
-    #[arg(long, default_value = "asked for")]
+    #[arg(long, default_value = "requested")]
     reason: String,
 }
 
@@ -160,13 +160,13 @@ async fn add_suppressions(args: &SuppressAddArgs) -> anyhow::Result<ExitCode> {
             })
             .await
     };
-    let words = |it: &SuppressionEntry| {
+    let describe = |it: &SuppressionEntry| {
         format!(
-            "{} is left alone",
+            "{} is suppressed",
             console::escape_control_chars(&it.address)
         )
     };
-    args.addresses.apply_to_each(suppress, words).await
+    args.addresses.apply_to_each(suppress, describe).await
 }
 
 async fn remove_suppressions(args: &SuppressRemoveArgs) -> anyhow::Result<ExitCode> {
@@ -175,15 +175,15 @@ async fn remove_suppressions(args: &SuppressRemoveArgs) -> anyhow::Result<ExitCo
         args.channel.parse_channel()?,
     );
     let unsuppress = async |address: String| onward.remove_suppression(channel, &address).await;
-    let words = |it: &RemoveSuppressionResponse| {
-        let was = if it.was_listed {
-            "is reached again"
+    let describe = |it: &RemoveSuppressionResponse| {
+        let outcome = if it.was_listed {
+            "is no longer suppressed"
         } else {
-            "was not on the list"
+            "was not suppressed"
         };
-        format!("{} {was}", console::escape_control_chars(&it.address))
+        format!("{} {outcome}", console::escape_control_chars(&it.address))
     };
-    args.addresses.apply_to_each(unsuppress, words).await
+    args.addresses.apply_to_each(unsuppress, describe).await
 }
 
 async fn list_suppressions(args: &SuppressListArgs) -> anyhow::Result<()> {

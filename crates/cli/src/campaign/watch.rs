@@ -13,8 +13,10 @@ use super::CampaignRunArg;
 use super::progress_bar;
 use super::stall_detector::{StallDetector, StallReason};
 use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
+use crate::console::{self, OutputFormat};
 use crate::retry::retry_transient_with;
-use crate::{console, terminal};
+use crate::shutdown::EXIT_INTERRUPTED;
+use crate::terminal;
 
 /// Watch a campaign run until it has ended: sent, failed, skipped, in doubt, rate and remaining
 /// time
@@ -41,30 +43,32 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// The rate is computed over this many polls.
 const RATE_SAMPLES: usize = 20;
 
-/// Exit code that a shell reports for a program ended by Ctrl-C (128 + SIGINT).
-const EXIT_INTERRUPTED: u8 = 128 + 2;
-
 /// Why watching ended.
 enum CampaignWatchEnd {
-    Over(CampaignStatus),
+    Ended(CampaignStatus),
     /// This many items are in doubt, and nothing happens until an operator settles them.
     NeedsResolution(u64),
 }
 
 pub(crate) async fn watch_campaign(args: &CampaignWatchArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    watch_run_until_over(&onward, &args.run.run, args.json).await
+    watch_run_until_ended(
+        &onward,
+        &args.run.run,
+        OutputFormat::from_json_flag(args.json),
+    )
+    .await
 }
 
 /// Watches a campaign run until it has ended or only items in doubt are left.
-pub(crate) async fn watch_run_until_over(
+pub(crate) async fn watch_run_until_ended(
     onward: &TargetConnection,
     run: &str,
-    json: bool,
+    format: OutputFormat,
 ) -> anyhow::Result<ExitCode> {
     let mut bar = CampaignProgressBar {
-        json,
-        has_terminal: !json && io::stdout().is_terminal(),
+        format,
+        has_terminal: format == OutputFormat::Text && io::stdout().is_terminal(),
         ..CampaignProgressBar::default()
     };
     let ended = tokio::select! {
@@ -77,14 +81,16 @@ pub(crate) async fn watch_run_until_over(
     // Ends the line first, so that an error message is not written into it.
     bar.end_line()?;
     Ok(match ended.transpose()? {
-        Some(CampaignWatchEnd::Over(CampaignStatus::Completed)) => ExitCode::SUCCESS,
-        Some(CampaignWatchEnd::Over(_)) => {
+        Some(CampaignWatchEnd::Ended(CampaignStatus::Completed)) => ExitCode::SUCCESS,
+        Some(CampaignWatchEnd::Ended(_)) => {
             bar.warn_in_doubt();
             ExitCode::from(1)
         }
         Some(CampaignWatchEnd::NeedsResolution(count)) => {
             console::print_message(format_args!(
-                "{count} in doubt wait for your verdict: onward outbox in-doubt"
+                "{} in doubt: list with onward outbox in-doubt, then record each outcome with \
+                 onward outbox settle",
+                console::format_count(count, "item")
             ));
             ExitCode::from(1)
         }
@@ -104,26 +110,26 @@ async fn poll_until_end(
     loop {
         let shown = retry_transient_with(
             async || onward.get_campaign_run(run).await,
-            |words| bar.print_below(words),
+            |message| bar.print_below(message),
         )
         .await?;
         bar.show_run(&shown)?;
         if shown.summary.status.is_terminal() {
-            return Ok(CampaignWatchEnd::Over(shown.summary.status));
+            return Ok(CampaignWatchEnd::Ended(shown.summary.status));
         }
         match stalled.observe_run(&shown) {
             Some(StallReason::NeedsResolution) => {
-                return Ok(CampaignWatchEnd::NeedsResolution(shown.tally.in_doubt));
+                return Ok(CampaignWatchEnd::NeedsResolution(shown.counts.in_doubt));
             }
-            Some(StallReason::Waiting(words)) => bar.print_below(&words),
+            Some(StallReason::Waiting(message)) => bar.print_below(&message),
             Some(StallReason::Idle) => {
                 let found = retry_transient_with(
                     async || stalled.explain_idle(onward, run).await,
-                    |words| bar.print_below(words),
+                    |message| bar.print_below(message),
                 )
                 .await?;
-                if let Some(words) = found {
-                    bar.print_below(&words);
+                if let Some(message) = found {
+                    bar.print_below(&message);
                 }
             }
             None => {}
@@ -136,7 +142,7 @@ async fn poll_until_end(
 /// changed.
 #[derive(Default)]
 struct CampaignProgressBar {
-    json: bool,
+    format: OutputFormat,
     has_terminal: bool,
     /// Whether the terminal shows a line that has no line break yet.
     is_open: bool,
@@ -148,25 +154,26 @@ struct CampaignProgressBar {
 impl CampaignProgressBar {
     fn show_run(&mut self, run: &CampaignRunView) -> anyhow::Result<()> {
         self.settled_samples
-            .push_back((Instant::now(), progress_bar::settled_count(&run.tally)));
+            .push_back((Instant::now(), progress_bar::settled_count(&run.counts)));
         if self.settled_samples.len() > RATE_SAMPLES {
             self.settled_samples.pop_front();
         }
         // Changes of the jobs in progress, such as renewed leases, do not count.
-        let news = CampaignRunView {
-            under_way: None,
+        let comparable = CampaignRunView {
+            active_jobs: None,
             ..run.clone()
         };
-        let has_changed = self.last_run.as_ref() != Some(&news);
-        self.last_run = Some(news);
+        let has_changed = self.last_run.as_ref() != Some(&comparable);
+        self.last_run = Some(comparable);
         if self.has_terminal {
             return Ok(self.draw_line()?);
         }
         if has_changed {
-            let text = if self.json {
-                serde_json::to_string(run)?
-            } else {
-                progress_bar::format_progress(run, self.items_per_second(), usize::MAX)
+            let text = match self.format {
+                OutputFormat::Json => serde_json::to_string(run)?,
+                OutputFormat::Text => {
+                    progress_bar::format_progress(run, self.items_per_second(), usize::MAX)
+                }
             };
             writeln!(io::stdout(), "{text}")?;
         }
@@ -191,10 +198,10 @@ impl CampaignProgressBar {
     }
 
     /// Prints a message below the line; the next redraw starts a new line.
-    fn print_below(&mut self, words: &str) {
+    fn print_below(&mut self, message: &str) {
         // A failed write to the terminal is no reason to stop.
         let _ = self.end_line();
-        console::print_message(words);
+        console::print_message(message);
     }
 
     /// Settled items per second; 0 when the count has decreased, which happens when items are
@@ -228,9 +235,11 @@ impl CampaignProgressBar {
         if self
             .last_run
             .as_ref()
-            .is_some_and(|run| run.tally.in_doubt > 0)
+            .is_some_and(|run| run.counts.in_doubt > 0)
         {
-            console::print_message("nobody knows what became of some: onward outbox in-doubt");
+            console::print_message(
+                "some items are in doubt: list them with onward outbox in-doubt",
+            );
         }
     }
 }
@@ -240,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_of_which_some_are_tried_again_has_no_rate() {
+    fn the_rate_is_zero_while_items_are_retried() {
         let now = Instant::now();
         let settled = VecDeque::from([(now, 10), (now + POLL_INTERVAL, 5)]);
         assert_eq!(

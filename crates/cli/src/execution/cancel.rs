@@ -45,13 +45,13 @@ pub(crate) async fn cancel_execution(args: &ExecutionCancelArgs) -> anyhow::Resu
         )
         .await?;
     if args.json {
-        let told = ExecutionCancelOutput {
+        let output = ExecutionCancelOutput {
             sent,
             reason: &args.reason,
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&output)?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    console::print_message(format_args!("{} is asked to stop", sent.execution));
+    console::print_message(format_args!("cancellation requested: {}", sent.execution));
     Ok(ExitCode::SUCCESS)
 }

@@ -36,7 +36,7 @@ pub(crate) async fn deploy_component(args: &ComponentDeployArgs) -> anyhow::Resu
     let deployed = onward
         .deploy_component(code, args.hosts.clone())
         .await
-        .with_context(|| format!("{name} cannot be deployed"))?;
+        .with_context(|| format!("cannot deploy {name}"))?;
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
         return Ok(ExitCode::SUCCESS);

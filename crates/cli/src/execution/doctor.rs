@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use onward_api::finding::{DoctorFinding, DoctorProgress, DoctorReport, FindingClass};
 
 use crate::connection::{AccessMode, ConnectionArgs};
-use crate::console::{self, format_count};
+use crate::console::{self, OutputFormat, format_count};
 use crate::progress::ProgressLine;
 
 /// Check that no work is stuck: everything that executions and campaign runs wait for exists and
@@ -32,20 +32,20 @@ pub(crate) struct DoctorArgs {
 
 pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let mut progress = ProgressLine::new(!args.json);
+    let mut progress = ProgressLine::for_output(OutputFormat::from_json_flag(args.json));
     let mut written = Ok(());
-    let mut hear = |heard| match heard {
+    let mut on_progress = |update| match update {
         DoctorProgress::Finding(found) if written.is_ok() => written = print_finding(args, &found),
         DoctorProgress::Finding(_) => {}
         DoctorProgress::Examined { executions, events } => {
             progress.update_count(executions, || format_progress(executions, events))
         }
     };
-    let verdict = onward.run_doctor(&mut hear).await?;
+    let report = onward.run_doctor(&mut on_progress).await?;
     drop(progress);
     written?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&verdict)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     } else {
         let DoctorReport {
             ok,
@@ -56,13 +56,13 @@ pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
             items,
             findings,
             warnings,
-        } = verdict;
-        let word = if ok {
+        } = report;
+        let result = if ok {
             console::style_success("no work is stuck").to_string()
         } else {
-            console::style_error("wrong").to_string()
+            console::style_error("problems found").to_string()
         };
-        let seen = format!(
+        let examined = format!(
             "{} with {}",
             format_count(executions, "execution"),
             format_count(events, "event")
@@ -78,10 +78,10 @@ pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
         );
         let messages = format_count(messages, "message");
         console::print_message(format_args!(
-            "{word}: {seen}, {messages}, {campaigns}, {findings}, {warnings}"
+            "{result}: {examined}, {messages}, {campaigns}, {findings}, {warnings}"
         ));
     }
-    Ok(ExitCode::from(u8::from(!verdict.ok)))
+    Ok(ExitCode::from(u8::from(!report.ok)))
 }
 
 fn print_finding(args: &DoctorArgs, found: &DoctorFinding) -> io::Result<()> {

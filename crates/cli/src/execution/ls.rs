@@ -41,7 +41,7 @@ pub(crate) async fn list_executions(args: &ExecutionListArgs) -> anyhow::Result<
             .into_iter()
             .find(|state| state.as_str().eq_ignore_ascii_case(name))
     };
-    let asked = ListExecutionsQuery {
+    let query = ListExecutionsQuery {
         state: args.state.as_ref().and_then(state),
         function: args.function.clone(),
         order: if args.oldest {
@@ -56,7 +56,7 @@ pub(crate) async fn list_executions(args: &ExecutionListArgs) -> anyhow::Result<
             .list_executions(ListExecutionsQuery {
                 limit: Some(limit),
                 after,
-                ..asked.clone()
+                ..query.clone()
             })
             .await?;
         Ok(ListPage {

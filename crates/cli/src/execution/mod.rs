@@ -71,18 +71,18 @@ pub(crate) struct ExecutionArg {
 
 /// Parses a JSON argument; `-` reads it from standard input, and a missing one is `null`.
 fn parse_payload(text: Option<&str>) -> anyhow::Result<RawJson> {
-    let read;
+    let input;
     let text = match text {
         None => "null",
         Some("-") => {
-            read =
+            input =
                 std::io::read_to_string(std::io::stdin()).context("cannot read standard input")?;
-            read.trim()
+            input.trim()
         }
         Some(text) => text,
     };
     RawJson::parse(text)
-        .with_context(|| format!("not JSON: {text} (a text needs quotes: '\"{text}\"')"))
+        .with_context(|| format!("invalid JSON: {text} (quote a string: '\"{text}\"')"))
 }
 
 /// The hosts that functions in this process may send requests to.

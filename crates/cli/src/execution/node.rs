@@ -35,7 +35,7 @@ pub(crate) struct NodeArgs {
 pub(crate) async fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
     let access = args.connection.open_connection(AccessMode::Create).await?;
     let Some(client) = access.store_client else {
-        bail!("a node runs the executions of a store: --store URL")
+        bail!("a node needs a store: use --store URL instead of --server or --profile")
     };
     let mut engine = args
         .engine
@@ -48,9 +48,9 @@ pub(crate) async fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         () = signals.next_signal() => {}
         error = engine.wait_for_failure() => return Err(error.into()),
     }
-    console::print_message("stopping; once more to stop at once");
-    let again = signals.exit_on_next_signal();
+    console::print_message("draining; send the signal again to exit immediately");
+    let forced_exit = signals.exit_on_next_signal();
     engine.stop().await?;
-    again.abort();
+    forced_exit.abort();
     Ok(ExitCode::SUCCESS)
 }

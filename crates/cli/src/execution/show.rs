@@ -64,7 +64,7 @@ fn print_execution(
     )?;
     for (place, child) in children.iter().take(CHILDREN_SHOWN).enumerate() {
         let label = if place == 0 { "children" } else { "" };
-        let state = child.state.as_deref().unwrap_or("not there");
+        let state = child.state.as_deref().unwrap_or("not found");
         let ChildExecution {
             promise,
             execution,

@@ -53,17 +53,17 @@ pub(crate) async fn signal_execution(args: &ExecutionSignalArgs) -> anyhow::Resu
     };
     let sent = onward.signal_execution(&args.execution.id, signal).await?;
     if args.json {
-        let told = ExecutionSignalOutput {
+        let output = ExecutionSignalOutput {
             sent,
             name: &args.name,
             payload,
             key: args.key.as_deref(),
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&told)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&output)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     console::print_message(format_args!(
-        "signal {} is on its way to {}",
+        "signal {} sent to {}",
         &*args.name, sent.execution
     ));
     Ok(ExitCode::SUCCESS)

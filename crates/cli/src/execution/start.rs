@@ -58,7 +58,7 @@ pub(crate) async fn start_execution(args: &ExecutionStartArgs) -> anyhow::Result
         if !args.json {
             print_started(&started);
             console::print_message(format_args!(
-                "waiting; `onward why {}` says what for",
+                "waiting for the result; `onward why {}` explains what the execution waits for",
                 &started.execution[..12]
             ));
         }
@@ -99,12 +99,12 @@ async fn wait_for_outcome(
 }
 
 fn print_started(started: &StartExecutionResponse) {
-    let word = if started.existed {
-        "was started before"
+    let outcome = if started.existed {
+        "already started"
     } else {
         "started"
     };
-    console::print_message(format_args!("{word}: {}", started.execution));
+    console::print_message(format_args!("{outcome}: {}", started.execution));
 }
 
 fn print_result(args: &ExecutionStartArgs, started: &StartExecutionResponse) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use onward_api::explanation::ExecutionOwner;
 use onward_api::waits::ExecutionWaits;
 use onward_base::Timestamp;
-use onward_engine::waits;
+use onward_diagnostics::waits;
 use onward_journal::jsonl::JournalLine;
 use onward_journal::{Event, ExecutionId, Journal, JournalEvent};
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use super::ExecutionArg;
 use crate::connection::{AccessMode, ScopedConnectionArgs, TargetConnection};
 use crate::journal::table::JournalTable;
 use crate::retry::retry_transient;
+use crate::shutdown::EXIT_INTERRUPTED;
 use crate::{console, journal_reader};
 
 /// Watch an execution: print its journal and every new event until it has ended
@@ -41,9 +42,6 @@ const POLL_MS: u64 = 200;
 
 /// The owner of the execution is checked once per this many polls.
 const POLLS_PER_OWNER_CHECK: u32 = 10;
-
-/// Exit code that a shell reports for a program ended by Ctrl-C (128 + SIGINT).
-const EXIT_INTERRUPTED: u8 = 128 + 2;
 
 pub(crate) async fn watch_execution(args: &ExecutionWatchArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
@@ -90,13 +88,13 @@ impl ExecutionWatcher {
     async fn follow_execution(&mut self, execution: ExecutionId) -> anyhow::Result<ExitCode> {
         let mut id = execution;
         loop {
-            match self.watch_until_over(id).await? {
+            match self.watch_until_ended(id).await? {
                 Event::ExecutionCompleted {
                     continued_as: Some(next),
                     ..
                 } => {
                     self.clear_status()?;
-                    console::print_message(format_args!("it goes on as {next}"));
+                    console::print_message(format_args!("continued as {next}"));
                     id = next;
                 }
                 Event::ExecutionCompleted { .. } => return Ok(ExitCode::SUCCESS),
@@ -106,11 +104,12 @@ impl ExecutionWatcher {
     }
 
     /// Prints events as they are recorded, and returns the terminal one.
-    async fn watch_until_over(&mut self, id: ExecutionId) -> anyhow::Result<Event> {
+    async fn watch_until_ended(&mut self, id: ExecutionId) -> anyhow::Result<Event> {
         let mut journal = Journal::new(id);
         let mut waits = ExecutionWaits::default();
-        for look in 0_u32.. {
-            let wait_ms = if look == 0 { 0 } else { POLL_MS };
+        let mut polls = 0_u32;
+        loop {
+            let wait_ms = if polls == 0 { 0 } else { POLL_MS };
             let events = journal_reader::read_journal_events(
                 &*self.onward,
                 id,
@@ -130,12 +129,12 @@ impl ExecutionWatcher {
             {
                 return Ok(last.event.clone());
             }
-            if look.is_multiple_of(POLLS_PER_OWNER_CHECK) {
+            if polls.is_multiple_of(POLLS_PER_OWNER_CHECK) {
                 self.check_owner(id).await?;
             }
             self.draw_status(&waits)?;
+            polls = polls.wrapping_add(1);
         }
-        anyhow::bail!("it was watched for longer than anybody lives")
     }
 
     fn show_events(
@@ -148,17 +147,13 @@ impl ExecutionWatcher {
             match &mut self.table {
                 None => writeln!(io::stdout(), "{}", JournalLine::new(&event, id))?,
                 Some(table) => {
-                    journal
-                        .append(event.clone())
-                        .context("its journal is not valid")?;
-                    let state = journal
-                        .execution_state()
-                        .context("its journal does not begin")?;
+                    journal.append(event.clone()).context("invalid journal")?;
+                    let state = journal.execution_state().context("the journal is empty")?;
                     table.write_event_row(&event, id, state)?;
                     continue;
                 }
             }
-            journal.append(event).context("its journal is not valid")?;
+            journal.append(event).context("invalid journal")?;
         }
         match &mut self.table {
             Some(table) => table.flush()?,
@@ -174,15 +169,13 @@ impl ExecutionWatcher {
         }
         let explained =
             retry_transient(async || self.onward.explain_execution(&id.to_string()).await).await?;
-        if explained.end.is_none() && !matches!(explained.owner, ExecutionOwner::Process { .. }) {
+        if explained.outcome.is_none() && !matches!(explained.owner, ExecutionOwner::Live { .. }) {
             self.has_warned_unowned = true;
             self.clear_status()?;
-            console::print_message(
-                explained
-                    .next
-                    .first()
-                    .map_or("no process works on it at the moment", String::as_str),
-            );
+            console::print_message(explained.next.first().map_or(
+                "no process owns the execution at the moment",
+                String::as_str,
+            ));
         }
         self.server_clock = Some((explained.now.0, Instant::now()));
         Ok(())

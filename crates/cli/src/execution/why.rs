@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::explanation::{ExecutionEndView, ExecutionExplanation, ExecutionOwner};
+use onward_api::explanation::{ExecutionExplanation, ExecutionOutcomeView, ExecutionOwner};
 use onward_api::format_relative_time;
 use onward_api::waits::{ExecutionWait, WaitTarget};
 use onward_base::Timestamp;
@@ -59,16 +59,16 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
         ),
     ];
     lines.extend(explained.parent.as_ref().map(|parent| {
-        let state = parent.state.as_deref().unwrap_or("not there");
+        let state = parent.state.as_deref().unwrap_or("not found");
         ("child of", format!("{} ({state})", parent.execution.0))
     }));
     lines.extend(
         explained
-            .end
+            .outcome
             .as_ref()
-            .map(|end| ("ended with", format_end(end))),
+            .map(|outcome| ("outcome", format_outcome(outcome))),
     );
-    if explained.end.is_none() {
+    if explained.outcome.is_none() {
         lines.push(("owner", format_owner(&explained.owner, now)));
     }
     let label = match explained.waits.mode.as_deref() {
@@ -83,33 +83,33 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
             .waits
             .waits_for
             .iter()
-            .map(|waiting| format_wait(waiting, now)),
+            .map(|wait| format_wait(wait, now)),
     );
     push_lines(
         &mut lines,
-        "besides",
+        "also",
         explained
             .waits
-            .besides
+            .also_waits_for
             .iter()
-            .map(|waiting| format_wait(waiting, now)),
+            .map(|wait| format_wait(wait, now)),
     );
     push_notices(&mut lines, explained);
     push_lines(&mut lines, "next", explained.next.iter().cloned());
     lines
 }
 
-/// Appends the messages on their way to the execution, and its alerts.
+/// Appends the messages that the execution has not recorded yet, and its alerts.
 fn push_notices(lines: &mut Vec<(&'static str, String)>, explained: &ExecutionExplanation) {
     let now = explained.now.0;
-    let messages = explained.on_its_way.iter().map(|it| {
+    let messages = explained.pending_messages.iter().map(|it| {
         format!(
             "{}, sent {}",
-            console::escape_control_chars(&it.what),
+            console::escape_control_chars(&it.description),
             format_instant(it.sent_at.0, now)
         )
     });
-    push_lines(lines, "on its way", messages);
+    push_lines(lines, "pending", messages);
     let alerts = explained.alerts.iter().map(|it| {
         format!(
             "{}: {}, {}",
@@ -148,32 +148,30 @@ fn push_lines(
 /// Formats an instant to the second, and its distance from `now`.
 fn format_instant(at: Timestamp, now: Timestamp) -> String {
     let seconds = at.as_micros().div_euclid(1_000_000);
-    let whole = seconds
+    let truncated = seconds
         .checked_mul(1_000_000)
         .and_then(Timestamp::from_micros)
         .unwrap_or(at);
-    format!("{whole} ({})", format_relative_time(at, now))
+    format!("{truncated} ({})", format_relative_time(at, now))
 }
 
-fn format_end(end: &ExecutionEndView) -> String {
-    match end {
-        ExecutionEndView::Result(result) => format!(
-            "the result {}",
-            console::escape_control_chars(result.as_str())
-        ),
-        ExecutionEndView::Error(error) => format!(
-            "the error {}",
+fn format_outcome(outcome: &ExecutionOutcomeView) -> String {
+    match outcome {
+        ExecutionOutcomeView::Result(result) => {
+            format!("result {}", console::escape_control_chars(result.as_str()))
+        }
+        ExecutionOutcomeView::Error(error) => format!(
+            "error {}",
             console::escape_control_chars(&error.to_string())
         ),
-        ExecutionEndView::Cancelled(reason) => format!(
-            "its cancellation: {}",
-            console::escape_control_chars(reason)
-        ),
-        ExecutionEndView::ContinuedAs(next) => {
+        ExecutionOutcomeView::Cancelled(reason) => {
+            format!("cancelled: {}", console::escape_control_chars(reason))
+        }
+        ExecutionOutcomeView::ContinuedAs(next) => {
             format!(
-                "a new execution in its place: {} ({})",
+                "continued as {} ({})",
                 next.execution.0,
-                next.state.as_deref().unwrap_or("not there")
+                next.state.as_deref().unwrap_or("not found")
             )
         }
     }
@@ -181,35 +179,35 @@ fn format_end(end: &ExecutionEndView) -> String {
 
 fn format_owner(owner: &ExecutionOwner, now: Timestamp) -> String {
     match owner {
-        ExecutionOwner::Process { name, until } => format!(
-            "{}, until {} or longer",
+        ExecutionOwner::Live { name, leased_until } => format!(
+            "{}, leased until {} or longer",
             console::escape_control_chars(name),
-            format_instant(until.0, now)
+            format_instant(leased_until.0, now)
         ),
-        ExecutionOwner::Gone { name, since } => {
+        ExecutionOwner::Expired { name, expired_at } => {
             format!(
-                "nobody: the lease of {} ran out at {}",
+                "none: the lease of {} expired at {}",
                 console::escape_control_chars(name),
-                format_instant(since.0, now)
+                format_instant(expired_at.0, now)
             )
         }
-        ExecutionOwner::Nobody => "nobody".to_owned(),
+        ExecutionOwner::Unowned => "none".to_owned(),
     }
 }
 
-fn format_wait(waiting: &ExecutionWait, now: Timestamp) -> String {
-    let name = waiting.target_name();
-    let promise = waiting
+fn format_wait(wait: &ExecutionWait, now: Timestamp) -> String {
+    let name = wait.target_name();
+    let promise = wait
         .promise
         .as_ref()
-        .filter(|_| !matches!(waiting.target, WaitTarget::Signal { .. }));
-    let place = match (promise, &waiting.join_set) {
+        .filter(|_| !matches!(wait.target, WaitTarget::Signal { .. }));
+    let place = match (promise, &wait.join_set) {
         (Some(promise), Some(set)) => format!(" ({promise} in join set {set})"),
         (Some(promise), None) => format!(" ({promise})"),
         _ => String::new(),
     };
-    let since = format!("since {}", format_instant(waiting.since.0, now));
-    match (&waiting.target, waiting.due_at()) {
+    let since = format!("since {}", format_instant(wait.since.0, now));
+    match (&wait.target, wait.due_at()) {
         (WaitTarget::Retry { error, .. }, Some(at)) => {
             let error = console::escape_control_chars(&error.to_string());
             format!(
@@ -221,7 +219,7 @@ fn format_wait(waiting: &ExecutionWait, now: Timestamp) -> String {
             format!("{name}{place} until {}, {since}", format_instant(at, now))
         }
         (_, Some(at)) => format!(
-            "{name}{place}, {since}, at most until {}",
+            "{name}{place}, {since}, times out at {}",
             format_instant(at, now)
         ),
         _ => format!("{name}{place}, {since}"),

@@ -70,8 +70,8 @@ pub(crate) fn check_journal(args: &JournalCheckArgs) -> anyhow::Result<ExitCode>
         Err(error) => return report_unreadable_file(args, error),
     };
     let mut table = (!args.json && !args.quiet).then(JournalTable::new);
-    let verdict = match validate_lines(&mut lines, table.as_mut()) {
-        Ok(verdict) => verdict,
+    let outcome = match validate_lines(&mut lines, table.as_mut()) {
+        Ok(outcome) => outcome,
         Err(JournalCheckError::Input(error)) => return report_unreadable_file(args, error),
         Err(JournalCheckError::Output(error)) => return Err(error.into()),
     };
@@ -79,11 +79,11 @@ pub(crate) fn check_journal(args: &JournalCheckArgs) -> anyhow::Result<ExitCode>
         table.finish()?;
     }
     if args.json {
-        writeln!(io::stdout(), "{}", verdict.to_json()?)?;
+        writeln!(io::stdout(), "{}", outcome.to_json()?)?;
     } else {
-        verdict.print_outcome();
+        outcome.print_outcome();
     }
-    Ok(verdict.exit_code())
+    Ok(outcome.exit_code())
 }
 
 /// Reports a file that cannot be read; with `--json`, as a JSON object.
@@ -120,7 +120,8 @@ fn validate_lines(
 ) -> Result<JournalCheckOutcome, JournalCheckError> {
     let mut reader = JournalLineReader::new();
     let mut fold = JournalState::new(reader.execution_id());
-    let mut progress = JournalCheckProgress::new(table.is_none());
+    // The rows of the table show the progress.
+    let mut progress = table.is_none().then(JournalCheckProgress::on_terminal);
     while let Some(next) = lines.next_line() {
         let (line, text) = match next {
             Ok(next) => next,
@@ -152,7 +153,9 @@ fn validate_lines(
             .as_mut()
             .map(|table| write_table_row(table, &event, &fold))
             .transpose()?;
-        progress.update_count(fold.next_sequence());
+        if let Some(progress) = &mut progress {
+            progress.update_count(fold.next_sequence());
+        }
     }
     Ok(match fold.execution_state() {
         Some(state) => JournalCheckOutcome::Valid {
@@ -253,7 +256,7 @@ fn print_violation(violation: &RuleViolation, line: u64) {
         invariant.name
     ));
     match line {
-        0 => console::print_message(format_args!("  where: no line at all")),
+        0 => console::print_message(format_args!("  where: the journal has no lines")),
         line => console::print_message(format_args!(
             "  where: sequence {sequence}, line {line}, {event}"
         )),
@@ -271,17 +274,17 @@ struct JournalCheckProgress {
 impl JournalCheckProgress {
     const UPDATE_INTERVAL: u64 = 1 << 17;
 
-    fn new(is_quiet: bool) -> Self {
+    fn on_terminal() -> Self {
         Self {
             is_shown: false,
-            is_enabled: is_quiet && io::stderr().is_terminal(),
+            is_enabled: io::stderr().is_terminal(),
         }
     }
 
     fn update_count(&mut self, events: u64) {
         if self.is_enabled && events.is_multiple_of(Self::UPDATE_INTERVAL) {
             self.is_shown = true;
-            let _ = write!(io::stderr(), "\r{events} events judged");
+            let _ = write!(io::stderr(), "\r{events} events checked");
         }
     }
 }

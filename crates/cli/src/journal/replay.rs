@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use onward_api::component::FunctionKind;
 use onward_api::execution::ExecutionView as Shown;
 use onward_api::waits::{ExecutionWait, ExecutionWaits};
+use onward_diagnostics::replay::{ReplayEnd, ReplayOutcome, replay_journal};
 use onward_embed::WasmComponentRuntime;
 use onward_engine::node::ComponentRuntime as _;
-use onward_engine::replay::{ReplayEnd, ReplayOutcome, replay_journal};
 use onward_engine::shard::GuestEntry;
-use onward_journal::{ComponentDigest, ExecutionId, Journal};
+use onward_journal::{ComponentDigest, ExecutionId, ExecutionState, Journal};
 use onward_store::ShardId;
 use onward_store::tables::ExecutionRow;
 use serde::Serialize;
@@ -51,7 +50,7 @@ struct JournalReplayReport {
     events: usize,
     elapsed_ms: u128,
     #[serde(flatten)]
-    verdict: ReplayOutcome,
+    outcome: ReplayOutcome,
 }
 
 pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Result<ExitCode> {
@@ -62,7 +61,7 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
         id,
         journal_reader::read_journal_events(&*onward, id, 0, 0).await?,
     )
-    .context("its journal is not valid")?;
+    .with_context(|| format!("invalid journal of execution {id}"))?;
     let code = match &args.component {
         Some(file) => {
             std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?
@@ -71,17 +70,18 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
     };
     let row = build_execution_row(&shown, &code)?;
     let wasm = load_workflow(&code, &row).await?;
-    let entry = GuestEntry::from_journal(&row, &journal)
-        .context("its journal does not begin with its start")?;
+    let entry = GuestEntry::from_journal(&row, &journal).with_context(|| {
+        format!("the journal of execution {id} does not start with ExecutionStarted")
+    })?;
     let mut guest = wasm.create_guest(&entry)?;
-    let begun = Instant::now();
-    let verdict = replay_journal(&journal, &mut *guest)?;
+    let started = Instant::now();
+    let outcome = replay_journal(&journal, &mut *guest)?;
     let report = JournalReplayReport {
         execution: shown.execution,
         component: row.component_digest.to_string(),
         events: journal.events().len(),
-        elapsed_ms: begun.elapsed().as_millis(),
-        verdict,
+        elapsed_ms: started.elapsed().as_millis(),
+        outcome,
     };
     if args.json {
         writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
@@ -89,7 +89,7 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
         print_replay_report(&report, &journal);
     }
     Ok(ExitCode::from(u8::from(matches!(
-        report.verdict,
+        report.outcome,
         ReplayOutcome::Diverges { .. }
     ))))
 }
@@ -106,7 +106,7 @@ fn build_execution_row(shown: &Shown, code: &[u8]) -> anyhow::Result<ExecutionRo
         function: shown.function.as_str().into(),
         component_digest: ComponentDigest::from_component(code),
         start_key: None,
-        state: shown.state.as_str().into(),
+        state: ExecutionState::parse(shown.state.as_str()).context("unknown execution state")?,
         wake_at: created_at,
         created_at,
         body: [].into(),
@@ -119,30 +119,32 @@ async fn load_workflow(code: &[u8], row: &ExecutionRow) -> anyhow::Result<WasmCo
     let functions = wasm
         .load_component(code)
         .await
-        .map_err(|reason| anyhow::anyhow!("the component cannot be run: {reason}"))?;
-    let is_it = |name: &str, kind| name == &*row.function && kind == FunctionKind::Workflow;
+        .map_err(|reason| anyhow::anyhow!("cannot load the component: {reason}"))?;
+    let is_workflow = |name: &str, kind| {
+        name == &*row.function && kind == onward_embed::GuestFunctionKind::Workflow
+    };
     if !functions
         .iter()
-        .any(|function| is_it(&function.name, function.kind))
+        .any(|function| is_workflow(&function.name, function.kind))
     {
-        bail!("the component has no workflow {}", row.function);
+        bail!("workflow {} not found in the component", row.function);
     }
     Ok(wasm)
 }
 
 fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
     let events = console::format_count(report.events as u64, "event");
-    match &report.verdict {
+    match &report.outcome {
         ReplayOutcome::Repeats { end } => {
             let end = match end {
-                ReplayEnd::Over => "over".to_owned(),
-                ReplayEnd::NotBegun => "over: it was cancelled before its code ran".to_owned(),
+                ReplayEnd::Over => "ended".to_owned(),
+                ReplayEnd::NotBegun => "ended: cancelled before its code ran".to_owned(),
                 ReplayEnd::Waits(waits) => format_waits(waits, journal),
-                ReplayEnd::Beyond { asked } => format!("goes on beyond the journal with {asked}"),
+                ReplayEnd::Beyond { asked } => format!("continues beyond the journal with {asked}"),
             };
-            let word = console::style_success("repeats");
+            let result = console::style_success("repeats");
             console::print_message(format_args!(
-                "{word}: {events} in {} ms, {end}",
+                "{result}: {events} in {} ms, {end}",
                 report.elapsed_ms
             ));
         }
@@ -155,8 +157,8 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
                 "{}: at event {sequence} of {events}",
                 console::style_error("diverges")
             ));
-            console::print_message(format_args!("  recorded: {recorded}"));
-            console::print_message(format_args!("  asked:    {asked}"));
+            console::print_message(format_args!("  recorded:  {recorded}"));
+            console::print_message(format_args!("  requested: {asked}"));
         }
     }
 }

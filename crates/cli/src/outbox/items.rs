@@ -26,8 +26,8 @@ pub(crate) struct OutboxListArgs {
     #[command(flatten)]
     run: CampaignRunArg,
     /// Only items in this state
-    #[arg(long, value_parser = ["waiting", "held", "served", "failed", "skipped", "in-doubt"])]
-    standing: Option<String>,
+    #[arg(long, value_parser = ["waiting", "reserved", "sent", "failed", "skipped", "in-doubt"])]
+    state: Option<String>,
     /// Only items for this recipient
     #[arg(long, value_name = "ID")]
     recipient: Option<String>,
@@ -51,14 +51,14 @@ pub(crate) struct OutboxInDoubtArgs {
 
 pub(crate) async fn list_outbox_items(args: &OutboxListArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let standing: Option<OutboxItemState> = args
-        .standing
+    let state: Option<OutboxItemState> = args
+        .state
         .as_ref()
-        .map(|standing| serde_json::from_value(standing.as_str().into()))
+        .map(|state| serde_json::from_value(state.as_str().into()))
         .transpose()?;
-    let asked = ListOutboxItemsQuery {
+    let query = ListOutboxItemsQuery {
         run: args.run.run.clone(),
-        standing,
+        state,
         recipient: args.recipient.clone(),
         ..ListOutboxItemsQuery::default()
     };
@@ -67,7 +67,7 @@ pub(crate) async fn list_outbox_items(args: &OutboxListArgs) -> anyhow::Result<E
             .list_outbox_items(ListOutboxItemsQuery {
                 limit: Some(limit),
                 after,
-                ..asked.clone()
+                ..query.clone()
             })
             .await?;
         Ok(ListPage {
@@ -96,7 +96,7 @@ pub(crate) async fn list_in_doubt_items(args: &OutboxInDoubtArgs) -> anyhow::Res
         })
     };
     let heading = format!(
-        "{:<48}  {:<KEY_WIDTH$}  {:<28}  {:<27}  what",
+        "{:<48}  {:<KEY_WIDTH$}  {:<28}  {:<27}  detail",
         "item", "key", "to", "since"
     );
     args.list
@@ -107,8 +107,8 @@ pub(crate) async fn list_in_doubt_items(args: &OutboxInDoubtArgs) -> anyhow::Res
 
 fn format_heading() -> String {
     format!(
-        "{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  what",
-        "item", "recipient", "to", "standing", "since"
+        "{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  detail",
+        "item", "recipient", "to", "state", "since"
     )
 }
 
@@ -118,16 +118,16 @@ fn format_in_doubt_row(item: &OutboxItemView) -> String {
         item: id,
         key,
         to,
-        doubt_since,
+        in_doubt_since,
         created_at,
         ..
     } = item;
     let (since, to) = (
-        doubt_since.as_ref().unwrap_or(created_at),
+        in_doubt_since.as_ref().unwrap_or(created_at),
         console::escape_control_chars(to),
     );
-    let what = console::escape_control_chars(item.error.as_deref().unwrap_or_default());
-    format!("{id:<48}  {key:<KEY_WIDTH$}  {to:<28}  {since:<27}  {what}")
+    let detail = console::escape_control_chars(item.error.as_deref().unwrap_or_default());
+    format!("{id:<48}  {key:<KEY_WIDTH$}  {to:<28}  {since:<27}  {detail}")
 }
 
 fn format_item_row(item: &OutboxItemView) -> String {
@@ -135,31 +135,31 @@ fn format_item_row(item: &OutboxItemView) -> String {
         item: id,
         recipient,
         to,
-        standing,
+        state,
         settled_at,
-        doubt_since,
+        in_doubt_since,
         created_at,
         ..
     } = item;
     let since = settled_at
         .as_ref()
-        .or(doubt_since.as_ref())
+        .or(in_doubt_since.as_ref())
         .unwrap_or(created_at);
-    let words = [
+    let details = [
         item.reason.as_deref(),
         item.error.as_deref(),
         item.message_id.as_deref(),
     ];
-    let what = words
+    let detail = details
         .into_iter()
         .flatten()
         .map(console::escape_control_chars)
         .collect::<Vec<_>>()
         .join(": ");
-    let (recipient, to, standing) = (
+    let (recipient, to, state) = (
         console::escape_control_chars(recipient),
         console::escape_control_chars(to),
-        standing.as_str(),
+        state.as_str(),
     );
-    format!("{id:<48}  {recipient:<20}  {to:<28}  {standing:<8}  {since:<27}  {what}")
+    format!("{id:<48}  {recipient:<20}  {to:<28}  {state:<8}  {since:<27}  {detail}")
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::campaign::CampaignTally;
+use onward_api::campaign::CampaignItemCounts;
 use onward_api::outbox::{CampaignJob, CampaignJobStatus, ListJobsQuery};
 
 use crate::campaign::ActorArg;
@@ -96,21 +96,21 @@ pub(crate) async fn list_dead_jobs(args: &DeadJobListArgs) -> anyhow::Result<Exi
 }
 
 async fn print_jobs(
-    work: &ScopedConnectionArgs,
+    connection: &ScopedConnectionArgs,
     list: &ListOutputArgs,
-    asked: ListJobsQuery,
+    query: ListJobsQuery,
 ) -> anyhow::Result<ExitCode> {
-    let onward = work.open_connection(AccessMode::Read).await?;
+    let onward = connection.open_connection(AccessMode::Read).await?;
     let heading = format!(
-        "{:<43}  {:<9}  {:>5}  {:>6}  {:>6}  {:>7}  {:>8}  {:>5}  error",
-        "job", "status", "items", "served", "failed", "skipped", "in doubt", "tries"
+        "{:<43}  {:<9}  {:>5}  {:>6}  {:>6}  {:>7}  {:>8}  {:>8}  error",
+        "job", "status", "items", "sent", "failed", "skipped", "in doubt", "attempts"
     );
     let page = async |limit, after| {
         let page = onward
             .list_jobs(ListJobsQuery {
                 limit: Some(limit),
                 after,
-                ..asked.clone()
+                ..query.clone()
             })
             .await?;
         Ok(ListPage {
@@ -128,41 +128,41 @@ fn format_job_row(job: &CampaignJob) -> String {
         status,
         attempts,
         items,
-        tally,
+        counts,
         error,
         ..
     } = job;
-    let CampaignTally {
-        served,
+    let CampaignItemCounts {
+        sent,
         failed,
         skipped,
         in_doubt,
         ..
-    } = tally;
+    } = counts;
     let (status, error) = (
         status.as_str(),
         console::escape_control_chars(error.as_deref().unwrap_or_default()),
     );
     format!(
-        "{id:<43}  {status:<9}  {items:>5}  {served:>6}  {failed:>6}  {skipped:>7}  {in_doubt:>8}  {attempts:>5}  {error}"
+        "{id:<43}  {status:<9}  {items:>5}  {sent:>6}  {failed:>6}  {skipped:>7}  {in_doubt:>8}  {attempts:>8}  {error}"
     )
 }
 
 pub(crate) async fn redrive_jobs(args: &JobRedriveArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
-    let mut is_whole = true;
+    let mut all_redriven = true;
     for job in &args.jobs {
         match onward.redrive_job(job, args.actor.requested_by()).await {
             Ok(job) if args.json => writeln!(io::stdout(), "{}", serde_json::to_string(&job)?)?,
-            Ok(job) => console::print_message(format_args!("{} is tried again", job.job)),
+            Ok(job) => console::print_message(format_args!("{} is redriven", job.job)),
             // A job that cannot be redriven does not stop the others.
             Err(problem) => {
-                is_whole = false;
+                all_redriven = false;
                 super::print_refusal(job, &problem.detail);
             }
         }
     }
-    Ok(if is_whole {
+    Ok(if all_redriven {
         ExitCode::SUCCESS
     } else {
         ExitCode::from(2)

@@ -42,15 +42,15 @@ pub(crate) fn run_jobs_command(command: &JobsSubcommand) -> anyhow::Result<ExitC
 }
 
 /// Prints why an item or job was refused; adds its id unless the reason contains it.
-fn print_refusal(what: &str, why: &str) {
-    let words = if why.contains(what) {
-        why.to_owned()
+fn print_refusal(id: &str, reason: &str) {
+    let message = if reason.contains(id) {
+        reason.to_owned()
     } else {
-        format!("{what}: {why}")
+        format!("{id}: {reason}")
     };
     console::print_message(format_args!(
         "{}: {}",
         console::style_error("error"),
-        console::escape_control_chars(&words)
+        console::escape_control_chars(&message)
     ));
 }

@@ -21,7 +21,7 @@ const SETTLE_BATCH_MAX: usize = 1_000;
 
 /// Settle items in doubt: record whether the provider accepted them
 ///
-/// sent: the provider accepted them. failed: they were not delivered and will not be. again: they
+/// sent: the provider accepted them. failed: they were not delivered and will not be. resend: they
 /// were not delivered and are sent again. The audit trail records the name of the requester and the
 /// reason.
 ///
@@ -38,8 +38,8 @@ pub(crate) struct OutboxSettleArgs {
     #[arg(value_name = "ITEM", required_unless_present_any = ["run", "items_from"])]
     items: Vec<String>,
     /// Outcome of the items
-    #[arg(value_parser = ["sent", "failed", "again"], required = true)]
-    verdict: String,
+    #[arg(value_name = "OUTCOME", value_parser = ["sent", "failed", "resend"], required = true)]
+    resolution: String,
     /// Settle all items in doubt of this campaign run
     #[arg(long, value_name = "RUN", conflicts_with_all = ["items", "items_from"])]
     run: Option<String>,
@@ -48,7 +48,7 @@ pub(crate) struct OutboxSettleArgs {
     items_from: Option<PathBuf>,
     /// How the outcome is known, for example from the provider's log; recorded in the audit trail
     #[arg(long)]
-    why: String,
+    reason: String,
     /// Message id of the provider; only for a single item with outcome sent
     #[arg(long, value_name = "ID", value_parser = parse_one_line)]
     message_id: Option<String>,
@@ -61,27 +61,27 @@ pub(crate) struct OutboxSettleArgs {
 
 pub(crate) async fn settle_items(args: &OutboxSettleArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Write).await?;
-    let verdict: ItemResolution = serde_json::from_value(args.verdict.as_str().into())?;
-    let (why, by) = (args.why.clone(), args.actor.requested_by().by);
-    let chunks = match (&args.run, &args.items_from) {
+    let resolution: ItemResolution = serde_json::from_value(args.resolution.as_str().into())?;
+    let (reason, by) = (args.reason.clone(), args.actor.requested_by().by);
+    let batches = match (&args.run, &args.items_from) {
         (Some(run), _) => read_in_doubt_batches(&*onward, run).await?,
         (None, Some(file)) => split_into_batches(&names_file::read_names_file(file)?),
         (None, None) => split_into_batches(&args.items),
     };
     anyhow::ensure!(
-        args.message_id.is_none() || verdict == ItemResolution::Sent,
-        "--message-id is of an item that was sent"
+        args.message_id.is_none() || resolution == ItemResolution::Sent,
+        "--message-id requires the outcome sent"
     );
-    if let (Some(message_id), [items]) = (&args.message_id, chunks.as_slice())
+    if let (Some(message_id), [items]) = (&args.message_id, batches.as_slice())
         && let [item] = items.as_slice()
     {
         let settle = SettleItemRequest {
-            verdict,
-            why,
+            resolution,
+            reason,
             message_id: Some(message_id.clone()),
             by,
         };
-        let (settled, refused) = match onward.settle_item(item, settle).await {
+        let (settled, rejected) = match onward.settle_item(item, settle).await {
             Ok(settled) => (vec![settled], Vec::new()),
             Err(Problem { code, detail, .. }) => (
                 Vec::new(),
@@ -92,42 +92,57 @@ pub(crate) async fn settle_items(args: &OutboxSettleArgs) -> anyhow::Result<Exit
                 }],
             ),
         };
-        let settlement = SettleItemsResponse { settled, refused };
+        let settlement = SettleItemsResponse { settled, rejected };
         print_settlement(args, &settlement)?;
-        return Ok(exit_code_for(settlement.refused.is_empty()));
+        return Ok(exit_code_for(settlement.rejected.len()));
     }
-    anyhow::ensure!(args.message_id.is_none(), "--message-id is of one item");
-    if let (Some(run), []) = (&args.run, chunks.as_slice()) {
-        console::print_message(format_args!("nothing is in doubt in {run}"));
+    anyhow::ensure!(
+        args.message_id.is_none(),
+        "--message-id requires exactly one item"
+    );
+    if let (Some(run), []) = (&args.run, batches.as_slice()) {
+        console::print_message(format_args!("run {run} has no items in doubt"));
     }
-    let mut is_whole = true;
-    for items in chunks {
+    let mut rejected_count = 0;
+    for items in batches {
         let settle = SettleItemsRequest {
             items,
-            verdict,
-            why: why.clone(),
+            resolution,
+            reason: reason.clone(),
             by: by.clone(),
         };
         let settlement = onward.settle_items(settle).await?;
-        is_whole &= settlement.refused.is_empty();
+        rejected_count += settlement.rejected.len();
         print_settlement(args, &settlement)?;
     }
-    Ok(exit_code_for(is_whole))
+    Ok(exit_code_for(rejected_count))
 }
 
 /// Parses a single line without control characters: it is later printed unescaped.
-fn parse_one_line(text: &str) -> Result<String, String> {
-    match text.is_empty() || console::escape_control_chars(text) != text {
-        true => Err("it has to be text on one line, without control characters".to_owned()),
-        false => Ok(text.to_owned()),
+fn parse_one_line(text: &str) -> Result<String, OneLineError> {
+    if text.is_empty() {
+        Err(OneLineError::Empty)
+    } else if console::escape_control_chars(text) != text {
+        Err(OneLineError::ControlCharacter)
+    } else {
+        Ok(text.to_owned())
     }
 }
 
-fn exit_code_for(is_whole: bool) -> ExitCode {
-    if is_whole {
+/// Why the value of an option is not a single line of text.
+#[derive(Debug, thiserror::Error)]
+enum OneLineError {
+    #[error("must not be empty")]
+    Empty,
+    #[error("must be one line of text without control characters")]
+    ControlCharacter,
+}
+
+fn exit_code_for(rejected_count: usize) -> ExitCode {
+    if rejected_count == 0 {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(2)
+        ExitCode::from(crate::EXIT_COMMAND_FAILED)
     }
 }
 
@@ -139,13 +154,13 @@ fn print_settlement(
     for item in &settlement.settled {
         match args.json {
             true => writeln!(out, "{}", serde_json::to_string(item)?)?,
-            false => writeln!(out, "{} is {}", item.item, item.standing.as_str())?,
+            false => writeln!(out, "{} is {}", item.item, item.state.as_str())?,
         }
     }
-    for refused in &settlement.refused {
+    for rejected in &settlement.rejected {
         match args.json {
-            true => writeln!(out, "{}", serde_json::to_string(refused)?)?,
-            false => super::print_refusal(&refused.item, &refused.detail),
+            true => writeln!(out, "{}", serde_json::to_string(rejected)?)?,
+            false => super::print_refusal(&rejected.item, &rejected.detail),
         }
     }
     Ok(())
@@ -158,16 +173,16 @@ async fn read_in_doubt_batches(
 ) -> anyhow::Result<Vec<Vec<String>>> {
     let (mut jobs, mut after): (BTreeMap<String, Vec<String>>, _) = (BTreeMap::new(), None);
     loop {
-        let asked = ListOutboxItemsQuery {
+        let query = ListOutboxItemsQuery {
             run: run.to_owned(),
-            standing: Some(OutboxItemState::InDoubt),
+            state: Some(OutboxItemState::InDoubt),
             ..Default::default()
         };
         let page = onward
             .list_outbox_items(ListOutboxItemsQuery {
                 limit: Some(1_000),
                 after,
-                ..asked
+                ..query
             })
             .await?;
         for item in page.items {
@@ -178,14 +193,14 @@ async fn read_in_doubt_batches(
             break;
         }
     }
-    let mut chunks: Vec<Vec<String>> = Vec::new();
+    let mut batches: Vec<Vec<String>> = Vec::new();
     for items in jobs.into_values() {
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() + items.len() <= SETTLE_BATCH_MAX => chunk.extend(items),
-            _ => chunks.push(items),
+        match batches.last_mut() {
+            Some(batch) if batch.len() + items.len() <= SETTLE_BATCH_MAX => batch.extend(items),
+            _ => batches.push(items),
         }
     }
-    Ok(chunks)
+    Ok(batches)
 }
 
 fn split_into_batches(items: &[String]) -> Vec<Vec<String>> {

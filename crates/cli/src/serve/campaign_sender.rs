@@ -20,20 +20,20 @@ use crate::console;
 /// How long provider calls in progress may take when the server stops.
 const SEND_DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 
-const DEFAULT_LANES: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
+const DEFAULT_MAX_JOBS: NonZeroU32 = NonZeroU32::new(16).expect("not zero");
 const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(300_000).expect("not zero");
 
 /// Campaign settings on the command line.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct CampaignSettingsArgs {
-    /// Maximum number of campaign jobs in progress on this node [env: ONWARD_CAMPAIGN_LANES]
+    /// Maximum number of campaign jobs in progress on this node [env: ONWARD_CAMPAIGN_MAX_JOBS]
     /// [default: 16]
     #[arg(long, value_name = "N")]
-    campaign_lanes: Option<NonZeroU32>,
+    campaign_max_jobs: Option<NonZeroU32>,
     /// Maximum number of campaign jobs in progress per tenant, on all nodes together [env:
-    /// ONWARD_CAMPAIGN_TENANT_MAX] [default: unlimited]
+    /// ONWARD_CAMPAIGN_MAX_JOBS_PER_TENANT] [default: unlimited]
     #[arg(long, value_name = "N")]
-    campaign_tenant_max: Option<NonZeroU32>,
+    campaign_max_jobs_per_tenant: Option<NonZeroU32>,
     /// Lease of a campaign job in milliseconds: how long it stays claimed by a process that no
     /// longer renews it [env: ONWARD_CAMPAIGN_LEASE_MS] [default: 300000]
     #[arg(long, value_name = "MS")]
@@ -49,16 +49,16 @@ pub(crate) struct CampaignSettingsArgs {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CampaignSettingsTable {
-    lanes: Option<NonZeroU32>,
-    tenant_max: Option<NonZeroU32>,
+    max_jobs: Option<NonZeroU32>,
+    max_jobs_per_tenant: Option<NonZeroU32>,
     lease_ms: Option<NonZeroU64>,
     inline_providers: Option<bool>,
 }
 
 /// The effective campaign settings, each with its source.
 pub(crate) struct CampaignSettings {
-    pub(super) lanes: ResolvedSetting<NonZeroU32>,
-    pub(super) tenant_max: ResolvedSetting<Option<NonZeroU32>>,
+    pub(super) max_jobs: ResolvedSetting<NonZeroU32>,
+    pub(super) max_jobs_per_tenant: ResolvedSetting<Option<NonZeroU32>>,
     pub(super) lease_ms: ResolvedSetting<NonZeroU64>,
     pub(super) inline_providers: ResolvedSetting<bool>,
 }
@@ -70,17 +70,17 @@ impl CampaignSettingsArgs {
         file: &CampaignSettingsTable,
     ) -> anyhow::Result<CampaignSettings> {
         Ok(CampaignSettings {
-            lanes: resolve_setting(
-                self.campaign_lanes,
-                "ONWARD_CAMPAIGN_LANES",
-                file.lanes,
-                || DEFAULT_LANES,
+            max_jobs: resolve_setting(
+                self.campaign_max_jobs,
+                "ONWARD_CAMPAIGN_MAX_JOBS",
+                file.max_jobs,
+                || DEFAULT_MAX_JOBS,
                 |text| Ok(text.parse()?),
             )?,
-            tenant_max: resolve_setting(
-                self.campaign_tenant_max.map(Some),
-                "ONWARD_CAMPAIGN_TENANT_MAX",
-                file.tenant_max.map(Some),
+            max_jobs_per_tenant: resolve_setting(
+                self.campaign_max_jobs_per_tenant.map(Some),
+                "ONWARD_CAMPAIGN_MAX_JOBS_PER_TENANT",
+                file.max_jobs_per_tenant.map(Some),
                 || None,
                 |text| Ok(Some(text.parse()?)),
             )?,
@@ -113,11 +113,11 @@ pub(super) struct CampaignSender {
 /// other providers are still sent.
 fn warn_unusable_providers(providers: &BTreeMap<String, ProviderSpec>) {
     for (name, spec) in providers {
-        if let Err(words) = spec.build_provider(name, &EnvironmentSecrets) {
+        if let Err(error) = spec.build_provider(name, &EnvironmentSecrets) {
             console::print_message(format_args!(
                 "{}: {}",
                 console::style_error("warning"),
-                console::escape_control_chars(&words)
+                console::escape_control_chars(&error.to_string())
             ));
         }
     }
@@ -129,24 +129,28 @@ impl CampaignSender {
         settings: &ServerSettings,
         store: &Arc<dyn Store>,
         node: &SharedText,
-        house: &Arc<ProviderRegistry>,
+        providers: &Arc<ProviderRegistry>,
     ) -> Self {
         warn_unusable_providers(&settings.providers.value);
         let options = Options {
             worker_name: settings.node_name.value.as_str().into(),
-            concurrency: settings.campaigns.lanes.value.get() as usize,
-            tenant_concurrency: settings.campaigns.tenant_max.value.map(NonZeroU32::get),
+            concurrency: settings.campaigns.max_jobs.value.get() as usize,
+            tenant_concurrency: settings
+                .campaigns
+                .max_jobs_per_tenant
+                .value
+                .map(NonZeroU32::get),
             lease: Duration::from_millis(settings.campaigns.lease_ms.value.get()),
             ..Options::default()
         };
         let dispatcher = Dispatcher::new(
             Arc::clone(store),
-            Arc::clone(house) as Arc<dyn DeliveryResolver>,
+            Arc::clone(providers) as Arc<dyn DeliveryResolver>,
             options,
         );
         let (stop, stopped) = watch::channel(false);
-        let (house, store, node) = (Arc::clone(house), Arc::clone(store), node.clone());
-        let sharing = tokio::spawn(async move { house.track_live_nodes(&*store, &node).await });
+        let (providers, store, node) = (Arc::clone(providers), Arc::clone(store), node.clone());
+        let sharing = tokio::spawn(async move { providers.track_live_nodes(&*store, &node).await });
         Self {
             stop,
             dispatching: tokio::spawn(dispatcher.run(stopped)),
@@ -157,7 +161,7 @@ impl CampaignSender {
     /// Waits until the dispatcher ends, which it only does when its store has failed.
     pub(super) async fn wait_for_failure(&mut self) -> anyhow::Error {
         match (&mut self.dispatching).await {
-            Ok(Ok(())) => anyhow!("the dispatcher has ended, and nobody asked for it"),
+            Ok(Ok(())) => anyhow!("the campaign dispatcher stopped unexpectedly"),
             Ok(Err(error)) => error.into(),
             Err(panic) => panic.into(),
         }
@@ -175,7 +179,9 @@ impl CampaignSender {
         match tokio::time::timeout(SEND_DRAIN_TIMEOUT, &mut self.dispatching).await {
             Ok(ended) => ended??,
             Err(_) => {
-                tracing::warn!("some calls of providers did not end in time; they are in doubt")
+                tracing::warn!(
+                    "provider calls did not complete within the drain timeout; their items are in doubt"
+                )
             }
         }
         Ok(())

@@ -56,7 +56,7 @@ pub(crate) fn show_config(
         let text = match &value {
             Value::Null => format!("# {name} is not set"),
             // Shown as a comment, because a TOML table would have to come last.
-            Value::Object(table) if table.is_empty() => format!("# there are no {name}"),
+            Value::Object(table) if table.is_empty() => format!("# no {name}"),
             Value::Object(table) => format!(
                 "# {name}: {}",
                 table.keys().cloned().collect::<Vec<_>>().join(", ")
@@ -78,14 +78,17 @@ fn setting_rows(settings: &ServerSettings) -> [SettingRow; 16] {
         plain_row("tls-in-front", &settings.tls_in_front),
         plain_row("node-name", &settings.node_name),
         plain_row("lease-ms", &settings.lease_ms),
-        plain_row("drain-ms", &settings.drain_ms),
+        plain_row("drain-timeout-ms", &settings.drain_timeout_ms),
         url_row("otlp-endpoint", &settings.otlp_endpoint),
         plain_row("requests-per-second", &settings.requests_per_second),
-        plain_row("idle-ms", &settings.idle_ms),
+        plain_row("idle-timeout-ms", &settings.idle_timeout_ms),
         hosts_row("allow-hosts", &settings.allow_hosts),
         hosts_row("allow-private-hosts", &settings.allow_private_hosts),
-        plain_row("campaigns.lanes", &campaigns.lanes),
-        plain_row("campaigns.tenant-max", &campaigns.tenant_max),
+        plain_row("campaigns.max-jobs", &campaigns.max_jobs),
+        plain_row(
+            "campaigns.max-jobs-per-tenant",
+            &campaigns.max_jobs_per_tenant,
+        ),
         plain_row("campaigns.lease-ms", &campaigns.lease_ms),
         plain_row("campaigns.inline-providers", &campaigns.inline_providers),
         plain_row("providers", &settings.providers),

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use onward_api::OnwardApi as _;
-use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry, ProviderSpec};
+use onward_campaign_delivery::{
+    EnvironmentSecrets, InlineProviderPolicy, ProviderRegistry, ProviderSpec,
+};
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
 use onward_server::AuthMode;
@@ -45,7 +47,7 @@ pub(crate) struct DevServerArgs {
 pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitCode> {
     if !args.listen.ip().is_loopback() {
         bail!(
-            "{} is beyond loopback: onward serve is for that",
+            "--listen {} is not a loopback address: use onward serve",
             args.listen
         );
     }
@@ -60,14 +62,18 @@ pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitC
     deploy_examples(&store).await?;
     let mut settings = ServerSettingsArgs::default().resolve_settings()?;
     settings.listen.value = args.listen;
-    if settings.campaigns.lease_ms.source == SettingSource::Usual {
+    if settings.campaigns.lease_ms.source == SettingSource::Default {
         settings.campaigns.lease_ms.value = CAMPAIGN_LEASE_MS;
     }
     let outbox = args.folder.join("outbox");
-    let house = ProviderRegistry::new(folder_provider_specs(&outbox)?, true, EnvironmentSecrets);
-    serve_until_stopped(&settings, store, house, AuthMode::Disabled, None, |address| {
-        let word = console::style_success("ready");
-        console::print_message(format_args!("{word}: http://{address}, store {}", path.display()));
+    let providers = ProviderRegistry::new(
+        folder_provider_specs(&outbox)?,
+        InlineProviderPolicy::Allow,
+        EnvironmentSecrets,
+    );
+    serve_until_stopped(&settings, store, providers, AuthMode::Disabled, None, |address| {
+        let ready = console::style_success("ready");
+        console::print_message(format_args!("{ready}: http://{address}, store {}", path.display()));
         console::print_message(format_args!("  API     http://{address}/openapi.json"));
         console::print_message(format_args!("  health  http://{address}/healthz, /readyz, /metrics"));
         console::print_message(format_args!("  try     export ONWARD_SERVER=http://{address}"));

@@ -54,7 +54,7 @@ pub(super) fn start_otlp_export(
     let exporter = exporter.with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')));
     let mut exporter = exporter
         .build()
-        .with_context(|| format!("cannot send traces to {endpoint}"))?;
+        .with_context(|| format!("cannot create the OTLP exporter for {endpoint}"))?;
     let instance = KeyValue::new("service.instance.id", node.to_owned());
     exporter.set_resource(
         &Resource::builder_empty()
@@ -63,7 +63,7 @@ pub(super) fn start_otlp_export(
             .build(),
     );
     let (sender, mut waiting) = mpsc::channel(QUEUED_SPANS_MAX);
-    let sending = async move {
+    let export = async move {
         let mut batch = Vec::new();
         while waiting.recv_many(&mut batch, BATCH_SPANS_MAX).await > 0 {
             // More spans usually follow, so the batch waits for them.
@@ -78,12 +78,12 @@ pub(super) fn start_otlp_export(
                 .export(batch.drain(..).map(to_span_data).collect())
                 .await
             {
-                tracing::warn!(%error, spans = count, "traces could not be sent");
+                tracing::warn!(%error, spans = count, "cannot export traces");
                 metrics::counter!("onward_spans_dropped_total").increment(count);
             }
         }
     };
-    Ok((Arc::new(OtlpSpanSender(sender)), sending))
+    Ok((Arc::new(OtlpSpanSender(sender)), export))
 }
 
 /// Returns the trace id of an execution. It is derived from the execution id, so every node
@@ -140,9 +140,9 @@ fn to_system_time(at: Timestamp) -> SystemTime {
 fn to_span_data(span: TraceSpan) -> SpanData {
     let TraceSpan {
         execution,
-        kind: what,
-        started_at: begun,
-        ended_at: ended,
+        kind,
+        started_at,
+        ended_at,
         error,
     } = span;
     let part = |number, attempt| {
@@ -154,7 +154,7 @@ fn to_span_data(span: TraceSpan) -> SpanData {
     };
     let mut attributes = vec![KeyValue::new("onward.execution", execution.to_string())];
     let mut links = SpanLinks::default();
-    let (id, parent, name): (SpanId, SpanId, Cow<'static, str>) = match what {
+    let (id, parent, name): (SpanId, SpanId, Cow<'static, str>) = match kind {
         TraceSpanKind::Execution { function, parent } => {
             attributes.push(KeyValue::new("onward.function", function.to_string()));
             links.links.extend(
@@ -174,8 +174,8 @@ fn to_span_data(span: TraceSpan) -> SpanData {
         } => {
             attributes.push(KeyValue::new("onward.promise", i64::from(number)));
             attributes.push(KeyValue::new("onward.attempt", i64::from(attempt)));
-            let (by, link) = performer_link(performer);
-            attributes.push(KeyValue::new("onward.performer", by));
+            let (name, link) = performer_link(performer);
+            attributes.push(KeyValue::new("onward.performer", name));
             links.links.extend(link);
             (
                 part(number, attempt),
@@ -198,8 +198,8 @@ fn to_span_data(span: TraceSpan) -> SpanData {
         parent_span_is_remote: false,
         span_kind: SpanKind::Internal,
         name,
-        start_time: to_system_time(begun),
-        end_time: to_system_time(ended),
+        start_time: to_system_time(started_at),
+        end_time: to_system_time(ended_at),
         attributes,
         dropped_attributes_count: 0,
         events: SpanEvents::default(),

@@ -20,53 +20,53 @@ const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 /// Counters that are exported as 0 from the start, so that monitoring sees them before the first
 /// event.
 const COUNTERS: [(&str, &str); 5] = [
-    (
-        "onward_store_transactions_total",
-        "Transactions of the database",
-    ),
+    ("onward_store_transactions_total", "Database transactions"),
     (
         "onward_task_retries_total",
-        "Attempts that were made because an earlier one had failed",
+        "Task attempts after a failed attempt",
     ),
     (
         "onward_in_doubt_total",
-        "At-most-once tasks of which nobody knows whether they were performed",
+        "At-most-once tasks whose outcome is unknown",
     ),
     (
         "onward_projector_events_total",
-        "Run events that snapshots were made from",
+        "Run events that the projector has applied to snapshots",
     ),
     (
         "onward_spans_dropped_total",
-        "Spans of traces that could not be sent in time",
+        "Trace spans that could not be exported in time",
     ),
 ];
 
 const GAUGES: [(&str, &str); 5] = [
     (
         "onward_queue_depth",
-        "What waits in the whole store, counted up to 100,000",
+        "Waiting work in the whole store by queue, counted up to 100,000",
     ),
     (
         "onward_projector_lag_seconds",
-        "How far the snapshots of runs are behind",
+        "Lag of the run snapshots behind the run events",
     ),
     (
         "onward_shard_owner",
-        "1 if this server has that slice of the work",
+        "1 if this server owns the shard, else 0",
     ),
-    ("onward_nodes_alive", "Servers and nodes that this one sees"),
+    (
+        "onward_nodes_alive",
+        "Live servers and nodes that this one sees",
+    ),
     (
         "onward_executions_in_memory",
-        "Executions in memory; the others are in the store alone",
+        "Executions in memory; all others are only in the store",
     ),
 ];
 
 const HISTOGRAMS: [(&str, &str); 2] = [
-    ("onward_http_request_seconds", "How long requests took"),
+    ("onward_http_request_seconds", "Duration of HTTP requests"),
     (
         "onward_store_transaction_seconds",
-        "How long transactions of the database took",
+        "Duration of database transactions",
     ),
 ];
 
@@ -81,29 +81,29 @@ pub(crate) fn install_metrics_recorder() -> anyhow::Result<PrometheusHandle> {
         });
     let handle = recorder
         .and_then(PrometheusBuilder::install_recorder)
-        .context("metrics cannot be kept")?;
-    for (name, words) in COUNTERS {
-        describe_counter!(name, words);
+        .context("cannot install the metrics recorder")?;
+    for (name, description) in COUNTERS {
+        describe_counter!(name, description);
         counter!(name).absolute(0);
     }
     describe_counter!(
         "onward_campaign_items_total",
-        "Items of campaigns that came to stand so"
+        "Campaign items that entered the state"
     );
-    for standing in ["served", "failed", "skipped", "in_doubt"] {
-        counter!("onward_campaign_items_total", "standing" => standing).absolute(0);
+    for state in ["sent", "failed", "skipped", "in-doubt"] {
+        counter!("onward_campaign_items_total", "state" => state).absolute(0);
     }
-    describe_counter!("onward_alerts_total", "What people should look at");
-    for (name, words) in GAUGES {
-        describe_gauge!(name, words);
-    }
-    for (name, words) in HISTOGRAMS {
-        describe_histogram!(name, Unit::Seconds, words);
-    }
-    describe_histogram!(
-        commits,
-        "How many commits share a transaction of the database"
+    describe_counter!(
+        "onward_alerts_total",
+        "Alerts that operators should look at"
     );
+    for (name, description) in GAUGES {
+        describe_gauge!(name, description);
+    }
+    for (name, description) in HISTOGRAMS {
+        describe_histogram!(name, Unit::Seconds, description);
+    }
+    describe_histogram!(commits, "Commits that share one database transaction");
     let upkeep = handle.clone();
     tokio::spawn(async move {
         loop {

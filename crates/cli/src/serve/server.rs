@@ -31,8 +31,8 @@ use crate::{console, fd_limit};
 /// a file (--config), the environment and the command line; `onward config show` prints them.
 ///
 /// The first SIGTERM or Ctrl-C starts a graceful shutdown: /readyz reports it, running tasks get
-/// --drain-ms to complete, the node releases its shards, and open requests complete. The second
-/// exits immediately.
+/// --drain-timeout-ms to complete, the node releases its shards, and open requests complete. The
+/// second exits immediately.
 ///
 /// Exit codes: 0 the server was stopped, 2 it could not start or its store failed, 130 it was
 /// stopped twice.
@@ -48,38 +48,38 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
     let Some(url) = settings.store.value.clone() else {
-        bail!("which store to serve is not said: --store URL")
+        bail!("no store given: use --store URL")
     };
     let store = onward_embed::store::open_store(&url, StorePolicy::default()).await?;
-    let is_open = !settings.listen.value.ip().is_loopback();
+    let is_public = !settings.listen.value.ip().is_loopback();
     let has_tokens = token::has_any_token(&*store).await?;
-    if is_open && !has_tokens {
+    if is_public && !has_tokens {
         bail!(
-            "{} is beyond loopback, and nobody has a token: onward token create",
+            "cannot listen on {}, which is not a loopback address, without a token: create one with onward token create",
             settings.listen.value
         );
     }
-    if is_open && !settings.tls_in_front.value {
+    if is_public && !settings.tls_in_front.value {
         bail!(
-            "{} is beyond loopback, and tokens would travel in the open: --tls-in-front says that something in front speaks TLS",
+            "cannot listen on {}, which is not a loopback address, without TLS: put a TLS proxy in front of the server and use --tls-in-front",
             settings.listen.value
         );
     }
     if !has_tokens {
         console::print_message(
-            "nobody has a token yet: onward token create --store … --role admin NAME",
+            "the store has no token: create one with onward token create --store URL --role admin NAME",
         );
     }
     let limit = Some(settings.requests_per_second.value);
-    let house = ProviderRegistry::new(
+    let providers = ProviderRegistry::new(
         settings.providers.value.clone(),
-        settings.campaigns.inline_providers.value,
+        settings.campaigns.inline_providers.value.into(),
         EnvironmentSecrets,
     );
     serve_until_stopped(
         &settings,
         store,
-        house,
+        providers,
         AuthMode::Tokens,
         limit,
         |address| {
@@ -98,8 +98,8 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 pub(super) async fn serve_until_stopped(
     settings: &ServerSettings,
     store: Arc<dyn Store>,
-    house: ProviderRegistry,
-    admission: AuthMode,
+    providers: ProviderRegistry,
+    auth_mode: AuthMode,
     requests_per_second: Option<std::num::NonZeroU32>,
     ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
@@ -111,28 +111,29 @@ pub(super) async fn serve_until_stopped(
     let address = listener.local_addr()?;
     let mut builder =
         engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
-    let mut sending = None;
+    let mut trace_export = None;
     if let Some(endpoint) = &settings.otlp_endpoint.value {
-        let (otlp, send) = otlp::start_otlp_export(endpoint, &settings.node_name.value)?;
+        let (otlp, export) = otlp::start_otlp_export(endpoint, &settings.node_name.value)?;
         builder = builder.with_span_exporter(otlp);
-        sending = Some(tokio::spawn(send));
+        trace_export = Some(tokio::spawn(export));
     }
     let mut engine = builder.open().await?;
     let projecting = tokio::spawn(
         Projector::new(Arc::clone(&store), projector::ProjectorOptions::default()).run(),
     );
-    let house = Arc::new(house);
-    let mut campaigns = CampaignSender::start_sending(settings, &store, engine.node().id(), &house);
+    let providers = Arc::new(providers);
+    let mut campaigns =
+        CampaignSender::start_sending(settings, &store, engine.node().id(), &providers);
     let service = ApiService::new(EngineClient::new(store, default_scope()?))
         .with_component_runtime(engine.component_runtime())
         .with_local_node(engine.node());
-    let service = service.with_providers(house);
+    let service = service.with_providers(providers);
     let (stage, staged) = watch::channel(ServerStage::Serving);
-    let silence = Duration::from_millis(settings.idle_ms.value.get());
+    let idle_timeout = Duration::from_millis(settings.idle_timeout_ms.value.get());
     let options = Options {
-        auth_mode: admission,
+        auth_mode,
         requests_per_second,
-        header_timeout: silence,
+        header_timeout: idle_timeout,
         metrics: Some(metrics),
     };
     let mut serving = tokio::spawn(onward_server::serve_http(
@@ -146,11 +147,11 @@ pub(super) async fn serve_until_stopped(
         error = campaigns.wait_for_failure() => return Err(error),
         ended = &mut serving => {
             ended?;
-            bail!("the server has ended, and nobody asked for it");
+            bail!("the HTTP server stopped unexpectedly");
         }
     }
-    console::print_message("stopping; once more to stop at once");
-    let again = signals.exit_on_next_signal();
+    console::print_message("draining; send the signal again to exit immediately");
+    let forced_exit = signals.exit_on_next_signal();
     // The server keeps answering while it drains, so that load balancers can see /readyz first.
     stage.send_replace(ServerStage::Draining);
     campaigns.stop_sending();
@@ -165,22 +166,22 @@ pub(super) async fn serve_until_stopped(
         serving.abort();
     }
     // The engine has stopped, so no span is added any more.
-    if let Some(sending) = sending {
-        finish_trace_export(sending).await;
+    if let Some(trace_export) = trace_export {
+        finish_trace_export(trace_export).await;
     }
-    again.abort();
+    forced_exit.abort();
     drained?;
     sent?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Waits until the remaining spans are exported, at most [`SHUTDOWN_TIMEOUT`].
-async fn finish_trace_export(sending: JoinHandle<()>) {
-    if tokio::time::timeout(SHUTDOWN_TIMEOUT, sending)
+async fn finish_trace_export(trace_export: JoinHandle<()>) {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, trace_export)
         .await
         .is_err()
     {
-        tracing::warn!("some traces could not be sent in time");
+        tracing::warn!("some traces could not be exported before the shutdown timeout");
     }
 }
 
@@ -197,7 +198,7 @@ fn engine_builder(
     let public = settings.allow_hosts.value.iter().map(rule(false));
     let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
     let lease = Duration::from_millis(settings.lease_ms.value.get());
-    let drain = Duration::from_millis(settings.drain_ms.value);
+    let drain = Duration::from_millis(settings.drain_timeout_ms.value);
     let engine = Engine::on_store(store)
         .with_scope(default_scope()?)
         .with_name(&settings.node_name.value);

@@ -40,9 +40,9 @@ pub(crate) struct ServerSettingsArgs {
     #[arg(long, value_name = "MS")]
     lease_ms: Option<NonZeroU64>,
     /// Drain timeout in milliseconds: how long running tasks may take when this node stops or hands
-    /// shards to another [env: ONWARD_DRAIN_MS] [default: 10000]
+    /// shards to another [env: ONWARD_DRAIN_TIMEOUT_MS] [default: 10000]
     #[arg(long, value_name = "MS")]
-    drain_ms: Option<u64>,
+    drain_timeout_ms: Option<u64>,
     /// OTLP/HTTP collector for traces of executions, such as http://127.0.0.1:4318 [env:
     /// ONWARD_OTLP_ENDPOINT]
     #[arg(long, value_name = "URL")]
@@ -52,9 +52,9 @@ pub(crate) struct ServerSettingsArgs {
     #[arg(long, value_name = "N")]
     requests_per_second: Option<NonZeroU32>,
     /// Idle timeout of a connection in milliseconds: it is closed if the head of its next request
-    /// has not arrived by then [env: ONWARD_IDLE_MS] [default: 120000]
+    /// has not arrived by then [env: ONWARD_IDLE_TIMEOUT_MS] [default: 120000]
     #[arg(long, value_name = "MS")]
-    idle_ms: Option<NonZeroU64>,
+    idle_timeout_ms: Option<NonZeroU64>,
     /// Allow tasks to send requests to this host: api.example.com, *.example.com, host:8443. Their
     /// component has to allow the host too [env: ONWARD_ALLOW_HOSTS]
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
@@ -80,10 +80,10 @@ struct ServerSettingsFile {
     tls_in_front: Option<bool>,
     node_name: Option<String>,
     lease_ms: Option<NonZeroU64>,
-    drain_ms: Option<u64>,
+    drain_timeout_ms: Option<u64>,
     otlp_endpoint: Option<String>,
     requests_per_second: Option<NonZeroU32>,
-    idle_ms: Option<NonZeroU64>,
+    idle_timeout_ms: Option<NonZeroU64>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
     campaigns: Option<CampaignSettingsTable>,
@@ -91,11 +91,12 @@ struct ServerSettingsFile {
     providers: Option<BTreeMap<String, ProviderSpec>>,
 }
 
-/// Source of a setting. `Usual` is the built-in default.
+/// Source of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SettingSource {
-    Usual,
+    /// The built-in default.
+    Default,
     File,
     Environment,
     CommandLine,
@@ -104,7 +105,7 @@ pub(crate) enum SettingSource {
 impl fmt::Display for SettingSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Usual => "usual",
+            Self::Default => "default",
             Self::File => "file",
             Self::Environment => "environment",
             Self::CommandLine => "command line",
@@ -125,10 +126,10 @@ pub(crate) struct ServerSettings {
     pub(crate) tls_in_front: ResolvedSetting<bool>,
     pub(crate) node_name: ResolvedSetting<String>,
     pub(crate) lease_ms: ResolvedSetting<NonZeroU64>,
-    pub(crate) drain_ms: ResolvedSetting<u64>,
+    pub(crate) drain_timeout_ms: ResolvedSetting<u64>,
     pub(crate) otlp_endpoint: ResolvedSetting<Option<String>>,
     pub(crate) requests_per_second: ResolvedSetting<NonZeroU32>,
-    pub(crate) idle_ms: ResolvedSetting<NonZeroU64>,
+    pub(crate) idle_timeout_ms: ResolvedSetting<NonZeroU64>,
     pub(crate) allow_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) campaigns: CampaignSettings,
@@ -139,11 +140,11 @@ pub(crate) struct ServerSettings {
 const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7400);
 const DEFAULT_LEASE_MS: NonZeroU64 = NonZeroU64::new(5_000).expect("not zero");
-const DEFAULT_DRAIN_MS: u64 = 10_000;
+const DEFAULT_DRAIN_TIMEOUT_MS: u64 = 10_000;
 const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("not zero");
 /// Longer than proxies keep idle connections, so that the proxy closes them: if this server did, it
 /// could close one just as the proxy reuses it.
-const DEFAULT_IDLE_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
+const DEFAULT_IDLE_TIMEOUT_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 
 impl ServerSettingsArgs {
     /// Resolves the effective settings from command line, environment, file and defaults.
@@ -172,11 +173,11 @@ impl ServerSettingsArgs {
                 file.lease_ms,
                 DEFAULT_LEASE_MS,
             )?,
-            drain_ms: resolve_parsed(
-                args.drain_ms,
-                "ONWARD_DRAIN_MS",
-                file.drain_ms,
-                DEFAULT_DRAIN_MS,
+            drain_timeout_ms: resolve_parsed(
+                args.drain_timeout_ms,
+                "ONWARD_DRAIN_TIMEOUT_MS",
+                file.drain_timeout_ms,
+                DEFAULT_DRAIN_TIMEOUT_MS,
             )?,
             otlp_endpoint: resolve_text(
                 args.otlp_endpoint,
@@ -189,11 +190,11 @@ impl ServerSettingsArgs {
                 file.requests_per_second,
                 DEFAULT_REQUESTS_PER_SECOND,
             )?,
-            idle_ms: resolve_parsed(
-                args.idle_ms,
-                "ONWARD_IDLE_MS",
-                file.idle_ms,
-                DEFAULT_IDLE_MS,
+            idle_timeout_ms: resolve_parsed(
+                args.idle_timeout_ms,
+                "ONWARD_IDLE_TIMEOUT_MS",
+                file.idle_timeout_ms,
+                DEFAULT_IDLE_TIMEOUT_MS,
             )?,
             allow_hosts: resolve_hosts(
                 args.allow_hosts,
@@ -225,12 +226,12 @@ impl ServerSettingsArgs {
 
 /// Resolves an optional setting that is a text.
 fn resolve_text(
-    said: Option<String>,
+    argument: Option<String>,
     variable_name: &str,
     in_file: Option<String>,
 ) -> anyhow::Result<ResolvedSetting<Option<String>>> {
     resolve_setting(
-        said.map(Some),
+        argument.map(Some),
         variable_name,
         in_file.map(Some),
         || None,
@@ -240,31 +241,31 @@ fn resolve_text(
 
 /// Resolves a setting that is parsed in the same way in the environment and on the command line.
 fn resolve_parsed<T>(
-    said: Option<T>,
+    argument: Option<T>,
     variable_name: &str,
     in_file: Option<T>,
-    usual: T,
+    default: T,
 ) -> anyhow::Result<ResolvedSetting<T>>
 where
     T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
 {
     resolve_setting(
-        said,
+        argument,
         variable_name,
         in_file,
-        || usual,
+        || default,
         |text| Ok(text.parse()?),
     )
 }
 
 /// Resolves a list of hosts; in the environment it is separated by commas.
 fn resolve_hosts(
-    said: Option<Vec<HostPattern>>,
+    argument: Option<Vec<HostPattern>>,
     variable_name: &str,
     in_file: Option<&[String]>,
 ) -> anyhow::Result<ResolvedSetting<Vec<HostPattern>>> {
     let in_file = in_file.map(parse_host_patterns).transpose()?;
-    resolve_setting(said, variable_name, in_file, Vec::new, |text| {
+    resolve_setting(argument, variable_name, in_file, Vec::new, |text| {
         parse_host_patterns(&split_list(text))
     })
 }
@@ -275,7 +276,7 @@ fn resolve_providers(
 ) -> ResolvedSetting<BTreeMap<String, ProviderSpec>> {
     let source = match in_file {
         Some(_) => SettingSource::File,
-        None => SettingSource::Usual,
+        None => SettingSource::Default,
     };
     ResolvedSetting {
         value: in_file.unwrap_or_default(),
@@ -284,20 +285,21 @@ fn resolve_providers(
 }
 
 pub(super) fn resolve_setting<T>(
-    said: Option<T>,
+    argument: Option<T>,
     variable_name: &str,
     in_file: Option<T>,
-    usual: impl FnOnce() -> T,
+    default: impl FnOnce() -> T,
     parse: impl FnOnce(&str) -> anyhow::Result<T>,
 ) -> anyhow::Result<ResolvedSetting<T>> {
-    if let Some(value) = said {
+    if let Some(value) = argument {
         return Ok(ResolvedSetting {
             value,
             source: SettingSource::CommandLine,
         });
     }
     if let Some(text) = env_variable(variable_name) {
-        let value = parse(&text).with_context(|| format!("{variable_name} makes no sense"))?;
+        let value = parse(&text)
+            .with_context(|| format!("invalid environment variable {variable_name}"))?;
         return Ok(ResolvedSetting {
             value,
             source: SettingSource::Environment,
@@ -309,8 +311,8 @@ pub(super) fn resolve_setting<T>(
             source: SettingSource::File,
         },
         None => ResolvedSetting {
-            value: usual(),
-            source: SettingSource::Usual,
+            value: default(),
+            source: SettingSource::Default,
         },
     })
 }
@@ -324,7 +326,7 @@ fn read_settings_file(path: &Path) -> anyhow::Result<ServerSettingsFile> {
             .span()
             .map_or(1, |span| 1 + text[..span.start].matches('\n').count());
         anyhow::anyhow!("line {line}: {}", error.message())
-            .context(format!("{} makes no sense", path.display()))
+            .context(format!("{}: invalid configuration", path.display()))
     })
 }
 
@@ -337,10 +339,7 @@ fn split_list(text: &str) -> Vec<String> {
 }
 
 fn parse_host_patterns(hosts: &[String]) -> anyhow::Result<Vec<HostPattern>> {
-    let parse = |host: &String| {
-        host.parse()
-            .with_context(|| format!("{host} is not a host"))
-    };
+    let parse = |host: &String| host.parse().with_context(|| format!("invalid host {host}"));
     hosts.iter().map(parse).collect()
 }
 

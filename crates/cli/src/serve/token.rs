@@ -79,7 +79,7 @@ pub(crate) async fn run_token_command(command: &TokenSubcommand) -> anyhow::Resu
                 access => access.require_server()?.revoke_token(&args.name).await?,
             }
             console::print_message(format_args!(
-                "{} is no longer good",
+                "token {} is revoked",
                 console::escape_control_chars(&args.name)
             ));
         }
@@ -89,9 +89,9 @@ pub(crate) async fn run_token_command(command: &TokenSubcommand) -> anyhow::Resu
 
 async fn create_token(args: &TokenCreateArgs) -> anyhow::Result<()> {
     let Some(role) = TokenRole::parse(&args.role) else {
-        bail!("{} is not a role", args.role)
+        bail!("unknown role {} (--role)", args.role)
     };
-    let made = match args.connection.open_connection(AccessMode::Create).await? {
+    let created = match args.connection.open_connection(AccessMode::Create).await? {
         TargetConnection {
             store_client: Some(client),
             ..
@@ -120,12 +120,12 @@ async fn create_token(args: &TokenCreateArgs) -> anyhow::Result<()> {
         }
     };
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&made)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&created)?)?;
     } else {
-        writeln!(io::stdout(), "{}", made.token)?;
+        writeln!(io::stdout(), "{}", created.token)?;
         console::print_message(format_args!(
-            "token {} may do what {} may; keep it, it is not shown again",
-            console::escape_control_chars(&made.name),
+            "created token {} with role {}; keep it, it is not shown again",
+            console::escape_control_chars(&created.name),
             args.role
         ));
     }
@@ -148,16 +148,16 @@ async fn list_tokens(args: &TokenListArgs) -> anyhow::Result<()> {
             "token", "role", "since"
         )?;
     }
-    for info in &tokens {
+    for summary in &tokens {
         if args.json {
-            writeln!(out, "{}", serde_json::to_string(info)?)?;
+            writeln!(out, "{}", serde_json::to_string(summary)?)?;
         } else {
             let TokenSummary {
                 name,
                 role,
                 created_at,
                 expires_at,
-            } = info;
+            } = summary;
             let expires = expires_at.as_deref().unwrap_or("never");
             writeln!(
                 out,

@@ -69,7 +69,7 @@ impl StateAppendArgs {
     async fn connect_server(&self) -> anyhow::Result<AppendTarget> {
         if self.accept_v1_keys || !matches!(self.keys, KeyCheckArg::Reject) {
             bail!(
-                "--keys and --accept-v1-keys are for a store; a server takes events by its own rules"
+                "--keys and --accept-v1-keys require --store: a server applies its own key policy"
             );
         }
         Ok(AppendTarget::Server(
@@ -81,28 +81,24 @@ impl StateAppendArgs {
 
 pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<ExitCode> {
     let lines = LineReader::open_path(&args.file)?;
-    let mut answers = AppendOutput {
+    let mut output = AppendOutput {
         out: io::BufWriter::new(io::stdout()),
         json: args.json,
         refused_count: 0,
     };
     let Some(url) = args.connection.store_url()? else {
-        ingest::ingest_lines(&args.connect_server().await?, lines, &mut answers).await?;
-        return Ok(ExitCode::from(u8::from(answers.refused_count > 0)));
+        ingest::ingest_lines(&args.connect_server().await?, lines, &mut output).await?;
+        return Ok(ExitCode::from(u8::from(output.refused_count > 0)));
     };
     let store = onward_embed::store::open_store(&url, args.store_policy()).await?;
     let projector = Projector::new(Arc::clone(&store), projector::ProjectorOptions::default());
     let projecting = tokio::spawn(projector.run());
-    let outcome = ingest::ingest_lines(
-        &AppendTarget::Store(Arc::clone(&store)),
-        lines,
-        &mut answers,
-    )
-    .await;
+    let outcome =
+        ingest::ingest_lines(&AppendTarget::Store(Arc::clone(&store)), lines, &mut output).await;
     projecting.abort();
     outcome?;
     catch_up_snapshots(&store).await?;
-    Ok(ExitCode::from(u8::from(answers.refused_count > 0)))
+    Ok(ExitCode::from(u8::from(output.refused_count > 0)))
 }
 
 /// Brings the snapshots up to date with the log.
@@ -128,8 +124,8 @@ impl ingest::IngestSink for AppendOutput {
             if appended.differs {
                 let kept = appended.result.event_id;
                 let message =
-                    format!("repeats event {kept} but says something else; the first one is kept");
-                self.print_line_verdict(*line, "warning", &message);
+                    format!("duplicate of event {kept} with different content; the first is kept");
+                self.print_line_result(*line, "warning", &message);
             }
         }
         Ok(self.out.flush()?)
@@ -137,20 +133,20 @@ impl ingest::IngestSink for AppendOutput {
 
     fn on_refused(&mut self, refused: &RefusedLine) {
         self.refused_count += 1;
-        self.print_line_verdict(refused.line, "refused", &refused.reason);
+        self.print_line_result(refused.line, "refused", &refused.reason);
     }
 }
 
 impl AppendOutput {
-    fn print_line_verdict(&self, line: u64, verdict: &str, message: &str) {
+    fn print_line_result(&self, line: u64, result: &str, message: &str) {
         if self.json {
             console::print_message(
-                serde_json::json!({ "line": line, "verdict": verdict, "message": message }),
+                serde_json::json!({ "line": line, "result": result, "message": message }),
             );
         } else {
             console::print_message(format_args!(
                 "{}: line {line}: {message}",
-                console::style_error(verdict)
+                console::style_error(result)
             ));
         }
     }

@@ -7,6 +7,7 @@ use std::thread;
 
 use onward_api::problem::Code;
 use onward_api::run::AppendRunEventsRequest;
+use onward_base::ExponentialBackoff;
 use onward_runs::{AppendResult, RunEventWrite};
 use onward_store::{
     EventReceipt, IdempotencyKeyCheck, RunStateStore as _, Store, StoreErrorKind, StorePolicy,
@@ -28,6 +29,12 @@ const QUEUED_PORTIONS_MAX: usize = 16;
 
 /// Maximum number of consecutive retries while the store is unreachable.
 const APPEND_RETRIES_MAX: u32 = 5;
+
+/// The delay between those retries.
+const APPEND_BACKOFF: ExponentialBackoff = ExponentialBackoff {
+    initial_ms: 200,
+    max_ms: 3_200,
+};
 
 /// A durable event and the number of its line.
 pub(crate) struct AcceptedEvent {
@@ -87,8 +94,8 @@ impl AppendTarget {
         match self {
             Self::Store(store) => {
                 let events = batch.iter().map(|line| line.event.clone()).collect();
-                let taken = store.append_events(events).await;
-                taken.map_err(|error| AppendFailure {
+                let receipts = store.append_events(events).await;
+                receipts.map_err(|error| AppendFailure {
                     kind: error.kind(),
                     error: error.into(),
                 })
@@ -112,7 +119,7 @@ async fn append_over_http(
     let events = documents
         .collect::<Result<_, _>>()
         .map_err(|problem| fatal(problem.into()))?;
-    let taken = access
+    let results = access
         .append_run_events(AppendRunEventsRequest { events })
         .await
         .map_err(|problem| {
@@ -130,7 +137,7 @@ async fn append_over_http(
                 error: problem.into(),
             }
         })?;
-    let appended = taken.iter().map(|it| {
+    let appended = results.iter().map(|it| {
         let result = AppendResult::from_json(&serde_json::to_string(it)?)?;
         Ok(EventReceipt {
             result,
@@ -142,13 +149,13 @@ async fn append_over_http(
 
 /// Appends all events of `lines` and reports each line to `sink`.
 pub(crate) async fn ingest_lines(
-    taker: &AppendTarget,
+    target: &AppendTarget,
     lines: LineReader,
     sink: &mut impl IngestSink,
 ) -> anyhow::Result<()> {
     let (sender, mut portions) = mpsc::channel(QUEUED_PORTIONS_MAX);
     // The store checks the keys again and issues the warnings, so none is issued here.
-    let mut policy = taker.check_policy();
+    let mut policy = target.check_policy();
     policy.key_check = if policy.key_check == IdempotencyKeyCheck::Reject {
         IdempotencyKeyCheck::Reject
     } else {
@@ -171,7 +178,7 @@ pub(crate) async fn ingest_lines(
                     }
                     IngestInput::Refused(refused) => sink.on_refused(&refused),
                     IngestInput::Failed(error) => {
-                        append_halving(taker, batch, sink).await?;
+                        append_halving(target, batch, sink).await?;
                         return Err(error);
                     }
                 }
@@ -184,7 +191,7 @@ pub(crate) async fn ingest_lines(
             };
         }
         bytes = 0;
-        append_halving(taker, std::mem::take(&mut batch), sink).await?;
+        append_halving(target, std::mem::take(&mut batch), sink).await?;
     }
     Ok(())
 }
@@ -240,7 +247,7 @@ fn parse_line(number: u64, text: &str, policy: &StorePolicy) -> Result<IngestInp
 /// Appends a batch. If it is refused because of a single event, the batch is halved until that
 /// event is alone.
 async fn append_halving(
-    taker: &AppendTarget,
+    target: &AppendTarget,
     batch: Vec<ParsedEventLine>,
     sink: &mut impl IngestSink,
 ) -> anyhow::Result<()> {
@@ -248,7 +255,7 @@ async fn append_halving(
     while let Some(mut batch) = waiting.pop() {
         let Some(first) = batch.first() else { continue };
         let first = first.number;
-        match append_with_retry(taker, &batch).await {
+        match append_with_retry(target, &batch).await {
             Ok(appended) => {
                 let lines = batch.iter().map(|line| line.number);
                 let accepted: Vec<AcceptedEvent> = lines
@@ -260,7 +267,7 @@ async fn append_halving(
             Err(AppendFailure { kind, error })
                 if !matches!(kind, StoreErrorKind::Conflict | StoreErrorKind::Invalid) =>
             {
-                return Err(error.context(format!("nothing was acknowledged from line {first} on")));
+                return Err(error.context(format!("no line from line {first} on was acknowledged")));
             }
             Err(AppendFailure { error, .. }) if batch.len() == 1 => {
                 sink.on_refused(&RefusedLine {
@@ -281,12 +288,12 @@ async fn append_halving(
 /// Retries with backoff while the store is unreachable or the outcome is unknown. This is safe: an
 /// event that was stored is deduplicated.
 async fn append_with_retry(
-    taker: &AppendTarget,
+    target: &AppendTarget,
     batch: &[ParsedEventLine],
 ) -> Result<Vec<EventReceipt>, AppendFailure> {
     let mut tries = 0;
     loop {
-        match taker.append_batch(batch).await {
+        match target.append_batch(batch).await {
             Err(refusal)
                 if matches!(
                     refusal.kind,
@@ -294,7 +301,9 @@ async fn append_with_retry(
                 ) && tries < APPEND_RETRIES_MAX =>
             {
                 tries += 1;
-                tokio::time::sleep(std::time::Duration::from_millis(100 << tries)).await;
+                let entropy = getrandom::u64().unwrap_or_default();
+                let delay_ms = APPEND_BACKOFF.delay_ms(tries, entropy);
+                tokio::time::sleep(std::time::Duration::from_millis(delay_ms)).await;
             }
             outcome => return outcome,
         }

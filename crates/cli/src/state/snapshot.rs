@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use onward_api::problem::Code;
+use onward_api::run::SnapshotSource;
 use onward_runs::RunId;
 
 use crate::connection::{AccessMode, ConnectionArgs};
@@ -11,7 +12,7 @@ use crate::console;
 
 /// Print the snapshot of a run as JSON
 ///
-/// The stored snapshot may be up to a second behind the log; --project reduces the log itself.
+/// The stored snapshot may be up to a second behind the log; --from-log reduces the log itself.
 ///
 /// Exit codes: 0 the snapshot was printed, 1 the run does not exist or has no snapshot yet, 2 the
 /// command failed.
@@ -23,12 +24,17 @@ pub(crate) struct StateSnapshotArgs {
     run: RunId,
     /// Reduce the log now instead of reading the stored snapshot
     #[arg(long)]
-    project: bool,
+    from_log: bool,
 }
 
 pub(crate) async fn print_snapshot(args: &StateSnapshotArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let found = match onward.get_run_snapshot(&args.run, args.project).await {
+    let source = if args.from_log {
+        SnapshotSource::Log
+    } else {
+        SnapshotSource::Stored
+    };
+    let found = match onward.get_run_snapshot(&args.run, source).await {
         Err(problem) if problem.code == Code::NoRun => {
             console::print_message(&problem.detail);
             return Ok(ExitCode::from(1));
@@ -36,11 +42,9 @@ pub(crate) async fn print_snapshot(args: &StateSnapshotArgs) -> anyhow::Result<E
         found => found?,
     };
     match &*found.condition {
-        "STALE" => {
-            console::print_message("stale: events are missing from the log behind this snapshot")
-        }
+        "STALE" => console::print_message("stale: events are missing in the log of this snapshot"),
         "INCONSISTENT" => console::print_message(
-            "inconsistent: the log holds events that were not allowed; they are ignored",
+            "inconsistent: the log contains events that the transition rules forbid; they are ignored",
         ),
         _ => {}
     }

@@ -3,11 +3,11 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use onward_api::run::{VerifyFinding, VerifyProgress, VerifyReport};
+use onward_api::run::{KeyContract, VerifyFinding, VerifyProgress, VerifyReport};
 use onward_runs::RunId;
 
 use crate::connection::{AccessMode, ConnectionArgs};
-use crate::console::{self, format_count};
+use crate::console::{self, OutputFormat, format_count};
 use crate::progress::ProgressLine;
 
 /// Verify stored runs: keys, order, contiguity, and that each snapshot is what its log reduces to
@@ -31,47 +31,54 @@ pub(crate) struct StateVerifyArgs {
 
 pub(crate) async fn verify_state(args: &StateVerifyArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let mut progress = ProgressLine::new(!args.json);
+    let mut progress = ProgressLine::for_output(OutputFormat::from_json_flag(args.json));
     let mut written = Ok(());
-    let mut hear = |heard| match heard {
-        VerifyProgress::Finding(wrong) if written.is_ok() => written = print_finding(args, &wrong),
+    let mut on_progress = |update| match update {
+        VerifyProgress::Finding(finding) if written.is_ok() => {
+            written = print_finding(args, &finding)
+        }
         VerifyProgress::Finding(_) => {}
         VerifyProgress::Examined { runs, events } => {
             progress.update_count(runs, || format!("{runs} runs, {events} events"))
         }
     };
-    let verified = onward
-        .verify_runs(args.run.as_deref(), args.accept_v1_keys, &mut hear)
+    let keys = if args.accept_v1_keys {
+        KeyContract::V2OrV1
+    } else {
+        KeyContract::V2Only
+    };
+    let report = onward
+        .verify_runs(args.run.as_deref(), keys, &mut on_progress)
         .await?;
     drop(progress);
     written?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&verified)?)?;
+        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
     } else {
         let VerifyReport {
             ok,
             runs,
             events,
             findings,
-        } = verified;
-        let word = if ok {
+        } = report;
+        let result = if ok {
             console::style_success("valid").to_string()
         } else {
-            console::style_error("wrong").to_string()
+            console::style_error("invalid").to_string()
         };
         let (events, runs) = (format_count(events, "event"), format_count(runs, "run"));
         console::print_message(format_args!(
-            "{word}: {events} of {runs}, {}",
+            "{result}: {events} of {runs}, {}",
             format_count(findings, "finding")
         ));
     }
-    Ok(ExitCode::from(u8::from(!verified.ok)))
+    Ok(ExitCode::from(u8::from(!report.ok)))
 }
 
-fn print_finding(args: &StateVerifyArgs, wrong: &VerifyFinding) -> io::Result<()> {
+fn print_finding(args: &StateVerifyArgs, finding: &VerifyFinding) -> io::Result<()> {
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(wrong)?)
+        writeln!(io::stdout(), "{}", serde_json::to_string(finding)?)
     } else {
-        writeln!(io::stdout(), "{wrong}")
+        writeln!(io::stdout(), "{finding}")
     }
 }

@@ -1,23 +1,23 @@
-//! Campaigns of real processes, against a provider outside of them that counts: whatever happens to
-//! the processes, nobody is called twice, and nobody is forgotten.
+//! Campaigns sent by real server processes to a provider that records its calls: whatever happens
+//! to the processes, each recipient is reached exactly once.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a test that fails reports where"
 )]
 
-mod answers;
-mod clocks;
-mod controls;
-mod kills;
-mod node;
-mod points;
-mod provider;
-mod repeats;
-mod valve;
-mod world;
-mod zombies;
+mod clock_skew;
+mod database_proxy;
+mod harness;
+mod kill_points;
+mod process_kills;
+mod provider_responses;
+mod recording_provider;
+mod repeated_deployments;
+mod run_controls;
+mod server_process;
+mod stalled_processes;
 
 fn text(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap()

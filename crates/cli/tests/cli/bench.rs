@@ -185,7 +185,7 @@ fn postgres_is_measured_in_a_schema_that_is_gone_in_the_end() {
     check(&document["workloads"][0]);
     let listed = onward(&["ls", "--store", &url]).output().unwrap();
     assert!(
-        text(&listed.stderr).contains("there is no store in the database"),
+        text(&listed.stderr).contains("the database contains no store"),
         "{}",
         text(&listed.stderr)
     );

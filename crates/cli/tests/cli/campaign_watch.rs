@@ -1,4 +1,5 @@
-//! Watching campaign runs that do not go on by themselves: why is said, and nobody watches in vain.
+//! `campaign watch` on runs that make no progress: the command reports why, and ends if only an
+//! operator can continue.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;
@@ -7,12 +8,12 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 
-use crate::server::{Server, token};
+use crate::http_server::{Server, create_token};
 use crate::text;
-use crate::work::Place;
+use crate::workflows::WorkflowStoreFixture;
 
-/// A service that never says what became of a request.
-pub(crate) fn service() -> u16 {
+/// Starts an HTTP service whose responses leave the outcome unknown. Returns its port.
+pub(crate) fn start_failing_service() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -26,14 +27,14 @@ pub(crate) fn service() -> u16 {
     port
 }
 
-/// A campaign for three people by this provider.
-pub(crate) fn campaign(folder: &TempDir, provider: &str) -> PathBuf {
-    let (file, people) = (
+/// Writes a campaign for three recipients with this provider.
+pub(crate) fn write_campaign(folder: &TempDir, provider: &str) -> PathBuf {
+    let (file, audience) = (
         folder.path().join("news.yaml"),
         folder.path().join("people.csv"),
     );
     std::fs::write(
-        people,
+        audience,
         "id,email\np1,a@people.example\np2,b@people.example\np3,c@people.example\n",
     )
     .unwrap();
@@ -46,24 +47,27 @@ pub(crate) fn campaign(folder: &TempDir, provider: &str) -> PathBuf {
 }
 
 #[test]
-fn watching_ends_when_only_verdicts_are_left_to_be_given() {
-    let (place, folder) = (Place::sqlite(), tempfile::tempdir().unwrap());
+fn watch_ends_when_only_items_in_doubt_are_left() {
+    let (fixture, folder) = (WorkflowStoreFixture::sqlite(), tempfile::tempdir().unwrap());
     let provider = format!(
         "{{ http: {{ url: \"http://127.0.0.1:{}/\", body: \"{{}}\" }} }}",
-        service()
+        start_failing_service()
     );
-    let file = campaign(&folder, &provider);
-    let server = Server::of(&place, &["--inline-providers"]);
-    let engineer = token(&place, "engineer", &[]);
+    let file = write_campaign(&folder, &provider);
+    let server = Server::start(&fixture, &["--inline-providers"]);
+    let engineer = create_token(&fixture, "engineer", &[]);
     let deployed = server.run(
         &engineer,
         &["campaign", "deploy", file.to_str().unwrap(), "--watch"],
     );
-    let said = text(&deployed.stderr);
-    assert_eq!(deployed.status.code(), Some(1), "{said}");
+    let stderr = text(&deployed.stderr);
+    assert_eq!(deployed.status.code(), Some(1), "{stderr}");
     assert!(
-        said.ends_with("3 in doubt wait for your verdict: onward outbox in-doubt\n"),
-        "{said}"
+        stderr.ends_with(
+            "3 items in doubt: list with onward outbox in-doubt, then record each outcome with \
+             onward outbox settle\n"
+        ),
+        "{stderr}"
     );
     let run = text(&deployed.stdout).lines().next().unwrap().to_owned();
     let watched = server.run(&engineer, &["campaign", "watch", &run, "--json"]);
@@ -71,14 +75,20 @@ fn watching_ends_when_only_verdicts_are_left_to_be_given() {
     let last: serde_json::Value =
         serde_json::from_str(text(&watched.stdout).lines().last().unwrap()).unwrap();
     assert_eq!(
-        (&last["tally"]["inDoubt"], &last["status"]),
+        (&last["counts"]["inDoubt"], &last["status"]),
         (&3.into(), &"running".into())
     );
-    // Whoever has asked the provider says so, and it is over.
+    // Settling the items completes the run.
     let settled = server.run(
         &engineer,
         &[
-            "outbox", "settle", "--run", &run, "sent", "--why", "its log",
+            "outbox",
+            "settle",
+            "--run",
+            &run,
+            "sent",
+            "--reason",
+            "provider log",
         ],
     );
     assert_eq!(settled.status.code(), Some(0), "{}", text(&settled.stderr));
@@ -92,13 +102,13 @@ fn watching_ends_when_only_verdicts_are_left_to_be_given() {
 }
 
 #[test]
-fn whoever_watches_a_run_that_no_server_can_send_is_told_why() {
-    let (place, folder) = (Place::sqlite(), tempfile::tempdir().unwrap());
-    let file = campaign(&folder, "mailer");
-    let deployed = place.run(&["campaign", "deploy", file.to_str().unwrap()]);
+fn watch_reports_why_no_server_can_send_the_run() {
+    let (fixture, folder) = (WorkflowStoreFixture::sqlite(), tempfile::tempdir().unwrap());
+    let file = write_campaign(&folder, "mailer");
+    let deployed = fixture.run(&["campaign", "deploy", file.to_str().unwrap()]);
     let run = text(&deployed.stdout).trim().to_owned();
-    let server = Server::of(&place, &[]);
-    let operator = token(&place, "operator", &[]);
+    let server = Server::start(&fixture, &[]);
+    let operator = create_token(&fixture, "operator", &[]);
     let mut watch = server.command(&operator, &["campaign", "watch", &run]);
     let mut watching = watch
         .stdout(Stdio::null())
@@ -107,12 +117,16 @@ fn whoever_watches_a_run_that_no_server_can_send_is_told_why() {
         .unwrap();
     let stderr = BufReader::new(watching.stderr.take().unwrap());
     let mut lines = stderr.lines().map_while(Result::ok);
-    let said = lines.find(|line| line.contains("cannot send it")).unwrap();
+    let reported = lines
+        .find(|line| line.contains("cannot send the run"))
+        .unwrap();
     assert!(
-        said.ends_with(" cannot send it: there is no provider mailer: this server has none"),
-        "{said}"
+        reported.ends_with(
+            " cannot send the run: unknown provider mailer: this server has no providers"
+        ),
+        "{reported}"
     );
-    // It goes on watching.
+    // The command continues to watch.
     assert_eq!(
         server
             .run(&operator, &["campaign", "cancel", &run])
@@ -122,8 +136,10 @@ fn whoever_watches_a_run_that_no_server_can_send_is_told_why() {
     );
     assert_eq!(watching.wait().unwrap().code(), Some(1));
     assert_eq!(
-        lines.filter(|line| line.contains("cannot send it")).count(),
+        lines
+            .filter(|line| line.contains("cannot send the run"))
+            .count(),
         0,
-        "it is said once"
+        "the reason is reported once"
     );
 }

@@ -1,34 +1,35 @@
-//! The binary as its users meet it: what it prints where, with which exit code, and what is left
-//! after it was killed.
+//! End-to-end tests of the binary: output, exit codes, and the state of a store after kills and
+//! faults.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a test that fails reports where"
 )]
 
-mod apart;
+mod append_kills;
 mod bench;
-mod campaign;
+mod campaign_commands;
+mod campaign_messages;
 mod campaign_watch;
-mod campaign_words;
-mod clients;
-mod crash;
-mod faults;
-mod journal;
-mod kills;
-mod look;
-mod nodes;
+mod cluster_faults;
+mod disk_faults;
+mod http_server;
+mod inspection;
+mod journal_commands;
 mod old_stores;
-mod server;
+mod sdk_clients;
 mod server_authorization;
 mod server_configuration;
+mod server_limits;
 mod server_shutdown;
-mod state;
+mod state_commands;
 mod traces;
-mod work;
-mod worked;
+mod worked_journals;
+mod worker_setup;
 mod workers;
+mod workflow_kills;
+mod workflows;
 
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
@@ -44,8 +45,8 @@ fn onward(args: &[&str]) -> Command {
     command
 }
 
-/// Runs a command with `input` on its standard input, which it need not read to the end.
-fn fed(mut command: Command, input: &[u8]) -> Output {
+/// Runs a command with `input` on its standard input; the command may stop reading early.
+fn run_with_input(mut command: Command, input: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

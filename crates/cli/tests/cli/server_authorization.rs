@@ -3,11 +3,11 @@
 
 use serde_json::{Value, json};
 
-use crate::server::{Server, started, token};
+use crate::http_server::{Server, create_token, start_workflow};
 use crate::text;
-use crate::work::Place;
+use crate::workflows::WorkflowStoreFixture;
 
-/// What a letter in the table below stands for.
+/// The expected status for a letter in the table below.
 const fn status(letter: char) -> u16 {
     match letter {
         'r' => 200,
@@ -27,23 +27,24 @@ const fn status(letter: char) -> u16 {
     reason = "one scenario, or one list of cases, read from top to bottom"
 )]
 #[test]
-fn nobody_sees_or_does_more_than_their_token_allows() {
-    let place = Place::sqlite();
+fn a_token_grants_only_its_role_and_scope() {
+    let fixture = WorkflowStoreFixture::sqlite();
     let [viewer, operator, engineer, admin, worker] =
-        ["viewer", "operator", "engineer", "admin", "worker"].map(|role| token(&place, role, &[]));
-    let other = token(&place, "admin", &["--environment", "other"]);
-    let id = started(&place, &["blocking_signal", "{\"order\":7}"]);
-    let server = Server::of(&place, &[]);
+        ["viewer", "operator", "engineer", "admin", "worker"]
+            .map(|role| create_token(&fixture, role, &[]));
+    let other = create_token(&fixture, "admin", &["--environment", "other"]);
+    let id = start_workflow(&fixture, &["blocking_signal", "{\"order\":7}"]);
+    let server = Server::start(&fixture, &[]);
     let start = r#"{"function":"chain","input":{"steps":1}}"#;
     let (cancel, signal) = (r#"{"reason":"enough"}"#, r#"{"name":"x"}"#);
-    let look = format!("GET /v1/executions/{id}");
+    let show = format!("GET /v1/executions/{id}");
     let paths = [
         ("GET /v1/executions", "", "rrrr-"),
-        (&*look, "", "rrrr-"),
-        (&format!("{look}/journal"), "", "rrrr-"),
-        (&format!("{look}/result"), "", "rrrr-"),
-        (&format!("{look}/why"), "", "rrrr-"),
-        (&format!("{look}/component"), "", "rrrr-"),
+        (&*show, "", "rrrr-"),
+        (&format!("{show}/journal"), "", "rrrr-"),
+        (&format!("{show}/result"), "", "rrrr-"),
+        (&format!("{show}/why"), "", "rrrr-"),
+        (&format!("{show}/component"), "", "rrrr-"),
         ("GET /v1/functions", "", "rrrr-"),
         ("GET /v1/components", "", "rrrr-"),
         ("GET /v1/runs/x/events", "", "nnnn-"),
@@ -97,22 +98,22 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
             .chars()
             .zip([&viewer, &operator, &engineer, &admin, &worker])
         {
-            // A component is not decoded as text, nor is it JSON.
+            // A component is binary, neither text nor JSON.
             if request.ends_with("/component") && letter == 'r' {
                 continue;
             }
-            let answer = server.ask(request, token, body);
+            let response = server.send_request(request, token, body);
             // The first cancel request ends the execution: later ones conflict.
-            let is_over = letter == 'o' && answer.status == 409;
+            let has_ended = letter == 'o' && response.status == 409;
             assert!(
-                is_over || answer.status == status(letter),
+                has_ended || response.status == status(letter),
                 "{request} by {letters}: {}",
-                answer.body
+                response.body
             );
         }
         for token in ["", "onward_0000", "nonsense"] {
             assert_eq!(
-                server.ask(request, token, body).code(),
+                server.send_request(request, token, body).code(),
                 "unauthenticated",
                 "{request}"
             );
@@ -123,21 +124,25 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
             } else {
                 "no_execution"
             };
-            assert_eq!(server.ask(request, &other, body).code(), code, "{request}");
+            assert_eq!(
+                server.send_request(request, &other, body).code(),
+                code,
+                "{request}"
+            );
         }
     }
     assert_eq!(
-        server.ask("GET /v1/executions", &other, "").json()["executions"],
+        server.send_request("GET /v1/executions", &other, "").json()["executions"],
         json!([])
     );
     let header = "onward-environment: default\r\n";
     assert_eq!(
         server
-            .ask_with("GET /v1/executions", &other, header, "")
+            .send_request_with("GET /v1/executions", &other, header, "")
             .code(),
         "forbidden"
     );
-    let file = std::fs::read(place.folder.path().join("store.db-wal")).unwrap();
+    let file = std::fs::read(fixture.folder.path().join("store.db-wal")).unwrap();
     assert!(
         !file
             .windows(32)
@@ -147,21 +152,21 @@ fn nobody_sees_or_does_more_than_their_token_allows() {
 }
 
 #[test]
-fn a_token_that_is_taken_back_or_has_run_out_is_no_longer_good() {
-    let place = Place::sqlite();
-    let admin = token(&place, "admin", &[]);
-    let old = token(&place, "viewer", &["--expires", "2020-01-01T00:00:00Z"]);
-    let server = Server::of(&place, &[]);
+fn a_revoked_or_expired_token_is_rejected() {
+    let fixture = WorkflowStoreFixture::sqlite();
+    let admin = create_token(&fixture, "admin", &[]);
+    let old = create_token(&fixture, "viewer", &["--expires", "2020-01-01T00:00:00Z"]);
+    let server = Server::start(&fixture, &[]);
     assert_eq!(
-        server.ask("GET /v1/executions", &old, "").code(),
+        server.send_request("GET /v1/executions", &old, "").code(),
         "unauthenticated"
     );
-    let made = server.run(
+    let created = server.run(
         &admin,
         &["token", "create", "guest", "--role", "viewer", "--json"],
     );
-    let made: Value = serde_json::from_slice(&made.stdout).unwrap();
-    let guest = made["token"].as_str().unwrap();
+    let created: Value = serde_json::from_slice(&created.stdout).unwrap();
+    let guest = created["token"].as_str().unwrap();
     assert_eq!(
         server
             .run(&admin, &["token", "revoke", "guest"])
@@ -170,7 +175,7 @@ fn a_token_that_is_taken_back_or_has_run_out_is_no_longer_good() {
         Some(0)
     );
     assert_eq!(
-        server.ask("GET /v1/executions", guest, "").code(),
+        server.send_request("GET /v1/executions", guest, "").code(),
         "unauthenticated"
     );
     let again = server.run(&admin, &["token", "revoke", "guest"]);
@@ -181,26 +186,27 @@ fn a_token_that_is_taken_back_or_has_run_out_is_no_longer_good() {
 }
 
 #[test]
-fn a_server_does_not_listen_to_the_world_unprotected() {
-    let place = Place::sqlite();
+fn a_non_loopback_address_requires_a_token_and_tls() {
+    let fixture = WorkflowStoreFixture::sqlite();
     let open = ["serve", "--listen", "0.0.0.0:0"];
-    let without_token = place.run(&open);
+    let without_token = fixture.run(&open);
     assert_eq!(without_token.status.code(), Some(2));
     assert!(
-        text(&without_token.stderr).contains("nobody has a token"),
+        text(&without_token.stderr)
+            .contains("without a token: create one with onward token create"),
         "{}",
         text(&without_token.stderr)
     );
-    token(&place, "admin", &[]);
-    let without_tls = place.run(&open);
+    create_token(&fixture, "admin", &[]);
+    let without_tls = fixture.run(&open);
     assert!(
         text(&without_tls.stderr).contains("--tls-in-front"),
         "{}",
         text(&without_tls.stderr)
     );
-    let dev = place.run(&["dev", "--listen", "0.0.0.0:0"]);
+    let dev = fixture.run(&["dev", "--listen", "0.0.0.0:0"]);
     assert!(
-        text(&dev.stderr).contains("beyond loopback"),
+        text(&dev.stderr).contains("is not a loopback address: use onward serve"),
         "{}",
         text(&dev.stderr)
     );

@@ -3,20 +3,20 @@
 
 use serde_json::{Value, json};
 
-use crate::server::Server;
+use crate::http_server::Server;
 use crate::{onward, text};
 
 #[test]
-fn development_needs_no_token_and_has_something_to_try() {
+fn the_development_server_needs_no_token_and_has_examples_deployed() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = onward(&["dev", "--listen", "127.0.0.1:0"]);
     command.current_dir(folder.path()).env(
         "ONWARD_CACHE",
         std::env::temp_dir().join("onward-test-cache"),
     );
-    let server = Server::begun(&mut command);
-    assert_eq!(server.ask("GET /readyz", "", "").body, "ready\n");
-    let functions = server.ask("GET /v1/functions", "", "").json();
+    let server = Server::spawn(&mut command);
+    assert_eq!(server.send_request("GET /readyz", "", "").body, "ready\n");
+    let functions = server.send_request("GET /v1/functions", "", "").json();
     assert!(
         functions["functions"]
             .as_array()
@@ -35,7 +35,7 @@ fn development_needs_no_token_and_has_something_to_try() {
         .output()
         .unwrap();
     assert_eq!(started.status.code(), Some(0), "{}", text(&started.stderr));
-    // The development server has no tenants: what works on a store works here.
+    // The development server does not restrict tenants: a command works as on a store.
     let runs = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../examples/runs/orders.jsonl"
@@ -50,7 +50,7 @@ fn development_needs_no_token_and_has_something_to_try() {
         "{}",
         text(&appended.stderr)
     );
-    let metrics = server.ask("GET /metrics", "", "").body;
+    let metrics = server.send_request("GET /metrics", "", "").body;
     for line in [
         "onward_http_request_seconds_count",
         "onward_in_doubt_total 0",
@@ -58,13 +58,13 @@ fn development_needs_no_token_and_has_something_to_try() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
-    let document = server.ask("GET /openapi.json", "", "").json();
+    let document = server.send_request("GET /openapi.json", "", "").json();
     assert!(document["paths"]["/v1/executions"]["post"].is_object());
     assert!(folder.path().join(".onward/onward.db").exists());
 }
 
 #[test]
-fn settings_come_from_the_file_the_environment_and_the_command_line() {
+fn settings_come_from_file_environment_and_command_line() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("onward.toml");
     std::fs::write(
@@ -104,21 +104,21 @@ fn settings_come_from_the_file_the_environment_and_the_command_line() {
     );
     assert_eq!(
         shown["tls-in-front"],
-        json!({ "value": false, "from": "usual" })
+        json!({ "value": false, "from": "default" })
     );
     assert!(!text(&show(&[], &[]).stdout).contains("secret"));
-    let wrong = show(&[], &[("ONWARD_LISTEN", "nowhere")]);
+    let invalid = show(&[], &[("ONWARD_LISTEN", "nowhere")]);
     assert!(
-        text(&wrong.stderr).contains("ONWARD_LISTEN makes no sense"),
+        text(&invalid.stderr).contains("invalid environment variable ONWARD_LISTEN"),
         "{}",
-        text(&wrong.stderr)
+        text(&invalid.stderr)
     );
     std::fs::write(&file, "lissten = \"127.0.0.1:1\"\n").unwrap();
-    let wrong = show(&[], &[]);
-    assert_eq!(wrong.status.code(), Some(2));
+    let invalid = show(&[], &[]);
+    assert_eq!(invalid.status.code(), Some(2));
     assert!(
-        text(&wrong.stderr).contains("unknown field `lissten`"),
+        text(&invalid.stderr).contains("unknown field `lissten`"),
         "{}",
-        text(&wrong.stderr)
+        text(&invalid.stderr)
     );
 }

@@ -1,5 +1,5 @@
-//! Traces by OTLP, as a collector sees them: one for each execution, a span for each thing that it
-//! did or waited for.
+//! OTLP traces as a collector receives them: one trace per execution, one span per attempt, timer
+//! and wait for a signal.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -13,17 +13,17 @@ use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message as _;
 use serde_json::json;
 
-use crate::server::{Server, token};
-use crate::work::Place;
+use crate::http_server::{Server, create_token};
+use crate::workflows::WorkflowStoreFixture;
 
-/// A collector, for as long as the process runs.
-struct Collector {
+/// An OTLP collector that keeps all spans.
+struct SpanCollector {
     url: String,
     spans: Arc<Mutex<Vec<Span>>>,
 }
 
-impl Collector {
-    fn new() -> Self {
+impl SpanCollector {
+    fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let spans: Arc<Mutex<Vec<Span>>> = Arc::default();
@@ -31,13 +31,13 @@ impl Collector {
         std::thread::spawn(move || {
             for connection in listener.incoming().map_while(Result::ok) {
                 let kept = Arc::clone(&kept);
-                std::thread::spawn(move || take(connection, &kept));
+                std::thread::spawn(move || receive_spans(connection, &kept));
             }
         });
         Self { url, spans }
     }
 
-    /// The spans of a trace, by their ids.
+    /// Returns the spans of the trace of an execution by span id.
     fn trace(&self, execution: &str) -> BTreeMap<String, Span> {
         let spans = self.spans.lock().unwrap();
         let its = spans
@@ -48,8 +48,8 @@ impl Collector {
     }
 }
 
-/// Takes requests on a connection until it is closed.
-fn take(connection: TcpStream, spans: &Mutex<Vec<Span>>) {
+/// Reads requests from a connection until it is closed.
+fn receive_spans(connection: TcpStream, spans: &Mutex<Vec<Span>>) {
     let mut reader = BufReader::new(connection);
     loop {
         let mut length = 0;
@@ -87,33 +87,39 @@ fn take(connection: TcpStream, spans: &Mutex<Vec<Span>>) {
 )]
 #[test]
 fn an_execution_is_a_trace_with_a_span_for_each_step() {
-    let collector = Collector::new();
-    let place = Place::sqlite();
-    let admin = token(&place, "admin", &[]);
-    let mut server = Server::of(&place, &["--otlp-endpoint", &collector.url]);
+    let collector = SpanCollector::start();
+    let fixture = WorkflowStoreFixture::sqlite();
+    let admin = create_token(&fixture, "admin", &[]);
+    let mut server = Server::start(&fixture, &["--otlp-endpoint", &collector.url]);
     let start = |function: &str, input: serde_json::Value| {
         let body = json!({"function": function, "input": input, "waitMs": 30_000}).to_string();
-        let answer = server.ask("POST /v1/executions", &admin, &body).json();
-        answer["execution"].as_str().unwrap().to_owned()
+        let started = server
+            .send_request("POST /v1/executions", &admin, &body)
+            .json();
+        started["execution"].as_str().unwrap().to_owned()
     };
     let chain = start("chain", json!({"steps": 3}));
-    let waiting = server.ask(
+    let waiting = server.send_request(
         "POST /v1/executions",
         &admin,
         r#"{"function":"blocking_signal","input":{"order":7}}"#,
     );
     let waiting = waiting.json()["execution"].as_str().unwrap().to_owned();
     let why = format!("GET /v1/executions/{waiting}/why");
-    while !server.ask(&why, &admin, "").body.contains("user_approval") {}
+    while !server
+        .send_request(&why, &admin, "")
+        .body
+        .contains("user_approval")
+    {}
     let signal = format!("POST /v1/executions/{waiting}/signals");
-    server.ask(
+    server.send_request(
         &signal,
         &admin,
         r#"{"name":"user_approval","payload":{"approved":true}}"#,
     );
     assert_eq!(
         server
-            .ask(
+            .send_request(
                 &format!("GET /v1/executions/{waiting}/result?waitMs=30000"),
                 &admin,
                 ""

@@ -1,4 +1,4 @@
-//! What an execution and all that it started amount to, as far as a crash must not change it.
+//! The account of an execution and its descendants: everything that a crash must not change.
 //!
 //! Compared are, promise by promise: what was invoked, with what, how, and what came of it at which
 //! attempt; how long timers were; which signals were received, as which delivery; which members
@@ -20,12 +20,12 @@ use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{Event, ExecutionId, InvokePerformer, InvokeResult, Journal, JournalEvent};
 use serde_json::Value;
 
-/// What an execution and all that it started amount to.
+/// The account of an execution and its descendants.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Account {
-    /// What it ended with.
+    /// Outcome of the execution.
     pub(crate) result: String,
-    /// What became of each promise and of each execution, by the place in the tree of executions.
+    /// Outcome of each promise and of each execution, by position in the tree of executions.
     pub(crate) effects: BTreeMap<String, String>,
     /// Every attempt of a task that was recorded as started: the promise and the number.
     pub(crate) attempts: Vec<(String, u32)>,
@@ -43,9 +43,9 @@ impl Account {
         let mut open = vec![("root".to_owned(), id)];
         while let Some((place, id)) = open.pop() {
             let events = client.read_journal(id).await.unwrap();
-            expect_valid(id, &events);
+            assert_valid(id, &events);
             for event in &events {
-                account.take_in(&place, id, &event.event, number.as_deref());
+                account.add_journal(&place, id, &event.event, number.as_deref());
                 match &event.event {
                     Event::InvokeStarted {
                         promise_id,
@@ -83,8 +83,8 @@ impl Account {
         clippy::too_many_lines,
         reason = "one scenario, or one list of cases, read from top to bottom"
     )]
-    fn take_in(&mut self, place: &str, id: ExecutionId, event: &Event, number: Option<&str>) {
-        let (what, said) = match event {
+    fn add_journal(&mut self, place: &str, id: ExecutionId, event: &Event, number: Option<&str>) {
+        let (what, description) = match event {
             Event::InvokeScheduled {
                 promise_id,
                 kind,
@@ -94,11 +94,11 @@ impl Account {
                 delivery,
             } => {
                 let input = text(input, number);
-                let said = format!(
+                let description = format!(
                     "{} {function_name} {input} {retry_policy:?} {delivery:?}",
                     kind.as_str()
                 );
-                (promise_id.relative_to(id).to_string(), said)
+                (promise_id.relative_to(id).to_string(), description)
             }
             Event::InvokeCompleted {
                 promise_id,
@@ -150,8 +150,9 @@ impl Account {
                 payload,
                 delivery_id,
             } => {
-                let said = format!("received {signal_name} {delivery_id} {}", payload.as_str());
-                (promise_id.relative_to(id).to_string(), said)
+                let description =
+                    format!("received {signal_name} {delivery_id} {}", payload.as_str());
+                (promise_id.relative_to(id).to_string(), description)
             }
             Event::JoinSetCreated { join_set_id } => (
                 join_set_id.0.relative_to(id).to_string(),
@@ -185,12 +186,12 @@ impl Account {
             | Event::ExecutionResumed => return,
         };
         let effect = self.effects.entry(format!("{place} {what}")).or_default();
-        let _ = writeln!(effect, "{said}");
+        let _ = writeln!(effect, "{description}");
     }
 }
 
-/// The rules of the journal, and the form for people, hold for what is stored.
-fn expect_valid(id: ExecutionId, events: &[JournalEvent]) {
+/// Asserts that stored journals satisfy the rules and round-trip through JSON Lines.
+fn assert_valid(id: ExecutionId, events: &[JournalEvent]) {
     Journal::recover(id, events.to_vec())
         .unwrap_or_else(|violation| panic!("{violation}: {events:#?}"));
     let mut reader = JournalLineReader::new();

@@ -1,6 +1,5 @@
-//! A process that dies at a chosen moment: from then on its store and its tasks answer nothing any
-//! more, for ever. It gets no chance to clean up, and nothing that it still does can reach the
-//! store.
+//! A process that dies at a chosen moment: from then on its store and its tasks never answer. It
+//! does not clean up, and nothing that it still does reaches the store.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use onward_base::Timestamp;
-use onward_embed::{FunctionInfo, WasmComponentRuntime};
-use onward_engine::node::{ComponentRuntime, NativeTask};
+use onward_embed::{GuestFunction, WasmComponentRuntime};
+use onward_engine::node::{ComponentLoadError, ComponentRuntime, NativeTask};
 use onward_engine::shard::{GuestEntry, GuestUnavailable, TaskAttempt};
 use onward_execution::Guest;
 use onward_journal::{ComponentDigest, ExecutionId, InvokeResult};
@@ -20,20 +19,20 @@ use onward_store::{
 };
 use tokio::sync::watch;
 
-/// What is about to happen, or has just happened, when a process dies.
+/// The moment at which a process dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// A step of an execution is not stored.
     BeforeStep,
-    /// A step is stored, and the engine does not hear of it.
+    /// A step is stored, but its outcome is not reported.
     AfterStep,
     /// A lease is not stored.
     BeforeLease,
-    /// A lease is stored, and the engine does not hear of it.
+    /// A lease is stored, but its outcome is not reported.
     AfterLease,
-    /// A task is not begun, though its start is recorded.
+    /// A task is not started, although its start is recorded.
     BeforeTask,
-    /// A task is done, and its end is recorded nowhere.
+    /// A task is performed, but its end is not recorded.
     AfterTask,
 }
 
@@ -55,13 +54,13 @@ impl Ledger {
         *self.0.lock().unwrap().entry(key).or_default() += 1;
     }
 
-    /// All that was performed.
+    /// All attempts that were performed.
     pub(crate) fn performed(&self) -> BTreeMap<(String, u32), u32> {
         self.0.lock().unwrap().clone()
     }
 }
 
-/// When a process dies, and how far it came.
+/// The crash point of a process, and its progress.
 pub(crate) struct Faults {
     point: Option<Point>,
     steps: AtomicUsize,
@@ -95,33 +94,33 @@ impl Faults {
         self.is_dead.load(Ordering::SeqCst)
     }
 
-    /// How many steps were committed.
+    /// Number of committed steps.
     pub(crate) fn steps(&self) -> usize {
         self.steps.load(Ordering::SeqCst)
     }
 
-    /// How many tasks were performed.
+    /// Number of tasks performed.
     pub(crate) fn tasks(&self) -> usize {
         self.tasks.load(Ordering::SeqCst)
     }
 
-    /// The dead do not get beyond this.
+    /// Never returns once the process has died.
     async fn alive(&self) {
         if self.is_dead() {
             std::future::pending().await
         }
     }
 
-    /// Dies if it is the time to.
+    /// Dies if the crash point is reached.
     async fn pass(&self, moment: Moment, nth: usize) {
         if self.point == Some(Point { moment, nth }) {
             self.is_dead.store(true, Ordering::SeqCst);
-            self.tell();
+            self.report_progress();
         }
         self.alive().await;
     }
 
-    fn tell(&self) {
+    fn report_progress(&self) {
         self.progress.send_modify(|count| *count += 1);
     }
 
@@ -174,7 +173,7 @@ impl Store for Faulty {
         let outcome = self.inner.apply_commit(commit).await;
         self.faults.pass(after, nth).await;
         if after == Moment::AfterStep {
-            self.faults.tell();
+            self.faults.report_progress();
         }
         outcome
     }
@@ -244,10 +243,10 @@ pub(crate) struct Performing {
 
 #[async_trait]
 impl ComponentRuntime for Performing {
-    /// What was loaded once is in memory: hundreds of processes need not compute its digest again.
-    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String> {
-        static LOADED: Mutex<Vec<(Vec<u8>, Vec<FunctionInfo>)>> = Mutex::new(Vec::new());
-        let known = |(loaded, functions): &(Vec<u8>, Vec<FunctionInfo>)| {
+    /// Loaded components are cached, so that hundreds of processes do not load them again.
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<GuestFunction>, ComponentLoadError> {
+        static LOADED: Mutex<Vec<(Vec<u8>, Vec<GuestFunction>)>> = Mutex::new(Vec::new());
+        let known = |(loaded, functions): &(Vec<u8>, Vec<GuestFunction>)| {
             (loaded == code).then(|| functions.clone())
         };
         if let Some(functions) = LOADED.lock().unwrap().iter().find_map(known) {

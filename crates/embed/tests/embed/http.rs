@@ -1,5 +1,4 @@
-//! Requests of workflows and tasks to a server on this machine: where they may go, what goes with
-//! them, and what answers amount to.
+//! Requests of workflows and tasks to a local server: allowed hosts, headers, and responses.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,11 +11,11 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::world::{built, cache};
 
-/// The workflows that send a request: itself, and through a task.
+/// The workflows that send a request: directly, and through a task.
 const BOTH: [&str; 2] = ["http_get", "http_by_task"];
 
-/// A server on the loopback interface. The path says how often it is busy before it answers, and
-/// with which status.
+/// A server on the loopback interface. The path sets how often it is busy before it answers, and
+/// the status of the answer.
 struct Server {
     address: String,
     /// The idempotency key of each request.
@@ -37,7 +36,7 @@ impl Server {
         Self { address, keys }
     }
 
-    /// A URL that is busy so often, and answers with this status then.
+    /// A URL that is busy this number of times, and then answers with this status.
     fn url(&self, busy: usize, status: u16) -> String {
         format!("http://{}/{busy}/{status}", self.address)
     }
@@ -108,9 +107,9 @@ impl Place {
         }
     }
 
-    /// Where everybody allows requests to `server`.
+    /// An engine and a component that both allow requests to `server`.
     async fn open_to(server: &Server) -> Self {
-        Self::new(vec![rule(&server.address, true)], &[&server.address]).await
+        Self::new(vec![private_rule(&server.address)], &[&server.address]).await
     }
 
     async fn run(&self, function: &str, url: &str) -> (ExecutionId, Result<Value, ExecutionError>) {
@@ -152,28 +151,41 @@ impl Place {
     }
 }
 
-fn rule(pattern: &str, private_networks: bool) -> HostRule {
+/// A rule that allows public addresses only.
+fn public_rule(pattern: &str) -> HostRule {
     HostRule {
         pattern: pattern.parse().unwrap(),
-        private_networks,
+        private_networks: false,
+    }
+}
+
+/// A rule that allows private addresses too.
+fn private_rule(pattern: &str) -> HostRule {
+    HostRule {
+        private_networks: true,
+        ..public_rule(pattern)
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_needs_the_leave_of_both_sides_and_more_within_a_network() {
+async fn a_request_must_be_allowed_by_component_and_process_and_private_networks_explicitly() {
     let server = Server::start().await;
     let address = &*server.address;
     let denied = Some("http_denied".to_owned());
-    for (rules, hosts, who) in [
+    for (rules, hosts, allowed_by) in [
         (vec![], &[][..], "neither"),
-        (vec![rule(address, true)], &[], "the process alone"),
+        (vec![private_rule(address)], &[], "the process alone"),
         (vec![], &[address], "the component alone"),
         (
-            vec![rule(address, false)],
+            vec![public_rule(address)],
             &[address],
             "both, but not within a network",
         ),
-        (vec![rule("127.0.0.1:1", true)], &[address], "another port"),
+        (
+            vec![private_rule("127.0.0.1:1")],
+            &[address],
+            "another port",
+        ),
     ] {
         let place = Place::new(rules, hosts).await;
         for function in BOTH {
@@ -182,13 +194,13 @@ async fn a_request_needs_the_leave_of_both_sides_and_more_within_a_network() {
             assert_eq!(
                 error.kind,
                 "http_denied".parse::<ErrorKind>().unwrap(),
-                "{function}, {who}: {error}"
+                "{function}, {allowed_by}: {error}"
             );
             let expected = (Vec::new(), denied.clone(), denied.clone());
             assert_eq!(
                 place.failures(id).await,
                 expected,
-                "{function}, {who}: refused once and for all"
+                "{function}, {allowed_by}: refused permanently"
             );
         }
         place.engine.stop().await.unwrap();
@@ -226,7 +238,7 @@ async fn every_attempt_has_the_same_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_stays_broken_fails_the_workflow_after_all_attempts() {
+async fn a_broken_service_fails_the_workflow_after_all_attempts() {
     for (function, kind) in [("http_get", "http_status"), ("http_by_task", "http_503")] {
         let server = Server::start().await;
         let place = Place::open_to(&server).await;
@@ -243,7 +255,7 @@ async fn a_service_that_stays_broken_fails_the_workflow_after_all_attempts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_error_of_the_client_is_an_answer() {
+async fn a_client_error_is_a_response() {
     let server = Server::start().await;
     let place = Place::open_to(&server).await;
     for (sent, function) in BOTH.into_iter().enumerate() {
@@ -265,12 +277,12 @@ async fn an_error_of_the_client_is_an_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_there_may_be_better_next_time() {
-    // The port belongs to a socket that does not listen, so nobody else gets it.
+async fn a_refused_connection_is_retryable() {
+    // The port belongs to a socket that does not listen, so no other process gets it.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap().to_string();
-    let place = Place::new(vec![rule(&address, true)], &[&address]).await;
+    let place = Place::new(vec![private_rule(&address)], &[&address]).await;
     let failed = "http_failed".to_owned();
     for function in BOTH {
         let (id, result) = place.run(function, &format!("http://{address}/")).await;

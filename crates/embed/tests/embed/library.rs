@@ -1,5 +1,4 @@
-//! The engine as a library: workflows in WASM, tasks in Rust, in a process that goes on with
-//! something else.
+//! The engine as a library: workflows in WASM, tasks in Rust, inside another program.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,7 +10,7 @@ use onward_embed::{
     Engine, EngineBuilder, EngineClient, EngineError, ErrorKind, ExecutionError, ExecutionId,
     NativeTaskContext, Payload, WasmComponentRuntime,
 };
-use onward_journal::Event;
+use onward_journal::{Event, ExecutionState};
 use onward_store::Store;
 use onward_store_postgres::PostgresStore;
 use onward_testing::{ClusterDurability, PostgresCluster};
@@ -21,10 +20,10 @@ use tempfile::TempDir;
 
 use crate::world::{built, cache, scope};
 
-/// So long that a test which waits for it is one that has failed.
+/// Longer than any test should take.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// Nothing here takes nearly as long.
+/// Far longer than any step of a test.
 const HANGS: Duration = Duration::from_secs(20);
 
 fn builder(folder: &Path) -> EngineBuilder {
@@ -43,7 +42,7 @@ async fn deployed(builder: EngineBuilder) -> Engine {
     engine
 }
 
-/// Has a workflow call a task of this process.
+/// Runs a workflow that calls a task of this process.
 async fn start(engine: &Engine, task: &str, input: Value) -> ExecutionId {
     engine
         .start_execution(
@@ -130,7 +129,7 @@ async fn a_workflow_calls_a_function_of_the_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_read_or_written_is_not_tried_again() {
+async fn an_invalid_payload_is_not_retried() {
     let folder = tempfile::tempdir().unwrap();
     let engine = builder(folder.path())
         .with_task(
@@ -154,7 +153,7 @@ async fn what_cannot_be_read_or_written_is_not_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_is_tried_again_unless_it_is_permanent() {
+async fn a_failure_is_retried_unless_it_is_permanent() {
     let folder = tempfile::tempdir().unwrap();
     let refuse = |is_permanent: bool, _: NativeTaskContext| async move {
         let error = ExecutionError::from_kind_name("card_declined", "no");
@@ -174,7 +173,7 @@ async fn a_failure_is_tried_again_unless_it_is_permanent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_function_that_nobody_has_is_a_failure() {
+async fn an_unknown_function_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
     let engine = deployed(builder(folder.path())).await;
     let (_, result) = call(&engine, "nobody_has_this", json!(1)).await;
@@ -183,7 +182,7 @@ async fn a_function_that_nobody_has_is_a_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_task_that_panics_fails_and_takes_nobody_along() {
+async fn a_panic_in_a_task_affects_only_its_attempt() {
     let folder = tempfile::tempdir().unwrap();
     let engine = builder(folder.path())
         .with_task(
@@ -207,7 +206,7 @@ async fn a_task_that_panics_fails_and_takes_nobody_along() {
     assert_eq!(
         call(&engine, "broken", json!("")).await.1,
         Ok(json!(1)),
-        "the task goes on"
+        "the task continues"
     );
     assert_eq!(
         call(&engine, "double", json!(2)).await.1,
@@ -219,7 +218,7 @@ async fn a_task_that_panics_fails_and_takes_nobody_along() {
 
 /// Waiting for the lease would take an hour.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_engine_that_stops_hands_over_at_once() {
+async fn a_stopped_engine_hands_over_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let first = deployed(builder(folder.path())).await;
     let waits = first
@@ -246,7 +245,7 @@ async fn an_engine_that_stops_hands_over_at_once() {
     second.stop().await.unwrap();
 }
 
-/// Also when the first has long been taken in: whoever sends cannot know.
+/// Also when the first one was consumed long ago: a sender without an answer cannot know.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_under_a_key_is_delivered_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -277,8 +276,8 @@ async fn a_signal_under_a_key_is_delivered_once() {
     engine.stop().await.unwrap();
 }
 
-/// What holds a connection must go on while others wait for one. The executions are there before
-/// the engine is, so that it reads all of them at once.
+/// Work that holds a connection must continue while other work waits for one. The executions exist
+/// before the engine starts, so that it loads all of them at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn few_connections_are_enough() {
     let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
@@ -313,14 +312,14 @@ async fn few_connections_are_enough() {
     };
     tokio::time::timeout(HANGS, run)
         .await
-        .expect("everybody goes on");
+        .expect("no wait blocks another");
     engine.stop().await.unwrap();
 }
 
-/// Each process has a folder of its own in the cache while it runs. One that is gone while another
-/// looks is no reason for that one to fail.
+/// Each process has its own folder in the cache while it runs. A folder that disappears during a
+/// scan must not fail the scanning process.
 #[test]
-fn a_cache_is_shared_with_processes_that_come_and_go() {
+fn a_cache_is_shared_by_processes_that_start_and_stop() {
     let folder = tempfile::tempdir().unwrap();
     let is_over = AtomicBool::new(false);
     let come_and_go = || {
@@ -351,14 +350,14 @@ fn a_cache_is_shared_with_processes_that_come_and_go() {
 }
 
 /// Waits until an execution waits for something.
-async fn until_blocked(engine: &Engine, id: ExecutionId) {
+async fn wait_until_blocked(engine: &Engine, id: ExecutionId) {
     let blocked = async {
         while engine
             .client()
             .find_execution(id)
             .await
             .unwrap()
-            .is_none_or(|row| &*row.state != "Blocked")
+            .is_none_or(|row| row.state != ExecutionState::Blocked)
         {
             tokio::task::yield_now().await;
         }
@@ -367,7 +366,7 @@ async fn until_blocked(engine: &Engine, id: ExecutionId) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn code_that_had_to_make_room_comes_back_when_it_is_needed() {
+async fn evicted_code_is_loaded_again_when_needed() {
     let folder = tempfile::tempdir().unwrap();
     let engine = deployed(builder(folder.path()).with_components_in_memory(1)).await;
     let id = engine
@@ -375,7 +374,7 @@ async fn code_that_had_to_make_room_comes_back_when_it_is_needed() {
         .await
         .unwrap()
         .execution;
-    until_blocked(&engine, id).await;
+    wait_until_blocked(&engine, id).await;
     engine
         .deploy_component(&built("orders.wasm"), &[])
         .await
@@ -395,7 +394,7 @@ async fn code_that_had_to_make_room_comes_back_when_it_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deployments_at_the_same_moment_all_succeed() {
+async fn concurrent_deployments_all_succeed() {
     let folder = tempfile::tempdir().unwrap();
     let first = Arc::new(builder(folder.path()).open().await.unwrap());
     let second = Arc::new(builder(folder.path()).open().await.unwrap());

@@ -1,10 +1,10 @@
-//! The engine in one process, on real stores with real components: what it survives, where its
-//! requests may go, and what its tasks may do to it.
+//! The engine in one process, on real stores with real components: crashes, HTTP requests, and
+//! native tasks.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a failing step of a test panics where it fails"
 )]
 
 mod account;

@@ -1,5 +1,5 @@
-//! Every workflow of the examples, crashed at every moment that matters, on every store: what is
-//! left must be what a run without a crash leaves.
+//! Every workflow of the examples, crashed at every relevant moment, on every store: the result
+//! must equal that of a run without a crash.
 //!
 //! The moments are those around each commit of a step and around each task, found by counting: the
 //! n-th of a moment is tried for n = 1, 2, 3 … until a run does not come that far. Around leases it
@@ -18,10 +18,10 @@ use crate::faults::{Moment, Point};
 use crate::scenario::{AT_MOST_ONCE, SCENARIOS, Scenario};
 use crate::world::{Outcome, Place, World};
 
-/// Runs at once. They wait more than they work.
+/// Number of concurrent runs, which mostly wait.
 const AT_ONCE: usize = 8;
 
-/// No workflow here has nearly as many moments of one kind.
+/// More moments of one kind than any workflow has.
 const FAR: usize = 200;
 
 /// Claims and first renewals of the eight shards.
@@ -34,14 +34,14 @@ struct Job {
     again: Option<Moment>,
 }
 
-/// What a run without a crash comes to.
-struct Usual {
+/// The account of a run without a crash.
+struct BaselineAccount {
     account: Account,
     steps: usize,
     tasks: usize,
 }
 
-impl Usual {
+impl BaselineAccount {
     fn of(world: &World, scenario: &Scenario) -> Self {
         let Outcome {
             account,
@@ -62,11 +62,11 @@ impl Usual {
     }
 }
 
-/// What the tests of a store share.
+/// State that the tests of a store share.
 struct Matrix {
-    /// Of the moments for a second crash, every so many-th is tried.
+    /// Interval of the moments at which a second crash is tried.
     stride: usize,
-    usual: Vec<OnceLock<Usual>>,
+    baseline: Vec<OnceLock<BaselineAccount>>,
     jobs: Vec<Job>,
     next: AtomicUsize,
     points: AtomicUsize,
@@ -111,15 +111,15 @@ fn jobs() -> Vec<Job> {
 }
 
 impl Matrix {
-    /// `ONWARD_MATRIX=full` leaves nothing out.
+    /// With `ONWARD_MATRIX=full`, every moment is tried.
     fn new(stride: usize) -> Self {
         let is_full = std::env::var("ONWARD_MATRIX").is_ok_and(|value| value == "full");
         let stride = if is_full { 1 } else { stride };
-        let usual = SCENARIOS.iter().map(|_| OnceLock::new()).collect();
+        let baseline = SCENARIOS.iter().map(|_| OnceLock::new()).collect();
         let count = || AtomicUsize::new(0);
         Self {
             stride,
-            usual,
+            baseline,
             jobs: jobs(),
             next: count(),
             points: count(),
@@ -127,26 +127,26 @@ impl Matrix {
         }
     }
 
-    /// Does what is left to do, one job after the other.
+    /// Performs the remaining jobs, one after the other.
     fn work(&self, world: &World) {
         while let Some(job) = self.jobs.get(self.next.fetch_add(1, Ordering::SeqCst)) {
             self.crash_everywhere(world, job);
         }
     }
 
-    fn usual(&self, world: &World, scenario: &Scenario) -> &Usual {
+    fn baseline(&self, world: &World, scenario: &Scenario) -> &BaselineAccount {
         let place = SCENARIOS
             .iter()
             .position(|it| it.name == scenario.name)
             .unwrap();
-        self.usual[place].get_or_init(|| Usual::of(world, scenario))
+        self.baseline[place].get_or_init(|| BaselineAccount::of(world, scenario))
     }
 
     fn crash_everywhere(&self, world: &World, job: &Job) {
-        let usual = self.usual(world, &job.scenario);
+        let baseline = self.baseline(world, &job.scenario);
         let expected = match job.moment {
-            Moment::BeforeStep | Moment::AfterStep => usual.steps,
-            Moment::BeforeTask | Moment::AfterTask => usual.tasks,
+            Moment::BeforeStep | Moment::AfterStep => baseline.steps,
+            Moment::BeforeTask | Moment::AfterTask => baseline.tasks,
             Moment::BeforeLease | Moment::AfterLease => LEASES,
         };
         let stride = if job.again.is_some() { self.stride } else { 1 };
@@ -160,7 +160,7 @@ impl Matrix {
                 .chain(job.again.map(|moment| Point { moment, nth: 1 }))
                 .collect();
             let outcome = world.run(&job.scenario, &crashes);
-            compare(&job.scenario, &crashes, usual, &outcome);
+            compare(&job.scenario, &crashes, baseline, &outcome);
             if outcome.crashes == 0 && nth >= expected {
                 return;
             }
@@ -175,20 +175,20 @@ impl Matrix {
     }
 }
 
-fn compare(scenario: &Scenario, crashes: &[Point], usual: &Usual, outcome: &Outcome) {
+fn compare(scenario: &Scenario, crashes: &[Point], baseline: &BaselineAccount, outcome: &Outcome) {
     let context = format!("{} after {crashes:?}", scenario.name);
-    assert_eq!(outcome.account.result, usual.account.result, "{context}");
-    let (found, expected) = (&outcome.account.effects, &usual.account.effects);
+    assert_eq!(outcome.account.result, baseline.account.result, "{context}");
+    let (found, expected) = (&outcome.account.effects, &baseline.account.effects);
     let places: BTreeSet<&String> = found.keys().chain(expected.keys()).collect();
     for place in places {
         assert_eq!(found.get(place), expected.get(place), "{place}, {context}");
     }
-    expect_performed(&context, outcome);
+    assert_performed(&context, outcome);
 }
 
-/// What was started was performed, and again only where a crash left its end unknown. What was
-/// performed was started: it is recorded before.
-fn expect_performed(context: &str, outcome: &Outcome) {
+/// Asserts that every started attempt was performed, repeatedly only where a crash left its end
+/// unknown, and that every performed attempt was recorded as started.
+fn assert_performed(context: &str, outcome: &Outcome) {
     let performed = outcome.ledger.performed();
     let started: BTreeSet<_> = outcome.account.attempts.iter().cloned().collect();
     assert!(
@@ -233,7 +233,7 @@ fn a_crash_anywhere_changes_nothing_on_postgres() {
 
 /// The start of the only task is recorded in the first step, its end in the second.
 #[test]
-fn a_task_that_may_run_once_does_and_is_in_doubt_after_a_crash() {
+fn an_at_most_once_task_runs_once_and_is_in_doubt_after_a_crash() {
     let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
     for place in [Place::sqlite(), Place::postgres(&cluster)] {
         let world = World::new(place);
@@ -246,7 +246,7 @@ fn a_task_that_may_run_once_does_and_is_in_doubt_after_a_crash() {
             (Moment::AfterStep, 2, 1, true),
         ] {
             let outcome = world.run(&AT_MOST_ONCE, &[Point { moment, nth }]);
-            // Once the end is stored, whoever waits for it may be gone before the crash comes.
+            // Once the end is stored, the client may have left before the crash.
             let is_late = (moment, nth) == (Moment::AfterStep, 2);
             assert!(outcome.crashes == 1 || is_late, "{moment:?} {nth}");
             let times: u32 = outcome.ledger.performed().values().sum();

@@ -1,6 +1,6 @@
-//! What is run and crashed: a workflow, its input, and what the world does to it.
+//! Scenarios for crash tests: a workflow, its input, and external events.
 
-/// A workflow, its input, and what the world does to it.
+/// A workflow, its input, and external events.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -9,11 +9,11 @@ pub(crate) struct Scenario {
     pub(crate) act: Act,
 }
 
-/// What the world does. After a crash it does it again, under the same key.
+/// An external event. After a crash it is repeated under the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Nothing,
-    /// Sends a signal before anybody runs the workflow.
+    /// Sends a signal before the workflow runs.
     SignalFirst(&'static str, &'static str),
     /// Sends a signal once the workflow waits for one.
     Signal(&'static str, &'static str),

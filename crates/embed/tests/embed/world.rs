@@ -25,17 +25,17 @@ use crate::account::Account;
 use crate::faults::{Echo, Faults, Faulty, Ledger, Performing, Point};
 use crate::scenario::{Act, Scenario};
 
-/// Leases end when the clock of the store says so, and that is moved by the tests: hundreds of
-/// crashes need not be waited for.
+/// Lease duration of the tests. They move the clock of the store, so that no test waits for a lease
+/// to expire.
 const LEASE: Duration = Duration::from_secs(3_600);
 
-/// How often an engine looks for what others sent.
+/// Poll interval of an engine.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Nothing here takes nearly as long.
+/// Far longer than any step of a test.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// The time of this machine, moved forward.
+/// A clock that tests can move forward.
 pub(crate) struct Moved(AtomicU64);
 
 impl StoreClock for Moved {
@@ -44,7 +44,7 @@ impl StoreClock for Moved {
     }
 }
 
-/// Where a store is.
+/// Location of a store.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// A file in a folder.
@@ -94,7 +94,7 @@ pub(crate) fn built(name: &str) -> Vec<u8> {
     std::fs::read(folder.join(name)).unwrap()
 }
 
-/// Compiled code is kept beside the other tests'.
+/// The cache of compiled code, shared with other tests.
 pub(crate) fn cache() -> PathBuf {
     std::env::temp_dir().join("onward-test-cache")
 }
@@ -107,7 +107,7 @@ pub(crate) fn scope() -> Scope {
     }
 }
 
-/// Compiled components know nothing of what runs them, so all engines share them.
+/// The WASM runtime, shared by all engines.
 fn shared_wasm() -> Arc<WasmComponentRuntime> {
     static WASM: OnceLock<Arc<WasmComponentRuntime>> = OnceLock::new();
     let make = || {
@@ -125,7 +125,7 @@ fn shared_wasm() -> Arc<WasmComponentRuntime> {
     Arc::clone(WASM.get_or_init(make))
 }
 
-/// An engine with threads of its own.
+/// An engine with its own threads.
 struct Process {
     runtime: Runtime,
     faults: Arc<Faults>,
@@ -174,17 +174,17 @@ impl Process {
         }
     }
 
-    /// Its threads are let go wherever they are.
+    /// Kills the process: its threads stop wherever they are.
     fn kill(self) {
         self.runtime.shutdown_background();
     }
 }
 
-/// What became of a scenario.
+/// The outcome of a scenario.
 pub(crate) struct Outcome {
     pub(crate) account: Account,
     pub(crate) ledger: Arc<Ledger>,
-    /// How many of the crashes took place.
+    /// Number of crashes that took place.
     pub(crate) crashes: usize,
     /// Steps that the last process committed, and tasks that it performed.
     pub(crate) last: (usize, usize),
@@ -302,7 +302,7 @@ impl World {
     }
 }
 
-/// An execution that is watched.
+/// An execution under observation.
 struct Case<'a> {
     client: &'a EngineClient,
     scenario: &'a Scenario,
@@ -311,7 +311,7 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Does to the execution what is to be done, until it is over or its process dies.
+    /// Performs the action of the scenario, until the execution has ended or its process dies.
     async fn watch(&self, faults: &Faults) {
         let mut progress = faults.progress();
         loop {
@@ -324,12 +324,12 @@ impl Case<'_> {
             {
                 self.act().await;
             }
-            // What the process before had under way may arrive late, and nobody tells of that.
+            // Messages of the previous process may arrive late, without a notification.
             drop(tokio::time::timeout(POLL, progress.changed()).await);
         }
     }
 
-    /// Over, and nothing is on its way to anybody.
+    /// Whether the execution has ended and no message is pending.
     async fn is_settled(&self) -> bool {
         let messages: Vec<(InboxMessageRow, u64)> = self
             .client
@@ -337,7 +337,7 @@ impl Case<'_> {
             .list_records(TableScan::all_rows::<InboxMessageRow>())
             .await
             .unwrap();
-        // Of signals that were taken the key stays behind, where no shard looks.
+        // The keys of consumed signals remain as empty messages.
         let is_left = messages
             .iter()
             .any(|(message, _)| message.shard.0 < SHARD_COUNT);
@@ -382,7 +382,7 @@ impl Case<'_> {
         self.has_acted.set(true);
     }
 
-    /// Does it again, under the same key: whoever did it cannot know whether it came through.
+    /// Repeats the action under the same key, as a client does that received no answer.
     async fn repeat(&self) {
         if self.has_acted.get() {
             self.act().await;

@@ -14,16 +14,12 @@ mod start;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use onward_api::RawJson;
-pub use onward_api::component::{FunctionInfo, FunctionKind};
-pub use onward_api::execution::ExecutionOrder;
 use onward_base::{Payload, Scope};
 use onward_execution::ExecutionLimits;
 use onward_journal::ExecutionId;
 use onward_store::{Error, ShardId, Store};
 
-pub use self::reads::is_execution_over;
-pub(crate) use self::reads::read_journal;
+pub use self::reads::{ExecutionListOrder, is_execution_over, read_journal};
 use crate::node::{LocalHub, Node, Notification, ShardHint};
 use crate::task_matcher::TaskMatcher;
 
@@ -56,7 +52,7 @@ pub enum ClientError {
     #[error("there is no function {0}: deploy a component that has it")]
     FunctionNotFound(String),
     /// The function is a task, which only a workflow can invoke.
-    #[error("{0} is a task: only workflows are started, tasks are invoked by them")]
+    #[error("{0} is a task: only workflows can be started, tasks are invoked by workflows")]
     NotAWorkflow(String),
     /// No execution has this id in the scope.
     #[error("there is no execution {0}")]
@@ -65,16 +61,18 @@ pub enum ClientError {
     #[error("execution {0} is over")]
     ExecutionEnded(ExecutionId),
     /// The function is deployed as part of a component, so workers cannot perform it.
-    #[error("{0} is deployed as a function of a component: workers cannot perform it")]
+    #[error("function {0} is deployed in a component: workers cannot claim its tasks")]
     FunctionDeployed(String),
     /// The claim token is not valid: the worker does not hold the task.
-    #[error("the task is not held by this claim: it is over, no longer wanted, or somebody else's")]
+    #[error(
+        "claim token is no longer valid: the task completed, was cancelled, or its lease expired and another worker has it"
+    )]
     LeaseLost,
     /// The idempotency key has already started this execution with a different input.
-    #[error("the key has started {0} with another input")]
+    #[error("idempotency key already used: it started execution {0} with another input")]
     IdempotencyKeyConflict(ExecutionId),
     /// An input, signal payload or result exceeds the size limit.
-    #[error("it has {found} bytes, at most {limit} are allowed")]
+    #[error("payload of {found} bytes exceeds the limit of {limit} bytes")]
     PayloadTooLarge {
         /// Size of the payload in bytes.
         found: usize,
@@ -133,7 +131,7 @@ impl EngineClient {
     pub(crate) fn task_matcher(&self) -> Arc<TaskMatcher> {
         self.hub
             .as_ref()
-            .map_or_else(Arc::default, |nearby| Arc::clone(&nearby.task_matcher))
+            .map_or_else(Arc::default, |hub| Arc::clone(&hub.task_matcher))
     }
 
     /// Returns a different number on each call, to rotate the function that a claim scans first.
@@ -147,7 +145,7 @@ impl EngineClient {
         let is_here = self
             .hub
             .as_ref()
-            .is_some_and(|nearby| nearby.send_hint(shard, note));
+            .is_some_and(|hub| hub.send_hint(shard, note));
         if !is_here {
             self.store
                 .notify(Notification::ShardWork(shard).to_string());

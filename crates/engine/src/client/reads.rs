@@ -2,11 +2,20 @@
 
 use onward_base::{Scope, Timestamp};
 use onward_execution::{Execution as InMemory, ExecutionOutcome};
-use onward_journal::{ExecutionId, InvokeResult, Journal, JournalEvent, codec};
+use onward_journal::{ExecutionId, ExecutionState, InvokeResult, Journal, JournalEvent, codec};
 use onward_store::tables::ExecutionRow;
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
-use super::{ClientError, EngineClient, ExecutionOrder};
+use super::{ClientError, EngineClient};
+
+/// The order of a list of executions, by the time they were started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExecutionListOrder {
+    /// Executions that were started last come first.
+    NewestFirst,
+    /// Executions that were started first come first.
+    OldestFirst,
+}
 
 impl EngineClient {
     /// Returns the row of an execution, or `None` if this scope has no execution with the id.
@@ -28,7 +37,7 @@ impl EngineClient {
     /// (creation time and id).
     pub async fn list_executions(
         &self,
-        order: ExecutionOrder,
+        order: ExecutionListOrder,
         after: Option<(Timestamp, ExecutionId)>,
         limit: usize,
     ) -> Result<Vec<ExecutionRow>, ClientError> {
@@ -42,7 +51,7 @@ impl EngineClient {
             .where_equal(project)
             .where_equal(environment)
             .with_limit(limit);
-        scan.is_reversed = order == ExecutionOrder::Newest;
+        scan.is_reversed = order == ExecutionListOrder::NewestFirst;
         scan.after = after.map(|(created_at, id)| {
             vec![
                 tenant.to_value(),
@@ -135,14 +144,14 @@ impl EngineClient {
 
 /// Whether the state in the row is terminal.
 pub fn is_execution_over(row: &ExecutionRow) -> bool {
-    matches!(&*row.state, "Completed" | "Failed" | "Cancelled")
+    matches!(
+        row.state,
+        ExecutionState::Completed | ExecutionState::Failed | ExecutionState::Cancelled
+    )
 }
 
 /// Reads a whole journal, page by page.
-pub(crate) async fn read_journal(
-    store: &dyn Store,
-    id: ExecutionId,
-) -> Result<Vec<JournalEvent>, Error> {
+pub async fn read_journal(store: &dyn Store, id: ExecutionId) -> Result<Vec<JournalEvent>, Error> {
     read_journal_from(store, id, 0).await
 }
 

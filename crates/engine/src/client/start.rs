@@ -3,13 +3,13 @@
 
 use onward_base::{Payload, Scope, SharedText};
 use onward_execution::{Execution as InMemory, ExecutionStart};
-use onward_journal::{Event, ExecutionId, codec};
-use onward_store::tables::{ExecutionRow, FunctionRow};
+use onward_journal::{Event, ExecutionId, ExecutionState, codec};
+use onward_store::tables::{DeployedFunctionKind, ExecutionRow, FunctionRow};
 use onward_store::{
     ColumnCodec as _, Commit, CommitConflict, Error, JournalAppend, TableRecord as _,
 };
 
-use super::{ClientError, EngineClient, FunctionKind, StartedExecution, random_key, shard_of};
+use super::{ClientError, EngineClient, StartedExecution, random_key, shard_of};
 use crate::node::ShardHint;
 use crate::shard::owner_key;
 
@@ -38,8 +38,11 @@ impl EngineClient {
         let Some((deployed, _)) = self.function_row(function).await? else {
             return Err(ClientError::FunctionNotFound(function.to_owned()));
         };
-        if &*deployed.kind != FunctionKind::Workflow.as_str() {
-            return Err(ClientError::NotAWorkflow(function.to_owned()));
+        match deployed.kind {
+            DeployedFunctionKind::Workflow => {}
+            DeployedFunctionKind::Task => {
+                return Err(ClientError::NotAWorkflow(function.to_owned()));
+            }
         }
         let made = key.map_or_else(random_key, str::to_owned);
         let id = ExecutionId::derive(
@@ -165,15 +168,15 @@ impl EngineClient {
             function: deployed.name.clone(),
             component_digest,
             start_key: key,
-            state: "Running".into(),
+            state: ExecutionState::Running,
             wake_at: now,
             created_at: now,
             body: [].into(),
         };
-        if let Some(nearby) = &self.hub
-            && let Some(begun) = nearby.request_start(&row, &execution).await
+        if let Some(hub) = &self.hub
+            && let Some(started) = hub.request_start(&row, &execution).await
         {
-            return begun;
+            return started;
         }
         let events = execution.take_events().to_vec();
         let records = codec::encode_record(id, &events).map_err(Error::corrupt)?;

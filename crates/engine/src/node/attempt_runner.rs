@@ -126,7 +126,7 @@ async fn run_component_task(
             Ok(false) => return Err(not_loaded_error("it is not in the store")),
             Err(error @ Error::Corrupt(_)) => return Err(not_loaded_error(error)),
             Err(error) => {
-                tracing::warn!(%component, %error, "a component could not be read; it will be tried again");
+                tracing::warn!(%component, %error, "component could not be read; retrying");
                 tokio::time::sleep(RETRY_DELAY).await;
             }
         }
@@ -148,15 +148,15 @@ async fn run_native_task(task: &dyn NativeTask, attempt: &TaskAttempt) -> Invoke
 }
 
 fn panic_error(panic: &(dyn Any + Send)) -> ExecutionError {
-    let words = panic
+    let message = panic
         .downcast_ref::<&str>()
-        .map(|words| (*words).to_owned());
-    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+        .map(|message| (*message).to_owned());
+    let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
     ExecutionError::from_kind_name(
         PANIC_KIND,
         format!(
             "the task panicked: {}",
-            words.as_deref().unwrap_or("without a word")
+            message.as_deref().unwrap_or("no message")
         ),
     )
 }

@@ -5,14 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use onward_base::SharedText;
-use onward_execution::Guest;
+use onward_execution::{Guest, GuestFunction, GuestFunctionKind};
 use onward_journal::ComponentDigest;
-use onward_store::tables::{ComponentRow, FunctionRow};
+use onward_store::tables::{ComponentRow, DeployedFunctionKind, FunctionRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
 use super::attempt_runner::NativeTaskRegistry;
 use super::{ComponentRuntime, NativeTask};
-use crate::client::{FunctionInfo, FunctionKind};
 use crate::shard::{
     AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
     owner_key,
@@ -33,7 +32,7 @@ pub struct FunctionRegistry {
 
 #[derive(Default)]
 struct FunctionIndex {
-    components: BTreeMap<ComponentDigest, Vec<FunctionInfo>>,
+    components: BTreeMap<ComponentDigest, Vec<GuestFunction>>,
     /// Bindings by owner, then by function name.
     bindings: BTreeMap<SharedText, BTreeMap<SharedText, FunctionBinding>>,
 }
@@ -47,7 +46,7 @@ impl FunctionIndex {
 /// The component that a function name is bound to.
 struct FunctionBinding {
     component: ComponentDigest,
-    is_workflow: bool,
+    kind: GuestFunctionKind,
     hosts: AllowedHosts,
 }
 
@@ -94,7 +93,7 @@ impl FunctionRegistry {
             .runtime
             .load_component(&component.code)
             .await
-            .map_err(Error::Corrupt)?;
+            .map_err(Error::corrupt)?;
         self.update_index(|known| known.components.insert(digest, functions));
         Ok(true)
     }
@@ -115,19 +114,18 @@ impl FunctionRegistry {
                 .filter(|_| rows.len() >= page)
                 .map(|(last, _)| scan.starting_after(last));
             for (row, _) in rows {
-                let is_workflow = &*row.kind == FunctionKind::Workflow.as_str();
                 let hosts: Vec<&str> = serde_json::from_str(&row.hosts).map_err(Error::corrupt)?;
                 let hosts = hosts.into_iter().map(SharedText::from).collect();
                 let owner = owner_key(&row.tenant_id, &row.project_id, &row.environment_id);
-                let stands_for = FunctionBinding {
+                let binding = FunctionBinding {
                     component: row.component_digest,
-                    is_workflow,
+                    kind: guest_function_kind(row.kind),
                     hosts,
                 };
                 names
                     .entry(owner)
                     .or_default()
-                    .insert(row.name.clone(), stands_for);
+                    .insert(row.name.clone(), binding);
                 named.push(row);
             }
         }
@@ -149,7 +147,7 @@ impl FunctionRegistry {
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner)
                         .insert(digest);
-                    tracing::error!(%digest, %error, "a component cannot be run");
+                    tracing::error!(%digest, %error, "component cannot be loaded: its executions are stuck until it is deployed again");
                 }
                 Err(error) => return Err(error),
             }
@@ -186,6 +184,23 @@ impl FunctionRegistry {
     }
 }
 
+const fn guest_function_kind(kind: DeployedFunctionKind) -> GuestFunctionKind {
+    match kind {
+        DeployedFunctionKind::Workflow => GuestFunctionKind::Workflow,
+        DeployedFunctionKind::Task => GuestFunctionKind::Task,
+    }
+}
+
+const fn resolved_function(
+    kind: GuestFunctionKind,
+    component: ComponentDigest,
+) -> ResolvedFunction {
+    match kind {
+        GuestFunctionKind::Workflow => ResolvedFunction::Workflow(component),
+        GuestFunctionKind::Task => ResolvedFunction::Task(component),
+    }
+}
+
 impl FunctionResolver for FunctionRegistry {
     fn create_guest(&self, entry: &GuestEntry<'_>) -> Result<Box<dyn Guest>, GuestUnavailable> {
         self.runtime.create_guest(entry)
@@ -204,22 +219,17 @@ impl FunctionResolver for FunctionRegistry {
                 .components
                 .get(&digest)?
                 .iter()
-                .find(|it| it.name == function)
+                .find(|it| &*it.name == function)
                 .map(|it| it.kind)
         };
         if let Some(kind) = self.with_index(own) {
-            return if kind == FunctionKind::Workflow {
-                ResolvedFunction::Workflow(digest)
-            } else {
-                ResolvedFunction::Task(digest)
-            };
+            return resolved_function(kind, digest);
         }
         if self.native_tasks.get(function).is_some() {
             return ResolvedFunction::Native;
         }
         self.with_index(|known| match known.find_binding(caller.owner, function) {
-            Some(named) if named.is_workflow => ResolvedFunction::Workflow(named.component),
-            Some(named) => ResolvedFunction::Task(named.component),
+            Some(named) => resolved_function(named.kind, named.component),
             None if self.has_workers && function.len() <= NAME_MAX => ResolvedFunction::Worker,
             None => ResolvedFunction::Unknown,
         })

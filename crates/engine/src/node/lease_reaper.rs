@@ -22,14 +22,21 @@ pub(super) async fn run_lease_reaper(
     node: Arc<Node>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Error> {
-    for look in (0..REAPS_PER_QUEUE_COUNT).cycle() {
-        let looked = tokio::select! {
-            looked = self::reap_expired_leases(&node, look == 0) => looked,
+    for number in (0..REAPS_PER_QUEUE_COUNT).cycle() {
+        let pass = async {
+            reap_expired_leases(&node).await?;
+            if number == 0 {
+                redirect_measured_tasks(&node).await?;
+            }
+            Ok::<(), Error>(())
+        };
+        let reaped = tokio::select! {
+            reaped = pass => reaped,
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
         };
-        match looked {
+        match reaped {
             Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
-            Err(error) => tracing::warn!(%error, "workers that are lost could not be looked for"),
+            Err(error) => tracing::warn!(%error, "task leases could not be expired; retrying"),
             Ok(()) => {}
         }
         tokio::select! {
@@ -40,7 +47,7 @@ pub(super) async fn run_lease_reaper(
     Ok(())
 }
 
-async fn reap_expired_leases(node: &Node, counts: bool) -> Result<(), Error> {
+async fn reap_expired_leases(node: &Node) -> Result<(), Error> {
     let now = node.store_time().now();
     for shard in task_queue::expire_leases(&*node.store, now).await? {
         if !node.hub.send_hint(shard, ShardHint::MessageArrived) {
@@ -48,8 +55,14 @@ async fn reap_expired_leases(node: &Node, counts: bool) -> Result<(), Error> {
                 .notify(Notification::ShardWork(shard).to_string());
         }
     }
-    if counts && node_metrics::measure_queue_depths(&*node.store, now).await? > 0 {
-        // Some tasks may have been queued or released after their function was deployed.
+    Ok(())
+}
+
+/// Measures the queue depths. If tasks are queued, redirects those that were queued or released
+/// after their function was deployed.
+async fn redirect_measured_tasks(node: &Node) -> Result<(), Error> {
+    let now = node.store_time().now();
+    if node_metrics::measure_queue_depths(&*node.store, now).await? > 0 {
         task_queue::redirect_all_queued_tasks(&*node.store).await?;
     }
     Ok(())

@@ -67,7 +67,7 @@ impl LocalHub {
     /// Subscribes to the end of an execution. The subscriber is notified only if the execution ends
     /// after this call; it may have ended before.
     pub(crate) fn subscribe_ending(&self, execution: ExecutionId) -> EndingSubscription<'_> {
-        let (sender, told) = mpsc::unbounded_channel();
+        let (sender, receiver) = mpsc::unbounded_channel();
         lock_unpoisoned(&self.ending_subscribers)
             .entry(execution)
             .or_default()
@@ -75,7 +75,7 @@ impl LocalHub {
         EndingSubscription {
             hub: self,
             execution,
-            receiver: told,
+            receiver,
         }
     }
 
@@ -158,7 +158,7 @@ impl LocalHub {
         row: &ExecutionRow,
         execution: &InMemory,
     ) -> Option<Result<(), Error>> {
-        let (told, outcome) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         let mut remembered = RecentStartGuard {
             hub: self,
             execution: row.execution_id,
@@ -167,11 +167,11 @@ impl LocalHub {
         self.remember_start(row.execution_id);
         self.send_hint(
             row.shard,
-            ShardHint::StartRequested(Box::new(row.clone()), Box::new(execution.clone()), told),
+            ShardHint::StartRequested(Box::new(row.clone()), Box::new(execution.clone()), reply),
         );
-        let begun = outcome.await.ok().flatten();
-        remembered.is_started = matches!(begun, Some(Ok(())));
-        begun
+        let started = outcome.await.ok().flatten();
+        remembered.is_started = matches!(started, Some(Ok(())));
+        started
     }
 
     /// Asks the owner of the shard to record the end of a task. Returns whether the task was in
@@ -181,28 +181,28 @@ impl LocalHub {
         task: &TaskRow,
         result: InvokeResult,
     ) -> Option<bool> {
-        let (told, outcome) = oneshot::channel();
+        let (reply, outcome) = oneshot::channel();
         self.send_hint(
             task.shard,
-            ShardHint::TaskCompleted(task_row::attempt_id(task), result, told),
+            ShardHint::TaskCompleted(task_row::attempt_id(task), result, reply),
         );
-        let patience =
+        let timeout =
             REPORT_TIMEOUT.min(Duration::from_millis(task.lease_ms.into()) / REPORT_LEASE_FRACTION);
-        tokio::time::timeout(patience, outcome).await.ok()?.ok()
+        tokio::time::timeout(timeout, outcome).await.ok()?.ok()
     }
 
     fn remember_start(&self, execution: ExecutionId) {
-        let mut begun = lock_unpoisoned(&self.recent_starts);
-        if begun.len() == RECENT_STARTS_MAX {
-            begun.pop_front();
+        let mut recent_starts = lock_unpoisoned(&self.recent_starts);
+        if recent_starts.len() == RECENT_STARTS_MAX {
+            recent_starts.pop_front();
         }
-        begun.push_back(execution);
+        recent_starts.push_back(execution);
     }
 
     fn forget_start(&self, execution: ExecutionId) {
-        let mut begun = lock_unpoisoned(&self.recent_starts);
-        if let Some(place) = begun.iter().rposition(|it| *it == execution) {
-            begun.remove(place);
+        let mut recent_starts = lock_unpoisoned(&self.recent_starts);
+        if let Some(place) = recent_starts.iter().rposition(|it| *it == execution) {
+            recent_starts.remove(place);
         }
     }
 }

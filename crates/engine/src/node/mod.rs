@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::SharedText;
-use onward_execution::Guest;
+use onward_execution::{Guest, GuestFunction};
 use onward_journal::{ComponentDigest, InvokeResult};
 use onward_store::shard_lease::LeaseHolder;
 use onward_store::{Error, Store, StoreErrorKind};
@@ -35,16 +35,27 @@ pub(crate) use local_hub::ShardHint;
 pub(crate) use notification::Notification;
 
 use self::store_time::StoreTime;
-use crate::client::{self, FunctionInfo};
+use crate::client;
 use crate::shard::trace_span::TraceSpan;
 use crate::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
 use crate::task_queue;
+
+/// Reason why a component cannot be loaded or deployed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ComponentLoadError {
+    /// The code is not a component that this runtime can run.
+    #[error("invalid component: {0}")]
+    InvalidComponent(String),
+    /// A pattern of a host that the component may send requests to is invalid.
+    #[error("invalid host pattern: {0}")]
+    InvalidHost(String),
+}
 
 /// Runtime that executes the code of components.
 #[async_trait]
 pub trait ComponentRuntime: Send + Sync {
     /// Loads a component so that it can run. Returns its functions.
-    async fn load_component(&self, code: &[u8]) -> Result<Vec<FunctionInfo>, String>;
+    async fn load_component(&self, code: &[u8]) -> Result<Vec<GuestFunction>, ComponentLoadError>;
 
     /// Returns the functions of a component that is about to be deployed. Fails if the code is not
     /// a component or a pattern in `hosts` is invalid.
@@ -52,7 +63,7 @@ pub trait ComponentRuntime: Send + Sync {
         &self,
         code: &[u8],
         _hosts: &[String],
-    ) -> Result<Vec<FunctionInfo>, String> {
+    ) -> Result<Vec<GuestFunction>, ComponentLoadError> {
         self.load_component(code).await
     }
 
@@ -228,7 +239,7 @@ impl Node {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
             Err(error) => {
-                tracing::warn!(%error, "the names of functions could not be read; they will be tried again");
+                tracing::warn!(%error, "function names could not be read; retrying");
                 Ok(false)
             }
         }
@@ -263,10 +274,10 @@ impl Node {
         // However this process ends, the process that takes over does not have to wait for its
         // leases to expire.
         let _presence = self.store.register_process(&self.holder.id);
-        let nearby = Arc::clone(&self.hub);
-        let _hearing = self.store.subscribe(Arc::new(move |said| {
-            if let Some(word) = Notification::parse(said) {
-                nearby.handle_notification(word);
+        let hub = Arc::clone(&self.hub);
+        let _subscription = self.store.subscribe(Arc::new(move |text| {
+            if let Some(word) = Notification::parse(text) {
+                hub.handle_notification(word);
             }
         }));
         let mut loops = JoinSet::new();

@@ -19,7 +19,7 @@ pub(super) fn count_retries(attempts: u64) {
 
 /// Logs and counts an attempt that is in doubt: it is unknown whether it was performed.
 pub(crate) fn count_in_doubt(attempt: AttemptId) {
-    tracing::warn!(promise = %attempt.promise_id(), attempt = attempt.attempt, "whether a task was performed is not known");
+    tracing::warn!(promise = %attempt.promise_id(), attempt = attempt.attempt, "attempt is in doubt: whether it took effect is unknown");
     metrics::counter!("onward_in_doubt_total").increment(1);
 }
 

@@ -22,8 +22,8 @@ pub(crate) enum Notification {
 
 impl Notification {
     /// Parses a notification; `None` if it is unknown, as from a newer version.
-    pub(crate) fn parse(said: &str) -> Option<Self> {
-        let (kind, about) = said.split_once(' ')?;
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (kind, about) = text.split_once(' ')?;
         match kind {
             "shard" => about
                 .parse()
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn a_notification_round_trips_through_its_text() {
         for word in [
             Notification::ShardWork(ShardId(7)),
             Notification::TaskQueued("acme inc|shop|prod".into(), "send a letter".into()),

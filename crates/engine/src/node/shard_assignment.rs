@@ -31,8 +31,8 @@ pub(super) fn assign_shards(
         free.extend(share.drain(size.min(share.len())..));
     }
     for ((_, share), size) in shares.iter_mut().zip(sizes) {
-        let wanted = size - share.len();
-        share.extend((0..wanted).filter_map(|_| free.pop_first()));
+        let missing = size - share.len();
+        share.extend((0..missing).filter_map(|_| free.pop_first()));
     }
     shares
         .into_iter()

@@ -39,15 +39,15 @@ pub(super) async fn run_coordinator(
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     while steward.wait_for_poll(&mut poll, &mut stop).await? {
         // A store that does not answer must not block the shutdown of the node.
-        let looked = tokio::select! {
-            looked = steward.rebalance_shards() => looked,
+        let reaped = tokio::select! {
+            reaped = steward.rebalance_shards() => reaped,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        match looked {
+        match reaped {
             Ok(()) => {}
             Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
             Err(error) => {
-                tracing::warn!(%error, "who owns which shard could not be read; it will be tried again");
+                tracing::warn!(%error, "shard leases could not be read; retrying");
                 steward.claim_not_before = Instant::now() + node.options.lease_duration / 3;
             }
         }
@@ -99,8 +99,9 @@ impl ShardCoordinator {
     }
 
     fn on_shard_loop_ended(&mut self, ended: ShardLoopEnd) -> Result<(), Error> {
-        let (shard, outcome) =
-            ended.map_err(|panic| Error::Unavailable(format!("a shard has stopped: {panic}")))?;
+        let (shard, outcome) = ended.map_err(|panic| {
+            Error::Unavailable(format!("the task of a shard panicked: {panic}"))
+        })?;
         self.owned_shards.remove(&shard);
         outcome
     }
@@ -195,7 +196,7 @@ impl ShardCoordinator {
             && *leave.borrow() == ShardDirective::Keep
         {
             leave.send_replace(ShardDirective::HandOver);
-            tracing::info!(%shard, "the shard is handed to another node");
+            tracing::info!(%shard, "shard is handed over to another node");
         }
     }
 
@@ -248,7 +249,9 @@ impl ShardCoordinator {
         )
         .await;
         if !matches!(left, Ok(Ok(()))) {
-            tracing::warn!("others will find out by themselves that this node is gone");
+            tracing::warn!(
+                "node row could not be removed: other nodes detect the shutdown when the heartbeat expires"
+            );
         }
         while let Some(ended) = self.shard_loops.join_next().await {
             self.on_shard_loop_ended(ended)?;

@@ -2,7 +2,7 @@
 
 use onward_base::Timestamp;
 use onward_runs::{RunEventGap, RunId, RunSeq, RunSnapshot};
-use onward_store::tables::RunSnapshotRow;
+use onward_store::tables::{AlertSeverity, RunSnapshotRow, SnapshotCondition};
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, Error, ReaderAdvance, RecordReader as _, RowChange,
     RowKey, RunEventQuery, RunEventReader, RunHead, Store, StoreErrorKind, TableScan,
@@ -10,7 +10,7 @@ use onward_store::{
 
 use crate::projector::MissingRanges;
 use crate::projector::snapshot_cursor::{GapPolicy, SnapshotCursor};
-use crate::{AlertCode, AlertSeverity, PendingAlert};
+use crate::{AlertCode, PendingAlert};
 
 /// Result of advancing one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,7 +45,7 @@ impl ProjectedSnapshot {
     fn is_stale(&self) -> bool {
         self.row
             .as_ref()
-            .is_some_and(|(row, _)| &*row.condition == STALE)
+            .is_some_and(|(row, _)| row.condition == SnapshotCondition::Stale)
     }
 
     /// Where to continue; `None` if the stored snapshot is unusable, which only costs reading the
@@ -68,8 +68,6 @@ impl ProjectedSnapshot {
         })
     }
 }
-
-const STALE: &str = "STALE";
 
 /// Brings a run up to date, page by page.
 pub(super) async fn advance_run(
@@ -187,7 +185,7 @@ async fn resync_full(
         || (follow.watermark() == kept.position && head.last_seq > kept.position)
     {
         let message = format!(
-            "the whole log of the run ends at event {}, its snapshot stands at {} and its head at {}: events are gone",
+            "the log of the run ends at event {}, but its snapshot is at {} and its head at {}: events are missing",
             follow.watermark(),
             kept.position,
             head.last_seq
@@ -240,15 +238,15 @@ async fn save_snapshot(
     } = save;
     let inconsistencies = follow.snapshot.inconsistencies.as_ref();
     let condition = if inconsistencies.is_some() {
-        "INCONSISTENT"
+        SnapshotCondition::Inconsistent
     } else {
-        "CURRENT"
+        SnapshotCondition::Current
     };
     let snapshot = serde_json::to_string(&follow.snapshot).map_err(Error::corrupt)?;
     let row = RunSnapshotRow {
         run_id: head.run_id.clone(),
         last_event_seq: follow.watermark(),
-        condition: condition.into(),
+        condition,
         is_whole: follow.missing_ranges.is_empty(),
         holes: follow.missing_ranges.to_text(),
         snapshot: snapshot.into(),
@@ -265,7 +263,7 @@ async fn save_snapshot(
         || RowChange::insert(&row),
         |(_, version)| RowChange::update(&row, *version),
     ));
-    let alarm = inconsistencies
+    let alert = inconsistencies
         .filter(|_| !had_inconsistencies)
         .map(|found| PendingAlert {
             code: AlertCode::InvalidTransition,
@@ -273,17 +271,17 @@ async fn save_snapshot(
             subject: head.run_id.to_string().into(),
             dedup_key: "first".into(),
             message: format!(
-                "event {} is not allowed where the run stood, and was ignored: {}",
+                "event {} is not legal in the state of the run and was ignored: {}",
                 found.first.run_seq, found.first.message
             )
             .into(),
         });
     commit
         .changes
-        .extend(alarm.as_ref().map(|alarm| alarm.insert_change(now)));
+        .extend(alert.as_ref().map(|alert| alert.insert_change(now)));
     let receipt = store.commit(commit).await?;
-    if let (Some(alarm), Some(ChangeOutcome::Applied)) = (alarm, receipt.changes.get(1)) {
-        alarm.log_and_count();
+    if let (Some(alert), Some(ChangeOutcome::Applied)) = (alert, receipt.changes.get(1)) {
+        alert.log_and_count();
     }
     let version = kept.row.map_or(0, |(_, version)| version) + 1;
     Ok(ProjectedSnapshot {
@@ -292,7 +290,7 @@ async fn save_snapshot(
     })
 }
 
-/// Handles the first detection of a gap: the snapshot is left as it is and marked STALE, and an
+/// Handles the first detection of a gap: the snapshot is left as it is and marked stale, and an
 /// alert is raised.
 async fn mark_stale(
     store: &dyn Store,
@@ -302,11 +300,11 @@ async fn mark_stale(
 ) -> Result<(), Error> {
     let now = store.now().await?;
     let message = format!(
-        "events {} to {} are missing from the log; the snapshot stands still until it has been read again",
+        "events {} to {} are missing from the log; the snapshot does not advance until they are found or accepted as missing",
         gap.after_seq.next_seq(),
         gap.before_seq.as_u64() - 1
     );
-    let alarm = gap_alert(
+    let alert = gap_alert(
         head,
         AlertSeverity::P2,
         format!("after {}", gap.after_seq),
@@ -316,7 +314,7 @@ async fn mark_stale(
     commit.changes.push(match &kept.row {
         Some((row, version)) => RowChange::update(
             &RunSnapshotRow {
-                condition: STALE.into(),
+                condition: SnapshotCondition::Stale,
                 ..row.clone()
             },
             *version,
@@ -324,7 +322,7 @@ async fn mark_stale(
         None => RowChange::insert(&RunSnapshotRow {
             run_id: head.run_id.clone(),
             last_event_seq: RunSeq::ZERO,
-            condition: STALE.into(),
+            condition: SnapshotCondition::Stale,
             is_whole: true,
             holes: None,
             snapshot: serde_json::to_string(&RunSnapshot::new(head.run_id.clone()))
@@ -333,10 +331,10 @@ async fn mark_stale(
             projected_at: now,
         }),
     });
-    commit.changes.push(alarm.insert_change(now));
+    commit.changes.push(alert.insert_change(now));
     let receipt = store.commit(commit).await?;
     if receipt.changes.get(1) == Some(&ChangeOutcome::Applied) {
-        alarm.log_and_count();
+        alert.log_and_count();
     }
     Ok(())
 }

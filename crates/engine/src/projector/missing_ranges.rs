@@ -10,7 +10,7 @@ pub struct MissingRanges(Vec<(RunSeq, RunSeq)>);
 
 impl MissingRanges {
     /// Parses the stored form; text that cannot be parsed counts as no missing ranges.
-    pub(crate) fn parse(text: Option<&SharedText>) -> Self {
+    pub fn parse(text: Option<&SharedText>) -> Self {
         text.and_then(|text| serde_json::from_str(text).ok())
             .unwrap_or_default()
     }

@@ -21,11 +21,12 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use onward_runs::RunId;
+use onward_store::tables::AlertSeverity;
 use onward_store::{Error, RunEventReader, RunHead, Store, StoreErrorKind};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{AlertCode, AlertSeverity, PendingAlert};
+use crate::{AlertCode, PendingAlert};
 
 pub use advance::RunAdvance;
 pub use missing_ranges::MissingRanges;
@@ -109,14 +110,14 @@ impl Projector {
                 Ok(pass) => pass.events > 0 && pass.stale == 0 && pass.failed == 0,
                 Err(error) if error.kind() == StoreErrorKind::Fatal => return error,
                 Err(error) => {
-                    tracing::warn!(%error, "the projector will try again");
+                    tracing::warn!(%error, "projector pass failed; retrying");
                     false
                 }
             };
             if rechecked.elapsed() >= self.options.recheck_interval {
                 rechecked = Instant::now();
                 if let Err(error) = self.recheck_gaps().await {
-                    tracing::warn!(%error, "missing events could not be looked for");
+                    tracing::warn!(%error, "missing events could not be read again; retrying");
                 }
             }
             if !has_more {
@@ -192,12 +193,12 @@ impl Projector {
                 Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
                 Err(error) if error.kind() == StoreErrorKind::Conflict => {
                     pass.failed += 1;
-                    tracing::debug!(run = %head.run_id, %error, "another projector was faster");
+                    tracing::debug!(run = %head.run_id, %error, "another projector advanced the snapshot first");
                 }
                 Err(error) => {
                     pass.failed += 1;
                     pass.lag_ms = pass.lag_ms.max(waited_ms);
-                    tracing::warn!(run = %head.run_id, %error, "the snapshot could not be advanced; it will be tried again");
+                    tracing::warn!(run = %head.run_id, %error, "snapshot could not be advanced; retrying");
                 }
             }
         }
@@ -222,17 +223,17 @@ impl Projector {
         }
         let now = self.store.now().await?;
         let message = format!(
-            "snapshots were {:.1} s behind their logs, {:.0} s are allowed",
+            "snapshots lag {:.1} s behind their logs; the limit is {:.0} s",
             lag_ms as f64 / 1e3,
             self.options.lag_max.as_secs_f64()
         );
-        let alarm = PendingAlert {
+        let alert = PendingAlert {
             code: AlertCode::ProjectorLagHigh,
             severity: AlertSeverity::P2,
             subject: "projector".into(),
             dedup_key: now.to_string().into(),
             message: message.into(),
         };
-        alarm.raise_once(&*self.store, now).await
+        alert.raise_once(&*self.store, now).await
     }
 }

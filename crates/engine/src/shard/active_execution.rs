@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use onward_base::{SharedText, Timestamp};
 use onward_execution::{AttemptInFlight, Execution, Guest};
-use onward_journal::{ExecutionId, PromiseId};
+use onward_journal::{ExecutionId, ExecutionState, PromiseId};
 use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
+use onward_store::{Error, StoreErrorKind};
 
 use super::task_row::{self, QueuedTask};
 use super::{AttemptId, FunctionCaller, TaskAttempt, owner_key};
@@ -52,6 +53,25 @@ pub(super) struct ActiveExecution {
 pub(super) enum PendingInput {
     AttemptEnded(AttemptId, onward_journal::InvokeResult),
     Message(Box<InboxMessageRow>, u64),
+}
+
+/// Whether the outcome of the commit in flight is known when its execution is discarded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CommitCertainty {
+    /// The commit failed, or none is in flight: the attempts that it starts are not recorded.
+    Settled,
+    /// The commit may have been stored: the attempts that it starts may be recorded.
+    Unknown,
+}
+
+impl CommitCertainty {
+    /// The certainty after a commit failed with this error.
+    pub(super) fn of_error(error: &Error) -> Self {
+        match error.kind() {
+            StoreErrorKind::Unknown => Self::Unknown,
+            _ => Self::Settled,
+        }
+    }
 }
 
 /// What remains to be handled of an execution whose uncommitted state is discarded.
@@ -131,7 +151,7 @@ impl ActiveExecution {
     }
 
     /// The displayed state and the wake time of the row, derived from the journal.
-    pub(super) fn row_state(&self) -> (&'static str, Timestamp) {
+    pub(super) fn row_state(&self) -> (ExecutionState, Timestamp) {
         crate::row_state::derive_row_state(&self.execution)
     }
 
@@ -139,7 +159,7 @@ impl ActiveExecution {
     pub(super) fn has_ended(&self, id: AttemptId) -> bool {
         self.inputs
             .iter()
-            .any(|news| matches!(news, PendingInput::AttemptEnded(ended, _) if *ended == id))
+            .any(|input| matches!(input, PendingInput::AttemptEnded(ended, _) if *ended == id))
     }
 
     /// The operation of the parent execution that this one performs, and the attempt number.
@@ -195,10 +215,9 @@ impl ActiveExecution {
         is_awaited || self.execution.is_batch_full()
     }
 
-    /// Discards all state that is not durable and returns what is known beyond the store. If the
-    /// outcome of the commit `is_unknown`, the attempts it starts may be recorded; otherwise they
-    /// are not.
-    pub(super) fn into_discarded(mut self, is_unknown: bool) -> DiscardedState {
+    /// Discards all state that is not durable and returns what is known beyond the store.
+    pub(super) fn into_discarded(mut self, certainty: CommitCertainty) -> DiscardedState {
+        let is_unknown = certainty == CommitCertainty::Unknown;
         let mut remains = DiscardedState::default();
         // A commit without events concerns attempts that were recorded before.
         if is_unknown || self.committing.recorded.is_empty() {
@@ -216,7 +235,7 @@ impl ActiveExecution {
                 .undelivered_claims
                 .extend(claims.filter_map(|(id, claim)| Some((id, claim?))));
         }
-        let ahead: BTreeSet<AttemptId> =
+        let started_early: BTreeSet<AttemptId> =
             &self.committing.started_early | &self.pending.started_early;
         for pending in [self.committing, self.pending] {
             remains.messages.extend(
@@ -232,22 +251,22 @@ impl ActiveExecution {
                     .map(|(id, result)| PendingInput::AttemptEnded(id, result)),
             );
         }
-        for news in self.inputs {
-            match news {
-                PendingInput::AttemptEnded(..) => remains.ended_attempts.push_back(news),
+        for input in self.inputs {
+            match input {
+                PendingInput::AttemptEnded(..) => remains.ended_attempts.push_back(input),
                 PendingInput::Message(message, _) => remains.messages.extend(message.message_id.0),
             }
         }
         remains.ended_attempts.retain(
-            |news| !matches!(news, PendingInput::AttemptEnded(id, _) if ahead.contains(id)),
+            |input| !matches!(input, PendingInput::AttemptEnded(id, _) if started_early.contains(id)),
         );
-        remains.started_early = ahead;
+        remains.started_early = started_early;
         remains
     }
 
     /// Whether the start or end of an attempt is known that no commit contains yet.
     pub(super) fn has_unrecorded_attempts(&self) -> bool {
-        let is_end = |news: &PendingInput| matches!(news, PendingInput::AttemptEnded(..));
+        let is_end = |input: &PendingInput| matches!(input, PendingInput::AttemptEnded(..));
         !self.pending.attempts.is_empty()
             || !self.pending.ended_attempts.is_empty()
             || self.inputs.iter().any(is_end)

@@ -4,8 +4,8 @@
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_execution::{Execution, ExecutionStart};
 use onward_journal::{
-    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId, InvokeKind,
-    InvokePerformer, RetryPolicy,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
+    ExecutionState, InvokeKind, InvokePerformer, RetryPolicy,
 };
 use onward_store::tables::ExecutionRow as Row;
 
@@ -33,24 +33,24 @@ pub(super) fn fail_overdue_attempts(
     for flight in active.execution.overdue_attempts(now) {
         match flight.performer {
             InvokePerformer::Child(child) => {
-                send_cancel(core, active, child, "it took too long".into(), now)?
+                send_cancel(core, active, child, "the attempt timed out".into(), now)?
             }
             InvokePerformer::Worker => active.withdraw_task(flight),
             InvokePerformer::Owner => {}
         }
-        let is_once = matches!(
+        let is_at_most_once = matches!(
             active.execution.invocation_event(flight.number),
             Some(Event::InvokeScheduled {
                 delivery: DeliveryGuarantee::AtMostOnce,
                 ..
             })
         );
-        let error = if is_once {
+        let error = if is_at_most_once {
             // It may have been performed and must not be repeated.
             actions.push(ShardAction::InDoubt(active.attempt_id_of(flight)));
-            in_doubt_error("it took longer than it may")
+            in_doubt_error("the attempt exceeded its timeout")
         } else {
-            ExecutionError::new(ErrorKind::Timeout, "it took longer than it may")
+            ExecutionError::new(ErrorKind::Timeout, "the attempt exceeded its timeout")
         };
         let mut world = StepWorld::new(core, now);
         let ended =
@@ -64,7 +64,7 @@ pub(super) fn fail_overdue_attempts(
 
 /// Gives up the operations that the guest has abandoned: tasks are withdrawn or aborted, children
 /// are cancelled.
-pub(super) fn drop_unwanted_attempts(
+pub(super) fn give_up_abandoned_attempts(
     core: &ShardCore,
     active: &mut ActiveExecution,
     now: Timestamp,
@@ -72,11 +72,17 @@ pub(super) fn drop_unwanted_attempts(
     for number in active.execution.take_abandoned() {
         let flight = active.execution.attempt_in_flight(number);
         if let Some(child) = flight.and_then(|flight| flight.performer.child_execution()) {
-            send_cancel(core, active, child, "it is no longer wanted".into(), now)?;
+            send_cancel(
+                core,
+                active,
+                child,
+                "the operation was abandoned".into(),
+                now,
+            )?;
             continue;
         }
-        let error =
-            ExecutionError::new(ErrorKind::Cancelled, "it is no longer wanted").into_permanent();
+        let error = ExecutionError::new(ErrorKind::Cancelled, "the operation was abandoned")
+            .into_permanent();
         active
             .execution
             .give_up_operation(number, error, now)
@@ -109,7 +115,7 @@ pub(super) fn start_attempts(
         let resolved = resolve_invocation(core, active, number);
         match resolved {
             ResolvedFunction::Workflow(_) if call_depth(&active.row) >= CALL_DEPTH_MAX => {
-                let message = format!("{CALL_DEPTH_MAX} workflows wait for each other already");
+                let message = format!("call depth exceeds {CALL_DEPTH_MAX} nested workflows");
                 fail_attempt(
                     core,
                     active,
@@ -165,12 +171,12 @@ fn queue_task(
         number,
         attempt,
     };
-    let wanted = self::build_attempt(core, active, id, ResolvedFunction::Worker);
+    let task = build_attempt(core, active, id, ResolvedFunction::Worker);
     let is_last = is_last_attempt(&active.execution, number, attempt);
     active
         .pending
         .tasks
-        .extend(wanted.map(|wanted| QueuedTask::new(&active.row, &wanted, is_last, now)));
+        .extend(task.map(|task| QueuedTask::new(&active.row, &task, is_last, now)));
     Ok(())
 }
 
@@ -331,11 +337,10 @@ pub(super) fn sibling_row(
     execution_id: ExecutionId,
     now: Timestamp,
 ) -> Row {
-    let state = "Running".into();
     Row {
         execution_id,
         start_key: None,
-        state,
+        state: ExecutionState::Running,
         wake_at: WAKE_NOW,
         created_at: now,
         ..active.row.clone()

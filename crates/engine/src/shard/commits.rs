@@ -7,7 +7,9 @@ use onward_base::{SharedText, Timestamp};
 use onward_journal::ExecutionId;
 use onward_store::{Commit, CommitConflict, CommitReceipt, Error, StoreErrorKind};
 
-use super::active_execution::{ActiveExecution, PendingEffects, PendingInput, VERSION_UNSTORED};
+use super::active_execution::{
+    ActiveExecution, CommitCertainty, PendingEffects, PendingInput, VERSION_UNSTORED,
+};
 use super::shard_core::{CommitSubject, ShardCore};
 use super::task_row::QueuedTask;
 use super::{AttemptId, ShardAction, TaskAttempt, task_row, trace_span};
@@ -95,16 +97,14 @@ impl ShardCore {
                     {
                         self.park_active_execution(
                             active,
-                            format!("its step is refused: {error}"),
+                            format!("the store refused its step: {error}"),
                             now,
                             actions,
                         );
                     }
-                    Err(error) => self.reload_execution(
-                        active,
-                        error.kind() == StoreErrorKind::Unknown,
-                        actions,
-                    ),
+                    Err(error) => {
+                        self.reload_execution(active, CommitCertainty::of_error(error), actions)
+                    }
                 }
             }
         }
@@ -189,12 +189,12 @@ impl ShardCore {
     pub(super) fn reload_execution(
         &mut self,
         active: Box<ActiveExecution>,
-        is_unknown: bool,
+        certainty: CommitCertainty,
         actions: &mut Vec<ShardAction>,
     ) {
         let id = active.id();
         // Messages stay in the inbox and are read again; results of attempts exist only here.
-        let ended = self.discard_uncommitted(active, is_unknown, actions);
+        let ended = self.discard_uncommitted(active, certainty, actions);
         self.loading.insert(id, ended);
         actions.push(ShardAction::LoadLater(id));
         actions.push(ShardAction::ReadInbox);
@@ -205,10 +205,10 @@ impl ShardCore {
     fn discard_uncommitted(
         &mut self,
         active: Box<ActiveExecution>,
-        is_unknown: bool,
+        certainty: CommitCertainty,
         actions: &mut Vec<ShardAction>,
     ) -> VecDeque<PendingInput> {
-        let remains = active.into_discarded(is_unknown);
+        let remains = active.into_discarded(certainty);
         for id in remains.messages {
             self.seen_messages.remove(&id);
         }
@@ -254,20 +254,21 @@ impl ShardCore {
         now: Timestamp,
         actions: &mut Vec<ShardAction>,
     ) {
-        let is_unknown = matches!(&result, Err(error) if error.kind() == StoreErrorKind::Unknown);
-        let is_stored = result.is_ok();
+        let failure = result.as_ref().err().map(CommitCertainty::of_error);
         actions.push(ShardAction::StartSettled {
             execution: active.id(),
             result: Some(result),
         });
-        if is_stored {
-            self.on_durable(active, now, actions);
-        } else if is_unknown {
-            self.reload_execution(active, is_unknown, actions);
-        } else {
-            // Messages to it may be meant for another start with the same id, which is stored.
-            self.discard_uncommitted(active, is_unknown, actions);
-            actions.push(ShardAction::ReadInbox);
+        match failure {
+            None => self.on_durable(active, now, actions),
+            Some(CommitCertainty::Unknown) => {
+                self.reload_execution(active, CommitCertainty::Unknown, actions)
+            }
+            Some(CommitCertainty::Settled) => {
+                // Messages to it may be meant for another start with the same id, which is stored.
+                self.discard_uncommitted(active, CommitCertainty::Settled, actions);
+                actions.push(ShardAction::ReadInbox);
+            }
         }
     }
 
@@ -291,7 +292,7 @@ impl ShardCore {
         actions: &mut Vec<ShardAction>,
     ) {
         let execution = active.id();
-        let ended = self.discard_uncommitted(active, false, actions);
+        let ended = self.discard_uncommitted(active, CommitCertainty::Settled, actions);
         self.park_execution(execution, reason, ended, now, actions);
     }
 }
@@ -305,8 +306,8 @@ fn hand_out_tasks(owner: SharedText, tasks: Vec<QueuedTask>, actions: &mut Vec<S
     let mut functions = Vec::new();
     for task in tasks {
         match task.into_leased_task() {
-            Ok((seat, held)) => actions.push(ShardAction::DeliverTask {
-                slot: seat,
+            Ok((slot, held)) => actions.push(ShardAction::DeliverTask {
+                slot,
                 task: Box::new(held),
             }),
             Err(function) => functions.push(function),

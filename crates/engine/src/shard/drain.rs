@@ -43,7 +43,7 @@ impl ShardCore {
             && !self
                 .loading
                 .iter()
-                .any(|(execution, news)| self.is_needed_for_drain(execution, news))
+                .any(|(execution, inputs)| self.is_needed_for_drain(execution, inputs))
     }
 
     /// Whether an execution that is being loaded is needed for draining: only this core knows that
@@ -51,11 +51,11 @@ impl ShardCore {
     pub(super) fn is_needed_for_drain(
         &self,
         execution: &ExecutionId,
-        news: &VecDeque<PendingInput>,
+        inputs: &VecDeque<PendingInput>,
     ) -> bool {
-        let has_ended = news
+        let has_ended = inputs
             .iter()
-            .any(|news| matches!(news, PendingInput::AttemptEnded(..)));
+            .any(|input| matches!(input, PendingInput::AttemptEnded(..)));
         has_ended
             || self
                 .unstarted

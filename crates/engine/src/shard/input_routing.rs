@@ -90,17 +90,17 @@ impl ShardCore {
     fn enqueue_input(
         &mut self,
         execution: ExecutionId,
-        news: PendingInput,
+        input: PendingInput,
         actions: &mut Vec<ShardAction>,
     ) {
         if let Some(active) = self.actives.get_mut(&execution) {
-            active.inputs.push_back(news);
+            active.inputs.push_back(input);
             return;
         }
         if let Some((_, ends)) = self.parked.get_mut(&execution) {
-            match news {
-                PendingInput::AttemptEnded(..) => ends.push_back(news),
-                PendingInput::Message(..) => self.forget_messages(&[news].into()),
+            match input {
+                PendingInput::AttemptEnded(..) => ends.push_back(input),
+                PendingInput::Message(..) => self.forget_messages(&[input].into()),
             }
             return;
         }
@@ -108,20 +108,20 @@ impl ShardCore {
             actions.push(ShardAction::Load(execution));
             VecDeque::new()
         });
-        loading.push_back(news);
+        loading.push_back(input);
     }
 
     /// Forwards the pending messages of an execution that has ended to the execution it continued
     /// as, or deletes them.
     pub(super) fn forward_or_discard(
         &mut self,
-        news: VecDeque<PendingInput>,
+        pending_inputs: VecDeque<PendingInput>,
         ending: &ExecutionOutcome,
         actions: &mut Vec<ShardAction>,
     ) {
         let mut commit = Commit::new().fence_shard(self.shard, self.epoch);
         let mut ids = Vec::new();
-        for item in news {
+        for item in pending_inputs {
             if let PendingInput::AttemptEnded(attempt, _) = item {
                 actions.push(ShardAction::WorkerResultSettled {
                     attempt,
@@ -148,8 +148,8 @@ impl ShardCore {
         }
     }
 
-    pub(super) fn forget_messages(&mut self, news: &VecDeque<PendingInput>) {
-        for item in news {
+    pub(super) fn forget_messages(&mut self, pending_inputs: &VecDeque<PendingInput>) {
+        for item in pending_inputs {
             if let PendingInput::Message(message, _) = item
                 && let Some(id) = message.message_id.0
             {

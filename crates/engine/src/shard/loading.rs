@@ -24,26 +24,26 @@ impl ShardCore {
         if self.actives.contains_key(&id) {
             return;
         }
-        let news = self.loading.remove(&id).unwrap_or_default();
-        if self.is_draining && !self.is_needed_for_drain(&id, &news) {
+        let pending_inputs = self.loading.remove(&id).unwrap_or_default();
+        if self.is_draining && !self.is_needed_for_drain(&id, &pending_inputs) {
             return;
         }
         let journal = match Journal::recover(id, events) {
             Ok(journal) => journal,
             Err(violation) => {
                 let reason = format!("its journal is not valid: {violation}");
-                return self.park_execution(id, reason, news, now, actions);
+                return self.park_execution(id, reason, pending_inputs, now, actions);
             }
         };
         let execution = Execution::recover(journal, self.options.limits);
         if let Some(ending) = execution.execution_outcome() {
-            return self.forward_or_discard(news, &ending, actions);
+            return self.forward_or_discard(pending_inputs, &ending, actions);
         }
         let mut active = Box::new(ActiveExecution::new(row, version, execution, now));
         // A step that was too large for one commit ends in the middle of a turn: the guest
         // continues before it receives new inputs.
         active.is_paused = active.execution.is_mid_turn();
-        active.inputs = news;
+        active.inputs = pending_inputs;
         self.resume_attempts(&mut active, actions);
         self.advance_execution(active, now, actions);
     }
@@ -58,14 +58,14 @@ impl ShardCore {
     ) {
         let id = execution.id();
         let mut active = Box::new(ActiveExecution::new(row, VERSION_UNSTORED, execution, now));
-        let mut said = Vec::new();
-        let Some(commit) = self.try_first_step(&mut active, now, &mut said) else {
+        let mut step_actions = Vec::new();
+        let Some(commit) = self.try_first_step(&mut active, now, &mut step_actions) else {
             return actions.push(ShardAction::StartSettled {
                 execution: id,
                 result: None,
             });
         };
-        actions.append(&mut said);
+        actions.append(&mut step_actions);
         self.commit_step(&mut active, commit, actions);
         self.put_active(active, now);
     }
@@ -74,10 +74,11 @@ impl ShardCore {
         &mut self,
         active: &mut ActiveExecution,
         now: Timestamp,
-        said: &mut Vec<ShardAction>,
+        actions: &mut Vec<ShardAction>,
     ) -> Option<Commit> {
         let is_refused = self.is_draining || self.is_tracking(&active.id());
-        if is_refused || step::run_step(self, active, now, said).ok()? == step::StepProgress::Paused
+        if is_refused
+            || step::run_step(self, active, now, actions).ok()? == step::StepProgress::Paused
         {
             return None;
         }
@@ -118,7 +119,7 @@ impl ShardCore {
                 DeliveryGuarantee::AtMostOnce if !is_untouched => {
                     active.inputs.push_back(PendingInput::AttemptEnded(
                         id,
-                        Err(in_doubt_error("it was started before a crash")),
+                        Err(in_doubt_error("the attempt was started before a crash")),
                     ));
                     actions.push(ShardAction::InDoubt(id));
                 }
@@ -140,17 +141,17 @@ impl ShardCore {
     ) {
         match error.kind() {
             StoreErrorKind::Corrupt | StoreErrorKind::Invalid => {
-                let news = self.loading.remove(&execution).unwrap_or_default();
-                self.park_execution(execution, error.to_string(), news, now, actions);
+                let pending_inputs = self.loading.remove(&execution).unwrap_or_default();
+                self.park_execution(execution, error.to_string(), pending_inputs, now, actions);
             }
             _ => actions.push(ShardAction::LoadLater(execution)),
         }
     }
 
     pub(super) fn on_not_found(&mut self, execution: ExecutionId, actions: &mut Vec<ShardAction>) {
-        let news = self.loading.remove(&execution).unwrap_or_default();
+        let pending_inputs = self.loading.remove(&execution).unwrap_or_default();
         self.forward_or_discard(
-            news,
+            pending_inputs,
             &ExecutionOutcome::Result(Ok(Payload::null())),
             actions,
         );

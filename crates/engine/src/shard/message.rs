@@ -2,8 +2,8 @@
 //! recorded, encoded as journals store events.
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
-use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, PromiseId, codec};
-use onward_store::tables::InboxMessageRow;
+use onward_journal::{Event, EventKind, ExecutionId, InvokeResult, JournalEvent, PromiseId, codec};
+use onward_store::tables::{InboxMessageKind, InboxMessageRow};
 use onward_store::{Commit, Error, SerialId, ShardId};
 
 /// Shard number for consumed messages whose deduplication key is kept: no shard of executions has
@@ -11,16 +11,13 @@ use onward_store::{Commit, Error, SerialId, ShardId};
 const CONSUMED_SHARD: ShardId = ShardId(u32::MAX);
 
 /// Whether the message was consumed and only its deduplication key is kept.
-pub(crate) fn is_consumed(message: &InboxMessageRow) -> bool {
+pub fn is_consumed(message: &InboxMessageRow) -> bool {
     message.shard == CONSUMED_SHARD
 }
 
-const KIND_SIGNAL: &str = "signal";
-const KIND_CANCEL: &str = "cancel";
-
 /// Whether a message requests cancellation.
 pub(super) fn is_cancel(message: &InboxMessageRow) -> bool {
-    &*message.kind == KIND_CANCEL
+    message.kind == InboxMessageKind::Cancel
 }
 
 /// Builds a signal. Sending it again with the same idempotency key has no effect.
@@ -37,7 +34,7 @@ pub fn signal_message(
         payload,
         delivery_id: 0,
     };
-    build_message(to, shard, KIND_SIGNAL, event, key, now)
+    build_message(to, shard, InboxMessageKind::Signal, event, key, now)
 }
 
 /// Builds a cancellation request. All requests to the same execution have the same deduplication
@@ -51,7 +48,7 @@ pub fn cancel_message(
     build_message(
         to,
         shard,
-        KIND_CANCEL,
+        InboxMessageKind::Cancel,
         Event::CancelRequested { reason },
         Some("".into()),
         now,
@@ -76,7 +73,7 @@ pub(crate) fn attempt_result_message(
     build_message(
         parent,
         shard,
-        "result",
+        InboxMessageKind::Result,
         event,
         Some(key.as_str().into()),
         now,
@@ -86,7 +83,7 @@ pub(crate) fn attempt_result_message(
 fn build_message(
     to: ExecutionId,
     shard: ShardId,
-    kind: &str,
+    kind: InboxMessageKind,
     event: Event,
     dedup_key: Option<SharedText>,
     now: Timestamp,
@@ -108,7 +105,7 @@ fn build_message(
         execution_id: to,
         shard,
         dedup_key,
-        kind: kind.into(),
+        kind,
         body: body.into(),
         sent_at: now,
     })
@@ -117,7 +114,7 @@ fn build_message(
 /// Adds the removal of a message from the inbox to this commit. If the sender may send it again,
 /// its deduplication key is kept.
 pub(super) fn consume_message(commit: Commit, message: &InboxMessageRow, version: u64) -> Commit {
-    if &*message.kind == KIND_SIGNAL && message.dedup_key.is_some() {
+    if message.kind == InboxMessageKind::Signal && message.dedup_key.is_some() {
         commit.update(
             &InboxMessageRow {
                 shard: CONSUMED_SHARD,
@@ -139,7 +136,7 @@ pub(super) fn forward_message(
 ) -> Result<Option<InboxMessageRow>, Error> {
     match decode_message(sent).map_err(Error::corrupt)? {
         event @ (Event::SignalDelivered { .. } | Event::CancelRequested { .. }) => {
-            let next = build_message(to, sent.shard, &sent.kind, event, None, sent.sent_at)?;
+            let next = build_message(to, sent.shard, sent.kind, event, None, sent.sent_at)?;
             Ok(Some(InboxMessageRow {
                 dedup_key: sent.dedup_key.clone(),
                 ..next
@@ -149,21 +146,32 @@ pub(super) fn forward_message(
     }
 }
 
+/// Reason why a stored message cannot be delivered.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MessageDecodeError {
+    /// The record of the message is damaged.
+    #[error("its record is damaged: {0}")]
+    Damaged(String),
+    /// The message has an event that only the owner of the shard may record.
+    #[error("event {0} is not allowed in a message")]
+    EventNotAllowed(EventKind),
+    /// The message has no event.
+    #[error("it contains no event")]
+    Empty,
+}
+
 /// Decodes the event of a message. Fails with a reason if there is none, or if messages may not
 /// carry it.
-pub(crate) fn decode_message(message: &InboxMessageRow) -> Result<Event, String> {
+pub fn decode_message(message: &InboxMessageRow) -> Result<Event, MessageDecodeError> {
     let events = codec::decode_record(message.execution_id, &message.body)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| MessageDecodeError::Damaged(error.to_string()))?;
     match events.into_iter().next().map(|recorded| recorded.event) {
         Some(
             event @ (Event::SignalDelivered { .. }
             | Event::CancelRequested { .. }
             | Event::InvokeCompleted { .. }),
         ) => Ok(event),
-        Some(other) => Err(format!(
-            "it wants {} recorded, which no message may",
-            other.kind()
-        )),
-        None => Err("it says nothing".to_owned()),
+        Some(other) => Err(MessageDecodeError::EventNotAllowed(other.kind())),
+        None => Err(MessageDecodeError::Empty),
     }
 }

@@ -22,7 +22,7 @@ mod message;
 mod shard_core;
 mod step;
 mod step_commit;
-pub(crate) mod task_row;
+pub mod task_row;
 pub mod trace_span;
 
 use std::sync::Arc;
@@ -41,10 +41,10 @@ use crate::task_queue::LeasedTask;
 
 pub(crate) use self::shard_core::IN_DOUBT_KIND;
 pub use self::shard_core::{ShardCore, ShardEntropy, ShardOptions, in_doubt_error};
-pub(crate) use message::{
-    attempt_result_message as result_message, decode_message as message_event, is_consumed,
+pub(crate) use message::attempt_result_message as result_message;
+pub use message::{
+    MessageDecodeError, cancel_message, decode_message, is_consumed, signal_message,
 };
-pub use message::{cancel_message, signal_message};
 
 /// Resolves function names and creates guests for the core of a shard.
 pub trait FunctionResolver: Send + Sync {
@@ -126,13 +126,13 @@ fn parent_attempt(journal: &Journal) -> Option<(PromiseId, u32)> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GuestUnavailable {
     /// The code is not in memory; loading the execution again also loads its code.
-    #[error("its code is not in memory")]
+    #[error("component is not loaded")]
     CodeNotLoaded,
     /// No capacity is left: other guests have to end or to be evicted first.
-    #[error("there is no room for another guest now")]
+    #[error("no capacity for another guest now")]
     NoCapacity,
     /// The code cannot be run, with the reason.
-    #[error("its code cannot be run: {0}")]
+    #[error("component cannot be run: {0}")]
     BrokenCode(String),
 }
 

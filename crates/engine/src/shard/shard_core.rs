@@ -9,7 +9,7 @@ use onward_execution::ExecutionLimits;
 use onward_journal::{ExecutionError, ExecutionId};
 use onward_store::{ShardEpoch, ShardId};
 
-use super::active_execution::{ActiveExecution, PendingInput};
+use super::active_execution::{ActiveExecution, CommitCertainty, PendingInput};
 use super::step::StepBlocked;
 use super::{AttemptId, FunctionResolver, ShardAction, ShardInput, step, step_commit};
 use crate::task_matcher::TaskMatcher;
@@ -125,8 +125,8 @@ impl ShardCore {
 
     /// Connects the core to the workers that wait for tasks in this process.
     #[must_use]
-    pub fn with_task_matcher(mut self, offers: Arc<TaskMatcher>) -> Self {
-        self.task_matcher = offers;
+    pub fn with_task_matcher(mut self, matcher: Arc<TaskMatcher>) -> Self {
+        self.task_matcher = matcher;
         self
     }
 
@@ -204,14 +204,14 @@ impl ShardCore {
         &mut self,
         execution: ExecutionId,
         reason: String,
-        news: VecDeque<PendingInput>,
+        pending_inputs: VecDeque<PendingInput>,
         now: Timestamp,
         actions: &mut Vec<ShardAction>,
     ) {
-        self.forget_messages(&news);
-        let ends = news
+        self.forget_messages(&pending_inputs);
+        let ends = pending_inputs
             .into_iter()
-            .filter(|news| matches!(news, PendingInput::AttemptEnded(..)))
+            .filter(|input| matches!(input, PendingInput::AttemptEnded(..)))
             .collect();
         self.parked
             .insert(execution, (now.plus_ms(STUCK_RETRY_MS), ends));
@@ -313,7 +313,7 @@ impl ShardCore {
             }
             Err(StepBlocked::CodeNotLoaded) => {
                 self.unwatch_deadline(&active);
-                self.reload_execution(active, false, actions);
+                self.reload_execution(active, CommitCertainty::Settled, actions);
             }
             Err(StepBlocked::Stuck(reason)) => {
                 self.unwatch_deadline(&active);
@@ -365,7 +365,7 @@ pub(crate) const IN_DOUBT_KIND: &str = "in_doubt";
 pub fn in_doubt_error(how: &str) -> ExecutionError {
     ExecutionError::from_kind_name(
         IN_DOUBT_KIND,
-        format!("{how}, and whether it was done is not known"),
+        format!("{how}; whether it took effect is unknown"),
     )
     .into_permanent()
 }

@@ -8,7 +8,7 @@ use onward_journal::{Event, ExecutionId, InvokePerformer, RuleViolation};
 use onward_store::tables::InboxMessageRow;
 
 use super::active_execution::{ActiveExecution, PendingEffects, PendingInput};
-use super::attempts::{drop_unwanted_attempts, fail_overdue_attempts, start_attempts};
+use super::attempts::{fail_overdue_attempts, give_up_abandoned_attempts, start_attempts};
 use super::shard_core::ShardCore;
 use super::{GuestEntry, GuestUnavailable, ShardAction, message};
 
@@ -118,7 +118,7 @@ fn run_until_blocked(
             }
         }
         active.is_paused = false;
-        drop_unwanted_attempts(core, active, now)?;
+        give_up_abandoned_attempts(core, active, now)?;
         start_attempts(core, active, now)?;
         if !active.execution.is_runnable() {
             return Ok(ExecutionProgress::Blocked);
@@ -129,7 +129,7 @@ fn run_until_blocked(
 /// The journal's rules forbid an event that the engine has to record, which is a defect of the
 /// engine.
 pub(super) fn journal_refused(violation: &RuleViolation) -> StepBlocked {
-    format!("the journal refuses what happened: {violation}").into()
+    format!("an event violates a rule of the journal: {violation}").into()
 }
 
 /// Records the inputs since the last step, up to the batch limit. A cancellation request is
@@ -140,16 +140,16 @@ fn record_inputs(
     now: Timestamp,
     actions: &mut Vec<ShardAction>,
 ) -> Result<(), StepBlocked> {
-    let is_cancel = |news: &PendingInput| matches!(news, PendingInput::Message(message, _) if message::is_cancel(message));
+    let is_cancel = |input: &PendingInput| matches!(input, PendingInput::Message(message, _) if message::is_cancel(message));
     if let Some(place) = active.inputs.iter().position(is_cancel)
         && let Some(cancel) = active.inputs.remove(place)
     {
         active.inputs.push_front(cancel);
     }
     while !active.execution.is_batch_full()
-        && let Some(news) = active.inputs.pop_front()
+        && let Some(input) = active.inputs.pop_front()
     {
-        match news {
+        match input {
             PendingInput::AttemptEnded(id, result) => {
                 let flight = active.execution.attempt_in_flight(id.number);
                 let mut world = StepWorld::new(core, now);
@@ -189,7 +189,7 @@ fn record_message(
     sent: &InboxMessageRow,
     now: Timestamp,
 ) -> Result<(), StepBlocked> {
-    match message::decode_message(sent)? {
+    match message::decode_message(sent).map_err(|error| error.to_string())? {
         Event::SignalDelivered {
             signal_name,
             payload,
@@ -263,9 +263,10 @@ fn run_guest(
         None => {
             active.execution.rewind_guest();
             let entry = GuestEntry::from_journal(&active.row, active.execution.journal());
-            core.functions.create_guest(
-                &entry.ok_or_else(|| "its journal does not begin with its start".to_owned())?,
-            )?
+            core.functions
+                .create_guest(&entry.ok_or_else(|| {
+                    "its journal does not begin with ExecutionStarted".to_owned()
+                })?)?
         }
     };
     let execution = active.id();

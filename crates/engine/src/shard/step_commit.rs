@@ -33,9 +33,9 @@ pub(super) fn compose_commit(
     let (state, wake_at) = active.row_state();
     let is_new = active.version == VERSION_UNSTORED;
     active.pending.changes_row =
-        is_new || &*active.row.state != state || active.row.wake_at != wake_at;
+        is_new || active.row.state != state || active.row.wake_at != wake_at;
     if active.pending.changes_row {
-        active.row.state = state.into();
+        active.row.state = state;
         active.row.wake_at = wake_at;
         commit = if is_new {
             commit.insert(&active.row)
@@ -69,11 +69,11 @@ pub(super) fn compose_commit(
     }
     let PendingEffects {
         attempts,
-        started_early: ahead,
+        started_early,
         ..
     } = &active.pending;
     commit.is_background = attempts.iter().any(TaskAttempt::is_side_effect_free)
-        || ahead.iter().rev().any(|id| core.is_performing(id));
+        || started_early.iter().rev().any(|id| core.is_performing(id));
     let PendingEffects {
         attempts,
         consumed,
@@ -110,9 +110,13 @@ fn finish_execution(
 ) -> Result<(), StepBlocked> {
     for flight in active.execution.attempts_in_flight().collect::<Vec<_>>() {
         match flight.performer {
-            InvokePerformer::Child(child) => {
-                send_cancel(core, active, child, "whoever wanted it is over".into(), now)?
-            }
+            InvokePerformer::Child(child) => send_cancel(
+                core,
+                active,
+                child,
+                "its parent execution ended".into(),
+                now,
+            )?,
             InvokePerformer::Worker => active.withdraw_task(flight),
             InvokePerformer::Owner => {}
         }
@@ -129,7 +133,7 @@ fn finish_execution(
             .first()
             .map(|first| first.event.clone())
         else {
-            return Err("its journal does not begin with its start"
+            return Err("its journal does not begin with ExecutionStarted"
                 .to_owned()
                 .into());
         };

@@ -1,19 +1,12 @@
 //! The row of a task that a worker performs, from the commit that starts the attempt to its end.
 
 use onward_base::{Payload, SharedText, Timestamp};
-use onward_journal::DeliveryGuarantee;
-use onward_store::tables::{ExecutionRow as Row, TaskRow};
+use onward_store::tables::{ExecutionRow as Row, TaskRow, WorkerTaskState};
 use onward_store::{ColumnCodec as _, RowKey};
 
 use super::{AttemptId, TaskAttempt};
 use crate::task_matcher::{ClaimSlot, TaskMatcher};
 use crate::task_queue::LeasedTask;
-
-/// State of a task that no worker has claimed.
-pub(crate) const STATE_QUEUED: &str = "queued";
-
-/// State of a task that a worker has claimed.
-pub(crate) const STATE_CLAIMED: &str = "claimed";
 
 /// A task for a worker that the next commit stores.
 pub(super) struct QueuedTask {
@@ -36,17 +29,17 @@ impl QueuedTask {
     /// have to claim it separately.
     pub(super) fn reserve_slot(
         &mut self,
-        offers: &TaskMatcher,
+        matcher: &TaskMatcher,
         owner: &SharedText,
         claim: impl FnOnce() -> SharedText,
         now: Timestamp,
     ) {
-        self.slot = offers.reserve_slot(self.row.execution_id, owner, &self.row.function);
-        if let Some(seat) = &self.slot {
+        self.slot = matcher.reserve_slot(self.row.execution_id, owner, &self.row.function);
+        if let Some(slot) = &self.slot {
             mark_claimed(
                 &mut self.row,
-                seat.worker_name(),
-                seat.lease_ms(),
+                slot.worker_name(),
+                slot.lease_ms(),
                 claim(),
                 now,
             );
@@ -57,7 +50,7 @@ impl QueuedTask {
     /// waits for it.
     pub(super) fn into_leased_task(self) -> Result<(ClaimSlot, LeasedTask), SharedText> {
         match self.slot {
-            Some(seat) => Ok((seat, to_leased_task(self.row, self.input))),
+            Some(slot) => Ok((slot, to_leased_task(self.row, self.input))),
             None => Err(self.row.function),
         }
     }
@@ -71,7 +64,7 @@ pub(crate) fn mark_claimed(
     claim: SharedText,
     now: Timestamp,
 ) {
-    row.state = STATE_CLAIMED.into();
+    row.state = WorkerTaskState::Claimed;
     row.leased_until = now.plus_ms(lease_ms.into());
     row.lease_ms = lease_ms;
     row.worker = Some(worker.clone());
@@ -82,11 +75,7 @@ pub(crate) fn mark_claimed(
 pub(crate) fn to_leased_task(row: TaskRow, input: Payload) -> LeasedTask {
     LeasedTask {
         id: attempt_id(&row),
-        delivery: if is_at_most_once(&row) {
-            DeliveryGuarantee::AtMostOnce
-        } else {
-            DeliveryGuarantee::AtLeastOnce
-        },
+        delivery: row.delivery,
         timeout_ms: row.timeout_ms.and_then(|ms| u64::try_from(ms).ok()),
         claim_token: row.claim.unwrap_or_else(|| SharedText::from("")),
         function: row.function,
@@ -106,14 +95,14 @@ fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timesta
         project_id: row.project_id.clone(),
         environment_id: row.environment_id.clone(),
         function: SharedText::from(&*attempt.function),
-        state: STATE_QUEUED.into(),
+        state: WorkerTaskState::Queued,
         queued_at: now,
         leased_until: Timestamp::MAX,
         lease_ms: 0,
         worker: None,
         claim: None,
         input: SharedText::from(attempt.input.as_str()),
-        delivery: attempt.delivery.as_str().into(),
+        delivery: attempt.delivery,
         timeout_ms: attempt
             .timeout_ms
             .map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
@@ -122,7 +111,7 @@ fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timesta
 }
 
 /// The id of the attempt that the row stands for.
-pub(crate) const fn attempt_id(task: &TaskRow) -> AttemptId {
+pub const fn attempt_id(task: &TaskRow) -> AttemptId {
     AttemptId {
         execution: task.execution_id,
         number: task.promise,
@@ -131,15 +120,10 @@ pub(crate) const fn attempt_id(task: &TaskRow) -> AttemptId {
 }
 
 /// Primary key of the row of an attempt.
-pub(crate) fn task_key(id: AttemptId) -> RowKey {
+pub fn task_key(id: AttemptId) -> RowKey {
     RowKey(vec![
         id.execution.to_value(),
         id.number.to_value(),
         id.attempt.to_value(),
     ])
-}
-
-/// Whether the attempt must not be repeated.
-pub(crate) fn is_at_most_once(task: &TaskRow) -> bool {
-    &*task.delivery == DeliveryGuarantee::AtMostOnce.as_str()
 }

@@ -99,8 +99,8 @@ impl JournalPrefix<'_> {
                 result,
                 attempt,
             } => {
-                let (what, begun) = self.attempt_start(promise_id, *attempt)?;
-                Some(self.build_span(what, begun, recorded, failure_text(result)))
+                let (what, started) = self.attempt_start(promise_id, *attempt)?;
+                Some(self.build_span(what, started, recorded, failure_text(result)))
             }
             Event::InvokeRetrying {
                 promise_id,
@@ -108,8 +108,8 @@ impl JournalPrefix<'_> {
                 error,
                 ..
             } => {
-                let (what, begun) = self.attempt_start(promise_id, *failed_attempt)?;
-                Some(self.build_span(what, begun, recorded, Some(error.to_string().into())))
+                let (what, started) = self.attempt_start(promise_id, *failed_attempt)?;
+                Some(self.build_span(what, started, recorded, Some(error.to_string().into())))
             }
             Event::TimerFired { promise_id } => {
                 let number = self.promise_number(promise_id)?;
@@ -150,17 +150,17 @@ impl JournalPrefix<'_> {
     fn build_span(
         &self,
         what: TraceSpanKind,
-        begun: Timestamp,
+        started: Timestamp,
         recorded: &JournalEvent,
         error: Option<SharedText>,
     ) -> TraceSpan {
-        let first = self.events.first().map_or(begun, |first| first.timestamp);
-        let begun = begun.max(first);
+        let first = self.events.first().map_or(started, |first| first.timestamp);
+        let started = started.max(first);
         TraceSpan {
             execution: self.journal.journal_state().execution_id(),
             kind: what,
-            started_at: begun,
-            ended_at: recorded.timestamp.max(begun),
+            started_at: started,
+            ended_at: recorded.timestamp.max(started),
             error,
         }
     }

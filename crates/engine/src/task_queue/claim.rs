@@ -5,13 +5,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use onward_base::{Payload, Scope, SharedText};
-use onward_store::tables::TaskRow;
+use onward_store::tables::{TaskRow, WorkerTaskState};
 use onward_store::{Commit, Error, RecordReader as _, StoreErrorKind, TableScan};
 use tokio::time::Instant;
 
 use super::{CLAIM_POLL_INTERVAL, CONFLICT_RETRIES_MAX, ClaimRequest, LeasedTask};
 use crate::client::{ClientError, EngineClient};
-use crate::shard::task_row::{self, STATE_QUEUED};
+use crate::shard::task_row;
 use crate::task_matcher::TaskMatcher;
 
 /// Maximum number of tasks in one claim.
@@ -23,27 +23,27 @@ impl EngineClient {
     /// longer polls stays held until its lease expires.
     pub async fn claim_tasks(
         &self,
-        wanted: &ClaimRequest,
+        request: &ClaimRequest,
         wait: Duration,
-        gone: impl Future<Output = ()>,
+        disconnected: impl Future<Output = ()>,
     ) -> Result<Vec<LeasedTask>, ClientError> {
-        self.register_worker_functions(wanted).await?;
-        let mut gone = pin!(gone);
+        self.register_worker_functions(request).await?;
+        let mut disconnected = pin!(disconnected);
         let until = Instant::now() + wait;
         let owner = self.owner_key();
-        let offers = self.task_matcher();
+        let matcher = self.task_matcher();
         loop {
             // From here on the matcher notifies this waiter of every task that is queued.
-            let waiting = offers.register_waiter(&owner, wanted);
-            let held = self.try_claim_tasks(wanted, &offers).await?;
+            let waiting = matcher.register_waiter(&owner, request);
+            let held = self.try_claim_tasks(request, &matcher).await?;
             if !held.is_empty() || Instant::now() >= until {
                 return Ok(held);
             }
-            waiting.set_capacity(wanted.max_tasks.clamp(1, CLAIM_BATCH_MAX));
+            waiting.set_capacity(request.max_tasks.clamp(1, CLAIM_BATCH_MAX));
             let is_gone = tokio::select! {
                 () = waiting.wait_notified() => false,
                 () = tokio::time::sleep_until((Instant::now() + CLAIM_POLL_INTERVAL).min(until)) => false,
-                () = &mut gone => true,
+                () = &mut disconnected => true,
             };
             let held = waiting.close().await;
             if is_gone {
@@ -58,21 +58,21 @@ impl EngineClient {
 
     async fn try_claim_tasks(
         &self,
-        wanted: &ClaimRequest,
-        offers: &TaskMatcher,
+        request: &ClaimRequest,
+        matcher: &TaskMatcher,
     ) -> Result<Vec<LeasedTask>, ClientError> {
-        let most = wanted.max_tasks.clamp(1, CLAIM_BATCH_MAX);
+        let most = request.max_tasks.clamp(1, CLAIM_BATCH_MAX);
         for _ in 0..CONFLICT_RETRIES_MAX {
-            let within = most + offers.claims_in_progress_count().min(CLAIM_BATCH_MAX);
+            let within = most + matcher.claims_in_progress_count().min(CLAIM_BATCH_MAX);
             let found = self
-                .list_queued_tasks(wanted, within + 1, self.next_claim_rotation())
+                .list_queued_tasks(request, within + 1, self.next_claim_rotation())
                 .await?;
             let are_all = found.len() <= within;
             if are_all {
-                offers.clear_backlog(&self.owner_key(), &wanted.functions);
+                matcher.clear_backlog(&self.owner_key(), &request.functions);
             }
             let taken =
-                offers.reserve_tasks(found.iter().map(|(row, _)| task_row::attempt_id(row)), most);
+                matcher.reserve_tasks(found.iter().map(|(row, _)| task_row::attempt_id(row)), most);
             if taken.ids.is_empty() {
                 return Ok(Vec::new());
             }
@@ -85,7 +85,7 @@ impl EngineClient {
             {
                 let claim = crate::client::random_key().into();
                 let mut row = row;
-                task_row::mark_claimed(&mut row, &wanted.worker, wanted.lease_ms, claim, now);
+                task_row::mark_claimed(&mut row, &request.worker, request.lease_ms, claim, now);
                 commit = commit.update(&row, version);
                 let input = Payload::parse(&row.input).map_err(Error::corrupt)?;
                 held.push(task_row::to_leased_task(row, input));
@@ -94,7 +94,7 @@ impl EngineClient {
                 Ok(_) => {
                     // There are more tasks, for the next waiter.
                     if !are_all {
-                        offers.notify_waiters(&self.owner_key(), &wanted.functions);
+                        matcher.notify_waiters(&self.owner_key(), &request.functions);
                     }
                     return Ok(held);
                 }
@@ -114,7 +114,7 @@ impl EngineClient {
     /// Lists queued tasks; those of one function are in queue order.
     async fn list_queued_tasks(
         &self,
-        wanted: &ClaimRequest,
+        request: &ClaimRequest,
         most: usize,
         turn: usize,
     ) -> Result<Vec<(TaskRow, u64)>, Error> {
@@ -124,7 +124,7 @@ impl EngineClient {
             environment,
         } = self.scope();
         let mut found: Vec<(TaskRow, u64)> = Vec::new();
-        let functions: BTreeSet<&SharedText> = wanted.functions.iter().collect();
+        let functions: BTreeSet<&SharedText> = request.functions.iter().collect();
         // The first function rotates with each claim, so that no function starves.
         let first = turn % functions.len().max(1);
         for function in functions.iter().cycle().skip(first).take(functions.len()) {
@@ -137,7 +137,7 @@ impl EngineClient {
                 .where_equal(environment);
             let scan = scan
                 .where_equal(*function)
-                .where_equal(&SharedText::from(STATE_QUEUED))
+                .where_equal(&WorkerTaskState::Queued)
                 .with_limit(most - found.len());
             let rows: Vec<(TaskRow, u64)> = self.store().list_records(scan).await?;
             found.extend(rows);
@@ -149,7 +149,7 @@ impl EngineClient {
     pub(super) async fn release_all(&self, held: &[LeasedTask]) {
         for held in held {
             if let Err(error) = self.release_task(held.id, &held.claim_token).await {
-                tracing::debug!(%error, "a task was not claimed, or stays claimed until its lease runs out");
+                tracing::debug!(%error, "task could not be released: if it is claimed, it stays claimed until its lease expires");
             }
         }
     }

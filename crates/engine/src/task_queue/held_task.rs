@@ -3,13 +3,13 @@
 
 use onward_base::Timestamp;
 use onward_journal::InvokeResult;
-use onward_store::tables::TaskRow;
+use onward_store::tables::{TaskRow, WorkerTaskState};
 use onward_store::{Commit, Error, RecordReader as _, Store, StoreErrorKind};
 
 use super::{CLAIM_POLL_INTERVAL, CONFLICT_RETRIES_MAX, ClaimRequest, LeasedTask, announce_tasks};
 use crate::client::{ClientError, EngineClient};
 use crate::node::ShardHint;
-use crate::shard::task_row::{self, STATE_QUEUED};
+use crate::shard::task_row;
 use crate::shard::{AttemptId, owner_key, result_message};
 use crate::task_matcher::TaskMatcher;
 
@@ -35,7 +35,7 @@ impl EngineClient {
         Ok(longer(&row, now))
     }
 
-    /// Releases a task that the worker has not begun: it is queued again as if it had never been
+    /// Releases a task that the worker has not started: it is queued again as if it had never been
     /// claimed.
     pub async fn release_task(&self, id: AttemptId, claim: &str) -> Result<(), ClientError> {
         let (row, _) = self.update_claimed(id, claim, requeue_commit).await?;
@@ -58,11 +58,11 @@ impl EngineClient {
         if let Ok(payload) = &result {
             self.check_payload_size(payload)?;
         }
-        if let Some(nearby) = self.local_hub() {
+        if let Some(hub) = self.local_hub() {
             let (row, _) =
                 read_claimed_task(&**self.store(), id, claim, |row| self.is_task_in_scope(row))
                     .await?;
-            match nearby.report_completion(&row, result.clone()).await {
+            match hub.report_completion(&row, result.clone()).await {
                 Some(true) => return Ok(()),
                 Some(false) => return Err(ClientError::LeaseLost),
                 // Another process owns the shard, or is about to.
@@ -85,14 +85,14 @@ impl EngineClient {
         id: AttemptId,
         claim: &str,
         result: InvokeResult,
-        wanted: &ClaimRequest,
+        request: &ClaimRequest,
     ) -> Result<Option<LeasedTask>, ClientError> {
-        if let Err(error) = self.register_worker_functions(wanted).await {
-            tracing::debug!(%error, "a worker cannot ask for what follows");
+        if let Err(error) = self.register_worker_functions(request).await {
+            tracing::debug!(%error, "functions of the worker could not be registered for the next claim");
         }
         let waiting =
             self.task_matcher()
-                .register_sticky_waiter(id.execution, &self.owner_key(), wanted);
+                .register_sticky_waiter(id.execution, &self.owner_key(), request);
         let ended = self.complete_task(id, claim, result).await;
         let mut held = waiting.close().await;
         if ended.is_err() {
@@ -130,7 +130,7 @@ impl EngineClient {
 /// stays unreachable, the task is left to its lease.
 pub(crate) async fn reclaim_task(
     store: &dyn Store,
-    offers: &TaskMatcher,
+    matcher: &TaskMatcher,
     id: AttemptId,
     claim: &str,
 ) {
@@ -138,7 +138,7 @@ pub(crate) async fn reclaim_task(
         match update_claimed_task(store, id, claim, |_| true, requeue_commit).await {
             Ok((row, _)) => {
                 let owner = owner_key(&row.tenant_id, &row.project_id, &row.environment_id);
-                return announce_tasks(store, offers, &owner, &[row.function]);
+                return announce_tasks(store, matcher, &owner, &[row.function]);
             }
             Err(ClientError::Store(error)) if error.kind() == StoreErrorKind::Fatal => return,
             // The commit that stores the claim may still be in progress.
@@ -185,11 +185,10 @@ async fn read_claimed_task(
 
 /// Puts the task back into the queue as if it had never been claimed.
 fn requeue_commit(row: &TaskRow, version: u64, _now: Timestamp) -> Result<Commit, Error> {
-    let (state, leased_until) = (STATE_QUEUED.into(), Timestamp::MAX);
     Ok(Commit::new().update(
         &TaskRow {
-            state,
-            leased_until,
+            state: WorkerTaskState::Queued,
+            leased_until: Timestamp::MAX,
             worker: None,
             claim: None,
             ..row.clone()

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use onward_base::Timestamp;
-use onward_journal::ExecutionError;
+use onward_journal::{DeliveryGuarantee, ExecutionError};
 use onward_store::tables::TaskRow;
 use onward_store::{Error, RecordReader as _, ShardId, Store, TableScan};
 
@@ -38,21 +38,21 @@ async fn fail_expired_tasks(
 ) -> Result<(), Error> {
     for (row, version) in lost {
         let worker = row.worker.as_deref().unwrap_or_default();
-        let how = format!("worker {worker} was not heard of for {} ms", row.lease_ms);
-        let is_once = task_row::is_at_most_once(&row);
-        let error = if is_once {
+        let how = format!("worker {worker} sent no heartbeat for {} ms", row.lease_ms);
+        let is_at_most_once = row.delivery == DeliveryGuarantee::AtMostOnce;
+        let error = if is_at_most_once {
             in_doubt_error(&how)
         } else {
             ExecutionError::from_kind_name("worker_lost", how)
         };
-        tracing::warn!(execution = %row.execution_id, function = %row.function, worker, "a worker is lost");
+        tracing::warn!(execution = %row.execution_id, function = %row.function, worker, "task lease expired");
         match store
             .commit(completion_commit(&row, version, Err(error), now)?)
             .await
         {
             Ok(_) => {
                 shards.insert(row.shard);
-                if is_once {
+                if is_at_most_once {
                     node_metrics::count_in_doubt(task_row::attempt_id(&row));
                 }
             }

@@ -71,7 +71,7 @@ pub use self::lease_expiry::expire_leases;
 pub(crate) use self::redirect::{
     deployed_meanwhile_error, redirect_all_queued_tasks, redirect_queued_tasks,
 };
-pub(crate) use self::registration::worker_registrations;
+pub use self::registration::worker_registrations;
 pub use self::task_list::TaskCursor;
 
 /// Interval for polling the store for tasks that another process may have queued.
@@ -138,11 +138,11 @@ impl EngineClient {
 /// otherwise, through the store, workers in other processes.
 pub(crate) fn announce_tasks(
     store: &dyn Store,
-    offers: &TaskMatcher,
+    matcher: &TaskMatcher,
     owner: &SharedText,
     functions: &[SharedText],
 ) {
-    for function in offers.notify_waiters(owner, functions) {
+    for function in matcher.notify_waiters(owner, functions) {
         store.notify(Notification::TaskQueued(owner.clone(), function.clone()).to_string());
     }
 }

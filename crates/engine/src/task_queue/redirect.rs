@@ -1,20 +1,18 @@
 //! Redirection of queued tasks whose function was deployed after they were queued: the next attempt
 //! runs in the component instead of a worker.
 
-use onward_base::SharedText;
 use onward_journal::ExecutionError;
-use onward_store::tables::{FunctionRow, TaskRow};
+use onward_store::tables::{FunctionRow, TaskRow, WorkerTaskState};
 use onward_store::{Error, RecordReader as _, Store, TableScan};
 
 use super::TASK_PAGE_SIZE;
 use super::held_task::completion_commit;
-use crate::shard::task_row::STATE_QUEUED;
 
 /// Error of an attempt that was queued for a worker when its function was deployed.
 pub(crate) fn deployed_meanwhile_error() -> ExecutionError {
     ExecutionError::from_kind_name(
         "unknown_function",
-        "it was deployed after it had been asked for",
+        "the function was deployed in a component after its task was queued for a worker",
     )
 }
 
@@ -37,7 +35,7 @@ pub(crate) async fn redirect_queued_tasks(
         .where_equal(environment_id)
         .where_equal(name);
     let mut scan = scan
-        .where_equal(&SharedText::from(STATE_QUEUED))
+        .where_equal(&WorkerTaskState::Queued)
         .with_limit(TASK_PAGE_SIZE);
     loop {
         let waiting: Vec<(TaskRow, u64)> = store.list_records(scan.clone()).await?;

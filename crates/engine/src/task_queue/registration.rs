@@ -21,14 +21,14 @@ impl EngineClient {
     /// function is deployed in a component.
     pub(super) async fn register_worker_functions(
         &self,
-        wanted: &ClaimRequest,
+        request: &ClaimRequest,
     ) -> Result<(), ClientError> {
         let mut deployed = None;
         let mut is_any_ours = false;
-        for function in &wanted.functions {
+        for function in &request.functions {
             if self.is_recently_registered(function)
                 || self
-                    .register_worker_function(function, &wanted.worker)
+                    .register_worker_function(function, &request.worker)
                     .await?
             {
                 is_any_ours = true;
@@ -45,10 +45,10 @@ impl EngineClient {
     }
 
     fn is_recently_registered(&self, function: &SharedText) -> bool {
-        let Some(nearby) = self.local_hub() else {
+        let Some(hub) = self.local_hub() else {
             return false;
         };
-        let asked = nearby
+        let asked = hub
             .registered_functions
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -101,8 +101,8 @@ impl EngineClient {
                 Err(error) => return Err(error.into()),
             }
         }
-        if let Some(nearby) = self.local_hub() {
-            let mut asked = nearby
+        if let Some(hub) = self.local_hub() {
+            let mut asked = hub
                 .registered_functions
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -114,7 +114,7 @@ impl EngineClient {
 }
 
 /// For each function of these tasks, the worker that asked for it last, and when.
-pub(crate) async fn worker_registrations(
+pub async fn worker_registrations(
     store: &dyn Store,
     tasks: &[TaskRow],
 ) -> Result<BTreeMap<SharedText, (SharedText, Timestamp)>, Error> {

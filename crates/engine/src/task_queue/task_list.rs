@@ -1,18 +1,18 @@
 //! Paginated list of the tasks of a scope, with a cursor that survives the end of its task.
 
 use onward_base::{Scope, SharedText, Timestamp};
-use onward_store::tables::TaskRow;
+use onward_store::tables::{TaskRow, WorkerTaskState};
 use onward_store::{ColumnCodec as _, RecordReader as _, TableScan};
 
 use super::{parse_task_name, task_name};
 use crate::client::{ClientError, EngineClient};
 use crate::shard::{AttemptId, task_row};
 
-/// Position of a task in the list of its scope; remains valid after the task is gone.
+/// Position of a task in the list of its scope; remains valid after the task is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskCursor {
     function: SharedText,
-    state: SharedText,
+    state: WorkerTaskState,
     queued_at: Timestamp,
     id: AttemptId,
 }
@@ -28,7 +28,7 @@ impl TaskCursor {
         } = task;
         Self {
             function: function.clone(),
-            state: state.clone(),
+            state: *state,
             queued_at: *queued_at,
             id: task_row::attempt_id(task),
         }
@@ -39,7 +39,7 @@ impl TaskCursor {
         let mut parts = text.splitn(4, ':');
         let (micros, state, id) = (
             parts.next()?.parse().ok()?,
-            parts.next()?.into(),
+            WorkerTaskState::parse(parts.next()?)?,
             parse_task_name(parts.next()?)?,
         );
         Some(Self {

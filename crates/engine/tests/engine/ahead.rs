@@ -1,4 +1,4 @@
-//! An execution goes on while its last commit is under way, and nobody outside can tell.
+//! An execution runs ahead of its last commit, without visible effects before the commit.
 
 use onward_engine::shard::{
     AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
@@ -8,8 +8,8 @@ use onward_execution::{Guest, ScriptedGuest};
 use onward_journal::DeliveryGuarantee;
 use onward_store::{CommitConflict, Error, ShardEpoch, ShardId};
 
-use crate::alone::{Alone, attempts, commits, digest, events};
-use crate::code::json;
+use crate::core_harness::{CoreHarness, attempts, commits, digest, events};
+use crate::script_runtime::json;
 
 /// A chain of `steps` tasks.
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Of tasks that reach nobody.
+    /// A chain of tasks without network access.
     fn of(steps: u32) -> Self {
         Self {
             steps,
@@ -31,7 +31,7 @@ impl Chain {
         }
     }
 
-    /// Of tasks that workers perform.
+    /// A chain of tasks that workers perform.
     pub(crate) fn far(steps: u32) -> Self {
         Self {
             resolved: ResolvedFunction::Worker,
@@ -66,13 +66,13 @@ impl FunctionResolver for Chain {
 }
 
 #[test]
-fn steps_that_reach_nobody_share_the_next_commit() {
-    let (mut alone, mut actions) = Alone::begin(Chain::of(3));
+fn steps_without_external_effects_share_the_next_commit() {
+    let (mut core, mut actions) = CoreHarness::begin(Chain::of(3));
     let (first, commit) = commits(&actions)[0];
     assert!(commit.is_background);
     for _ in 0..3 {
         let attempt = attempts(&actions).remove(0);
-        actions = alone.ended(&attempt);
+        actions = core.ended(&attempt);
         assert!(
             commits(&actions).is_empty(),
             "one commit at a time: {actions:?}"
@@ -80,10 +80,10 @@ fn steps_that_reach_nobody_share_the_next_commit() {
     }
     assert!(
         actions.is_empty(),
-        "nobody is told of an end that is not durable: {actions:?}"
+        "an end is not reported before it is durable: {actions:?}"
     );
 
-    let actions = alone.committed(first);
+    let actions = core.committed(first);
     let (second, commit) = commits(&actions)[0];
     assert_eq!(
         events(commit)
@@ -99,7 +99,7 @@ fn steps_that_reach_nobody_share_the_next_commit() {
             .any(|it| matches!(it, ShardAction::ExecutionOver { .. })),
         "{actions:?}"
     );
-    let actions = alone.committed(second);
+    let actions = core.committed(second);
     assert!(
         actions
             .iter()
@@ -109,8 +109,8 @@ fn steps_that_reach_nobody_share_the_next_commit() {
 }
 
 #[test]
-fn what_others_can_notice_waits_for_its_commit() {
-    let reaching_out = Chain {
+fn steps_with_external_effects_wait_for_their_commit() {
+    let with_network = Chain {
         hosts: AllowedHosts::from(["example.org".into()]),
         ..Chain::of(2)
     };
@@ -118,30 +118,30 @@ fn what_others_can_notice_waits_for_its_commit() {
         delivery: DeliveryGuarantee::AtMostOnce,
         ..Chain::of(2)
     };
-    let of_the_process = Chain {
+    let native_task = Chain {
         resolved: ResolvedFunction::Native,
         ..Chain::of(2)
     };
-    for chain in [reaching_out, at_most_once, of_the_process] {
-        let (mut alone, begun) = Alone::begin(chain);
-        assert!(attempts(&begun).is_empty(), "{begun:?}");
-        let (ticket, commit) = commits(&begun)[0];
-        assert!(!commit.is_background, "there is nothing to do meanwhile");
-        let actions = alone.committed(ticket);
-        let actions = alone.ended(&attempts(&actions)[0]);
+    for chain in [with_network, at_most_once, native_task] {
+        let (mut core, started) = CoreHarness::begin(chain);
+        assert!(attempts(&started).is_empty(), "{started:?}");
+        let (ticket, commit) = commits(&started)[0];
+        assert!(!commit.is_background, "nothing runs until the commit ends");
+        let actions = core.committed(ticket);
+        let actions = core.ended(&attempts(&actions)[0]);
         assert!(attempts(&actions).is_empty(), "{actions:?}");
-        let actions = alone.committed(commits(&actions)[0].0);
+        let actions = core.committed(commits(&actions)[0].0);
         assert_eq!(attempts(&actions).len(), 1);
     }
 }
 
 #[test]
-fn a_start_that_is_refused_takes_along_what_ran_ahead_of_it() {
-    let (mut alone, begun) = Alone::begin(Chain::of(2));
-    let attempt = attempts(&begun).remove(0);
-    let actions = alone.failed(
-        commits(&begun)[0].0,
-        Error::Unavailable("the disk is away".to_owned()),
+fn a_failed_start_discards_the_steps_that_ran_ahead() {
+    let (mut core, started) = CoreHarness::begin(Chain::of(2));
+    let attempt = attempts(&started).remove(0);
+    let actions = core.failed(
+        commits(&started)[0].0,
+        Error::Unavailable("unavailable by the test".to_owned()),
     );
     assert!(
         actions
@@ -159,44 +159,47 @@ fn a_start_that_is_refused_takes_along_what_ran_ahead_of_it() {
         )),
         "{actions:?}"
     );
-    let late = alone.ended(&attempt);
-    assert!(late.is_empty(), "it ended for nobody: {late:?}");
+    let late = core.ended(&attempt);
+    assert!(late.is_empty(), "the result is dropped: {late:?}");
 }
 
 #[test]
-fn a_signal_that_came_before_a_start_was_refused_is_for_the_next() {
-    let (mut alone, begun) = Alone::begin(Chain::of(2));
-    assert!(alone.signalled().is_empty(), "it waits for the commit");
-    alone.failed(
-        commits(&begun)[0].0,
-        Error::Unavailable("the disk is away".to_owned()),
+fn a_signal_received_before_a_failed_start_is_kept_for_the_next_start() {
+    let (mut core, started) = CoreHarness::begin(Chain::of(2));
+    assert!(
+        core.signalled().is_empty(),
+        "the signal waits for the commit"
     );
-    let actions = alone.signalled();
+    core.failed(
+        commits(&started)[0].0,
+        Error::Unavailable("unavailable by the test".to_owned()),
+    );
+    let actions = core.signalled();
     assert!(
         actions.iter().any(|it| matches!(it, ShardAction::Load(_))),
-        "it is not forgotten: {actions:?}"
+        "the signal is kept: {actions:?}"
     );
 }
 
 #[test]
-fn it_does_not_run_ahead_for_ever() {
-    let (mut alone, mut actions) = Alone::begin(Chain::of(10_000));
+fn running_ahead_is_limited() {
+    let (mut core, mut actions) = CoreHarness::begin(Chain::of(10_000));
     let (ticket, _) = commits(&actions)[0];
     let mut steps = 0;
     while let Some(attempt) = attempts(&actions).pop() {
         steps += 1;
-        actions = alone.ended(&attempt);
+        actions = core.ended(&attempt);
     }
     assert!((100..1_000).contains(&steps), "{steps} steps");
-    let actions = alone.committed(ticket);
+    let actions = core.committed(ticket);
     assert_eq!(commits(&actions).len(), 1);
-    assert_eq!(attempts(&actions).len(), 1, "it goes on");
+    assert_eq!(attempts(&actions).len(), 1, "the chain continues");
 }
 
-/// Tasks are quick and commits slow: a commit ends only when there is no task left. Returns when it
-/// is over.
-fn to_its_end(chain: impl FunctionResolver + 'static, result: &str) {
-    let (mut alone, mut actions) = Alone::begin(chain);
+/// Runs an execution to its end with fast tasks and slow commits: a commit ends only when no task
+/// is left.
+fn run_to_completion(chain: impl FunctionResolver + 'static, result: &str) {
+    let (mut core, mut actions) = CoreHarness::begin(chain);
     let (mut tickets, mut todo) = (Vec::new(), Vec::new());
     for _ in 0..500 {
         tickets.extend(commits(&actions).iter().map(|(ticket, _)| *ticket));
@@ -210,22 +213,22 @@ fn to_its_end(chain: impl FunctionResolver + 'static, result: &str) {
         actions = match (todo.pop(), tickets.pop()) {
             (Some(attempt), ticket) => {
                 tickets.extend(ticket);
-                alone.ended_with(&attempt, result)
+                core.ended_with(&attempt, result)
             }
-            (None, Some(ticket)) => alone.committed(ticket),
-            (None, None) => panic!("nothing is under way, and it is not over"),
+            (None, Some(ticket)) => core.committed(ticket),
+            (None, None) => panic!("nothing is in flight, and the execution has not ended"),
         };
     }
-    panic!("it does not come to its end");
+    panic!("the execution does not end");
 }
 
 #[test]
-fn results_that_fill_a_commit_while_it_runs_ahead_are_stored_in_several() {
+fn results_over_the_commit_limit_while_running_ahead_are_split() {
     let large = format!("\"{}\"", "x".repeat(1_000_000));
-    to_its_end(Chain::of(20), &large);
+    run_to_completion(Chain::of(20), &large);
 }
 
-/// All of ten tasks at once.
+/// Ten tasks at once.
 struct Fan;
 
 impl FunctionResolver for Fan {
@@ -250,10 +253,10 @@ impl FunctionResolver for Fan {
 }
 
 #[test]
-fn results_that_come_together_are_one_commit() {
-    let (mut alone, begun) = Alone::begin(Fan);
-    let actions = alone.committed(commits(&begun)[0].0);
-    let actions = alone.ended_together(&attempts(&actions));
+fn results_received_together_are_one_commit() {
+    let (mut core, started) = CoreHarness::begin(Fan);
+    let actions = core.committed(commits(&started)[0].0);
+    let actions = core.ended_together(&attempts(&actions));
     let commit = commits(&actions)[0].1;
     assert_eq!(commits(&actions).len(), 1);
     assert_eq!(
@@ -266,91 +269,91 @@ fn results_that_come_together_are_one_commit() {
 }
 
 #[test]
-fn results_that_come_together_and_fill_a_commit_are_stored_in_several() {
+fn results_received_together_over_the_commit_limit_are_split() {
     let large = format!("\"{}\"", "x".repeat(1_000_000));
-    to_its_end(Fan, &large);
+    run_to_completion(Fan, &large);
 }
 
 #[test]
-fn an_attempt_that_was_begun_before_a_crash_is_not_taken_for_one_that_a_refused_start_wanted() {
+fn an_attempt_started_before_a_crash_is_not_started_again_after_a_refused_start() {
     let once = Chain {
         delivery: DeliveryGuarantee::AtMostOnce,
         ..Chain::of(1)
     };
-    let (mut before, begun) = Alone::begin(once.clone());
-    let (ticket, commit) = commits(&begun)[0];
+    let (mut before, started) = CoreHarness::begin(once.clone());
+    let (ticket, commit) = commits(&started)[0];
     assert_eq!(
         attempts(&before.committed(ticket)).len(),
         1,
-        "it is performed, and then its process is gone"
+        "it is performed, and then its process crashes"
     );
-    let (mut after, begun) = Alone::begin(once);
+    let (mut after, started) = CoreHarness::begin(once);
     let taken = CommitConflict::JournalLength {
         execution: commit.journals[0].execution,
         expected: 0,
         found: 3,
     };
-    assert!(attempts(&after.failed(commits(&begun)[0].0, taken.into())).is_empty());
+    assert!(attempts(&after.failed(commits(&started)[0].0, taken.into())).is_empty());
     let loaded = after.loaded(commit);
     assert!(
         attempts(&loaded).is_empty(),
-        "it would be performed a second time: {loaded:?}"
+        "it must not be performed again: {loaded:?}"
     );
 }
 
 #[test]
-fn what_must_not_be_repeated_begins_after_a_commit_of_which_the_end_was_heard() {
+fn an_at_most_once_task_starts_only_after_a_confirmed_commit() {
     let once = Chain {
         delivery: DeliveryGuarantee::AtMostOnce,
         ..Chain::of(1)
     };
-    let unknown = || Error::OutcomeUnknown("nothing was heard of it".to_owned());
-    let (mut alone, begun) = Alone::begin(once);
-    let (ticket, first) = commits(&begun)[0];
-    alone.failed(ticket, unknown());
-    // It is recorded: by this owner, or by another that has taken over meanwhile and performed it.
-    let mut actions = alone.loaded(first);
-    for error in [unknown(), Error::Unavailable("it is away".to_owned())] {
+    let unknown = || Error::OutcomeUnknown("no answer".to_owned());
+    let (mut core, started) = CoreHarness::begin(once);
+    let (ticket, first) = commits(&started)[0];
+    core.failed(ticket, unknown());
+    // The start is recorded: by this owner, or by another that took over and performed the task.
+    let mut actions = core.loaded(first);
+    for error in [
+        unknown(),
+        Error::Unavailable("unavailable by the test".to_owned()),
+    ] {
         assert!(attempts(&actions).is_empty(), "{actions:?}");
         let (ticket, commit) = commits(&actions)[0];
         assert!(commit.journals.is_empty() && commit.fences.len() == 1);
-        alone.failed(ticket, error);
-        actions = alone.loaded(first);
+        core.failed(ticket, error);
+        actions = core.loaded(first);
     }
-    let actions = alone.committed(commits(&actions)[0].0);
+    let actions = core.committed(commits(&actions)[0].0);
     assert_eq!(
         attempts(&actions).len(),
         1,
-        "nobody else was the owner: {actions:?}"
+        "the fence shows that no other process was owner: {actions:?}"
     );
 }
 
 #[test]
-fn what_another_owner_has_begun_is_not_begun_again() {
+fn an_attempt_started_by_another_owner_is_not_started_again() {
     let once = Chain {
         delivery: DeliveryGuarantee::AtMostOnce,
         ..Chain::of(1)
     };
-    let (mut alone, begun) = Alone::begin(once);
-    let (ticket, first) = commits(&begun)[0];
-    alone.failed(
-        ticket,
-        Error::OutcomeUnknown("nothing was heard of it".to_owned()),
-    );
-    let actions = alone.loaded(first);
+    let (mut core, started) = CoreHarness::begin(once);
+    let (ticket, first) = commits(&started)[0];
+    core.failed(ticket, Error::OutcomeUnknown("no answer".to_owned()));
+    let actions = core.loaded(first);
     let fenced = CommitConflict::Fenced {
         shard: ShardId(0),
         held: ShardEpoch(2),
         given: ShardEpoch(1),
     };
-    let actions = alone.failed(commits(&actions)[0].0, fenced.into());
+    let actions = core.failed(commits(&actions)[0].0, fenced.into());
     assert!(
         attempts(&actions).is_empty() && matches!(actions[..], [ShardAction::ShardLost]),
         "{actions:?}"
     );
 }
 
-/// A task that reaches out is wanted, and then the guest computes.
+/// Requests a task with network access, then computes.
 struct Busy;
 
 impl FunctionResolver for Busy {
@@ -360,7 +363,7 @@ impl FunctionResolver for Busy {
             let asked = host.schedule_function("request", json("1")).await?;
             let done = host.schedule_function("task", json("2")).await?;
             host.await_any(&[asked, done]).await?.1?;
-            // A poll that asks for nothing is a pause.
+            // A poll without a request is a pause.
             std::future::pending::<()>().await;
             Ok(json("\"over\""))
         })))
@@ -380,12 +383,12 @@ impl FunctionResolver for Busy {
 }
 
 #[test]
-fn a_guest_that_computes_does_not_hold_back_what_it_wanted_before() {
-    let (mut alone, begun) = Alone::begin(Busy);
-    let ahead = alone.ended(&attempts(&begun)[0]);
-    alone.ended(&attempts(&ahead)[0]);
-    let actions = alone.committed(commits(&begun)[0].0);
-    let actions = alone.committed(commits(&actions)[0].0);
+fn a_computing_guest_does_not_delay_its_earlier_requests() {
+    let (mut core, started) = CoreHarness::begin(Busy);
+    let ahead = core.ended(&attempts(&started)[0]);
+    core.ended(&attempts(&ahead)[0]);
+    let actions = core.committed(commits(&started)[0].0);
+    let actions = core.committed(commits(&actions)[0].0);
     assert!(
         attempts(&actions)
             .iter()

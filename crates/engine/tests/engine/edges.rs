@@ -1,5 +1,5 @@
-//! Where executions come to their limits: no room, no time, no code, too deep, and somebody who
-//! took their place. Time is virtual.
+//! Limits of executions: capacity, timeouts, broken code, call depth, full journals; and
+//! successors. Time is virtual.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::Payload;
-use onward_engine::client::{EngineClient, ExecutionOrder, FunctionInfo};
+use onward_engine::client::{EngineClient, ExecutionListOrder};
 use onward_engine::node::{
-    ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
+    ComponentLoadError, ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
 };
 use onward_engine::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
-use onward_execution::{ExecutionLimits, Guest, GuestResponse, GuestTurn, ScriptedGuest};
+use onward_execution::{
+    ExecutionLimits, Guest, GuestFunction, GuestResponse, GuestTurn, ScriptedGuest,
+};
 use onward_journal::{
     ComponentDigest, DeliveryGuarantee, ErrorKind, Event, ExecutionError, ExecutionId,
     InvokeResult, RetryPolicy,
@@ -22,7 +24,7 @@ use onward_store::{RecordReader as _, Store, TableScan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::code::{deployed, json, workflows};
+use crate::script_runtime::{deployed, json, workflows};
 
 const FUNCTIONS: &[&str] = &[
     "deep", "slow", "hasty", "counter", "guardian", "wide", "busy", "fickle", "tireless", "sole",
@@ -42,7 +44,7 @@ fn once(timeout_ms: u64) -> Option<Box<RetryPolicy>> {
 )]
 fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
     match function {
-        // Calls itself, for ever.
+        // Calls itself without end.
         "deep" => {
             ScriptedGuest::new(
                 |host| async move { host.invoke_function("deep", json("null")).await },
@@ -64,7 +66,7 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
                 .await?;
             host.await_promise(slow).await
         }),
-        // A task that may be repeated by policy, and must not be once it has begun.
+        // An at-most-once task whose policy allows retries.
         "sole" => ScriptedGuest::new(|host| async move {
             let policy = RetryPolicy {
                 timeout_ms: Some(1_000),
@@ -96,7 +98,7 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
                 |host| async move { host.invoke_function("counter", json("0")).await },
             )
         }
-        // Asks for more at once than one commit takes.
+        // Requests more at once than one commit can store.
         "wide" => ScriptedGuest::new(|host| async move {
             let large = json(&format!("\"{}\"", "x".repeat(1_000_000)));
             let mut tasks = Vec::new();
@@ -108,7 +110,7 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
                 &done.into_iter().filter(Result::is_ok).count().to_string(),
             ))
         }),
-        // Draws until its journal is full, and continues as new.
+        // Requests random bytes until its journal is full, and continues as new.
         "tireless" => ScriptedGuest::new(move |host| async move {
             if input == json("1") {
                 return Ok(json("\"done\""));
@@ -119,7 +121,7 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
         "busy" => {
             ScriptedGuest::new(|host| async move { host.invoke_function("work", json("1")).await })
         }
-        // Asks for something else each time it is made.
+        // Requests something different each time its guest is created.
         "fickle" => ScriptedGuest::new(move |host| async move {
             if made == 0 {
                 host.sleep(60_000).await?
@@ -133,13 +135,13 @@ fn script(function: &str, input: Payload, made: usize) -> ScriptedGuest {
     }
 }
 
-/// Scripts, of which only so many have room at a time.
+/// Scripts with a limited number of guests at a time.
 struct Crowded {
     room: Arc<AtomicUsize>,
     made: AtomicUsize,
 }
 
-/// A guest that takes room for as long as it is there.
+/// A guest that occupies capacity until it is dropped.
 struct Roomy {
     script: ScriptedGuest,
     room: Arc<AtomicUsize>,
@@ -159,7 +161,7 @@ impl Drop for Roomy {
 
 #[async_trait]
 impl ComponentRuntime for Crowded {
-    async fn load_component(&self, _: &[u8]) -> Result<Vec<FunctionInfo>, String> {
+    async fn load_component(&self, _: &[u8]) -> Result<Vec<GuestFunction>, ComponentLoadError> {
         Ok(workflows(FUNCTIONS))
     }
 
@@ -204,8 +206,8 @@ struct World {
     client: EngineClient,
     stop: watch::Sender<bool>,
     node: JoinHandle<Result<(), onward_store::Error>>,
-    /// How often a task that comes to nothing was begun.
-    begun: Arc<AtomicUsize>,
+    /// How often a task that fails was started.
+    started: Arc<AtomicUsize>,
 }
 
 impl World {
@@ -217,15 +219,15 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 Ok(attempt.input)
             });
-        let begun: Arc<AtomicUsize> = Arc::default();
-        let (endless, broken) = (Arc::clone(&begun), Arc::clone(&begun));
+        let started: Arc<AtomicUsize> = Arc::default();
+        let (endless, broken) = (Arc::clone(&started), Arc::clone(&started));
         let native = native.with_task("endless", move |_| {
             endless.fetch_add(1, Ordering::SeqCst);
             std::future::pending()
         });
         let native = native.with_task("broken", move |_| {
             broken.fetch_add(1, Ordering::SeqCst);
-            async { panic!("it is broken") }
+            async { panic!("broken by the test") }
         });
         let code = Crowded {
             room: Arc::new(AtomicUsize::new(room)),
@@ -254,7 +256,7 @@ impl World {
             client,
             stop,
             node,
-            begun,
+            started,
         }
     }
 
@@ -274,7 +276,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         panic!(
-            "it never ends: {:?}",
+            "the execution does not end: {:?}",
             self.client.read_journal(id).await.unwrap().last()
         );
     }
@@ -286,8 +288,8 @@ impl World {
             .unwrap();
     }
 
-    /// Until nothing waits to be taken any more.
-    async fn settled(&self) {
+    /// Waits until no message is pending.
+    async fn wait_until_messages_consumed(&self) {
         for _ in 0..1_000 {
             let waiting: Vec<(InboxMessageRow, u64)> = self
                 .store
@@ -299,12 +301,12 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        panic!("messages are never taken");
+        panic!("messages are not consumed");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_takes_too_long_is_not_waited_for() {
+async fn a_child_that_times_out_is_cancelled() {
     let world = World::new(100).await;
     let id = world.start("hasty", "null").await;
     assert_eq!(world.result(id).await.unwrap_err().kind, ErrorKind::Timeout);
@@ -320,7 +322,7 @@ async fn a_child_that_takes_too_long_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_must_not_be_repeated_is_in_doubt_when_it_ends_without_an_answer() {
+async fn an_at_most_once_task_without_a_result_is_in_doubt() {
     for task in ["\"endless\"", "\"broken\""] {
         let world = World::new(100).await;
         let id = world.start("sole", task).await;
@@ -330,12 +332,12 @@ async fn a_task_that_must_not_be_repeated_is_in_doubt_when_it_ends_without_an_an
             ("in_doubt", false),
             "{task}: {error}"
         );
-        assert_eq!(world.begun.load(Ordering::SeqCst), 1, "{task}");
+        assert_eq!(world.started.load(Ordering::SeqCst), 1, "{task}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn workflows_that_wait_for_each_other_come_to_an_end() {
+async fn the_call_depth_of_workflows_is_limited() {
     let world = World::new(1_000).await;
     let id = world.start("deep", "null").await;
     assert_eq!(
@@ -344,37 +346,37 @@ async fn workflows_that_wait_for_each_other_come_to_an_end() {
     );
     let executions = world
         .client
-        .list_executions(ExecutionOrder::Oldest, None, 1_000)
+        .list_executions(ExecutionListOrder::OldestFirst, None, 1_000)
         .await
         .unwrap();
-    assert_eq!(executions.len(), 65, "64 wait for one each");
+    assert_eq!(executions.len(), 65, "64 nested invocations");
 }
 
 #[tokio::test(start_paused = true)]
-async fn signals_find_whoever_took_the_place_of_their_addressee() {
+async fn signals_are_forwarded_to_the_successor() {
     let world = World::new(100).await;
     let id = world.start("counter", "0").await;
     for round in 0..5 {
         world.tick(id, "1", Some(&format!("key {round}"))).await;
-        world.settled().await;
+        world.wait_until_messages_consumed().await;
     }
-    // Those were all taken by somebody; sending them again does nothing.
+    // All were consumed, some by a predecessor; sending them again has no effect.
     for round in 0..5 {
         world.tick(id, "1", Some(&format!("key {round}"))).await;
-        world.settled().await;
+        world.wait_until_messages_consumed().await;
     }
     world.tick(id, "\"stop\"", None).await;
     assert_eq!(world.result(id).await, Ok(json("5")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn cancellation_finds_the_successor_of_a_child() {
+async fn cancellation_is_forwarded_to_the_successor_of_a_child() {
     let world = World::new(100).await;
     let id = world.start("guardian", "null").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let executions = world
         .client
-        .list_executions(ExecutionOrder::Oldest, None, 10)
+        .list_executions(ExecutionListOrder::OldestFirst, None, 10)
         .await
         .unwrap();
     let child = executions
@@ -383,7 +385,7 @@ async fn cancellation_finds_the_successor_of_a_child() {
         .unwrap()
         .execution_id;
     world.tick(child, "1", None).await;
-    world.settled().await;
+    world.wait_until_messages_consumed().await;
     world.client.request_cancel(id, "enough").await.unwrap();
     assert_eq!(
         world.result(id).await.unwrap_err().kind,
@@ -396,13 +398,13 @@ async fn cancellation_finds_the_successor_of_a_child() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_that_are_due_together_are_read_a_few_at_a_time() {
+async fn executions_due_at_the_same_time_are_loaded_in_batches() {
     let world = World::new(1_000).await;
     let mut ids = Vec::new();
     for _ in 0..300 {
         ids.push(world.start("slow", "null").await);
     }
-    // They are put aside, and all wake in the same second.
+    // They leave memory, and all wake in the same second.
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     for id in ids {
         assert_eq!(world.result(id).await, Ok(json("1")));
@@ -410,11 +412,11 @@ async fn those_that_are_due_together_are_read_a_few_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn guests_that_find_no_room_wait_for_it() {
+async fn guests_without_capacity_wait_for_it() {
     let world = World::new(3).await;
     let mut waiting = Vec::new();
     for _ in 0..5 {
-        // Those that only wait make room for those that work.
+        // Waiting guests are evicted for guests that run.
         waiting.push(world.start("counter", "0").await);
     }
     let mut ids = Vec::new();
@@ -433,10 +435,10 @@ async fn guests_that_find_no_room_wait_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_execution_that_cannot_go_on_raises_one_alert() {
+async fn a_stuck_execution_raises_one_alert() {
     let world = World::new(100).await;
     let id = world.start("fickle", "null").await;
-    // It is put aside while it sleeps, and does something else when it is made again.
+    // It leaves memory while it sleeps, and diverges when its guest is created again.
     tokio::time::sleep(Duration::from_secs(120)).await;
     world
         .client
@@ -467,12 +469,11 @@ async fn an_execution_that_cannot_go_on_raises_one_alert() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_step_asks_for_is_stored_in_pieces() {
+async fn a_large_step_is_stored_in_several_commits() {
     let world = World::new(100).await;
     let id = world.start("wide", "null").await;
     assert_eq!(world.result(id).await, Ok(json("20")));
-    // The same from outside: more than one commit takes waits for it, and a cancellation behind
-    // that.
+    // The same for external events: more messages than one commit can store, then a cancellation.
     let id = world.start("slow", "null").await;
     for _ in 0..20 {
         world
@@ -500,13 +501,13 @@ async fn what_a_step_asks_for_is_stored_in_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_key_of_a_signal_is_nobody_elses() {
+async fn the_key_of_a_signal_collides_with_no_other_message() {
     let world = World::new(100).await;
     let id = world.start("slow", "null").await;
     for key in ["cancel", "", "cancel:"] {
         world.tick(id, "1", Some(key)).await;
     }
-    world.settled().await;
+    world.wait_until_messages_consumed().await;
     world.client.request_cancel(id, "enough").await.unwrap();
     assert_eq!(
         world.result(id).await.unwrap_err().kind,
@@ -515,7 +516,7 @@ async fn the_key_of_a_signal_is_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_that_have_to_wait_hide_nobody() {
+async fn waiting_messages_do_not_block_other_executions() {
     let world = World::new(100).await;
     let stuck = world.start("fickle", "null").await;
     tokio::time::sleep(Duration::from_secs(120)).await;
@@ -552,13 +553,13 @@ async fn messages_that_have_to_wait_hide_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_filled_a_journal_can_continue_in_another() {
+async fn an_execution_with_a_full_journal_can_continue_as_new() {
     let world = World::new(100).await;
     let id = world.start("tireless", "0").await;
     assert_eq!(world.result(id).await, Ok(json("\"done\"")));
     assert_eq!(
         world.client.read_journal(id).await.unwrap().len(),
         101,
-        "a hundred events, and the end"
+        "a hundred events and the terminal event"
     );
 }

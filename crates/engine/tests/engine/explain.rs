@@ -1,29 +1,29 @@
-//! What an execution waits for is said as it is, whatever it is.
+//! `why` explains every kind of wait.
 
 use std::time::Duration;
 
-use onward_api::explanation::{ExecutionEndView, ExecutionOwner};
+use onward_api::explanation::{ExecutionOutcomeView, ExecutionOwner};
 use onward_api::waits::WaitTarget;
 use onward_base::Timestamp;
 use onward_journal::ExecutionId;
-use onward_store::tables::AlertRow;
+use onward_store::tables::{AlertRow, AlertSeverity};
 use onward_store::{Commit, SerialId};
 use serde_json::Value;
 
-use crate::code::json;
-use crate::place::Place;
+use crate::script_runtime::json;
+use crate::workflow_fixture::WorkflowFixture;
 
 fn short(id: ExecutionId) -> String {
     id.to_string()[..12].to_owned()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_signal_is_waited_for_and_how_to_send_it_is_said() {
-    let place = Place::new().await;
-    let _node = place.node();
-    let id = place.start("approve", "1").await;
+async fn a_wait_for_a_signal_names_the_command_that_sends_it() {
+    let fixture = WorkflowFixture::new().await;
+    let _node = fixture.node();
+    let id = fixture.start("approve", "1").await;
     tokio::time::sleep(Duration::from_secs(12)).await;
-    let explained = place.explain(id).await;
+    let explained = fixture.explain(id).await;
     assert_eq!(explained.state, "Blocked");
     let [waiting] = &explained.waits.waits_for[..] else {
         panic!("{explained:?}")
@@ -40,20 +40,20 @@ async fn a_signal_is_waited_for_and_how_to_send_it_is_said() {
         "signal approval, 12 s"
     );
     assert!(
-        matches!(&explained.owner, ExecutionOwner::Process { name, until } if name == "node a" && until.0 > explained.now.0)
+        matches!(&explained.owner, ExecutionOwner::Live { name, leased_until } if name == "node a" && leased_until.0 > explained.now.0)
     );
     let how = format!(
-        "it goes on when a signal `approval` is delivered: onward signal {} approval [PAYLOAD]",
+        "it continues when a signal `approval` is delivered: onward signal {} approval [PAYLOAD]",
         short(id)
     );
     assert_eq!(explained.next, [how]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_and_a_timer_have_their_time() {
-    let place = Place::new().await;
-    let id = place.waiting("hurry", "1").await;
-    let explained = place.explain(id).await;
+async fn waits_with_a_deadline_and_for_a_timer_name_their_time() {
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.waiting("hurry", "1").await;
+    let explained = fixture.explain(id).await;
     let WaitTarget::Signal {
         deadline: Some(deadline),
         ..
@@ -66,51 +66,51 @@ async fn a_deadline_and_a_timer_have_their_time() {
         explained.waits.waits_for[0].since.0.plus_ms(7_200_000)
     );
     assert!(
-        explained.next[1].ends_with("[PAYLOAD]; without one in 119 min"),
+        explained.next[1].ends_with("[PAYLOAD]; without one it continues in 119 min"),
         "{:?}",
         explained.next
     );
-    let id = place.waiting("sleep", "1").await;
-    let explained = place.explain(id).await;
+    let id = fixture.waiting("sleep", "1").await;
+    let explained = fixture.explain(id).await;
     assert!(matches!(
         explained.waits.waits_for[0].target,
         WaitTarget::Timer { .. }
     ));
-    assert_eq!(explained.next[1], "it goes on in 59 min");
+    assert_eq!(explained.next[1], "it continues in 59 min");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_has_its_attempt_and_a_retry_its_reason() {
-    let place = Place::new().await;
-    let _node = place.node();
+async fn a_wait_for_a_task_names_the_attempt_and_a_retry_its_error() {
+    let fixture = WorkflowFixture::new().await;
+    let _node = fixture.node();
     let (work, tries) = (
-        place.start("work", "1").await,
-        place.start("try", "1").await,
+        fixture.start("work", "1").await,
+        fixture.start("try", "1").await,
     );
     tokio::time::sleep(Duration::from_millis(500)).await;
-    let explained = place.explain(work).await;
+    let explained = fixture.explain(work).await;
     let WaitTarget::Task {
         function,
         attempt,
-        attempts,
+        max_attempts,
     } = &explained.waits.waits_for[0].target
     else {
         panic!()
     };
     assert_eq!(
-        (function.as_str(), *attempt, *attempts),
+        (function.as_str(), *attempt, *max_attempts),
         ("slow", 1, Some(10))
     );
     assert_eq!(
         explained.next,
-        ["it goes on when slow ends; if that fails, it is tried again"]
+        ["it continues when slow ends; if the attempt fails, it is retried"]
     );
-    let explained = place.explain(tries).await;
+    let explained = fixture.explain(tries).await;
     let WaitTarget::Retry {
         function,
         attempt,
         error,
-        at,
+        retry_at: at,
         ..
     } = &explained.waits.waits_for[0].target
     else {
@@ -122,17 +122,17 @@ async fn a_task_has_its_attempt_and_a_retry_its_reason() {
     );
     assert!(at.0 > explained.now.0);
     assert!(
-        explained.next[0].starts_with("broken is tried again "),
+        explained.next[0].starts_with("broken is retried "),
         "{:?}",
         explained.next
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_in_a_join_set_are_followed_and_know_their_parent() {
-    let place = Place::new().await;
-    let id = place.waiting("family", "1").await;
-    let explained = place.explain(id).await;
+async fn waits_for_children_name_them_and_a_child_names_its_parent() {
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.waiting("family", "1").await;
+    let explained = fixture.explain(id).await;
     assert_eq!(
         (
             explained.waits.mode.as_deref(),
@@ -140,7 +140,7 @@ async fn children_in_a_join_set_are_followed_and_know_their_parent() {
         ),
         (Some("any"), 2)
     );
-    let children = place.children(id).await;
+    let children = fixture.children(id).await;
     for (waiting, child) in explained.waits.waits_for.iter().zip(&children) {
         let WaitTarget::Child {
             execution,
@@ -158,11 +158,11 @@ async fn children_in_a_join_set_are_followed_and_know_their_parent() {
         assert_eq!(waiting.join_set.as_deref(), Some("root.0"));
     }
     let how = format!(
-        "it goes on when its child approve ends: onward why {}",
+        "it continues when its child approve ends: onward why {}",
         short(children[0])
     );
     assert_eq!(explained.next[1], how);
-    let parent = place.explain(children[1]).await.parent.unwrap();
+    let parent = fixture.explain(children[1]).await.parent.unwrap();
     assert_eq!(
         (parent.execution.0, parent.state.as_deref()),
         (id, Some("Blocked"))
@@ -170,95 +170,95 @@ async fn children_in_a_join_set_are_followed_and_know_their_parent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_says_what_it_ended_with() {
-    let place = Place::new().await;
-    let done = place.explain(place.waiting("echo", "[1]").await).await;
+async fn an_execution_that_ended_has_its_outcome() {
+    let fixture = WorkflowFixture::new().await;
+    let done = fixture.explain(fixture.waiting("echo", "[1]").await).await;
     assert!(
-        matches!(&done.end, Some(ExecutionEndView::Result(result)) if result.as_str() == "[1]")
+        matches!(&done.outcome, Some(ExecutionOutcomeView::Result(result)) if result.as_str() == "[1]")
     );
-    assert_eq!(done.next, ["nothing: it is over"]);
-    let failed = place.explain(place.waiting("fail", "1").await).await;
+    assert_eq!(done.next, ["nothing: it has ended"]);
+    let failed = fixture.explain(fixture.waiting("fail", "1").await).await;
     assert!(
-        matches!(&failed.end, Some(ExecutionEndView::Error(error)) if error == "card_declined: no")
+        matches!(&failed.outcome, Some(ExecutionOutcomeView::Error(error)) if error == "card_declined: no")
     );
-    let continued = place.explain(place.waiting("again", "1").await).await;
-    let Some(ExecutionEndView::ContinuedAs(next)) = &continued.end else {
+    let continued = fixture.explain(fixture.waiting("again", "1").await).await;
+    let Some(ExecutionOutcomeView::ContinuedAs(next)) = &continued.outcome else {
         panic!("{continued:?}")
     };
     assert_eq!(next.state.as_deref(), Some("Blocked"));
     assert_eq!(
         continued.next,
         [format!(
-            "it goes on as another execution: onward why {}",
+            "it continued as another execution: onward why {}",
             short(next.execution.0)
         )]
     );
-    let stopped = place.waiting("approve", "1").await;
-    place
+    let stopped = fixture.waiting("approve", "1").await;
+    fixture
         .client
         .request_cancel(stopped, "enough")
         .await
         .unwrap();
-    place.waiting("echo", "1").await;
+    fixture.waiting("echo", "1").await;
     assert!(
-        matches!(&place.explain(stopped).await.end, Some(ExecutionEndView::Cancelled(reason)) if reason == "enough")
+        matches!(&fixture.explain(stopped).await.outcome, Some(ExecutionOutcomeView::Cancelled(reason)) if reason == "enough")
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_told_from_somebody_who_is_gone() {
-    let place = Place::new().await;
-    let id = place.start("approve", "1").await;
-    let fresh = place.explain(id).await;
-    assert_eq!(fresh.owner, ExecutionOwner::Nobody);
+async fn a_shard_without_owner_differs_from_one_with_an_expired_lease() {
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.start("approve", "1").await;
+    let fresh = fixture.explain(id).await;
+    assert_eq!(fresh.owner, ExecutionOwner::Unowned);
     assert_eq!(fresh.waits.waits_for[0].target, WaitTarget::Code);
     assert_eq!(
         fresh.next[0],
         "no process works on this store: start one with `onward serve` or `onward node`"
     );
-    let node = place.node();
+    let node = fixture.node();
     tokio::time::sleep(Duration::from_secs(1)).await;
     node.kill().await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(
-        matches!(place.explain(id).await.owner, ExecutionOwner::Gone { name, .. } if name == "node a")
+        matches!(fixture.explain(id).await.owner, ExecutionOwner::Expired { name, .. } if name == "node a")
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_and_alerts_are_shown() {
-    let place = Place::new().await;
-    let id = place.waiting("approve", "1").await;
-    place
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.waiting("approve", "1").await;
+    fixture
         .client
         .send_signal(id, "approval".parse().unwrap(), json("true"), None)
         .await
         .unwrap();
-    place.client.request_cancel(id, "enough").await.unwrap();
+    fixture.client.request_cancel(id, "enough").await.unwrap();
     let alert = AlertRow {
         alert_id: SerialId::default(),
         code: "EXECUTION_STUCK".into(),
-        severity: "P1".into(),
+        severity: AlertSeverity::P1,
         subject: id.to_string().into(),
         occasion: "1".into(),
-        message: "it cannot go on".into(),
+        message: "execution is stuck".into(),
         raised_at: Timestamp::EPOCH,
     };
-    place
+    fixture
         .store
         .commit(Commit::new().insert(&alert))
         .await
         .unwrap();
-    let explained = place.explain(id).await;
+    let explained = fixture.explain(id).await;
     let sent: Vec<&str> = explained
-        .on_its_way
+        .pending_messages
         .iter()
-        .map(|it| it.what.as_str())
+        .map(|it| it.description.as_str())
         .collect();
     assert_eq!(sent, ["signal approval", "a request to cancel: enough"]);
     assert_eq!(
         explained.next[1..],
-        ["it is told the 2 things that are on their way to it"]
+        ["the owner of its shard delivers 2 pending messages"]
     );
     assert_eq!(
         (explained.alerts[0].code.as_str(), explained.alerts.len()),
@@ -266,8 +266,8 @@ async fn messages_and_alerts_are_shown() {
     );
     let text = serde_json::to_value(&explained).unwrap();
     assert_eq!(
-        (&text["waitsFor"][0]["for"], &text["owner"]["is"]),
-        (&Value::from("signal"), &Value::from("nobody"))
+        (&text["waitsFor"][0]["kind"], &text["owner"]["state"]),
+        (&Value::from("signal"), &Value::from("unowned"))
     );
-    assert_eq!(text["alerts"][0]["message"], "it cannot go on");
+    assert_eq!(text["alerts"][0]["message"], "execution is stuck");
 }

@@ -15,7 +15,7 @@ use onward_store::{RecordReader as _, TableScan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::code::{BROKEN, Scripts, deployed, json, workflows};
+use crate::script_runtime::{BROKEN, Scripts, deployed, json, workflows};
 
 const FUNCTIONS: &[&str] = &["chain", "parent", "patient", "lost"];
 
@@ -52,7 +52,7 @@ fn script(function: &str, input: Payload) -> ScriptedGuest {
     }
 }
 
-/// A store, and how often its task was performed.
+/// A store, and the number of times its task was performed.
 struct World {
     client: EngineClient,
     counted: Arc<AtomicU32>,
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// A node that works until the sender is dropped or says so.
+    /// Starts a node that runs until the sender is dropped or sends `true`.
     fn node(
         &self,
     ) -> (
@@ -78,7 +78,7 @@ impl World {
         (stop, tokio::spawn(self.idle().run(stopped)))
     }
 
-    /// A node that does not work yet.
+    /// A node that is not running yet.
     fn idle(&self) -> Arc<Node> {
         let counted = Arc::clone(&self.counted);
         let native =
@@ -119,21 +119,21 @@ impl World {
             tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         }
         panic!(
-            "it never ends: {:?}",
+            "the execution does not end: {:?}",
             self.client.read_journal(id).await.unwrap().last()
         );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
+async fn a_client_that_starts_and_waits_gets_the_result() {
     let world = World::new().await;
     let node = world.idle();
-    let beside = world.client.clone().with_local_node(&node);
+    let local_client = world.client.clone().with_local_node(&node);
     let (_stop, stopped) = watch::channel(false);
     let _working = tokio::spawn(node.run(stopped));
     let long = std::time::Duration::from_secs(60);
-    for client in [&beside, &world.client] {
+    for client in [&local_client, &world.client] {
         for input in ["0", "3"] {
             let (started, result) = client
                 .start_and_wait("chain", json(input), None, tokio::time::sleep(long))
@@ -144,7 +144,7 @@ async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
                 (false, Some(Ok(json(input))))
             );
         }
-        // The second time it is over before anybody waits.
+        // The second time it has ended before the client waits.
         let first = client
             .start_and_wait("chain", json("1"), Some("key"), tokio::time::sleep(long))
             .await
@@ -170,7 +170,7 @@ async fn whoever_waits_from_the_start_gets_the_result_of_what_it_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workflows_run_to_their_end() {
+async fn workflows_run_to_completion() {
     let world = World::new().await;
     let (_stop, _node) = world.node();
     let (chain, parent) = (
@@ -183,7 +183,7 @@ async fn workflows_run_to_their_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_hour_later_it_still_waits_for_its_signal() {
+async fn an_execution_waits_for_its_signal_for_hours() {
     let world = World::new().await;
     let (_stop, _node) = world.node();
     let id = world.start("patient", "null").await;
@@ -209,7 +209,7 @@ async fn an_hour_later_it_still_waits_for_its_signal() {
         .client
         .send_signal(id, "go".parse().unwrap(), json("\"at last\""), Some("once"))
         .await;
-    assert_eq!(same, Ok(()), "whoever heard nothing sends it again");
+    assert_eq!(same, Ok(()), "a signal with the same key may be repeated");
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     let left: Vec<(InboxMessageRow, u64)> = world
         .client
@@ -217,7 +217,7 @@ async fn an_hour_later_it_still_waits_for_its_signal() {
         .list_records(TableScan::all_rows::<InboxMessageRow>())
         .await
         .unwrap();
-    assert_eq!(left.len(), 1, "the key of the one that was taken");
+    assert_eq!(left.len(), 1, "the key of the consumed signal");
 }
 
 #[tokio::test(start_paused = true)]
@@ -285,7 +285,7 @@ async fn a_key_starts_one_execution_even_after_a_new_deployment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_stops_hands_its_work_on() {
+async fn a_stopped_node_hands_over_its_executions() {
     let world = World::new().await;
     let (stop, node) = world.node();
     let id = world.start("chain", "50").await;
@@ -300,7 +300,7 @@ async fn a_node_that_stops_hands_its_work_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_gone_is_replaced_when_its_lease_has_run_out() {
+async fn a_killed_node_is_replaced_when_its_lease_expires() {
     let world = World::new().await;
     let (_stop, node) = world.node();
     let id = world.start("chain", "50").await;
@@ -312,12 +312,12 @@ async fn a_node_that_is_gone_is_replaced_when_its_lease_has_run_out() {
     assert_eq!(world.result(id).await, Ok(json("50")));
     assert!(
         world.counted.load(Ordering::SeqCst) <= 51,
-        "at most the task that was under way is repeated"
+        "at most the running task is repeated"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_function_that_nobody_has_is_tried_for_as_long_as_its_policy_says() {
+async fn an_unknown_function_is_retried_as_its_policy_allows() {
     let world = World::new().await;
     let (_stop, _node) = world.node();
     let id = world.start("lost", "null").await;
@@ -328,7 +328,7 @@ async fn a_function_that_nobody_has_is_tried_for_as_long_as_its_policy_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_component_that_cannot_be_run_concerns_nobody_else() {
+async fn a_broken_component_does_not_affect_others() {
     let world = World::new().await;
     world
         .client

@@ -1,5 +1,5 @@
-//! Several nodes on one store: they share the shards out, hand them on in order, and take them over
-//! from whoever is gone. Time is virtual.
+//! Several nodes on one store: they share the shards, hand them over, and take over those of dead
+//! nodes. Time is virtual.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use onward_base::Payload;
+use onward_diagnostics::doctor;
 use onward_engine::client::{EngineClient, shard_of};
-use onward_engine::doctor;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole};
 use onward_engine::shard::TaskAttempt;
 use onward_execution::ScriptedGuest;
-use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokeResult};
+use onward_journal::{DeliveryGuarantee, Event, ExecutionId, ExecutionState, InvokeResult};
 use onward_store::tables::{ExecutionRow, NodeRow as Row, ShardLeaseRow};
 use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, ShardId, Store, TableScan};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::code::{Scripts, deployed_on, json};
-use crate::watched::Watched;
+use crate::observed_store::ObservedStore;
+use crate::script_runtime::{Scripts, deployed_on, json};
 
 const FUNCTIONS: &[&str] = &["twice", "echo"];
 
-/// How long a task takes.
+/// Duration of a task.
 const TASK: Duration = Duration::from_secs(3);
 
-/// So many executions have some in every shard.
+/// Number of executions that puts at least one into every shard.
 const EVERYWHERE: u32 = 64;
 
 fn script(function: &str, input: Payload) -> ScriptedGuest {
     match function {
-        // Two tasks that may be performed once at most, one after the other.
+        // Two at-most-once tasks, one after the other.
         "twice" => ScriptedGuest::new(|host| async move {
             for _ in 0..2 {
                 let task = host
@@ -53,10 +53,10 @@ fn script(function: &str, input: Payload) -> ScriptedGuest {
 }
 
 struct World {
-    store: Arc<Watched>,
+    store: Arc<ObservedStore>,
     client: EngineClient,
-    /// How many tasks were begun.
-    begun: Arc<AtomicU32>,
+    /// Number of tasks that were started.
+    started: Arc<AtomicU32>,
 }
 
 struct Running {
@@ -66,7 +66,7 @@ struct Running {
 }
 
 impl Running {
-    /// Stops it in order. Tells how long that took.
+    /// Stops the node gracefully. Returns how long that took.
     async fn stop(self) -> Duration {
         let since = Instant::now();
         self.stop.send(true).unwrap();
@@ -82,27 +82,27 @@ impl Running {
 
 impl World {
     async fn new() -> Self {
-        let store = Arc::new(Watched::new());
+        let store = Arc::new(ObservedStore::new());
         let client = deployed_on(Arc::clone(&store) as Arc<dyn Store>, FUNCTIONS).await;
         Self {
             store,
             client,
-            begun: Arc::default(),
+            started: Arc::default(),
         }
     }
 
-    /// A node, and time for all to take their share.
+    /// Starts a node, and waits until all nodes have their share of shards.
     async fn node(&self, name: &str) -> Running {
         self.node_as(name, NodeRole::Member).await
     }
 
     async fn node_as(&self, name: &str, role: NodeRole) -> Running {
-        let begun = Arc::clone(&self.begun);
+        let started = Arc::clone(&self.started);
         let native =
             NativeTaskRegistry::default().with_task("work", move |attempt: TaskAttempt| {
-                begun.fetch_add(1, Ordering::SeqCst);
+                started.fetch_add(1, Ordering::SeqCst);
                 async move {
-                    // Some never end.
+                    // Tasks with this input never end.
                     let length = if attempt.input == json("\"never\"") {
                         TASK * 10_000
                     } else {
@@ -148,7 +148,7 @@ impl World {
             .execution
     }
 
-    /// Starts so many that every shard has some, which are under way soon.
+    /// Starts enough executions that every shard has some, and waits until their tasks run.
     async fn start_everywhere(&self) -> Vec<ExecutionId> {
         let mut started = Vec::new();
         for number in 0..EVERYWHERE {
@@ -160,15 +160,15 @@ impl World {
         started
     }
 
-    /// Waits until all of them have ended well.
+    /// Waits until all of them have completed.
     async fn expect_results(&self, started: Vec<ExecutionId>) {
         for (number, id) in started.into_iter().enumerate() {
             assert_eq!(self.result(id).await, Ok(json(&number.to_string())));
         }
         assert_eq!(
-            self.begun.load(Ordering::SeqCst),
+            self.started.load(Ordering::SeqCst),
             EVERYWHERE * 2,
-            "each task was begun once"
+            "each task was started once"
         );
     }
 
@@ -180,44 +180,44 @@ impl World {
             sleep(Duration::from_millis(500)).await;
         }
         panic!(
-            "it never ends: {:?}",
+            "the execution does not end: {:?}",
             self.client.read_journal(id).await.unwrap().last()
         );
     }
 
-    /// How many shards each has.
-    async fn shares(&self) -> BTreeMap<String, u32> {
+    /// Number of shards of each node.
+    async fn shards_by_owner(&self) -> BTreeMap<String, u32> {
         let now = self.store.now().await.unwrap();
         let leases: Vec<(ShardLeaseRow, u64)> = self
             .store
             .list_records(TableScan::all_rows::<ShardLeaseRow>())
             .await
             .unwrap();
-        let mut shares = BTreeMap::new();
+        let mut shards_by_owner = BTreeMap::new();
         for (lease, _) in leases
             .into_iter()
             .filter(|(lease, _)| lease.lease_until > now)
         {
-            *shares.entry(lease.node.to_string()).or_default() += 1;
+            *shards_by_owner.entry(lease.node.to_string()).or_default() += 1;
         }
-        shares
+        shards_by_owner
     }
 
-    /// How many shards those have that have any, the most first.
+    /// Number of shards of each node that has any, in descending order.
     async fn counts(&self) -> Vec<u32> {
-        let mut counts: Vec<u32> = self.shares().await.into_values().collect();
+        let mut counts: Vec<u32> = self.shards_by_owner().await.into_values().collect();
         counts.sort_unstable_by_key(|count| std::cmp::Reverse(*count));
         counts
     }
 
-    /// Waits until one of them has all shards. Tells how long that took.
-    async fn until_all_belong_to(&self, name: &str) -> Duration {
+    /// Waits until this node has all shards. Returns how long that took.
+    async fn wait_until_owner_of_all(&self, name: &str) -> Duration {
         let since = Instant::now();
-        while self.shares().await != BTreeMap::from([(name.to_owned(), 8)]) {
+        while self.shards_by_owner().await != BTreeMap::from([(name.to_owned(), 8)]) {
             assert!(
                 since.elapsed() < Duration::from_secs(60),
                 "{:?}",
-                self.shares().await
+                self.shards_by_owner().await
             );
             sleep(Duration::from_millis(10)).await;
         }
@@ -233,14 +233,14 @@ impl World {
         rows.into_iter().map(|(row, _)| row).collect()
     }
 
-    async fn expect_clean(&self) {
+    async fn assert_doctor_finds_nothing(&self) {
         let mut report = |finding: &onward_api::finding::DoctorFinding| panic!("{finding}");
         doctor::examine_store(&*self.store, None, &mut report, |_| ())
             .await
             .unwrap();
     }
 
-    /// What was recorded of tasks, in order.
+    /// The events of tasks in a journal, in order.
     async fn tasks(&self, id: ExecutionId) -> Vec<&'static str> {
         self.client
             .read_journal(id)
@@ -275,16 +275,16 @@ async fn shards_are_shared_out_when_a_node_joins_and_when_one_leaves() {
     let took = first.stop().await;
     assert!(
         took < Duration::from_millis(300),
-        "nothing was under way: {took:?}"
+        "no task was running: {took:?}"
     );
     sleep(Duration::from_millis(500)).await;
     assert_eq!(world.counts().await, [4, 4]);
-    let before = world.shares().await;
+    let before = world.shards_by_owner().await;
     sleep(Duration::from_secs(60)).await;
     assert_eq!(
-        world.shares().await,
+        world.shards_by_owner().await,
         before,
-        "nothing changes while nobody comes or goes"
+        "shards do not move while no node joins or leaves"
     );
     second.stop().await;
     third.stop().await;
@@ -293,7 +293,7 @@ async fn shards_are_shared_out_when_a_node_joins_and_when_one_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_under_way_when_its_node_stops_is_recorded_and_the_next_is_for_another() {
+async fn a_stopping_node_records_its_running_task_and_starts_no_other() {
     let world = World::new().await;
     let first = world.node("a").await;
     let id = world.start("twice", "1").await;
@@ -304,16 +304,16 @@ async fn a_task_under_way_when_its_node_stops_is_recorded_and_the_next_is_for_an
         world.tasks(id).await,
         ["scheduled", "started", "done", "scheduled"]
     );
-    assert_eq!(world.begun.load(Ordering::SeqCst), 1);
-    world.expect_clean().await;
+    assert_eq!(world.started.load(Ordering::SeqCst), 1);
+    world.assert_doctor_finds_nothing().await;
 
     let _second = world.node("b").await;
     assert_eq!(world.result(id).await, Ok(json("1")));
-    assert_eq!(world.begun.load(Ordering::SeqCst), 2);
+    assert_eq!(world.started.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_takes_longer_than_a_node_may_is_given_up_with_its_shard() {
+async fn a_task_that_exceeds_the_drain_timeout_is_abandoned_with_its_shard() {
     let world = World::new().await;
     let first = world.node("a").await;
     let id = world.start("twice", "\"never\"").await;
@@ -323,7 +323,7 @@ async fn a_task_that_takes_longer_than_a_node_may_is_given_up_with_its_shard() {
         took >= Duration::from_secs(10) && took < Duration::from_secs(11),
         "{took:?}"
     );
-    world.expect_clean().await;
+    world.assert_doctor_finds_nothing().await;
     let _second = world.node("b").await;
     assert_eq!(
         world.result(id).await.unwrap_err().kind.as_str(),
@@ -332,20 +332,20 @@ async fn a_task_that_takes_longer_than_a_node_may_is_given_up_with_its_shard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_started_while_a_node_drains_waits_for_another() {
+async fn executions_started_while_a_node_drains_wait_for_another_node() {
     let world = World::new().await;
     let first = world.node("a").await;
     let id = world.start("twice", "1").await;
     sleep(Duration::from_secs(1)).await;
     first.stop.send(true).unwrap();
     sleep(Duration::from_millis(1_500)).await;
-    // In the same process, so that its shard is asked to begin them; some are in the shard that
-    // still drains.
-    let beside = world.client.clone().with_local_node(&first.node);
+    // In the same process, so that the shard owner is asked to start them; some are in the shard
+    // that still drains.
+    let local_client = world.client.clone().with_local_node(&first.node);
     let mut started = Vec::new();
     for number in 0..EVERYWHERE {
         started.push(
-            beside
+            local_client
                 .start_execution("echo", json(&number.to_string()), None)
                 .await
                 .unwrap()
@@ -359,7 +359,11 @@ async fn what_is_started_while_a_node_drains_waits_for_another() {
             .read_record(RowKey(vec![id.to_value()]))
             .await
             .unwrap();
-        assert_eq!(&*row.unwrap().0.state, "Running", "nobody has begun it");
+        assert_eq!(
+            row.unwrap().0.state,
+            ExecutionState::Running,
+            "no node has run it"
+        );
     }
     let _second = world.node("b").await;
     for id in started {
@@ -369,23 +373,19 @@ async fn what_is_started_while_a_node_drains_waits_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_waits_for_the_tasks_of_the_shards_that_it_takes() {
+async fn a_joining_node_waits_for_the_tasks_of_the_shards_it_takes_over() {
     let world = World::new().await;
     let _first = world.node("a").await;
     let started = world.start_everywhere().await;
     let _second = world.node("b").await;
-    assert_eq!(
-        world.counts().await,
-        [8],
-        "tasks are under way in all of them"
-    );
+    assert_eq!(world.counts().await, [8], "tasks run in all shards");
     sleep(TASK).await;
     assert_eq!(world.counts().await, [4, 4]);
     world.expect_results(started).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_gone_is_replaced_within_the_lease_and_whoever_stops_at_once() {
+async fn a_killed_node_is_replaced_within_the_lease_and_a_stopped_node_at_once() {
     let (lease, poll) = (
         NodeOptions::default().lease_duration,
         NodeOptions::default().poll_interval,
@@ -395,20 +395,20 @@ async fn whoever_is_gone_is_replaced_within_the_lease_and_whoever_stops_at_once(
         let (first, second) = (world.node("a").await, world.node("b").await);
         sleep(Duration::from_millis(pause)).await;
         first.kill().await;
-        let took = world.until_all_belong_to("b").await;
+        let took = world.wait_until_owner_of_all("b").await;
         assert!(took <= lease + poll + Duration::from_millis(20), "{took:?}");
         let third = world.node("c").await;
         assert_eq!(world.counts().await, [4, 4]);
         let asked = Instant::now();
         second.stop().await;
-        world.until_all_belong_to("c").await;
+        world.wait_until_owner_of_all("c").await;
         assert!(asked.elapsed() <= poll * 2, "{:?}", asked.elapsed());
         drop(third);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_of_those_who_are_gone_is_removed_by_others() {
+async fn rows_of_dead_nodes_are_removed_by_live_nodes() {
     let world = World::new().await;
     let first = world.node("a").await;
     let _second = world.node("b").await;
@@ -433,50 +433,56 @@ async fn what_is_left_of_those_who_are_gone_is_removed_by_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_away_for_longer_than_a_lease_costs_nobody_a_task_or_a_shard() {
+async fn a_store_outage_longer_than_a_lease_loses_no_task_and_no_shard() {
     let world = World::new().await;
     let (_first, _second) = (world.node("a").await, world.node("b").await);
     let started = world.start_everywhere().await;
-    let before = world.shares().await;
+    let before = world.shards_by_owner().await;
     world.store.set_away(true);
     sleep(Duration::from_secs(20)).await;
     world.store.set_away(false);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.shares().await, before);
+    assert_eq!(world.shards_by_owner().await, before);
     world.expect_results(started).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_has_nothing_to_do_asks_little_of_its_store() {
+async fn an_idle_node_sends_few_requests_to_its_store() {
     let world = World::new().await;
     let _node = world.node("a").await;
     world.store.counts();
     sleep(Duration::from_secs(100)).await;
     let (reads, writes) = world.store.counts();
-    // Each 200 ms: what is due in 8 shards, whose they are, who is there, all messages, all names.
-    // Every 1.7 s the time, for each of its leases and for the node. Each second workers that are
-    // lost, and every ten what waits in 11 places.
+    // Every 200 ms: due work of 8 shards, leases, live nodes, messages, function names. Every 1.7
+    // s: the time, for each lease and for the node. Every second: expired task leases; every ten
+    // seconds: 11 queue depths.
     assert!((6_600..6_850).contains(&reads), "{reads} reads in 100 s");
     assert!((500..550).contains(&writes), "{writes} writes in 100 s");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stopgap_works_until_a_member_comes() {
+async fn a_standby_node_works_until_a_member_joins() {
     let world = World::new().await;
     let stopgap = world.node_as("s", NodeRole::Fallback).await;
-    assert_eq!(world.shares().await, BTreeMap::from([("s".to_owned(), 8)]));
+    assert_eq!(
+        world.shards_by_owner().await,
+        BTreeMap::from([("s".to_owned(), 8)])
+    );
     let started = world.start_everywhere().await;
     let _member = world.node("a").await;
-    world.until_all_belong_to("a").await;
+    world.wait_until_owner_of_all("a").await;
     let _other = world.node_as("t", NodeRole::Fallback).await;
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(world.shares().await, BTreeMap::from([("a".to_owned(), 8)]));
+    assert_eq!(
+        world.shards_by_owner().await,
+        BTreeMap::from([("a".to_owned(), 8)])
+    );
     stopgap.stop().await;
     world.expect_results(started).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_joins_puts_nothing_in_doubt_however_long_it_takes() {
+async fn a_joining_node_puts_no_task_in_doubt() {
     let world = World::new().await;
     let _first = world.node("a").await;
     let mut started = Vec::new();
@@ -497,13 +503,13 @@ async fn a_node_that_joins_puts_nothing_in_doubt_however_long_it_takes() {
     for id in started {
         assert_eq!(world.client.execution_result(id).await.unwrap(), None);
     }
-    // Meanwhile the others go on: those that are kept and those that were handed over.
+    // Meanwhile the other executions continue, in shards that are kept and in those handed over.
     for (number, id) in world.start_everywhere().await.into_iter().enumerate() {
         assert_eq!(world.result(id).await, Ok(json(&number.to_string())));
     }
     assert_eq!(
-        world.begun.load(Ordering::SeqCst),
+        world.started.load(Ordering::SeqCst),
         EVERYWHERE * 3,
-        "each task was begun once"
+        "each task was started once"
     );
 }

@@ -1,22 +1,22 @@
-//! The projector, pass by pass: logs that are whole, logs with holes, logs that lie.
+//! The projector, pass by pass: complete logs, logs with gaps, changed logs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use onward_engine::projector::{Projector, ProjectorOptions, ProjectorPass};
 use onward_runs::{RunId, RunSnapshot, RunStatus};
-use onward_store::tables::{AlertRow, RunSnapshotRow};
+use onward_store::tables::{AlertRow, RunSnapshotRow, SnapshotCondition};
 use onward_store::{
     ColumnCodec as _, Commit, RecordReader as _, RowKey, RunStateStore as _, Store, TableScan,
 };
 
-use crate::foreign::Foreign;
+use crate::editable_store::EditableStore;
 use crate::script::{run_id, script};
 
 const WHOLE: &str =
     "RunStarted, StepStarted a, StepStarted b, StepCompleted a, StepCompleted b, RunCompleted";
 
-fn projector(store: &Arc<Foreign>) -> Projector {
+fn projector(store: &Arc<EditableStore>) -> Projector {
     Projector::new(
         Arc::clone(store) as Arc<dyn Store>,
         ProjectorOptions {
@@ -26,7 +26,7 @@ fn projector(store: &Arc<Foreign>) -> Projector {
     )
 }
 
-async fn kept(store: &Foreign, run: &RunId) -> RunSnapshotRow {
+async fn kept(store: &EditableStore, run: &RunId) -> RunSnapshotRow {
     store
         .read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()]))
         .await
@@ -35,23 +35,23 @@ async fn kept(store: &Foreign, run: &RunId) -> RunSnapshotRow {
         .0
 }
 
-async fn snapshot(store: &Foreign, run: &RunId) -> RunSnapshot {
+async fn snapshot(store: &EditableStore, run: &RunId) -> RunSnapshot {
     kept(store, run).await.decode_snapshot().unwrap()
 }
 
-async fn alerts(store: &Foreign) -> Vec<(String, String, String)> {
+async fn alerts(store: &EditableStore) -> Vec<(String, String, String)> {
     let rows: Vec<(AlertRow, u64)> = store
         .list_records(TableScan::all_rows::<AlertRow>())
         .await
         .unwrap();
-    let told = |(alert, _): (AlertRow, u64)| {
+    let described = |(alert, _): (AlertRow, u64)| {
         (
             alert.code.to_string(),
             alert.severity.to_string(),
             alert.subject.to_string(),
         )
     };
-    rows.into_iter().map(told).collect()
+    rows.into_iter().map(described).collect()
 }
 
 fn gap(severity: &str) -> (String, String, String) {
@@ -64,7 +64,7 @@ fn gap(severity: &str) -> (String, String, String) {
 
 #[tokio::test]
 async fn a_pass_brings_every_run_up_to_date() {
-    let store = Foreign::new();
+    let store = EditableStore::new();
     for run in ["r", "s", "t"] {
         store.append_events(script(run, WHOLE)).await.unwrap();
     }
@@ -91,9 +91,9 @@ async fn a_pass_brings_every_run_up_to_date() {
 }
 
 #[tokio::test]
-async fn a_crash_at_any_commit_costs_nothing_but_reading_again() {
+async fn a_crash_at_any_commit_is_repaired_by_the_next_pass() {
     for nth in 1..=4 {
-        let store = Foreign::new();
+        let store = EditableStore::new();
         store.append_events(script("r", WHOLE)).await.unwrap();
         store.fail_commit(nth);
         let crashed = projector(&store).run_pass().await.unwrap();
@@ -109,20 +109,23 @@ async fn a_crash_at_any_commit_costs_nothing_but_reading_again() {
 }
 
 #[tokio::test]
-async fn at_a_gap_the_snapshot_stands_still_and_says_so() {
-    let (store, run) = (Foreign::new(), run_id("r"));
+async fn at_a_gap_the_snapshot_does_not_advance_and_is_stale() {
+    let (store, run) = (EditableStore::new(), run_id("r"));
     store.append_events(script("r", WHOLE)).await.unwrap();
     store.hide(&run, 4);
     let pass = projector(&store).run_pass().await.unwrap();
     assert_eq!((pass.stale, pass.events), (1, 3));
     let row = kept(&store, &run).await;
-    assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 3));
+    assert_eq!(
+        (row.condition, row.last_event_seq.as_u64()),
+        (SnapshotCondition::Stale, 3)
+    );
     assert_eq!(alerts(&store).await, [gap("P2")]);
 }
 
 #[tokio::test]
 async fn a_gap_that_closes_in_time_leaves_no_trace() {
-    let (store, run) = (Foreign::new(), run_id("r"));
+    let (store, run) = (EditableStore::new(), run_id("r"));
     store.append_events(script("r", WHOLE)).await.unwrap();
     store.hide(&run, 4);
     projector(&store).run_pass().await.unwrap();
@@ -130,15 +133,15 @@ async fn a_gap_that_closes_in_time_leaves_no_trace() {
     projector(&store).run_pass().await.unwrap();
     let row = kept(&store, &run).await;
     assert_eq!(
-        (&*row.condition, row.is_whole, row.holes),
-        ("CURRENT", true, None)
+        (row.condition, row.is_whole, row.holes),
+        (SnapshotCondition::Current, true, None)
     );
     assert_eq!(snapshot(&store, &run).await.status, RunStatus::Completed);
 }
 
 #[tokio::test]
-async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
-    let (store, run) = (Foreign::new(), run_id("r"));
+async fn a_gap_is_accepted_and_filled_when_its_event_appears() {
+    let (store, run) = (EditableStore::new(), run_id("r"));
     store.append_events(script("r", WHOLE)).await.unwrap();
     store.hide(&run, 4);
     let mut projector = projector(&store);
@@ -151,7 +154,10 @@ async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
     store.reveal(&run, 4);
     assert_eq!(projector.recheck_gaps().await.unwrap(), 1);
     let row = kept(&store, &run).await;
-    assert_eq!((&*row.condition, row.is_whole), ("CURRENT", true));
+    assert_eq!(
+        (row.condition, row.is_whole),
+        (SnapshotCondition::Current, true)
+    );
     assert_eq!(
         row.decode_snapshot().unwrap(),
         store.project_snapshot(&run).await.unwrap()
@@ -159,18 +165,18 @@ async fn a_hole_in_the_whole_log_is_accepted_and_filled_when_it_turns_up() {
     assert_eq!(
         alerts(&store).await.len(),
         2,
-        "the gap, and what it made of RunCompleted"
+        "the gap, and RunCompleted, which is illegal without it"
     );
 }
 
-/// Every set of the six events missing at first, with every one of them turning up after every
+/// Every subset of the six events is missing at first, and each missing event appears after every
 /// number of passes.
 #[tokio::test]
-async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
+async fn any_order_of_missing_events_gives_the_same_snapshot() {
     let run = run_id("r");
     for missing in 0_u32..1 << 6 {
         for passes in 0..4 {
-            let store = Foreign::new();
+            let store = EditableStore::new();
             store.append_events(script("r", WHOLE)).await.unwrap();
             let hidden: Vec<u64> = (1..=6)
                 .filter(|seq| missing & (1 << (seq - 1)) != 0)
@@ -179,7 +185,7 @@ async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
             let mut projector = projector(&store);
             for _ in 0..passes {
                 projector.run_pass().await.unwrap();
-                seen_only_what_is_there(&store, &run).await;
+                assert_matches_visible_log(&store, &run).await;
             }
             hidden.iter().for_each(|seq| store.reveal(&run, *seq));
             for _ in 0..3 {
@@ -193,15 +199,15 @@ async fn whatever_is_missing_and_whenever_it_turns_up_the_end_is_the_same() {
                 "{hidden:?} for {passes} passes"
             );
             assert!(
-                row.is_whole && &*row.condition == "CURRENT",
+                row.is_whole && row.condition == SnapshotCondition::Current,
                 "{hidden:?} for {passes} passes: {row:?}"
             );
         }
     }
 }
 
-/// Nothing is invented: the snapshot is always what the visible log gives up to its watermark.
-async fn seen_only_what_is_there(store: &Arc<Foreign>, run: &RunId) {
+/// The snapshot always equals the visible log reduced up to its watermark.
+async fn assert_matches_visible_log(store: &Arc<EditableStore>, run: &RunId) {
     let Some((row, _)) = store
         .read_record::<RunSnapshotRow>(RowKey(vec![run.to_value()]))
         .await
@@ -223,9 +229,9 @@ async fn seen_only_what_is_there(store: &Arc<Foreign>, run: &RunId) {
 }
 
 #[tokio::test]
-async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
+async fn permanently_missing_events_raise_an_alert() {
     for gone in [3..=3, 2..=3, 1..=3] {
-        let (store, run) = (Foreign::new(), run_id("r"));
+        let (store, run) = (EditableStore::new(), run_id("r"));
         store
             .append_events(script("r", "RunStarted, StepStarted a"))
             .await
@@ -246,9 +252,9 @@ async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
         }
         let row = kept(&store, &run).await;
         assert_eq!(
-            (&*row.condition, row.last_event_seq.as_u64()),
-            ("STALE", 2),
-            "what was known stays known"
+            (row.condition, row.last_event_seq.as_u64()),
+            (SnapshotCondition::Stale, 2),
+            "the snapshot keeps what it had"
         );
         (1..=3).for_each(|seq| store.reveal(&run, seq));
         projector(&store).run_pass().await.unwrap();
@@ -260,8 +266,8 @@ async fn events_that_are_gone_for_good_are_a_reason_to_wake_somebody() {
 }
 
 #[tokio::test]
-async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
-    let (store, run) = (Foreign::new(), run_id("r"));
+async fn an_illegal_event_is_ignored_and_raises_one_alert() {
+    let (store, run) = (EditableStore::new(), run_id("r"));
     store
         .append_events(script(
             "r",
@@ -271,7 +277,7 @@ async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
         .unwrap();
     projector(&store).run_pass().await.unwrap();
     let row = kept(&store, &run).await;
-    assert_eq!(&*row.condition, "INCONSISTENT");
+    assert_eq!(row.condition, SnapshotCondition::Inconsistent);
     let found = row.decode_snapshot().unwrap();
     assert_eq!(
         (found.status, found.inconsistencies.unwrap().count),
@@ -295,8 +301,8 @@ async fn an_event_that_is_not_allowed_is_ignored_and_told_once() {
 }
 
 #[tokio::test]
-async fn a_damaged_snapshot_is_made_again_from_the_log() {
-    let (store, run) = (Foreign::new(), run_id("r"));
+async fn a_damaged_snapshot_is_rebuilt_from_the_log() {
+    let (store, run) = (EditableStore::new(), run_id("r"));
     store
         .append_events(script("r", "RunStarted, StepStarted a"))
         .await
@@ -319,8 +325,8 @@ async fn a_damaged_snapshot_is_made_again_from_the_log() {
 }
 
 #[tokio::test]
-async fn of_two_projectors_each_run_is_projected_by_one() {
-    let store = Foreign::new();
+async fn two_projectors_share_the_runs() {
+    let store = EditableStore::new();
     for run in 0..40 {
         store
             .append_events(script(&format!("run-{run}"), WHOLE))
@@ -331,7 +337,7 @@ async fn of_two_projectors_each_run_is_projected_by_one() {
     let (first, second) = tokio::join!(first.run_pass(), second.run_pass());
     assert!(
         first.unwrap().failed + second.unwrap().failed > 0,
-        "they met, and one was refused"
+        "the commits conflicted, and one was refused"
     );
     projector(&store).run_pass().await.unwrap();
     for run in (0..40).map(|run| run_id(&format!("run-{run}"))) {
@@ -343,10 +349,10 @@ async fn of_two_projectors_each_run_is_projected_by_one() {
 }
 
 #[tokio::test]
-async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal() {
-    let store = Foreign::new();
+async fn a_high_lag_raises_one_alert_until_it_is_normal_again() {
+    let store = EditableStore::new();
     let mut projector = projector(&store);
-    for (wait_ms, told) in [(4_900, 0), (5_100, 1), (7_000, 1), (500, 1), (60_000, 2)] {
+    for (wait_ms, described) in [(4_900, 0), (5_100, 1), (7_000, 1), (500, 1), (60_000, 2)] {
         let run = format!("run-{wait_ms}");
         store
             .append_events(script(&run, "RunStarted"))
@@ -359,13 +365,13 @@ async fn a_lag_is_told_when_it_becomes_high_and_not_again_before_it_was_normal()
             .iter()
             .filter(|(code, ..)| code == "PROJECTOR_LAG_HIGH")
             .count();
-        assert_eq!(lagging, told, "after {wait_ms} ms");
+        assert_eq!(lagging, described, "after {wait_ms} ms");
     }
 }
 
 #[tokio::test]
-async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
-    let store = Foreign::new();
+async fn a_truncated_log_is_not_read_repeatedly() {
+    let store = EditableStore::new();
     store
         .append_events(script("r", "RunStarted, StepStarted a, StepCompleted a"))
         .await
@@ -381,13 +387,13 @@ async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
         assert_eq!(
             projector.run_pass().await.unwrap().stale,
             1,
-            "it is still behind"
+            "the snapshot still lags"
         );
     }
-    assert_eq!(reads(), before, "nothing has changed");
+    assert_eq!(reads(), before, "the head is unchanged");
     projector.recheck_gaps().await.unwrap();
     assert_eq!(projector.run_pass().await.unwrap().stale, 1);
-    assert!(reads() > before, "it may have come back");
+    assert!(reads() > before, "the event may have appeared");
     store.reveal(&run_id("r"), 3);
     store
         .append_events(
@@ -402,6 +408,6 @@ async fn a_log_that_ends_too_early_is_not_read_again_and_again() {
     assert_eq!(
         projector.run_pass().await.unwrap().stale,
         0,
-        "a log that has changed is read at once"
+        "a changed log is read at once"
     );
 }

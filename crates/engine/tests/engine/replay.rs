@@ -1,35 +1,35 @@
-//! Code that repeats a journal, code that does not, and code that goes on where the journal ends.
+//! Replay: code that repeats a journal, code that diverges, and code that continues after its end.
 
 use onward_api::waits::WaitTarget;
 use onward_base::Payload;
-use onward_engine::replay::{ReplayEnd, ReplayOutcome, replay_journal};
+use onward_diagnostics::replay::{ReplayEnd, ReplayOutcome, replay_journal};
 use onward_execution::{ScriptHost, ScriptedGuest};
 use onward_journal::{ExecutionError, ExecutionId, InvokeResult, Journal};
 
-use crate::code::json;
-use crate::place::{Place, script};
+use crate::script_runtime::json;
+use crate::workflow_fixture::{WorkflowFixture, script};
 
-async fn journal(place: &Place, id: ExecutionId) -> Journal {
-    Journal::recover(id, place.client.read_journal(id).await.unwrap()).unwrap()
+async fn journal(fixture: &WorkflowFixture, id: ExecutionId) -> Journal {
+    Journal::recover(id, fixture.client.read_journal(id).await.unwrap()).unwrap()
 }
 
-/// Replays what the function left behind, with another one.
-async fn with<F: Future<Output = InvokeResult> + Send + 'static>(
+/// Replays the journal of a function with other code.
+async fn replay_with<F: Future<Output = InvokeResult> + Send + 'static>(
     function: &str,
     input: &str,
     other: impl FnOnce(ScriptHost) -> F,
 ) -> ReplayOutcome {
-    let place = Place::new().await;
-    let id = place.waiting(function, input).await;
-    replay_journal(&journal(&place, id).await, &mut ScriptedGuest::new(other)).unwrap()
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.waiting(function, input).await;
+    replay_journal(&journal(&fixture, id).await, &mut ScriptedGuest::new(other)).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_code_repeats_every_journal() {
-    let place = Place::new().await;
+    let fixture = WorkflowFixture::new().await;
     for function in ["echo", "fail", "chain", "again"] {
-        let id = place.waiting(function, "3").await;
-        let journal = journal(&place, id).await;
+        let id = fixture.waiting(function, "3").await;
+        let journal = journal(&fixture, id).await;
         let verdict = replay_journal(&journal, &mut script(function, json("3"))).unwrap();
         assert_eq!(
             verdict,
@@ -40,8 +40,8 @@ async fn the_same_code_repeats_every_journal() {
         );
     }
     for function in ["approve", "hurry", "sleep", "work", "try", "family"] {
-        let id = place.waiting(function, "3").await;
-        let journal = journal(&place, id).await;
+        let id = fixture.waiting(function, "3").await;
+        let journal = journal(&fixture, id).await;
         match replay_journal(&journal, &mut script(function, json("3"))).unwrap() {
             ReplayOutcome::Repeats {
                 end: ReplayEnd::Waits(waits),
@@ -52,8 +52,8 @@ async fn the_same_code_repeats_every_journal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_thing_that_is_done_otherwise_is_found() {
-    let verdict = with("chain", "3", |host| async move {
+async fn the_first_divergence_is_found() {
+    let verdict = replay_with("chain", "3", |host| async move {
         host.invoke_function("quick", json("1")).await?;
         host.invoke_function("quick", json("2")).await
     })
@@ -72,8 +72,8 @@ async fn the_first_thing_that_is_done_otherwise_is_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_end_is_a_divergence() {
-    let verdict = with("echo", "3", |_| async { Ok(json("4")) }).await;
+async fn a_different_end_is_a_divergence() {
+    let verdict = replay_with("echo", "3", |_| async { Ok(json("4")) }).await;
     let ReplayOutcome::Diverges {
         sequence,
         recorded,
@@ -86,7 +86,7 @@ async fn another_end_is_a_divergence() {
         (sequence, recorded.as_str(), asked.as_str()),
         (1, "ExecutionCompleted(3)", "ExecutionCompleted(4)")
     );
-    let verdict = with("fail", "3", |_| async {
+    let verdict = replay_with("fail", "3", |_| async {
         Err(ExecutionError::from_kind_name("card_expired", "no"))
     })
     .await;
@@ -94,7 +94,7 @@ async fn another_end_is_a_divergence() {
         verdict,
         ReplayOutcome::Diverges { sequence: 1, .. }
     ));
-    let verdict = with("echo", "3", |host| async move {
+    let verdict = replay_with("echo", "3", |host| async move {
         host.sleep(1).await.map(|()| Payload::null())
     })
     .await;
@@ -102,7 +102,7 @@ async fn another_end_is_a_divergence() {
         matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked.starts_with("TimerScheduled")),
         "{verdict:?}"
     );
-    let verdict = with("chain", "2", |host| async move {
+    let verdict = replay_with("chain", "2", |host| async move {
         host.invoke_function("quick", json("1")).await
     })
     .await;
@@ -113,11 +113,11 @@ async fn another_end_is_a_divergence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn going_on_where_a_journal_ends_is_no_divergence() {
-    let place = Place::new().await;
-    let id = place.start("approve", "1").await;
+async fn continuing_after_the_end_of_a_journal_is_no_divergence() {
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.start("approve", "1").await;
     let verdict = replay_journal(
-        &journal(&place, id).await,
+        &journal(&fixture, id).await,
         &mut script("approve", json("1")),
     )
     .unwrap();
@@ -131,18 +131,18 @@ async fn going_on_where_a_journal_ends_is_no_divergence() {
         asked,
         "ExecutionAwaiting([\"root.0\"], Signal(\"approval\"))"
     );
-    let before = place.client.read_journal(id).await.unwrap().len();
+    let before = fixture.client.read_journal(id).await.unwrap().len();
     assert_eq!(before, 1, "nothing is stored");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_cancelled_before_it_ran_has_nothing_to_repeat() {
-    let place = Place::new().await;
-    let id = place.start("approve", "1").await;
-    place.client.request_cancel(id, "enough").await.unwrap();
-    place.waiting("echo", "1").await;
+async fn an_execution_cancelled_before_it_ran_has_nothing_to_repeat() {
+    let fixture = WorkflowFixture::new().await;
+    let id = fixture.start("approve", "1").await;
+    fixture.client.request_cancel(id, "enough").await.unwrap();
+    fixture.waiting("echo", "1").await;
     let verdict = replay_journal(
-        &journal(&place, id).await,
+        &journal(&fixture, id).await,
         &mut script("approve", json("1")),
     )
     .unwrap();
@@ -155,8 +155,8 @@ async fn what_was_cancelled_before_it_ran_has_nothing_to_repeat() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_it_waits_is_told() {
-    let verdict = with("approve", "1", |host| async move {
+async fn the_open_waits_are_reported() {
+    let verdict = replay_with("approve", "1", |host| async move {
         Ok(host.await_signal("approval", None).await?.unwrap())
     })
     .await;

@@ -9,12 +9,12 @@ use onward_engine::shard::AttemptId;
 use onward_engine::task_queue::{ClaimRequest, parse_task_name, task_name};
 use onward_journal::{DeliveryGuarantee, Event, ExecutionId, InvokePerformer};
 
-use crate::code::json;
-use crate::task_fixture::{SOON, Shop, declined, either_way};
+use crate::script_runtime::json;
+use crate::task_fixture::{SOON, TaskFixture, declined, with_either_access};
 
-async fn a_worker_performs_a_task_and_the_journal_says_so(shop: Shop) {
-    let id = shop.start("pay", "{\"amount\":7}").await;
-    let held = shop.claim_one(5_000).await;
+async fn a_worker_performs_a_task_and_the_journal_records_it(fixture: TaskFixture) {
+    let id = fixture.start("pay", "{\"amount\":7}").await;
+    let held = fixture.claim_one(5_000).await;
     assert_eq!(
         (&*held.function, held.input.as_str(), held.id.attempt),
         ("charge", "{\"amount\":7}", 1)
@@ -25,14 +25,14 @@ async fn a_worker_performs_a_task_and_the_journal_says_so(shop: Shop) {
     );
     assert_eq!(held.promise_id(), id.child_promise(0));
     assert_eq!(
-        shop.claim(1, 5_000, Duration::ZERO).await,
+        fixture.claim(1, 5_000, Duration::ZERO).await,
         [],
-        "it has one worker"
+        "the task is claimed once"
     );
-    assert_eq!(shop.findings().await, []);
-    shop.end(&held, Ok(json("\"paid\""))).await.unwrap();
-    assert_eq!(shop.outcome(id).await, Ok(json("\"paid\"")));
-    let journal = shop.client.read_journal(id).await.unwrap();
+    assert_eq!(fixture.findings().await, []);
+    fixture.end(&held, Ok(json("\"paid\""))).await.unwrap();
+    assert_eq!(fixture.outcome(id).await, Ok(json("\"paid\"")));
+    let journal = fixture.client.read_journal(id).await.unwrap();
     let is_start = |event: &Event| {
         matches!(
             event,
@@ -45,13 +45,13 @@ async fn a_worker_performs_a_task_and_the_journal_says_so(shop: Shop) {
     };
     assert_eq!(journal.iter().filter(|it| is_start(&it.event)).count(), 1);
     assert_eq!(
-        (shop.tasks().await, shop.findings().await),
+        (fixture.tasks().await, fixture.findings().await),
         (vec![], vec![])
     );
 }
 
-async fn a_worker_that_waits_is_given_a_task_at_once(shop: Shop) {
-    let client = shop.client.clone();
+async fn a_waiting_worker_receives_a_task_at_once(fixture: TaskFixture) {
+    let client = fixture.client.clone();
     let claim = ClaimRequest {
         worker: "ben".into(),
         functions: vec!["charge".into()],
@@ -64,7 +64,7 @@ async fn a_worker_that_waits_is_given_a_task_at_once(shop: Shop) {
             .await
     });
     tokio::time::sleep(Duration::from_secs(20)).await;
-    shop.start("pay", "1").await;
+    fixture.start("pay", "1").await;
     let held = tokio::time::timeout(SOON, waiting)
         .await
         .unwrap()
@@ -73,12 +73,12 @@ async fn a_worker_that_waits_is_given_a_task_at_once(shop: Shop) {
     assert_eq!(held.len(), 1);
 }
 
-async fn nobody_gets_what_another_has_however_many_ask_at_once(shop: Shop) {
-    let id = shop.start("many", "50").await;
+async fn concurrent_claims_get_each_task_once(fixture: TaskFixture) {
+    let id = fixture.start("many", "50").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut workers = Vec::new();
     for number in 0..20_u32 {
-        let client = shop.client.clone();
+        let client = fixture.client.clone();
         workers.push(tokio::spawn(async move {
             let functions = vec!["charge".into()];
             let worker = format!("worker {number}").as_str().into();
@@ -120,31 +120,35 @@ async fn nobody_gets_what_another_has_however_many_ask_at_once(shop: Shop) {
         })
         .collect();
     assert_eq!(done, all);
-    assert_eq!(shop.outcome(id).await, Ok(json("50")));
+    assert_eq!(fixture.outcome(id).await, Ok(json("50")));
 }
 
-async fn a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next(shop: Shop) {
-    let id = shop.start("once", "1").await;
-    let first = shop.claim_one(5_000).await;
-    shop.client
+async fn a_released_task_keeps_its_attempt_and_goes_to_the_next_worker(fixture: TaskFixture) {
+    let id = fixture.start("once", "1").await;
+    let first = fixture.claim_one(5_000).await;
+    fixture
+        .client
         .release_task(first.id, &first.claim_token)
         .await
         .unwrap();
     assert_eq!(
-        shop.client.release_task(first.id, &first.claim_token).await,
+        fixture
+            .client
+            .release_task(first.id, &first.claim_token)
+            .await,
         Err(ClientError::LeaseLost)
     );
-    let second = shop.claim_one(5_000).await;
+    let second = fixture.claim_one(5_000).await;
     assert_eq!(second.id, first.id);
     assert_eq!(
-        shop.end(&first, Ok(json("0"))).await,
+        fixture.end(&first, Ok(json("0"))).await,
         Err(ClientError::LeaseLost)
     );
-    shop.end(&second, Ok(json("1"))).await.unwrap();
-    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+    fixture.end(&second, Ok(json("1"))).await.unwrap();
+    assert_eq!(fixture.outcome(id).await, Ok(json("1")));
 }
 
-async fn who_stops_waiting_claims_nothing(shop: Shop) {
+async fn a_disconnected_worker_claims_nothing(fixture: TaskFixture) {
     let claim = ClaimRequest {
         worker: "ben".into(),
         functions: vec!["charge".into()],
@@ -154,52 +158,55 @@ async fn who_stops_waiting_claims_nothing(shop: Shop) {
     let gone = tokio::time::sleep(Duration::from_secs(3));
     let held = tokio::time::timeout(
         SOON * 2,
-        shop.client
+        fixture
+            .client
             .claim_tasks(&claim, Duration::from_secs(60), gone),
     )
     .await;
     assert_eq!(held.unwrap().unwrap(), []);
 }
 
-async fn a_failure_is_tried_again_unless_it_is_final(shop: Shop) {
-    let id = shop.start("pay", "1").await;
-    let first = shop.claim_one(5_000).await;
-    shop.end(&first, Err(declined())).await.unwrap();
-    let second = shop.claim_one(5_000).await;
+async fn a_failure_is_retried_unless_it_is_permanent(fixture: TaskFixture) {
+    let id = fixture.start("pay", "1").await;
+    let first = fixture.claim_one(5_000).await;
+    fixture.end(&first, Err(declined())).await.unwrap();
+    let second = fixture.claim_one(5_000).await;
     assert_eq!(
         (second.id.attempt, second.promise_id()),
         (2, first.promise_id())
     );
     assert_ne!(second.claim_token, first.claim_token);
-    shop.end(&second, Err(declined().into_permanent()))
+    fixture
+        .end(&second, Err(declined().into_permanent()))
         .await
         .unwrap();
     assert_eq!(
-        shop.outcome(id).await.unwrap_err().message,
+        fixture.outcome(id).await.unwrap_err().message,
         declined().message
     );
-    let other = shop.start("pay", "1").await;
-    let only = shop.claim_one(5_000).await;
-    shop.end(&only, Err(declined().into_permanent()))
+    let other = fixture.start("pay", "1").await;
+    let only = fixture.claim_one(5_000).await;
+    fixture
+        .end(&only, Err(declined().into_permanent()))
         .await
         .unwrap();
-    assert!(shop.outcome(other).await.is_err());
+    assert!(fixture.outcome(other).await.is_err());
     assert_eq!(
-        (shop.tasks().await, shop.findings().await),
+        (fixture.tasks().await, fixture.findings().await),
         (vec![], vec![])
     );
 }
 
-async fn others_see_and_get_nothing(shop: Shop) {
-    shop.start("pay", "1").await;
-    let held = shop.claim_one(60_000).await;
-    shop.start("pay", "2").await;
+async fn clients_of_another_scope_get_no_task(fixture: TaskFixture) {
+    fixture.start("pay", "1").await;
+    let held = fixture.claim_one(60_000).await;
+    fixture.start("pay", "2").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let scope = Scope {
         tenant: "others".parse().unwrap(),
-        ..shop.client.scope().clone()
+        ..fixture.client.scope().clone()
     };
-    let others = shop.client.with_scope(scope);
+    let others = fixture.client.with_scope(scope);
     let claim = ClaimRequest {
         worker: "eve".into(),
         functions: vec!["charge".into()],
@@ -226,16 +233,18 @@ async fn others_see_and_get_nothing(shop: Shop) {
     assert_eq!(others.list_tasks(None, 10).await.unwrap(), []);
 }
 
-async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused(shop: Shop) {
-    let id = shop.start("pay", "1").await;
-    let held = shop.claim_one(5_000).await;
+async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused(
+    fixture: TaskFixture,
+) {
+    let id = fixture.start("pay", "1").await;
+    let held = fixture.claim_one(5_000).await;
     let large = format!("\"{}\"", "x".repeat(1 << 20));
     assert!(matches!(
-        shop.end(&held, Ok(json(&large))).await,
+        fixture.end(&held, Ok(json(&large))).await,
         Err(ClientError::PayloadTooLarge { .. })
     ));
-    shop.end(&held, Ok(json("1"))).await.unwrap();
-    assert_eq!(shop.outcome(id).await, Ok(json("1")));
+    fixture.end(&held, Ok(json("1"))).await.unwrap();
+    assert_eq!(fixture.outcome(id).await, Ok(json("1")));
     let claim = ClaimRequest {
         worker: "anna".into(),
         functions: vec!["pay".into()],
@@ -243,15 +252,16 @@ async fn a_result_that_is_too_large_and_a_function_of_a_component_are_refused(sh
         lease_ms: 5_000,
     };
     assert_eq!(
-        shop.client
+        fixture
+            .client
             .claim_tasks(&claim, Duration::ZERO, pending())
             .await,
         Err(ClientError::FunctionDeployed("pay".to_owned()))
     );
 }
 
-async fn who_asks_for_the_same_twice_gets_it_once(shop: Shop) {
-    shop.start("pay", "1").await;
+async fn a_claim_with_a_duplicate_function_gets_each_task_once(fixture: TaskFixture) {
+    fixture.start("pay", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let functions = vec!["charge".into(), "charge".into()];
     let claim = ClaimRequest {
@@ -261,7 +271,8 @@ async fn who_asks_for_the_same_twice_gets_it_once(shop: Shop) {
         lease_ms: 5_000,
     };
     assert_eq!(
-        shop.client
+        fixture
+            .client
             .claim_tasks(&claim, Duration::ZERO, pending())
             .await
             .unwrap()
@@ -270,16 +281,16 @@ async fn who_asks_for_the_same_twice_gets_it_once(shop: Shop) {
     );
 }
 
-async fn a_name_that_no_task_can_be_found_by_is_nobodys(shop: Shop) {
-    let id = shop.start("long_name", "1").await;
+async fn a_function_name_over_the_limit_is_unknown(fixture: TaskFixture) {
+    let id = fixture.start("long_name", "1").await;
     assert_eq!(
-        shop.outcome(id).await.unwrap_err().kind.to_string(),
+        fixture.outcome(id).await.unwrap_err().kind.to_string(),
         "unknown_function"
     );
 }
 
 #[test]
-fn a_task_is_found_by_its_name_and_by_nothing_else() {
+fn a_task_name_round_trips_and_malformed_names_are_refused() {
     let id = AttemptId {
         execution: ExecutionId::from_bytes([7; 32]),
         number: 3,
@@ -297,15 +308,15 @@ fn a_task_is_found_by_its_name_and_by_nothing_else() {
     }
 }
 
-either_way! {
-    a_worker_performs_a_task_and_the_journal_says_so
-    a_worker_that_waits_is_given_a_task_at_once
-    nobody_gets_what_another_has_however_many_ask_at_once
-    a_task_that_is_given_back_costs_no_attempt_and_goes_to_the_next
-    who_stops_waiting_claims_nothing
-    a_failure_is_tried_again_unless_it_is_final
-    others_see_and_get_nothing
+with_either_access! {
+    a_worker_performs_a_task_and_the_journal_records_it
+    a_waiting_worker_receives_a_task_at_once
+    concurrent_claims_get_each_task_once
+    a_released_task_keeps_its_attempt_and_goes_to_the_next_worker
+    a_disconnected_worker_claims_nothing
+    a_failure_is_retried_unless_it_is_permanent
+    clients_of_another_scope_get_no_task
     a_result_that_is_too_large_and_a_function_of_a_component_are_refused
-    who_asks_for_the_same_twice_gets_it_once
-    a_name_that_no_task_can_be_found_by_is_nobodys
+    a_claim_with_a_duplicate_function_gets_each_task_once
+    a_function_name_over_the_limit_is_unknown
 }

@@ -3,34 +3,38 @@
 use std::time::Duration;
 
 use onward_api::finding::FindingCode as Found;
-use onward_engine::explain;
+use onward_diagnostics::explain;
+use onward_journal::ExecutionState;
 use onward_store::tables::TaskRow;
 use onward_store::{ColumnCodec as _, Commit, RecordReader as _, RowKey, TableScan};
 
-use crate::code::json;
-use crate::task_fixture::{Shop, either_way};
+use crate::script_runtime::json;
+use crate::task_fixture::{TaskFixture, with_either_access};
 
-async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory(shop: Shop) {
-    let id = shop.start("pay", "1").await;
+async fn a_wait_for_a_worker_is_explained_and_the_execution_leaves_memory(fixture: TaskFixture) {
+    let id = fixture.start("pay", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let said = explain::explain_execution(&shop.client, id).await.unwrap();
+    let explained = explain::explain_execution(&fixture.client, id)
+        .await
+        .unwrap();
     assert_eq!(
-        said.waits.waits_for[0].target_name(),
+        explained.waits.waits_for[0].target_name(),
         "charge by a worker, attempt 1 of 2"
     );
-    let next = "it goes on when a worker has asked for charge and ended it; none has ever asked for such a task: \
-                is the name right?";
-    assert_eq!(said.next, [next]);
-    shop.claim_one(5_000).await;
-    let said = explain::explain_execution(&shop.client, id).await.unwrap();
+    let next = "it continues when a worker has claimed and completed charge; no worker has ever asked for tasks of \
+                this function: check its name";
+    assert_eq!(explained.next, [next]);
+    fixture.claim_one(5_000).await;
+    let explained = explain::explain_execution(&fixture.client, id)
+        .await
+        .unwrap();
     assert_eq!(
-        said.waits.waits_for[0].target_name(),
+        explained.waits.waits_for[0].target_name(),
         "charge by anna, attempt 1 of 2"
     );
-    let next =
-        "it goes on when worker anna ends charge; unless that one is heard of, it is lost in 5 s";
-    assert_eq!(said.next, [next]);
-    let (row, _): (onward_store::tables::ExecutionRow, u64) = shop
+    let next = "it continues when worker anna completes charge; its lease expires in 5 s unless it sends a heartbeat";
+    assert_eq!(explained.next, [next]);
+    let (row, _): (onward_store::tables::ExecutionRow, u64) = fixture
         .client
         .store()
         .read_record(RowKey(vec![id.to_value()]))
@@ -38,15 +42,15 @@ async fn a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory(sho
         .unwrap()
         .unwrap();
     assert_eq!(
-        (&*row.state, row.wake_at),
-        ("Blocked", onward_base::Timestamp::MAX)
+        (row.state, row.wake_at),
+        (ExecutionState::Blocked, onward_base::Timestamp::MAX)
     );
 }
 
-async fn tasks_that_are_missing_or_left_over_are_found(shop: Shop) {
-    let id = shop.start("pay", "1").await;
+async fn missing_and_orphaned_tasks_are_found(fixture: TaskFixture) {
+    let id = fixture.start("pay", "1").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let store = shop.client.store();
+    let store = fixture.client.store();
     let (task, version): (TaskRow, u64) = store
         .list_records(TableScan::all_rows::<TaskRow>())
         .await
@@ -57,7 +61,8 @@ async fn tasks_that_are_missing_or_left_over_are_found(shop: Shop) {
         .await
         .unwrap();
     assert_eq!(
-        shop.findings()
+        fixture
+            .findings()
             .await
             .iter()
             .map(|(code, _)| *code)
@@ -65,13 +70,14 @@ async fn tasks_that_are_missing_or_left_over_are_found(shop: Shop) {
         [Found::TaskMissing]
     );
     store.commit(Commit::new().insert(&task)).await.unwrap();
-    assert_eq!(shop.findings().await, []);
-    let held = shop.claim_one(5_000).await;
-    shop.end(&held, Ok(json("1"))).await.unwrap();
-    shop.outcome(id).await.unwrap();
+    assert_eq!(fixture.findings().await, []);
+    let held = fixture.claim_one(5_000).await;
+    fixture.end(&held, Ok(json("1"))).await.unwrap();
+    fixture.outcome(id).await.unwrap();
     store.commit(Commit::new().insert(&task)).await.unwrap();
     assert_eq!(
-        shop.findings()
+        fixture
+            .findings()
             .await
             .iter()
             .map(|(code, _)| *code)
@@ -80,7 +86,7 @@ async fn tasks_that_are_missing_or_left_over_are_found(shop: Shop) {
     );
 }
 
-either_way! {
-    a_workflow_that_waits_for_a_worker_is_explained_and_needs_no_memory
-    tasks_that_are_missing_or_left_over_are_found
+with_either_access! {
+    a_wait_for_a_worker_is_explained_and_the_execution_leaves_memory
+    missing_and_orphaned_tasks_are_found
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use onward_api::finding::FindingCode as Found;
 use onward_base::Payload;
+use onward_diagnostics::doctor;
 use onward_engine::client::{ClientError, EngineClient};
-use onward_engine::doctor;
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::task_queue::{ClaimRequest, LeasedTask};
 use onward_execution::ScriptedGuest;
@@ -16,7 +16,7 @@ use onward_store::tables::TaskRow;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::code::{Scripts, deployed, json};
+use crate::script_runtime::{Scripts, deployed, json};
 
 const FUNCTIONS: &[&str] = &[
     "pay",
@@ -153,8 +153,8 @@ fn script(function: &str, input: Payload) -> ScriptedGuest {
 }
 
 /// A store, a node on it, and a worker beside the node.
-pub(crate) struct Shop {
-    asked: Asked,
+pub(crate) struct TaskFixture {
+    asked: WorkerAccess,
     pub(crate) client: EngineClient,
     stop: watch::Sender<bool>,
     pub(crate) node: JoinHandle<Result<(), onward_store::Error>>,
@@ -162,20 +162,20 @@ pub(crate) struct Shop {
 
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
-/// Which process workers ask.
+/// The process that workers send their requests to.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Asked {
-    /// The node's.
+pub(crate) enum WorkerAccess {
+    /// The process of the node.
     Owner,
-    /// One that owns nothing.
+    /// A process that owns no shard.
     Other,
 }
 
-impl Shop {
-    pub(crate) async fn open(asked: Asked) -> Self {
+impl TaskFixture {
+    pub(crate) async fn open(asked: WorkerAccess) -> Self {
         let client = deployed(FUNCTIONS).await;
         let (nearby, stop, node) = run(&client);
-        let client = if asked == Asked::Owner {
+        let client = if asked == WorkerAccess::Owner {
             nearby
         } else {
             client
@@ -260,7 +260,7 @@ impl Shop {
         assert!((&mut self.node).await.is_err());
         let nearby;
         (nearby, self.stop, self.node) = run(&self.client);
-        if self.asked == Asked::Owner {
+        if self.asked == WorkerAccess::Owner {
             self.client = nearby;
         }
     }
@@ -300,21 +300,21 @@ pub(crate) fn declined() -> ExecutionError {
 
 /// Declares each test twice: with workers that call the process of the node, and with workers that
 /// call another process.
-macro_rules! either_way {
+macro_rules! with_either_access {
     ($($name:ident)*) => {
         mod owner {
             $(#[tokio::test(start_paused = true)]
             async fn $name() {
-                super::$name($crate::task_fixture::Shop::open($crate::task_fixture::Asked::Owner).await).await;
+                super::$name($crate::task_fixture::TaskFixture::open($crate::task_fixture::WorkerAccess::Owner).await).await;
             })*
         }
 
         mod other {
             $(#[tokio::test(start_paused = true)]
             async fn $name() {
-                super::$name($crate::task_fixture::Shop::open($crate::task_fixture::Asked::Other).await).await;
+                super::$name($crate::task_fixture::TaskFixture::open($crate::task_fixture::WorkerAccess::Other).await).await;
             })*
         }
     };
 }
-pub(crate) use either_way;
+pub(crate) use with_either_access;

@@ -1,22 +1,22 @@
-//! Looking from outside at what is stored.
+//! Verification of stored run logs.
 
 use std::sync::Arc;
 
 use onward_base::Timestamp;
+use onward_diagnostics::verify::{self, VerifyIssue, VerifyIssueKind, VerifyTally};
 use onward_engine::projector::{Projector, ProjectorOptions};
-use onward_engine::verify::{self, VerifyIssue, VerifyIssueKind, VerifyTally};
 use onward_runs::{AcceptedKeyForms, RunEventRecord};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{
     ColumnCodec as _, Commit, RecordReader as _, RowKey, RunEventQuery, RunStateStore as _, Store,
 };
 
-use crate::foreign::Foreign;
+use crate::editable_store::EditableStore;
 use crate::script::{run_id, script};
 
 const LOG: &str = "RunStarted, StepStarted a, StepCompleted a, RunCompleted";
 
-async fn findings(store: &Foreign) -> (VerifyTally, Vec<(Option<u64>, VerifyIssueKind)>) {
+async fn findings(store: &EditableStore) -> (VerifyTally, Vec<(Option<u64>, VerifyIssueKind)>) {
     let mut found: Vec<VerifyIssue> = Vec::new();
     let tally = verify::verify_all_runs(
         store,
@@ -41,8 +41,8 @@ fn collect(found: &mut Vec<VerifyIssue>, it: &VerifyIssue) -> std::io::Result<()
     Ok(())
 }
 
-async fn filled() -> Arc<Foreign> {
-    let store = Foreign::new();
+async fn filled() -> Arc<EditableStore> {
+    let store = EditableStore::new();
     store.append_events(script("r", LOG)).await.unwrap();
     Projector::new(
         Arc::clone(&store) as Arc<dyn Store>,
@@ -55,7 +55,7 @@ async fn filled() -> Arc<Foreign> {
 }
 
 #[tokio::test]
-async fn a_log_as_we_write_it_is_right() {
+async fn a_log_written_by_the_store_has_no_findings() {
     let store = filled().await;
     assert_eq!(
         findings(&store).await,
@@ -65,12 +65,12 @@ async fn a_log_as_we_write_it_is_right() {
     assert_eq!(
         findings(&store).await,
         (VerifyTally { runs: 2, events: 8 }, Vec::new()),
-        "a snapshot may be late"
+        "a snapshot may lag"
     );
 }
 
 #[tokio::test]
-async fn a_missing_event_is_found_and_so_is_the_snapshot_that_no_longer_fits() {
+async fn a_missing_event_and_the_snapshot_that_differs_are_found() {
     let store = filled().await;
     store.hide(&run_id("r"), 2);
     assert_eq!(
@@ -83,7 +83,7 @@ async fn a_missing_event_is_found_and_so_is_the_snapshot_that_no_longer_fits() {
 }
 
 #[tokio::test]
-async fn a_log_that_ends_too_early_is_found() {
+async fn a_truncated_log_is_found() {
     let store = filled().await;
     store.hide(&run_id("r"), 4);
     assert_eq!(
@@ -96,7 +96,7 @@ async fn a_log_that_ends_too_early_is_found() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_was_changed_is_found() {
+async fn a_changed_snapshot_is_found() {
     let store = filled().await;
     let key = RowKey(vec![run_id("r").to_value()]);
     let (row, version): (RunSnapshotRow, u64) = store.read_record(key).await.unwrap().unwrap();
@@ -115,7 +115,7 @@ async fn a_snapshot_that_was_changed_is_found() {
 }
 
 #[tokio::test]
-async fn one_run_can_be_looked_at_alone() {
+async fn a_single_run_can_be_verified() {
     let store = filled().await;
     store.append_events(script("s", LOG)).await.unwrap();
     let tally = verify::verify_run(
@@ -130,7 +130,7 @@ async fn one_run_can_be_looked_at_alone() {
     assert!(
         verify::verify_run(
             &*store,
-            &run_id("nobody"),
+            &run_id("missing"),
             AcceptedKeyForms::V2Only,
             &mut |_| Ok(())
         )
@@ -140,7 +140,7 @@ async fn one_run_can_be_looked_at_alone() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_is_gone_is_found() {
+async fn a_missing_snapshot_is_found() {
     let store = filled().await;
     let key = RowKey(vec![run_id("r").to_value()]);
     let (row, version): (RunSnapshotRow, u64) = store.read_record(key).await.unwrap().unwrap();
@@ -154,11 +154,11 @@ async fn a_snapshot_that_is_gone_is_found() {
     );
 }
 
-/// A right log but for its third event, which somebody has changed.
+/// A valid log except for its third event, which this function changes.
 async fn with_third(
     change: impl FnOnce(&[RunEventRecord], &mut RunEventRecord),
 ) -> Vec<(Option<u64>, VerifyIssueKind)> {
-    let store = Foreign::new();
+    let store = EditableStore::new();
     store.append_events(script("r", LOG)).await.unwrap();
     let events = store
         .fetch_events(&run_id("r"), RunEventQuery::default())
@@ -171,7 +171,7 @@ async fn with_third(
 }
 
 #[tokio::test]
-async fn an_event_that_was_changed_is_found_whatever_was_changed() {
+async fn a_change_of_any_field_of_an_event_is_found() {
     let key = with_third(|_, third| third.event.plan_id = "other".parse().unwrap()).await;
     assert_eq!(key, [(Some(3), VerifyIssueKind::IdempotencyKey)]);
     let twice =
@@ -195,7 +195,7 @@ async fn an_event_that_was_changed_is_found_whatever_was_changed() {
 
 #[tokio::test]
 async fn events_out_of_order_are_found() {
-    let store = Foreign::new();
+    let store = EditableStore::new();
     store.append_events(script("r", LOG)).await.unwrap();
     let events = store
         .fetch_events(&run_id("r"), RunEventQuery::default())
@@ -234,7 +234,7 @@ async fn events_out_of_order_are_found() {
 }
 
 #[tokio::test]
-async fn a_run_that_cannot_be_read_does_not_hide_the_others() {
+async fn an_unreadable_run_does_not_hide_the_others() {
     let store = filled().await;
     store.append_events(script("s", LOG)).await.unwrap();
     store.damage(&run_id("r"));

@@ -1,18 +1,18 @@
-//! Cancellation: told once, cleaned up after, final.
+//! Cancellation: reported once, followed by cleanup, final.
 
 use onward_execution::{Guest, ScriptedGuest};
 use onward_journal::{ErrorKind, Event, ExecutionError};
 
-use crate::engine::{Outcome, json, plan, run, smoothly};
+use crate::engine::{Outcome, json, plan, run, run_without_crash};
 
 fn saga() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
         host.invoke_function("book", json("1")).await?;
         let waited = host.sleep(1_000_000).await;
-        let was_told = host.is_cancelled().await;
+        let was_cancelled = host.is_cancelled().await;
         let undone = host.invoke_function("undo", json("1")).await?;
         host.sleep(10).await?;
-        assert!(waited.is_err() == was_told && undone == json("true"));
+        assert!(waited.is_err() == was_cancelled && undone == json("true"));
         waited.map(|()| json("\"done\""))
     }))
 }
@@ -26,12 +26,12 @@ fn cancelled_after(commits: usize, guest: fn() -> Box<dyn Guest>) -> Outcome {
         ],
     );
     plan.cancel = Some(commits);
-    let smooth = smoothly(&plan);
+    let expected = run_without_crash(&plan);
     for point in 1..40 {
-        let rough = run(&plan, |_, at| at == point);
-        assert_eq!(rough.result, smooth.result, "crash at point {point}");
+        let crashed = run(&plan, |_, at| at == point);
+        assert_eq!(crashed.result, expected.result, "crash at point {point}");
     }
-    smooth
+    expected
 }
 
 fn kind(outcome: &Outcome) -> ErrorKind {
@@ -60,7 +60,7 @@ fn a_wait_is_interrupted_and_cleanup_runs_to_its_end() {
 }
 
 #[test]
-fn a_wait_for_a_task_is_interrupted_while_the_task_goes_on() {
+fn a_wait_for_a_task_is_interrupted_while_the_task_continues() {
     let outcome = cancelled_after(1, saga);
     assert_eq!(kind(&outcome), ErrorKind::Cancelled);
     assert!(
@@ -82,32 +82,35 @@ fn an_execution_that_has_not_begun_is_cancelled_at_once() {
 }
 
 #[test]
-fn a_guest_that_returns_a_result_all_the_same_has_completed() {
-    fn stubborn() -> Box<dyn Guest> {
+fn a_cancelled_guest_that_returns_a_result_completes() {
+    fn ignores_cancellation() -> Box<dyn Guest> {
         Box::new(ScriptedGuest::new(|host| async move {
             let _ = host.sleep(1_000_000).await;
             Ok(json("\"all the same\""))
         }))
     }
     assert_eq!(
-        cancelled_after(1, stubborn).result,
+        cancelled_after(1, ignores_cancellation).result,
         Ok(json("\"all the same\""))
     );
 }
 
 #[test]
-fn a_guest_that_fails_while_cleaning_up_has_failed() {
-    fn clumsy() -> Box<dyn Guest> {
+fn a_guest_that_fails_during_cleanup_fails() {
+    fn fails_during_cleanup() -> Box<dyn Guest> {
         Box::new(ScriptedGuest::new(|host| async move {
             let _ = host.sleep(1_000_000).await;
             Err(ExecutionError::new(ErrorKind::UserError, "cleanup failed"))
         }))
     }
-    assert_eq!(kind(&cancelled_after(1, clumsy)), ErrorKind::UserError);
+    assert_eq!(
+        kind(&cancelled_after(1, fails_during_cleanup)),
+        ErrorKind::UserError
+    );
 }
 
 #[test]
-fn cancellation_is_asked_for_once() {
+fn cancellation_is_requested_once() {
     let mut execution = crate::engine::start();
     let now = onward_base::Timestamp::EPOCH;
     assert!(execution.request_cancel("first".into(), now).unwrap());

@@ -4,7 +4,7 @@ use onward_base::Payload;
 use onward_execution::{Guest, JoinSetNext, ScriptedGuest};
 use onward_journal::{ErrorKind, Event, ExecutionError, JournalEvent};
 
-use crate::engine::{Outcome, Plan, Point, json, plan, run, smoothly};
+use crate::engine::{Outcome, Plan, Point, json, plan, run, run_without_crash};
 use crate::worked::{approval, full_example};
 
 fn timers() -> Box<dyn Guest> {
@@ -47,7 +47,7 @@ fn waits_with_deadlines() -> Box<dyn Guest> {
     }))
 }
 
-fn closes() -> Box<dyn Guest> {
+fn closes_join_set() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
         let set = host.create_join_set().await?;
         for _ in 0..3 {
@@ -92,7 +92,7 @@ fn plans() -> Vec<(&'static str, Plan)> {
         ("buffered", buffered),
         (
             "closes",
-            plan(closes, &[("echo", |input, _| Ok(input.clone()))]),
+            plan(closes_join_set, &[("echo", |input, _| Ok(input.clone()))]),
         ),
     ]
 }
@@ -112,10 +112,14 @@ fn effects(events: &[JournalEvent]) -> Vec<String> {
     effects
 }
 
-fn check(name: &str, smooth: &Outcome, rough: &Outcome) {
-    assert_eq!(rough.result, smooth.result, "{name}");
-    assert_eq!(effects(&rough.events), effects(&smooth.events), "{name}");
-    let twice = effects(&rough.events)
+fn check(name: &str, expected: &Outcome, crashed: &Outcome) {
+    assert_eq!(crashed.result, expected.result, "{name}");
+    assert_eq!(
+        effects(&crashed.events),
+        effects(&expected.events),
+        "{name}"
+    );
+    let twice = effects(&crashed.events)
         .windows(2)
         .any(|pair| pair[0] == pair[1]);
     assert!(!twice, "{name}: an effect is recorded twice");
@@ -124,14 +128,18 @@ fn check(name: &str, smooth: &Outcome, rough: &Outcome) {
 #[test]
 fn one_crash_at_every_point() {
     for (name, plan) in plans() {
-        let smooth = smoothly(&plan);
+        let expected = run_without_crash(&plan);
         let mut point = 1;
         loop {
-            let rough = run(&plan, |_, at| at == point);
-            if rough.crashes == 0 {
+            let crashed = run(&plan, |_, at| at == point);
+            if crashed.crashes == 0 {
                 break;
             }
-            check(&format!("{name}, crash at point {point}"), &smooth, &rough);
+            check(
+                &format!("{name}, crash at point {point}"),
+                &expected,
+                &crashed,
+            );
             point += 1;
         }
         assert!(point > 5, "{name}: {point} points");
@@ -141,22 +149,22 @@ fn one_crash_at_every_point() {
 #[test]
 fn a_crash_at_every_third_point() {
     for (name, plan) in plans() {
-        let smooth = smoothly(&plan);
+        let expected = run_without_crash(&plan);
         for offset in 0..3 {
             let mut left = 40;
-            let rough = run(&plan, |_, at| {
+            let crashed = run(&plan, |_, at| {
                 let crashes = at % 3 == offset && left > 0;
                 left -= i32::from(crashes);
                 crashes
             });
-            check(name, &smooth, &rough);
+            check(name, &expected, &crashed);
         }
     }
 }
 
 #[test]
-fn a_log_line_is_said_once_as_long_as_nothing_crashes_and_not_again_by_a_replay() {
-    fn talks() -> Box<dyn Guest> {
+fn a_log_line_is_written_once_without_crashes_and_not_again_by_a_replay() {
+    fn logging_guest() -> Box<dyn Guest> {
         Box::new(ScriptedGuest::new(|host| async move {
             for step in ["a", "b", "c"] {
                 let message = step.into();
@@ -170,16 +178,16 @@ fn a_log_line_is_said_once_as_long_as_nothing_crashes_and_not_again_by_a_replay(
             Ok(json("1"))
         }))
     }
-    let plan = plan(talks, &[("echo", |input, _| Ok(input.clone()))]);
-    assert_eq!(smoothly(&plan).logs, ["a", "b", "c"]);
+    let plan = plan(logging_guest, &[("echo", |input, _| Ok(input.clone()))]);
+    assert_eq!(run_without_crash(&plan).logs, ["a", "b", "c"]);
     let mut left = 1;
-    let rough = run(&plan, |point, at| {
+    let crashed = run(&plan, |point, at| {
         let crashes = point == Point::AfterCommit && at > 6 && left > 0;
         left -= i32::from(crashes);
         crashes
     });
     assert_eq!(
-        (rough.crashes, &*rough.logs),
+        (crashed.crashes, &*crashed.logs),
         (1, &["a", "b", "c"].map(String::from)[..])
     );
 }

@@ -9,7 +9,7 @@ use onward_journal::{ExecutionError, InvokeResult, Journal};
 
 use crate::engine::{Virtual, json};
 
-/// What was done the first time, up to a wait.
+/// The execution after its first run, up to a wait.
 fn recorded() -> Execution {
     let mut execution = crate::engine::start();
     let mut world = world();
@@ -65,7 +65,7 @@ async fn beginning(host: &ScriptHost) -> Result<u32, ExecutionError> {
 }
 
 #[test]
-fn the_same_path_is_taken_again() {
+fn the_same_code_repeats_the_journal() {
     let guest = ScriptedGuest::new(|host| async move {
         let first = beginning(&host).await?;
         let set = host.create_join_set().await?;
@@ -77,7 +77,7 @@ fn the_same_path_is_taken_again() {
 }
 
 #[test]
-fn another_order_another_name_another_input_and_another_length_are_found() {
+fn a_changed_order_name_input_or_length_is_detected() {
     let order =
         ScriptedGuest::new(|host| async move { host.invoke_function("a", json("1")).await });
     assert_eq!(sequence(&replayed(order).0), 1);
@@ -107,7 +107,7 @@ fn another_order_another_name_another_input_and_another_length_are_found() {
 }
 
 #[test]
-fn another_wait_another_member_and_an_early_end_are_found() {
+fn a_changed_wait_or_member_and_an_early_end_are_detected() {
     async fn up_to_submit(host: &ScriptHost) -> Result<(u32, u32), ExecutionError> {
         let first = beginning(host).await?;
         let set = host.create_join_set().await?;
@@ -143,7 +143,7 @@ fn another_wait_another_member_and_an_early_end_are_found() {
 }
 
 #[test]
-fn a_guest_can_be_exchanged_for_a_new_one() {
+fn a_guest_can_be_replaced_by_a_new_one() {
     let mut execution = recorded();
     execution.rewind_guest();
     let mut again = ScriptedGuest::new(|host| async move {

@@ -1,5 +1,5 @@
-//! The smallest engine there is: one execution, one list of stored events, virtual time. It can be
-//! told to crash.
+//! A minimal engine: one execution, one list of stored events, virtual time, and crashes at chosen
+//! points.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +17,9 @@ pub(crate) type Task = fn(&Payload, u32) -> InvokeResult;
 pub(crate) struct Plan {
     pub(crate) guest: fn() -> Box<dyn Guest>,
     pub(crate) tasks: BTreeMap<&'static str, Task>,
-    /// Signals, each sent when so many steps were stored.
+    /// Signals, each sent after this number of stored steps.
     pub(crate) signals: Vec<(usize, &'static str, &'static str)>,
-    /// When cancellation is asked for, in stored steps.
+    /// Number of stored steps after which cancellation is requested.
     pub(crate) cancel: Option<usize>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn plan(guest: fn() -> Box<dyn Guest>, tasks: &[(&'static str, Task)]
     }
 }
 
-/// What came of it.
+/// The outcome of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) result: InvokeResult,
@@ -54,8 +54,8 @@ impl Outcome {
     }
 }
 
-/// Virtual time and entropy that is the same in every run: it depends on how much is recorded, as a
-/// test wants it.
+/// Virtual time, and entropy that depends only on the number of recorded events, so that every run
+/// gets the same.
 pub(crate) struct Virtual {
     pub(crate) now: Timestamp,
     pub(crate) logs: Vec<String>,
@@ -143,13 +143,13 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
             crashes(point, points)
         };
         loop {
-            outside(plan, &mut execution, &mut world, outcome.commits);
+            apply_external_events(plan, &mut execution, &mut world, outcome.commits);
             let progress = execution.run(&mut *guest, &mut world).unwrap();
             assert!(
                 !matches!(progress, ExecutionProgress::Diverged(_)),
                 "{progress:?}"
             );
-            drop_unwanted(&mut execution, world.now);
+            give_up_abandoned(&mut execution, world.now);
             if execution.is_runnable() {
                 continue;
             }
@@ -199,7 +199,7 @@ pub(crate) fn run(plan: &Plan, mut crashes: impl FnMut(Point, usize) -> bool) ->
     unreachable!()
 }
 
-fn drop_unwanted(execution: &mut Execution, now: Timestamp) {
+fn give_up_abandoned(execution: &mut Execution, now: Timestamp) {
     for number in execution.take_abandoned() {
         let error =
             onward_journal::ExecutionError::new(onward_journal::ErrorKind::Cancelled, "closed");
@@ -231,9 +231,14 @@ fn has_signal(plan: &Plan, commits: usize) -> bool {
     plan.signals.iter().any(|(at, ..)| *at == commits)
 }
 
-/// What happens outside once so much is stored. It is durable outside, so it happens again in the
-/// next life if it was lost.
-fn outside(plan: &Plan, execution: &mut Execution, world: &mut Virtual, commits: usize) {
+/// Applies the external events that are due after this number of commits. They are durable outside,
+/// so one that was lost in a crash is applied again.
+fn apply_external_events(
+    plan: &Plan,
+    execution: &mut Execution,
+    world: &mut Virtual,
+    commits: usize,
+) {
     if execution.is_terminal() {
         return;
     }
@@ -252,12 +257,12 @@ fn outside(plan: &Plan, execution: &mut Execution, world: &mut Virtual, commits:
     }
     if plan.cancel.is_some_and(|at| at <= commits) {
         execution
-            .request_cancel("the test wants it".into(), world.now)
+            .request_cancel("requested by the test".into(), world.now)
             .unwrap();
     }
 }
 
 /// Runs the plan without a crash.
-pub(crate) fn smoothly(plan: &Plan) -> Outcome {
+pub(crate) fn run_without_crash(plan: &Plan) -> Outcome {
     run(plan, |_, _| false)
 }

@@ -1,4 +1,4 @@
-//! Requests that make no sense, and too much of anything: refused, not recorded, the same again in
+//! Invalid requests and exceeded limits: refused, not recorded, the same again in
 //! a replay.
 
 use onward_base::Timestamp;
@@ -8,32 +8,32 @@ use onward_execution::{
 };
 use onward_journal::{ComponentDigest, ExecutionError};
 
-use crate::engine::{Virtual, id, json, plan, smoothly};
+use crate::engine::{Virtual, id, json, plan, run_without_crash};
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, ExecutionError>) -> String {
     let error = answer.unwrap_err();
     format!("{} {}", error.kind, error.message)
 }
 
-fn confused() -> Box<dyn Guest> {
+fn misusing_guest() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
-        let mut said = Vec::new();
-        said.push(refused(host.await_promise(0).await));
-        said.push(refused(host.await_all(&[]).await));
+        let mut errors = Vec::new();
+        errors.push(refused(host.await_promise(0).await));
+        errors.push(refused(host.await_all(&[]).await));
         let random = 0;
         host.random_bytes(1).await?;
-        said.push(refused(host.await_promise(random).await));
-        said.push(refused(host.random_bytes(5_000).await));
-        said.push(refused(host.next_result(7, None).await));
-        said.push(refused(host.close_join_set(7).await));
+        errors.push(refused(host.await_promise(random).await));
+        errors.push(refused(host.random_bytes(5_000).await));
+        errors.push(refused(host.next_result(7, None).await));
+        errors.push(refused(host.close_join_set(7).await));
         let set = host.create_join_set().await?;
-        said.push(refused(host.await_promise(set).await));
+        errors.push(refused(host.await_promise(set).await));
         let promise = host.schedule_function("echo", json("1")).await?;
-        said.push(refused(host.await_any(&[promise, promise]).await));
-        said.push(refused(host.submit_to_join_set(9, promise).await));
-        said.push(refused(host.submit_to_join_set(set, random).await));
+        errors.push(refused(host.await_any(&[promise, promise]).await));
+        errors.push(refused(host.submit_to_join_set(9, promise).await));
+        errors.push(refused(host.submit_to_join_set(set, random).await));
         host.submit_to_join_set(set, promise).await?;
-        said.push(refused(host.submit_to_join_set(set, promise).await));
+        errors.push(refused(host.submit_to_join_set(set, promise).await));
         let both = onward_execution::GuestRequest::Await {
             promises: vec![promise, 0],
             wait: AwaitMode::One,
@@ -43,24 +43,24 @@ fn confused() -> Box<dyn Guest> {
             onward_execution::GuestResponse::Refused(_)
         ));
         let timer = host.schedule_timer(5).await?;
-        said.push(refused(host.submit_to_join_set(set, timer).await));
+        errors.push(refused(host.submit_to_join_set(set, timer).await));
         assert!(matches!(
             host.next_result(set, None).await?,
             JoinSetNext::Result(..)
         ));
         let late = host.schedule_function("echo", json("1")).await?;
-        said.push(refused(host.submit_to_join_set(set, late).await));
+        errors.push(refused(host.submit_to_join_set(set, late).await));
         assert_eq!(host.next_result(set, None).await?, JoinSetNext::Empty);
-        Ok(json(&format!("{said:?}")))
+        Ok(json(&format!("{errors:?}")))
     }))
 }
 
 #[test]
-fn a_confused_guest_is_told_what_is_wrong() {
-    let plan = plan(confused, &[("echo", |input, _| Ok(input.clone()))]);
-    let outcome = smoothly(&plan);
-    let said = outcome.result.clone().unwrap();
-    for words in [
+fn a_guest_that_misuses_the_host_gets_an_error() {
+    let plan = plan(misusing_guest, &[("echo", |input, _| Ok(input.clone()))]);
+    let outcome = run_without_crash(&plan);
+    let errors = outcome.result.clone().unwrap();
+    for expected in [
         "misuse there is no promise 0",
         "misuse there is nothing to wait for",
         "operation 0 is neither an invocation nor a timer",
@@ -74,7 +74,11 @@ fn a_confused_guest_is_told_what_is_wrong() {
         "operation 3 is not an invocation",
         "results were taken from the join set already",
     ] {
-        assert!(said.as_str().contains(words), "{words}: {}", said.as_str());
+        assert!(
+            errors.as_str().contains(expected),
+            "{expected}: {}",
+            errors.as_str()
+        );
     }
     for point in 1..30 {
         assert_eq!(
@@ -106,7 +110,7 @@ fn limited(limits: ExecutionLimits, guest: ScriptedGuest) -> Execution {
 }
 
 #[test]
-fn too_large_an_input_is_refused_at_the_call_and_too_large_a_result_is_the_failure() {
+fn an_input_over_the_limit_is_refused_and_a_result_over_the_limit_is_a_failure() {
     let limits = ExecutionLimits {
         payload_bytes_max: 10,
         ..ExecutionLimits::default()
@@ -142,7 +146,7 @@ fn too_large_an_input_is_refused_at_the_call_and_too_large_a_result_is_the_failu
 }
 
 #[test]
-fn a_journal_that_is_full_takes_nothing_but_its_end() {
+fn a_full_journal_accepts_only_its_terminal_event() {
     let limits = ExecutionLimits {
         events_max: 5,
         ..ExecutionLimits::default()

@@ -1,10 +1,10 @@
-//! Signals with deadlines, and what an execution hands on to the one that takes its place.
+//! Signals with deadlines, and what an execution passes on to its successor.
 
 use onward_base::Timestamp;
 use onward_execution::{Execution, ExecutionLimits, ExecutionProgress, Guest, ScriptedGuest};
 use onward_journal::Event;
 
-use crate::engine::{Virtual, json, plan, smoothly};
+use crate::engine::{Virtual, json, plan, run_without_crash};
 
 fn twice() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
@@ -19,24 +19,24 @@ fn twice() -> Box<dyn Guest> {
 }
 
 #[test]
-fn a_signal_that_comes_too_late_goes_to_the_next_wait() {
+fn a_signal_after_the_deadline_goes_to_the_next_wait() {
     let mut plan = plan(twice, &[]);
     plan.signals = vec![(2, "go", "1")];
-    let outcome = smoothly(&plan);
+    let outcome = run_without_crash(&plan);
     assert_eq!(outcome.result, Ok(json("[false, true]")));
 }
 
 #[test]
-fn a_signal_that_comes_in_time_ends_the_wait_and_the_timer_does_no_harm() {
+fn a_signal_before_the_deadline_ends_the_wait_and_the_timer_has_no_effect() {
     let mut plan = plan(twice, &[]);
     plan.signals = vec![(1, "go", "1"), (2, "go", "2")];
-    let outcome = smoothly(&plan);
+    let outcome = run_without_crash(&plan);
     assert_eq!(outcome.result, Ok(json("[true, true]")));
     assert!(!outcome.kinds().contains(&"TimerFired"));
 }
 
 #[test]
-fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consumed() {
+fn continue_as_new_passes_on_the_input_and_the_signals_not_consumed() {
     let mut execution = crate::engine::start();
     let now = Timestamp::EPOCH;
     for (name, payload) in [("b", "1"), ("a", "2"), ("b", "3")] {
@@ -47,7 +47,7 @@ fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consum
     let mut guest = ScriptedGuest::new(|host| async move {
         host.await_signal("b", None).await?;
         host.continue_as_new(json("41")).await?;
-        Ok(json("\"nobody sees this\""))
+        Ok(json("\"not returned\""))
     });
     let mut world = Virtual {
         now,
@@ -77,6 +77,6 @@ fn whoever_continues_as_new_hands_on_its_input_and_the_signals_it_has_not_consum
     let again = Execution::recover(execution.journal().clone(), ExecutionLimits::default());
     assert!(
         again.is_terminal() && again.successor_execution().is_none(),
-        "whoever was continued once is not continued again"
+        "an execution has at most one successor"
     );
 }

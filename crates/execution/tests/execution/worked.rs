@@ -3,7 +3,7 @@
 use onward_execution::{Guest, JoinSetNext, ScriptedGuest};
 use onward_journal::{ErrorKind, ExecutionError};
 
-use crate::engine::{json, plan, smoothly};
+use crate::engine::{json, plan, run_without_crash};
 
 pub(crate) fn full_example() -> Box<dyn Guest> {
     Box::new(ScriptedGuest::new(|host| async move {
@@ -26,7 +26,7 @@ pub(crate) fn full_example() -> Box<dyn Guest> {
 
 #[test]
 fn a_task_randomness_and_a_join_set() {
-    let outcome = smoothly(&plan(
+    let outcome = run_without_crash(&plan(
         full_example,
         &[
             ("fetch_user", |_, _| Ok(json("{\"name\":\"Ada\"}"))),
@@ -102,7 +102,7 @@ const BUFFERED: [&str; 9] = [
 fn a_signal_that_comes_before_it_is_awaited() {
     let mut plan = plan(approval, &[("create_order", |_, _| Ok(json("7")))]);
     plan.signals = vec![(1, "user_approval", "{\"approved\":true}")];
-    let outcome = smoothly(&plan);
+    let outcome = run_without_crash(&plan);
     let mut kinds = outcome.kinds();
     kinds.sort_unstable();
     let mut expected = BUFFERED;
@@ -124,7 +124,7 @@ fn a_signal_that_comes_before_it_is_awaited() {
 fn a_signal_that_comes_after_it_is_awaited() {
     let mut plan = plan(approval, &[("create_order", |_, _| Ok(json("7")))]);
     plan.signals = vec![(2, "user_approval", "{\"approved\":true}")];
-    let outcome = smoothly(&plan);
+    let outcome = run_without_crash(&plan);
     assert_eq!(
         outcome.kinds(),
         [

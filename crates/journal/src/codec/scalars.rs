@@ -10,8 +10,7 @@ use minicbor::encode::{self, Encode, Encoder, Write};
 use onward_base::scalar_codec;
 
 use crate::{
-    BackoffFactor, ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId, InvokePerformer,
-    RetryJitter,
+    ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId, InvokePerformer, RetryJitter,
 };
 
 scalar_codec!(ErrorKind: write |e, kind| e.str(kind.as_str()), read |d| d.str()?.parse().map_err(decode::Error::custom));
@@ -21,9 +20,6 @@ scalar_codec!(ComponentDigest: write |e, digest| e.bytes(digest.as_bytes()), rea
 scalar_codec!(ExecutionId: write |e, id| e.bytes(id.as_bytes()), read |d| {
     d.bytes()?.try_into().map(Self::from_bytes).map_err(decode::Error::custom)
 });
-scalar_codec!(BackoffFactor: write |e, factor| e.u32(factor.as_permille()), read |d| {
-    Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("factor out of range"))
-});
 scalar_codec!(RetryJitter: write |e, jitter| e.u32(jitter.as_permille()), read |d| {
     Self::from_permille(d.u32()?).ok_or_else(|| decode::Error::message("jitter out of range"))
 });
@@ -31,7 +27,7 @@ scalar_codec!(RetryJitter: write |e, jitter| e.u32(jitter.as_permille()), read |
 /// Declares the encoding of a field that is omitted if it has its default value; null also stands
 /// for the default.
 macro_rules! default_field {
-    ($module:ident: $type:ty = $usual:expr) => {
+    ($module:ident: $type:ty = $default:expr) => {
         pub(crate) mod $module {
             use super::*;
 
@@ -49,7 +45,7 @@ macro_rules! default_field {
                 scope: &mut C,
             ) -> Result<$type, decode::Error> {
                 match Option::decode(d, scope) {
-                    Ok(value) => Ok(value.unwrap_or($usual)),
+                    Ok(value) => Ok(value.unwrap_or($default)),
                     Err(_) => Err(
                         decode::Error::message(concat!("unknown ", stringify!($module)))
                             .at(d.position()),
@@ -58,11 +54,11 @@ macro_rules! default_field {
             }
 
             pub(crate) fn nil() -> Option<$type> {
-                Some($usual)
+                Some($default)
             }
 
             pub(crate) fn is_nil(value: &$type) -> bool {
-                *value == $usual
+                *value == $default
             }
         }
     };

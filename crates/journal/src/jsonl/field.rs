@@ -139,14 +139,7 @@ impl<'a> JournalLineField<'a> {
         let text = field
             .read_text()
             .map_err(|_| field.mismatch_error(expected))?;
-        let known = [
-            DeliveryGuarantee::AtLeastOnce,
-            DeliveryGuarantee::AtMostOnce,
-        ];
-        known
-            .into_iter()
-            .find(|delivery| delivery.as_str() == &*text)
-            .ok_or_else(|| field.mismatch_error(expected))
+        DeliveryGuarantee::parse(&text).ok_or_else(|| field.mismatch_error(expected))
     }
 
     /// Reads the performer of an attempt: a child or a worker. Default: the owner of the execution,

@@ -6,7 +6,8 @@ use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BackoffFactor, RetryJitter, RetryPolicy};
+use crate::{RetryJitter, RetryPolicy};
+use onward_base::BackoffFactor;
 
 pub(super) const POLICY_EXPECTED: &str = "an object with max_attempts (from 1, or null for no limit), initial_interval_ms, \
      max_interval_ms, factor (1 to 1000), jitter (0 to 1), non_retryable_kinds (strings), timeout_ms";

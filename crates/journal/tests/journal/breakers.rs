@@ -1,4 +1,4 @@
-//! For every rule, the shortest journals that break it with their last event. Both judges must
+//! For every rule, the shortest journals that break it with their last event. Code and oracle must
 //! report the rule by its name.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ macro_rules! breakers {
             #[test]
             fn $name() {
                 let reported = [$(Rule::$reported,)? Rule::$rule][0];
-                breaks(Rule::$rule, reported, &record(&$events));
+                assert_breaks(Rule::$rule, reported, &record(&$events));
             }
         )*
 
@@ -27,16 +27,16 @@ macro_rules! breakers {
     };
 }
 
-/// Everything but the last event is fine; the last one breaks `rule` in both judges' eyes and is
-/// refused as `reported`.
-fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
+/// Everything but the last event is fine; the last one breaks `rule` for the code and for the
+/// oracle and is refused as `reported`.
+fn assert_breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
     let (last, before) = events.split_last().unwrap();
     judge(before).unwrap();
     for (index, event) in before.iter().enumerate() {
         assert_eq!(
             oracle::broken(&before[..index], event),
             [],
-            "the second judge refuses {event:?}"
+            "the oracle refuses {event:?}"
         );
     }
     let violation = judge(events).unwrap_err();
@@ -46,7 +46,7 @@ fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
     );
     assert!(
         oracle::broken(before, last).contains(&rule),
-        "the second judge does not see {rule}"
+        "the oracle does not report {rule}"
     );
     assert!(
         own_check_refuses(rule, before, last),
@@ -55,7 +55,7 @@ fn breaks(rule: Rule, reported: Rule, events: &[JournalEvent]) {
     assert!(!violation.message.is_empty() && violation.to_string().starts_with(reported.id()));
 }
 
-/// Whether the rule's own check refuses the event, whatever the other rules say.
+/// Whether the rule's own check refuses the event, regardless of the other rules.
 fn own_check_refuses(rule: Rule, before: &[JournalEvent], last: &JournalEvent) -> bool {
     let mut fold = JournalState::new(own());
     before
@@ -320,7 +320,7 @@ fn a_sequence_number_is_its_index() {
     for wrong in [0, 2, u64::MAX] {
         let mut events = record(&[started(), random(0)]);
         events[1].sequence = wrong;
-        breaks(Rule::S1, Rule::S1, &events);
+        assert_breaks(Rule::S1, Rule::S1, &events);
     }
 }
 
@@ -330,7 +330,7 @@ fn a_promise_of_another_execution_is_refused() {
     let deep = promise(0).child_promise(0).unwrap();
     let itself = own().root_promise();
     for id in [foreign, deep, itself] {
-        breaks(
+        assert_breaks(
             Rule::ID1,
             Rule::ID1,
             &record(&[
@@ -345,7 +345,7 @@ fn a_promise_of_another_execution_is_refused() {
             waiting_on: vec![promise(0), id],
             kind: AwaitKind::Any,
         };
-        breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), wait]));
+        assert_breaks(Rule::ID1, Rule::ID1, &record(&[started(), timer(0), wait]));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Records in storage: damage is seen, limits hold, and what was once written can be read for ever.
+//! Records in storage: damage is detected, limits hold, and every released version stays readable.
 
 use onward_base::Timestamp;
 use onward_journal::codec::{
@@ -103,7 +103,7 @@ fn records_are_compact() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_noticed() {
+fn every_flipped_bit_and_every_truncation_is_detected() {
     let events = record(&[
         started(),
         scheduled(0),
@@ -134,7 +134,7 @@ fn a_record_belongs_to_its_execution() {
 }
 
 #[test]
-fn what_is_no_record_or_of_a_later_version_is_told_apart() {
+fn foreign_bytes_and_later_versions_are_distinguished() {
     let bytes = encode_record(own(), &sample()).unwrap();
     let with = |index: usize, byte: u8| {
         let mut bytes = bytes.clone();
@@ -202,7 +202,7 @@ fn ids_outside_of_the_execution_round_trip() {
 }
 
 #[test]
-fn a_few_bytes_cannot_ask_for_much_memory() {
+fn a_small_record_cannot_allocate_much_memory() {
     // [0, 0, [[0, [15, [[[0, 2^32-1]], [1, []]]]]]]: an await that names four billion promises.
     let greedy = [
         0x83, 0, 0, 0x81, 0x82, 0, 0x82, 15, 0x82, 0x81, 0x82, 0, 0x1a, 0xff, 0xff, 0xff, 0xff,
@@ -268,7 +268,7 @@ fn invoke_delivered(delivery: u8) -> Vec<u8> {
 }
 
 #[test]
-fn an_unknown_delivery_does_not_pass_for_the_usual_one() {
+fn an_unknown_delivery_guarantee_is_not_read_as_the_default() {
     let delivery = |byte| match &decode_body(own(), &invoke_delivered(byte))?[0].event {
         Event::InvokeScheduled { delivery, .. } => Ok::<_, JournalCodecError>(*delivery),
         other => panic!("{other:?}"),
@@ -290,7 +290,7 @@ fn an_unknown_delivery_does_not_pass_for_the_usual_one() {
 }
 
 #[test]
-fn an_error_may_be_retried_unless_it_says_otherwise() {
+fn an_error_is_retryable_by_default() {
     // [0, 0, [[0, [2, [["trap", "x", RETRYABLE]]]]]]: a failed execution.
     let error = |rest: &[u8]| {
         let fields = 2 + rest.len() as u8;
@@ -314,7 +314,7 @@ fn an_error_may_be_retried_unless_it_says_otherwise() {
 }
 
 #[test]
-fn fields_of_the_usual_value_are_not_written() {
+fn fields_with_default_values_are_not_written() {
     let body = |event: Event| {
         encode_record(own(), &record(&[event]))
             .unwrap()
@@ -346,7 +346,7 @@ const POLICY_WITH_FACTOR_BELOW_ONE: [u8; 25] = [
 ];
 
 #[test]
-fn policies_are_held_to_their_ranges() {
+fn policies_out_of_range_are_refused() {
     let mut body = POLICY_WITH_FACTOR_BELOW_ONE;
     assert!(
         decode_body(own(), &body)
@@ -359,7 +359,7 @@ fn policies_are_held_to_their_ranges() {
 }
 
 #[test]
-fn the_last_numbers_there_are_round_trip() {
+fn maximum_numbers_round_trip() {
     let last = JournalEvent {
         sequence: u64::MAX,
         timestamp: Timestamp::EPOCH,

@@ -44,7 +44,7 @@ fn signals_are_consumed_at_once_or_waited_for() {
         })
         .ask(JournalCommand::Resume)
         .ask(complete_with(None));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         SignalDelivered("go", 1, delivery_id=1) → Running
         SignalDelivered("go", 2, delivery_id=2) → Running
         SignalReceived("root.0", "go", 1, delivery_id=1) → Running
@@ -68,14 +68,14 @@ fn a_satisfied_await_is_recorded_with_its_resume() {
         .ask(finish(0, 1))
         .ask(schedule(None))
         .ask(JournalCommand::ReadClock);
-    dialogue.said.clear();
+    dialogue.transcript.clear();
     dialogue
         .ask(wait(AwaitKind::Single, &[0]))
         .ask(wait(AwaitKind::Any, &[0, 1]))
         .ask(wait(AwaitKind::Single, &[2]))
         .ask(wait(AwaitKind::All, &[0, 1]))
         .ask(wait(AwaitKind::Single, &[0]));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         ExecutionAwaiting(["root.0"], Single), ExecutionResumed → Running
         ExecutionAwaiting(["root.0","root.1"], Any), ExecutionResumed → Running
         H-9: root.2 is neither an invoke nor a timer nor a signal
@@ -95,14 +95,14 @@ fn a_satisfied_await_is_recorded_with_its_resume() {
 }
 
 #[test]
-fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
+fn an_await_is_checked_whether_it_is_satisfied_or_not() {
     let mut dialogue = Dialogue::begin();
     dialogue
         .ask(schedule(None))
         .ask(start(0))
         .ask(finish(0, 1))
         .ask(JournalCommand::ReadClock);
-    dialogue.said.clear();
+    dialogue.transcript.clear();
     let foreign = onward_journal::ExecutionId::default().child_promise(0);
     dialogue
         .ask(wait(AwaitKind::All, &[0, 0]))
@@ -119,7 +119,7 @@ fn an_await_is_held_to_the_rules_whether_it_is_satisfied_or_not() {
         .ask(JournalCommand::ReceiveSignal {
             promise: promise(0),
         });
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         H-7: the await names a promise twice
         H-7: a single await names 2 promises
         H-8: root.7 was never allocated
@@ -175,7 +175,7 @@ fn a_wait_for_a_signal_ends_at_its_deadline() {
             promise: promise(1),
         })
         .ask(JournalCommand::Resume);
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         CF-4: root.0 cannot be the signal and its deadline
         TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.005Z) → Running
         ExecutionAwaiting(["root.1","root.0"], Signal("go")) → Blocked

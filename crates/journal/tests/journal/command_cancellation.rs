@@ -29,7 +29,7 @@ fn cancel_interrupts_an_await_and_cleanup_runs() {
             reason: SharedText::from("enough"),
         })
         .ask(JournalCommand::ReadClock);
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         TimerScheduled("root.0", 1000ms, 1970-01-01T00:00:01Z) → Running
         ExecutionAwaiting(["root.0"], Single) → Blocked
         CancelRequested("enough") → Cancelling

@@ -13,7 +13,7 @@ use super::script::*;
 pub(crate) struct Dialogue {
     pub(crate) journal: Journal,
     pub(crate) now: Timestamp,
-    pub(crate) said: String,
+    pub(crate) transcript: String,
 }
 
 impl Dialogue {
@@ -25,7 +25,7 @@ impl Dialogue {
         Self {
             journal,
             now: Timestamp::EPOCH,
-            said: String::new(),
+            transcript: String::new(),
         }
     }
 
@@ -34,24 +34,26 @@ impl Dialogue {
         self
     }
 
-    /// Notes what the command records, or which rule refuses it.
+    /// Writes down what the command records, or which rule refuses it.
     pub(crate) fn ask(&mut self, command: JournalCommand) -> &mut Self {
         match self.journal.handle_command(command, self.now) {
             Ok(events) => {
                 let state = self.journal.execution_state().unwrap();
-                let told: Vec<String> = events
+                let text: Vec<String> = events
                     .iter()
                     .map(|event| event.event.describe(own()).to_string())
                     .collect();
-                self.said += &format!("{} → {state}\n", told.join(", "));
+                self.transcript += &format!("{} → {state}\n", text.join(", "));
             }
-            Err(violation) => self.said += &format!("{}: {}\n", violation.rule, violation.message),
+            Err(violation) => {
+                self.transcript += &format!("{}: {}\n", violation.rule, violation.message)
+            }
         }
         self
     }
 
-    pub(crate) fn says(&self, expected: &Expect) {
-        expected.assert_eq(&self.said);
+    pub(crate) fn assert_transcript(&self, expected: &Expect) {
+        expected.assert_eq(&self.transcript);
     }
 }
 

@@ -24,7 +24,7 @@ fn a_join_set_gives_results_in_the_order_of_completion() {
         .ask(submit(1))
         .ask(submit(2))
         .ask(submit(3));
-    dialogue.said.clear();
+    dialogue.transcript.clear();
     dialogue
         .ask(next(None))
         .ask(next(None))
@@ -39,7 +39,7 @@ fn a_join_set_gives_results_in_the_order_of_completion() {
         .ask(next(None))
         .ask(next(None))
         .ask(next(None));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         JoinSetAwaited("root.0", "root.2", Ok(22)) → Running
         ExecutionAwaiting(["root.1","root.3"], Any) → Blocked
         InvokeStarted("root.3", attempt=1) → Blocked
@@ -74,11 +74,11 @@ fn a_join_set_waits_for_what_is_left() {
         .ask(finish(2, 22))
         .ask(start(1))
         .ask(finish(1, 11));
-    dialogue.said.clear();
+    dialogue.transcript.clear();
     for _ in 0..4 {
         dialogue.ask(next(None));
     }
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         JoinSetAwaited("root.0", "root.3", Ok(33)) → Running
         JoinSetAwaited("root.0", "root.2", Ok(22)) → Running
         JoinSetAwaited("root.0", "root.1", Ok(11)) → Running
@@ -103,7 +103,7 @@ fn the_next_result_of_a_set_is_waited_for_until_a_deadline() {
                 promise: promise(number),
             });
     }
-    dialogue.said.clear();
+    dialogue.transcript.clear();
     dialogue
         .ask(next(Some(7)))
         .ask(sleep())
@@ -119,7 +119,7 @@ fn the_next_result_of_a_set_is_waited_for_until_a_deadline() {
         .ask(JournalCommand::Resume)
         .ask(next(Some(4)))
         .ask(next(Some(4)));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         H-8: root.7 was never allocated
         TimerScheduled("root.3", 0ms, 1970-01-01T00:00:00Z) → Running
         ExecutionAwaiting(["root.1","root.2","root.3"], Any) → Blocked

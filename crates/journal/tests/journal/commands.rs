@@ -16,7 +16,7 @@ use super::command_fixture::{
 use super::script::*;
 
 #[test]
-fn attempts_are_numbered_and_retried_as_the_policy_says() {
+fn attempts_are_numbered_and_retried_by_the_policy() {
     let policy = RetryPolicy {
         max_attempts: NonZeroU32::new(2),
         non_retryable: vec![ErrorKind::Trap],
@@ -40,7 +40,7 @@ fn attempts_are_numbered_and_retried_as_the_policy_says() {
         .ask(schedule(None))
         .ask(start(2))
         .ask(fail_attempt(2, ErrorKind::Trap));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         InvokeScheduled("root.0", "task", 0) → Running
         InvokeStarted("root.0", attempt=1) → Running
         InvokeRetrying("root.0", attempt=1, timeout: no, 1970-01-01T00:00:01Z) → Running
@@ -80,7 +80,7 @@ fn commands_for_unknown_promises_are_refused_by_the_rules() {
         .ask(JournalCommand::Cancel {
             reason: SharedText::from("why not"),
         });
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         SE-1: root.0 was never scheduled
         SE-2: root.0 was never started
         SE-3: attempt 0 of root.0 was never started
@@ -118,7 +118,7 @@ fn timers_fire_on_time_and_once() {
         .ask(JournalCommand::ScheduleTimer {
             duration_ms: u64::MAX,
         });
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         TimerScheduled("root.0", 5ms, 1970-01-01T00:00:00.015Z) → Running
         ExecutionAwaiting(["root.0"], Single) → Blocked
         T-1: root.0 fires at 1970-01-01T00:00:00.015Z, it is 1970-01-01T00:00:00.014Z
@@ -131,7 +131,7 @@ fn timers_fire_on_time_and_once() {
 }
 
 #[test]
-fn the_fold_tells_what_is_pending() {
+fn the_journal_state_lists_pending_operations() {
     let mut dialogue = Dialogue::begin();
     dialogue
         .ask(schedule(None))
@@ -166,7 +166,7 @@ fn a_permanent_failure_is_the_result_at_once() {
     };
     let mut dialogue = Dialogue::begin();
     dialogue.ask(schedule(None)).ask(start(0)).ask(fail);
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         InvokeScheduled("root.0", "task", 0) → Running
         InvokeStarted("root.0", attempt=1) → Running
         InvokeCompleted("root.0", Err(user_error: no such card, permanent), attempt=1) → Running
@@ -190,7 +190,7 @@ fn an_invocation_may_be_given_up_in_flight_and_between_attempts() {
         .at(60_000)
         .ask(start(0))
         .ask(start(1));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         SE-2: root.0 was never started
         InvokeScheduled("root.0", "task", 0) → Running
         SE-2: root.0 was never started
@@ -219,13 +219,13 @@ fn an_invocation_that_is_given_up_satisfies_its_await() {
     dialogue
         .ask(start(1))
         .ask(fail_attempt(1, ErrorKind::Timeout));
-    dialogue.said.clear();
+    dialogue.transcript.clear();
     dialogue
         .ask(next(None))
         .ask(give_up(1))
         .ask(JournalCommand::Resume)
         .ask(next(None));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         ExecutionAwaiting(["root.1"], Any) → Blocked
         InvokeCompleted("root.1", Err(user_error: in doubt, permanent), attempt=1) → Blocked
         ExecutionResumed → Running
@@ -234,16 +234,16 @@ fn an_invocation_that_is_given_up_satisfies_its_await() {
 }
 
 #[test]
-fn an_execution_may_end_in_another() {
+fn an_execution_may_continue_as_another() {
     let mut dialogue = Dialogue::begin();
     dialogue.ask(complete_with(Some(ExecutionId::from_bytes([0xab; 32]))));
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         ExecutionCompleted(0, continued_as=abababababab…) → Completed
     "#]]);
 }
 
 #[test]
-fn the_fold_remembers_the_delivery() {
+fn the_journal_state_keeps_the_delivery_guarantee() {
     let mut dialogue = Dialogue::begin();
     let once = match schedule(None) {
         JournalCommand::ScheduleInvoke {
@@ -281,7 +281,7 @@ fn the_fold_remembers_the_delivery() {
             DeliveryGuarantee::AtLeastOnce
         ]
     );
-    dialogue.says(&expect![[r#"
+    dialogue.assert_transcript(&expect![[r#"
         InvokeScheduled("root.0", "task", 0, at_most_once) → Running
         InvokeScheduled("root.1", "task", 0) → Running
         InvokeStarted("root.0", attempt=1) → Running

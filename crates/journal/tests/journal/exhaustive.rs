@@ -1,5 +1,5 @@
 //! All small journals: every event of a small alphabet is tried after every legal journal up to a
-//! length, and the fold and the second judge must agree each time.
+//! length, and the rules and the oracle must agree each time.
 
 use std::collections::BTreeMap;
 
@@ -86,7 +86,7 @@ impl Search {
                 Err(violation) => {
                     assert!(
                         broken.contains(&violation.rule),
-                        "{violation} but the second judge says {broken:?}"
+                        "{violation} but the oracle reports {broken:?}"
                     );
                     *self.refused.entry(violation.rule).or_default() += 1;
                 }
@@ -110,7 +110,7 @@ impl Search {
 }
 
 #[test]
-fn two_judges_agree_on_every_small_journal() {
+fn the_rules_and_the_oracle_agree_on_every_small_journal() {
     let length = std::env::var("ONWARD_EXHAUSTIVE")
         .ok()
         .and_then(|length| length.parse().ok())

@@ -6,8 +6,7 @@ use onward_journal::{AwaitKind, JoinSetId, PromiseId};
 
 use super::script::*;
 
-/// A call that the guest makes. Numbers choose among the promises it has; the last flag says
-/// whether there is a deadline.
+/// A call that the guest makes. Numbers select among the promises it has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
     Random,
@@ -17,22 +16,29 @@ pub(crate) enum Call {
     Schedule,
     AwaitAny(u8),
     AwaitAll(u8),
-    AwaitSignal(bool, bool),
+    AwaitSignal(&'static str, Deadline),
     CreateSet,
     Submit(u8, u8),
-    Next(u8, bool),
+    Next(u8, Deadline),
+}
+
+/// Whether a wait has a deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Deadline {
+    Set,
+    Unset,
 }
 
 /// The answer to a call. A cancelled guest continues with its cleanup, which is the rest of its
 /// calls.
-pub(crate) type Told = String;
+pub(crate) type Answer = String;
 
-/// The answers for a signal and for a result that missed the deadline.
+/// The answers for a signal and for a result that did not arrive before the deadline.
 pub(crate) const LATE: &str = "[None]";
 
 pub(crate) const NO_RESULT: &str = "no result in time";
 
-/// The guest's side: which promises and sets it has, the same live and on replay.
+/// The promises and join sets of the guest: the same live and on replay.
 #[derive(Default)]
 struct Guest {
     children: u32,
@@ -46,9 +52,9 @@ impl Guest {
         promise(self.children - 1)
     }
 
-    /// A timer for a wait that has a deadline.
-    fn deadline(&mut self, is_wanted: bool, host: &mut impl Host) -> Option<PromiseId> {
-        let id = is_wanted.then(|| self.allocate())?;
+    /// Schedules the timer of a wait that has a deadline.
+    fn deadline(&mut self, deadline: Deadline, host: &mut impl Host) -> Option<PromiseId> {
+        let id = (deadline == Deadline::Set).then(|| self.allocate())?;
         host.sleep(&id);
         Some(id)
     }
@@ -66,20 +72,21 @@ impl Guest {
 
 /// The host that answers a guest: live, or from the journal.
 pub(crate) trait Host {
-    fn random(&mut self, id: &PromiseId) -> Told;
-    fn clock(&mut self, id: &PromiseId) -> Told;
+    fn random(&mut self, id: &PromiseId) -> Answer;
+    fn clock(&mut self, id: &PromiseId) -> Answer;
     fn sleep(&mut self, id: &PromiseId);
     fn schedule(&mut self, id: &PromiseId);
     fn create_set(&mut self, id: &JoinSetId);
-    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told;
+    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Answer;
     /// `None` if cancellation interrupted it.
-    fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told>;
-    fn signal(&mut self, id: &PromiseId, name: &str, deadline: Option<PromiseId>) -> Option<Told>;
-    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told>;
+    fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Answer>;
+    fn signal(&mut self, id: &PromiseId, name: &str, deadline: Option<PromiseId>)
+    -> Option<Answer>;
+    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Answer>;
 }
 
 /// Runs the guest until it returns, or until its host has no answer yet.
-pub(crate) fn run(calls: &[Call], host: &mut impl Host) -> Vec<Told> {
+pub(crate) fn run(calls: &[Call], host: &mut impl Host) -> Vec<Answer> {
     let mut guest = Guest::default();
     calls
         .iter()
@@ -87,7 +94,7 @@ pub(crate) fn run(calls: &[Call], host: &mut impl Host) -> Vec<Told> {
         .collect()
 }
 
-fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
+fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Answer {
     let answer = match call {
         Call::Random => Some(host.random(&guest.allocate())),
         Call::Clock => Some(host.clock(&guest.allocate())),
@@ -110,14 +117,14 @@ fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
             ids if matches!(call, Call::AwaitAny(_)) => host.wait(&ids, AwaitKind::Any),
             ids => host.wait(&ids, AwaitKind::All),
         },
-        Call::AwaitSignal(is_go, has_deadline) => {
-            let deadline = guest.deadline(has_deadline, host);
+        Call::AwaitSignal(name, deadline) => {
+            let deadline = guest.deadline(deadline, host);
             let id = guest.allocate();
-            let told = host.signal(&id, if is_go { "go" } else { "stop" }, deadline);
-            if told.as_deref() == Some(LATE) {
+            let answer = host.signal(&id, name, deadline);
+            if answer.as_deref() == Some(LATE) {
                 guest.awaitable.push(id);
             }
-            told
+            answer
         }
         Call::CreateSet => {
             let set = JoinSetId(guest.allocate());
@@ -138,14 +145,14 @@ fn make(call: Call, guest: &mut Guest, host: &mut impl Host) -> Told {
                     }),
             )
         }
-        Call::Next(set, has_deadline) => match guest
+        Call::Next(set, deadline) => match guest
             .sets
             .get(usize::from(set) % guest.sets.len().max(1))
             .cloned()
         {
             None => Some("no set".to_owned()),
             Some(set) => {
-                let deadline = guest.deadline(has_deadline, host);
+                let deadline = guest.deadline(deadline, host);
                 host.next(&set, deadline)
             }
         },

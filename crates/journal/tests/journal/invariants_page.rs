@@ -1,4 +1,4 @@
-//! Keeps `spec/INVARIANTS.md` true: its table is what the code says, and every test and function it
+//! Keeps `spec/INVARIANTS.md` in step with the code: its table, and every test and function it
 //! names exists. `UPDATE_EXPECT=1 cargo test -p onward-journal` writes it anew.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ const SPECIAL: &[(Rule, &str, &str)] = &[
     (Rule::T1, "timers_fire_on_time_and_once", "commands"),
     (
         Rule::T2,
-        "attempts_are_numbered_and_retried_as_the_policy_says",
+        "attempts_are_numbered_and_retried_by_the_policy",
         "commands",
     ),
 ];
@@ -108,7 +108,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_page_of_invariants_is_true() {
+fn the_page_of_invariants_matches_the_code() {
     let path = format!("{CRATE}/../../spec/INVARIANTS.md");
     let page = fs::read_to_string(&path).unwrap();
     let (head, rest) = page.split_once(BEGIN).expect("the page has a table");
@@ -125,7 +125,7 @@ fn the_page_of_invariants_is_true() {
 }
 
 #[test]
-fn the_seeds_twenty_invariants_are_all_there() {
+fn the_twenty_invariants_of_the_seed_specification_exist() {
     let ids: BTreeSet<&str> = INVARIANTS.iter().map(|invariant| invariant.id).collect();
     let families = [("S", 5), ("SE", 4), ("CF", 4), ("JS", 7)];
     for (family, count) in families {

@@ -1,4 +1,4 @@
-//! The JSON Lines form: what is liberal, what is strict, and what an error says.
+//! The JSON Lines form: what is liberal, what is strict, and how errors read.
 
 use expect_test::expect;
 use onward_base::Timestamp;
@@ -26,7 +26,7 @@ fn read(event: &str, fields: &str) -> Event {
         .event
 }
 
-fn complaint(line: &str) -> String {
+fn read_error_of(line: &str) -> String {
     JournalLineReader::for_execution(own())
         .read_line(line)
         .unwrap_err()
@@ -71,7 +71,7 @@ fn optional_fields_may_be_null_or_absent() {
 }
 
 #[test]
-fn fields_that_later_versions_add_are_passed_over() {
+fn fields_added_by_later_versions_are_ignored() {
     assert_eq!(
         read(
             "TimerFired",
@@ -82,7 +82,7 @@ fn fields_that_later_versions_add_are_passed_over() {
 }
 
 #[test]
-fn an_empty_policy_is_the_default_one() {
+fn an_empty_policy_is_the_default_policy() {
     let invoke = r#""promise_id":"root.0","kind":"function","function_name":"task","input":0,"retry_policy":{}"#;
     assert_eq!(
         read("InvokeScheduled", invoke),
@@ -208,7 +208,7 @@ fn the_first_hash_is_the_journals_own_and_any_other_is_foreign() {
 }
 
 #[test]
-fn a_parent_says_nothing_about_the_journals_own_hash() {
+fn the_hash_of_a_parent_is_not_read_as_the_journals_own() {
     let mut reader = JournalLineReader::new();
     let fields = format!(
         r#""component_digest":"{DIGEST}","input":0,"parent_id":"{}.4""#,
@@ -235,7 +235,7 @@ fn a_parent_says_nothing_about_the_journals_own_hash() {
 }
 
 #[test]
-fn who_performs_an_attempt_is_kept_and_says_nothing_about_the_journals_own_hash() {
+fn the_performer_of_an_attempt_is_kept_and_not_read_as_the_journals_own_hash() {
     let mut reader = JournalLineReader::new();
     let fields = format!(
         r#""promise_id":"root.0","attempt":1,"child":"{}""#,
@@ -269,7 +269,7 @@ fn who_performs_an_attempt_is_kept_and_says_nothing_about_the_journals_own_hash(
 }
 
 #[test]
-fn what_an_execution_continues_as_says_nothing_about_the_journals_own_hash() {
+fn the_hash_of_a_successor_is_not_read_as_the_journals_own() {
     let mut reader = JournalLineReader::new();
     let fields = format!(r#""result":0,"continued_as":"{}""#, "ab".repeat(32));
     let end = reader
@@ -299,7 +299,7 @@ fn what_an_execution_continues_as_says_nothing_about_the_journals_own_hash() {
 }
 
 #[test]
-fn what_the_rules_forbid_is_still_readable() {
+fn events_that_violate_a_rule_are_still_readable() {
     let mut events = record(&[started(), scheduled(0), attempted(0, 1)]);
     let text = line("InvokeStarted", r#""promise_id":"root.0","attempt":0"#);
     events[2].event = JournalLineReader::for_execution(own())
@@ -406,12 +406,12 @@ fn unreadable() -> Vec<String> {
 
 #[test]
 fn errors_name_the_field_and_what_was_expected() {
-    let told: String = unreadable()
+    let text: String = unreadable()
         .iter()
-        .map(|text| complaint(text) + "\n")
+        .map(|text| read_error_of(text) + "\n")
         .collect();
     assert!(
-        !told.chars().any(|char| char.is_control() && char != '\n'),
+        !text.chars().any(|char| char.is_control() && char != '\n'),
         "nothing reaches the terminal"
     );
     expect![[r#"
@@ -456,11 +456,11 @@ fn errors_name_the_field_and_what_was_expected() {
         ExecutionFailed: field `error` is {"message":"no kind"}: expected an object with a string `kind` (and `message`, and `retryable`), or a string
         ExecutionFailed: field `error` is {"kind":"trap","retryable":1}: expected an object with a string `kind` (and `message`, and `retryable`), or a string
         SignalDelivered: field `delivery_id` is "1": expected an integer from 0
-    "#]].assert_eq(&told);
+    "#]].assert_eq(&text);
 }
 
 #[test]
-fn a_line_says_everything_in_a_fixed_order() {
+fn a_line_has_its_fields_in_a_fixed_order() {
     let once = Event::InvokeScheduled {
         promise_id: promise(1),
         kind: InvokeKind::Http,

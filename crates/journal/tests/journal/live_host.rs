@@ -4,13 +4,14 @@
 use onward_base::Timestamp;
 use onward_journal::{
     AwaitKind, DeliveryGuarantee, Event, InvokeKind, InvokePerformer, InvokePhase, JoinSetId,
-    Journal, JournalCommand, PromiseId, PromiseState, RecordedOutcome, ReplayIndex,
+    Journal, JournalCommand, PromiseId, PromiseState,
 };
 
-use super::guest_script::{Host, NO_RESULT, Told};
+use super::guest_script::{Answer, Host, NO_RESULT};
+use super::replay_index::{RecordedOutcome, ReplayIndex};
 use super::script::*;
 
-/// The world: records through commands, and lets things happen at random.
+/// The live host: records through commands, and applies external events at random.
 pub(crate) struct World<'a> {
     pub(crate) journal: Journal,
     pub(crate) chance: Box<dyn FnMut(u32) -> u32 + 'a>,
@@ -27,13 +28,13 @@ impl World<'_> {
             .handle_command(command, Timestamp::EPOCH.plus_ms(self.now_ms))
     }
 
-    /// Something happens, or not.
-    fn happen(&mut self) {
+    /// Applies a random external event, if one is possible now.
+    fn apply_random_event(&mut self) {
         self.now_ms += 10_000;
         let known = self.journal.journal_state().next_promise_id().path()[0];
         let promise = promise((self.chance)(known + 1));
         let signal_name = name(["go", "stop"][(self.chance)(2) as usize]);
-        let what = (self.chance)(40);
+        let choice = (self.chance)(40);
         let flight = self
             .journal
             .journal_state()
@@ -44,16 +45,16 @@ impl World<'_> {
             Some(PromiseState::Timer { .. })
         );
         let command = match flight {
-            Some(InvokePhase::Started) if what.is_multiple_of(3) => JournalCommand::FailAttempt {
+            Some(InvokePhase::Started) if choice.is_multiple_of(3) => JournalCommand::FailAttempt {
                 promise,
-                error: error(&what.to_string()),
+                error: error(&choice.to_string()),
                 entropy: 0,
             },
             Some(InvokePhase::Started) => JournalCommand::CompleteAttempt {
                 promise,
-                result: payload(what),
+                result: payload(choice),
             },
-            Some(InvokePhase::Retrying { .. }) if what.is_multiple_of(4) => {
+            Some(InvokePhase::Retrying { .. }) if choice.is_multiple_of(4) => {
                 JournalCommand::GiveUpInvoke {
                     promise,
                     error: error("enough"),
@@ -66,20 +67,20 @@ impl World<'_> {
                 }
             }
             _ if is_timer => JournalCommand::FireTimer { promise },
-            _ if what == 0 => JournalCommand::RequestCancel {
+            _ if choice == 0 => JournalCommand::RequestCancel {
                 reason: "enough".into(),
             },
-            _ if what < 10 => JournalCommand::DeliverSignal {
+            _ if choice < 10 => JournalCommand::DeliverSignal {
                 signal_name,
-                payload: payload(what),
+                payload: payload(choice),
             },
             _ => return,
         };
-        // What cannot happen now does not.
+        // A command that the rules refuse changes nothing.
         let _ = self.ask(command);
     }
 
-    /// Lets things happen until the open await ends; `None` if it was interrupted.
+    /// Applies random events until the open await ends; `None` if it was interrupted.
     fn block(&mut self) -> Option<()> {
         for _ in 0..10_000 {
             let wait = self.journal.journal_state().open_await()?;
@@ -100,12 +101,12 @@ impl World<'_> {
                     continue;
                 }
             }
-            self.happen();
+            self.apply_random_event();
         }
-        panic!("whatever happens, the await does not end");
+        panic!("the await does not end after 10000 random events");
     }
 
-    fn seen(&self, ids: &[PromiseId]) -> Told {
+    fn seen(&self, ids: &[PromiseId]) -> Answer {
         let replay = ReplayIndex::new(own(), self.journal.events());
         format!(
             "{:?}",
@@ -117,7 +118,7 @@ impl World<'_> {
 }
 
 impl Host for World<'_> {
-    fn random(&mut self, _: &PromiseId) -> Told {
+    fn random(&mut self, _: &PromiseId) -> Answer {
         let value = [(self.chance)(256) as u8];
         self.ask(JournalCommand::GenerateRandom {
             value: value.into(),
@@ -126,7 +127,7 @@ impl Host for World<'_> {
         format!("{:?}", RecordedOutcome::Random(&value))
     }
 
-    fn clock(&mut self, _: &PromiseId) -> Told {
+    fn clock(&mut self, _: &PromiseId) -> Answer {
         self.ask(JournalCommand::ReadClock).unwrap();
         format!(
             "{:?}",
@@ -150,27 +151,26 @@ impl Host for World<'_> {
             delivery,
         })
         .unwrap();
-        self.happen();
+        self.apply_random_event();
     }
 
     fn create_set(&mut self, _: &JoinSetId) {
         self.ask(JournalCommand::CreateJoinSet).unwrap();
     }
 
-    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
+    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Answer {
         let submitted = self.ask(JournalCommand::SubmitToJoinSet {
             set: set.clone(),
             promise: id.clone(),
         });
-        // A refused submit is the guest's mistake; it leaves no event, so it must be judged from
-        // what there is.
+        // A refused submit records no event: replay must refuse it from the guest's own calls.
         submitted.map_or_else(
             |violation| violation.rule.to_string(),
             |_| "submitted".to_owned(),
         )
     }
 
-    fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Told> {
+    fn wait(&mut self, ids: &[PromiseId], kind: AwaitKind) -> Option<Answer> {
         let events = self
             .ask(JournalCommand::Await {
                 waiting_on: ids.to_vec(),
@@ -188,7 +188,7 @@ impl Host for World<'_> {
         id: &PromiseId,
         signal: &str,
         deadline: Option<PromiseId>,
-    ) -> Option<Told> {
+    ) -> Option<Answer> {
         self.ask(JournalCommand::AwaitSignal {
             signal_name: name(signal),
             timeout: deadline,
@@ -200,7 +200,7 @@ impl Host for World<'_> {
         Some(self.seen(std::slice::from_ref(id)))
     }
 
-    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
+    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Answer> {
         loop {
             let mut events = match self.ask(JournalCommand::TakeNextResult {
                 set: set.clone(),
@@ -218,11 +218,11 @@ impl Host for World<'_> {
                         self.block()?;
                     }
                     let fold = self.journal.journal_state();
-                    let is_there = |id: &PromiseId| {
+                    let is_complete = |id: &PromiseId| {
                         fold.invoke_state(id).is_some()
                             && fold.promise_state(id).unwrap().is_complete()
                     };
-                    if !waiting_on.iter().any(is_there) {
+                    if !waiting_on.iter().any(is_complete) {
                         return Some(NO_RESULT.to_owned());
                     }
                 }

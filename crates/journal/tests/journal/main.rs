@@ -1,10 +1,10 @@
-//! The journal's tests, one binary: worked examples, a breaker for every rule, a second judge,
+//! The journal's tests, one binary: worked examples, a breaker for every rule, an oracle,
 //! properties, encodings.
 
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a failing step of a test panics where it fails"
 )]
 #![expect(
     clippy::disallowed_macros,

@@ -7,7 +7,7 @@
 //!
 //! Code to model: journals made here, with illegal events among them, are written into the same
 //! folder as a Quint test, with the verdict of the code beside each event; `cargo xtask model` has
-//! Quint judge them.
+//! Quint check them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -221,8 +221,8 @@ const TAGS: [(&str, &str); 20] = [
     ("JoinSetAwaited", "set pid value ok"),
 ];
 
-/// Turns random numbers towards what exists, so that they break more than the first rule there is.
-fn aimed(mut record: Record, fold: &JournalState) -> Record {
+/// Maps random numbers to existing ids, so that events break more than the first rule.
+fn aim_at_existing(mut record: Record, fold: &JournalState) -> Record {
     let children = fold.promise_states().count() as i64;
     let within = |number: i64| {
         if number < 0 {
@@ -288,14 +288,14 @@ fn is_end(record: &Record) -> bool {
 }
 
 /// A script of events with the code's verdicts. Random events are tried; those that are legal move
-/// the journal on, and of the refused ones each rule is kept once. Ends are put off.
+/// the journal on, and of the refused ones each rule is kept once. Terminal events are postponed.
 fn script(runner: &mut TestRunner) -> Vec<Step> {
     let mut fold = JournalState::new(own());
     let mut steps: Vec<Step> = Vec::new();
     for _ in 0..2_500 {
         let record = match fold.next_sequence() {
             0 if !steps.is_empty() => Record::read("ExecutionStarted seq=0 ok=false waiting="),
-            _ => aimed(any_record().new_tree(runner).unwrap().current(), &fold),
+            _ => aim_at_existing(any_record().new_tree(runner).unwrap().current(), &fold),
         };
         let event = record.event();
         let answer = fold
@@ -321,7 +321,7 @@ fn script(runner: &mut TestRunner) -> Vec<Step> {
 }
 
 #[test]
-fn scripts_of_the_code_are_written_for_the_model_to_judge() {
+fn scripts_of_the_code_are_written_for_the_model_to_check() {
     let config = Config {
         failure_persistence: None,
         ..Config::default()

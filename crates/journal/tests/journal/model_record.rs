@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub(crate) kind: String,
 }
 
-/// An event that was tried, and what came of it: the rule that refused it or nothing, and the state
+/// An event that was tried, and its outcome: the rule that refused it or nothing, and the state
 /// then.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Step {
@@ -139,7 +139,7 @@ impl Record {
         )
     }
 
-    /// As few words, for the corpus.
+    /// A short text form, for the corpus.
     pub(crate) fn write(&self) -> String {
         let mut words = self.tag.clone();
         let numbers = [

@@ -1,4 +1,4 @@
-//! A second judge, written from the sentences of the specification and from nothing else: for each
+//! An oracle, written from the sentences of the specification and from nothing else: for each
 //! rule a predicate over a list of events and the one that follows, searching the list each time.
 //! Slow, obvious, and independent of the fold.
 
@@ -455,7 +455,7 @@ fn attempt_in_flight(before: History<'_>, id: &PromiseId) -> Option<u32> {
     })?
 }
 
-/// Whether the last thing heard of the invoke is that it will be tried again.
+/// Whether the last event of the invoke schedules a retry.
 fn is_between_attempts(before: History<'_>, id: &PromiseId) -> bool {
     let about_it = before.iter().rev().find(|event| match &event.event {
         Event::InvokeStarted { promise_id, .. }

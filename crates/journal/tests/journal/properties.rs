@@ -30,7 +30,7 @@ fn any_promise(journal: &Journal, pick: u8) -> PromiseId {
     own().child_promise(u32::from(pick) % (known + 1))
 }
 
-/// A promise of the wanted sort, as a rule; any other now and then.
+/// Usually a promise of the given kind, sometimes any other.
 fn promise_that(journal: &Journal, pick: u8, is_wanted: fn(&PromiseState) -> bool) -> PromiseId {
     let wanted = journal
         .journal_state()
@@ -197,7 +197,7 @@ fn run(steps: &[Step]) -> Journal {
     journal
 }
 
-/// Runs a property over random journals and says which events they held: a property over empty
+/// Runs a property over random journals and reports which events they held: a property over empty
 /// journals proves nothing.
 fn for_random_journals(
     cases: u32,
@@ -224,7 +224,7 @@ fn for_random_journals(
 }
 
 #[test]
-fn whatever_is_accepted_satisfies_every_rule() {
+fn every_accepted_journal_satisfies_every_rule() {
     let seen = for_random_journals(600, |journal| {
         let events = journal.events();
         for index in 0..events.len() {

@@ -1,8 +1,9 @@
 //! The replay host of a guest: answers from the recorded journal alone.
 
-use onward_journal::{AwaitEnd, AwaitKind, Event, JoinSetId, PromiseId, ReplayIndex};
+use onward_journal::{AwaitKind, Event, JoinSetId, PromiseId};
 
-use super::guest_script::{Host, NO_RESULT, Told};
+use super::guest_script::{Answer, Host, NO_RESULT};
+use super::replay_index::{AwaitEnd, ReplayIndex};
 
 /// The journal as a host. It looks only at what the index offers.
 pub(crate) struct Recording<'a> {
@@ -14,7 +15,7 @@ pub(crate) struct Recording<'a> {
 }
 
 impl<'a> Recording<'a> {
-    fn outcome(&self, id: &PromiseId) -> Told {
+    fn outcome(&self, id: &PromiseId) -> Answer {
         format!("{:?}", self.replay.recorded_outcome(id).unwrap())
     }
 
@@ -29,7 +30,7 @@ impl<'a> Recording<'a> {
         }
     }
 
-    fn seen(&self, ids: &[PromiseId], sequence: u64) -> Told {
+    fn seen(&self, ids: &[PromiseId], sequence: u64) -> Answer {
         format!(
             "{:?}",
             ids.iter()
@@ -40,11 +41,11 @@ impl<'a> Recording<'a> {
 }
 
 impl Host for Recording<'_> {
-    fn random(&mut self, id: &PromiseId) -> Told {
+    fn random(&mut self, id: &PromiseId) -> Answer {
         self.outcome(id)
     }
 
-    fn clock(&mut self, id: &PromiseId) -> Told {
+    fn clock(&mut self, id: &PromiseId) -> Answer {
         self.outcome(id)
     }
 
@@ -70,7 +71,7 @@ impl Host for Recording<'_> {
     }
 
     /// Whether a submit is refused follows from the guest's own calls.
-    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Told {
+    fn submit(&mut self, set: &JoinSetId, id: &PromiseId) -> Answer {
         if !matches!(
             self.replay.allocating_event(id),
             Some(Event::InvokeScheduled { .. })
@@ -90,12 +91,12 @@ impl Host for Recording<'_> {
         "submitted".to_owned()
     }
 
-    fn wait(&mut self, ids: &[PromiseId], _: AwaitKind) -> Option<Told> {
+    fn wait(&mut self, ids: &[PromiseId], _: AwaitKind) -> Option<Answer> {
         let resumed = self.next_await()?;
         Some(self.seen(ids, resumed))
     }
 
-    fn signal(&mut self, id: &PromiseId, _: &str, _: Option<PromiseId>) -> Option<Told> {
+    fn signal(&mut self, id: &PromiseId, _: &str, _: Option<PromiseId>) -> Option<Answer> {
         let resumed = match self.replay.allocating_event(id) {
             Some(Event::SignalReceived { .. }) => u64::MAX,
             _ => self.next_await()?,
@@ -103,7 +104,7 @@ impl Host for Recording<'_> {
         Some(self.seen(std::slice::from_ref(id), resumed))
     }
 
-    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Told> {
+    fn next(&mut self, set: &JoinSetId, deadline: Option<PromiseId>) -> Option<Answer> {
         loop {
             let taken = self.taken.get(set).copied().unwrap_or(0);
             let next = self.replay.join_result(set, taken);

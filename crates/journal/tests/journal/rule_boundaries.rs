@@ -100,7 +100,7 @@ fn awaited_ids_may_stand_in_any_order() {
 }
 
 #[test]
-fn timestamps_are_for_people() {
+fn timestamps_are_not_checked() {
     let mut events = record(&[
         started(),
         timer(0),

@@ -1,4 +1,4 @@
-//! Events in few words, so that a test reads as the journal it is about.
+//! Short constructors of events, so that a test reads as the journal it is about.
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{

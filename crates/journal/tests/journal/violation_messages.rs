@@ -6,7 +6,7 @@ use super::breakers::{never_after, only, signal};
 use super::script::*;
 
 #[test]
-fn a_violation_names_the_rule_the_place_and_the_event() {
+fn a_violation_names_the_rule_the_sequence_and_the_event() {
     let violation = judge(&record(&[
         started(),
         scheduled(0),
@@ -22,7 +22,7 @@ fn a_violation_names_the_rule_the_place_and_the_event() {
 }
 
 #[test]
-fn the_message_of_a_policy_breach_says_which_limit() {
+fn the_message_of_a_policy_violation_names_the_limit() {
     let message = |policy| {
         let events = [
             started(),
@@ -38,7 +38,7 @@ fn the_message_of_a_policy_breach_says_which_limit() {
         "root.0 is not retried after a failure of kind user_error"
     );
     let permanent = retrying_after(0, 1, error("never").into_permanent());
-    let told = judge(&record(&[
+    let text = judge(&record(&[
         started(),
         scheduled(0),
         attempted(0, 1),
@@ -46,7 +46,7 @@ fn the_message_of_a_policy_breach_says_which_limit() {
     ]))
     .unwrap_err()
     .message;
-    assert_eq!(told, "root.0 failed for good, its error is not retryable");
+    assert_eq!(text, "root.0 failed for good, its error is not retryable");
     let timeout_only = scheduled_with(0, never_after(ErrorKind::Timeout));
     judge(&record(&[
         started(),
@@ -58,7 +58,7 @@ fn the_message_of_a_policy_breach_says_which_limit() {
 }
 
 #[test]
-fn the_message_about_a_deadline_says_what_is_wrong_with_it() {
+fn the_message_about_a_deadline_names_its_fault() {
     let message = |before: &[Event], numbers: &[u32]| {
         let wait = awaiting(signal("go"), numbers);
         judge(&record(&[&[started()], before, &[wait]].concat()))
@@ -81,12 +81,12 @@ fn the_message_about_a_deadline_says_what_is_wrong_with_it() {
         message(&[timer(0)], &[0, 0]),
         "root.0 cannot be the signal and its deadline"
     );
-    let told = "a wait for signal \"go\" names 0 promises instead of one, or one and a timer";
-    assert_eq!(message(&[], &[]), told);
+    let expected = "a wait for signal \"go\" names 0 promises instead of one, or one and a timer";
+    assert_eq!(message(&[], &[]), expected);
 }
 
 #[test]
-fn the_message_about_an_outcome_says_which_attempt_there_is() {
+fn the_message_about_an_outcome_names_the_current_attempt() {
     let message = |last: Event| {
         judge(&record(&[
             started(),

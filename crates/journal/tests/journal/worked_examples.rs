@@ -53,7 +53,7 @@ fn a_signal_that_comes_later_blocks() {
 }
 
 #[test]
-fn a_signal_that_does_not_come_in_time_is_given_up() {
+fn a_wait_for_a_signal_times_out() {
     assert_eq!(states(example!("signal-timeout")), "RRRRBBBRRC");
 }
 

@@ -1,4 +1,4 @@
-//! The contract in JSON: what is required, what is kept as it came, and what an error says.
+//! The contract in JSON: what is required, what is kept unchanged, and how errors read.
 
 use expect_test::expect;
 use onward_base::Timestamp;
@@ -36,7 +36,7 @@ fn without(name: &str) -> String {
     Value::Object(members).to_string()
 }
 
-pub(crate) fn complaint(text: &str) -> String {
+pub(crate) fn read_error_of(text: &str) -> String {
     RunEventWrite::from_json(text).unwrap_err().to_string()
 }
 
@@ -87,7 +87,7 @@ fn a_record_is_flat() {
 }
 
 #[test]
-fn what_is_optional_may_be_null_or_absent_and_is_then_not_written() {
+fn optional_fields_may_be_null_or_absent_and_are_then_not_written() {
     let bare = event("RunStarted");
     let text = bare.to_json();
     assert!(
@@ -127,12 +127,12 @@ fn white_space_and_order_do_not_matter() {
 
 #[test]
 fn a_missing_field_is_named() {
-    let mut said = String::new();
+    let mut text = String::new();
     for name in members()
         .keys()
         .filter(|name| !matches!(name.as_str(), "payload" | "adapterVersion" | "parent"))
     {
-        said += &format!("{}\n", complaint(&without(name)));
+        text += &format!("{}\n", read_error_of(&without(name)));
     }
     expect![[r#"
         field `emittedAt` is missing: expected an RFC 3339 instant in UTC, such as "2026-03-01T12:00:00Z"
@@ -149,13 +149,13 @@ fn a_missing_field_is_named() {
         field `stepId` is missing: StepCompleted is about a step
         field `tenantId` is missing: expected a string of 1 to 255 bytes without control characters or `|`
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&text);
     assert!(RunEventWrite::from_json(&without("payload")).is_ok());
 }
 
 #[test]
 fn a_field_of_the_wrong_type_is_named_and_shown() {
-    let mut said = String::new();
+    let mut text = String::new();
     for (name, right) in members() {
         if matches!(name.as_str(), "adapterVersion" | "parent") {
             continue;
@@ -176,15 +176,12 @@ fn a_field_of_the_wrong_type_is_named_and_shown() {
                 _ => false,
             };
             if !same_type {
-                let complaint = complaint(&with(&name, wrong.clone()));
-                assert!(
-                    complaint.starts_with(&format!("field `{name}` is ")),
-                    "{complaint}"
-                );
-                assert!(complaint.contains(": expected "), "{complaint}");
+                let error = read_error_of(&with(&name, wrong.clone()));
+                assert!(error.starts_with(&format!("field `{name}` is ")), "{error}");
+                assert!(error.contains(": expected "), "{error}");
             }
         }
-        said += &format!("{}\n", complaint(&with(&name, json!([1]))));
+        text += &format!("{}\n", read_error_of(&with(&name, json!([1]))));
     }
     expect![[r#"
         field `emittedAt` is a list: expected an RFC 3339 instant in UTC, such as "2026-03-01T12:00:00Z"
@@ -201,11 +198,11 @@ fn a_field_of_the_wrong_type_is_named_and_shown() {
         field `runId` is a list: expected a string of 1 to 255 bytes without control characters or `|`
         field `stepId` is a list: expected a string of 1 to 255 bytes without control characters or `|`, and not RUN, SignalAccepted or SignalRejected
         field `tenantId` is a list: expected a string of 1 to 255 bytes without control characters or `|`
-    "#]].assert_eq(&said);
+    "#]].assert_eq(&text);
 }
 
 #[test]
-fn a_field_that_is_there_twice_is_named() {
+fn a_duplicate_field_is_named() {
     for name in members().keys() {
         let twice = FULL.replacen('{', &format!("{{\"{name}\":{},", members()[name]), 1);
         assert_eq!(
@@ -216,25 +213,25 @@ fn a_field_that_is_there_twice_is_named() {
     }
     let hidden = FULL.replacen('{', r#"{"\u0072unId":"run-2","#, 1);
     assert_eq!(
-        complaint(&hidden),
-        r#"field "runId" is there twice: expected each field once"#
+        read_error_of(&hidden),
+        r#"duplicate field "runId": expected each field once"#
     );
 }
 
 #[test]
-fn producers_never_supply_what_the_store_assigns() {
+fn fields_that_the_store_assigns_are_refused() {
     for name in ["runSeq", "persistedAt"] {
         for value in [json!(1), json!("2026-03-01T12:00:00Z"), json!(null)] {
             let expected =
                 format!("field `{name}` is assigned by the store: producers never supply it");
-            assert_eq!(complaint(&with(name, value)), expected);
+            assert_eq!(read_error_of(&with(name, value)), expected);
         }
     }
 }
 
 #[test]
-fn a_record_has_a_place_and_a_time() {
-    let complaint = |name: &str, value: Value| {
+fn a_record_requires_a_sequence_and_a_timestamp() {
+    let error_of = |name: &str, value: Value| {
         let mut members: Map<String, Value> =
             serde_json::from_str(&log(&["RunStarted"])[0].to_json()).unwrap();
         members.insert(name.to_owned(), value);
@@ -252,13 +249,13 @@ fn a_record_has_a_place_and_a_time() {
     ] {
         let expected =
             format!("field `runSeq` is {value}: expected an integer from 1 to 9223372036854775807");
-        assert_eq!(complaint("runSeq", value), expected);
+        assert_eq!(error_of("runSeq", value), expected);
     }
     for value in [json!(null), json!("2026-03-01T12:00:00+01:00")] {
         let expected = format!(
             "field `persistedAt` is {value}: expected an RFC 3339 instant in UTC, such as \"2026-03-01T12:00:00Z\""
         );
-        assert_eq!(complaint("persistedAt", value), expected);
+        assert_eq!(error_of("persistedAt", value), expected);
     }
     let bare = RunEventRecord::from_json(FULL).unwrap_err().to_string();
     assert_eq!(
@@ -284,7 +281,7 @@ fn a_step_is_named_where_the_type_needs_one_and_nowhere_else() {
     for event_type in ["RunStarted", "RunContinued", "Run"] {
         assert!(shape(event_type, json!(null)).is_ok());
         let unexpected =
-            format!("field `stepId` is there, but {event_type} is about the whole run");
+            format!("field `stepId` is present, but {event_type} is about the whole run");
         assert_eq!(shape(event_type, json!("a")), Err(unexpected));
     }
     for event_type in ["PlanPublished", "stepStarted", "x"] {
@@ -318,7 +315,7 @@ fn unknown_fields_can_be_kept_in_a_column_of_their_own() {
 }
 
 #[test]
-fn an_append_result_says_where_the_event_is() {
+fn an_append_result_has_the_sequence_of_the_event() {
     let result = AppendResult {
         event_id: event("RunStarted").event_id,
         run_seq: seq(10),
@@ -332,22 +329,22 @@ fn an_append_result_says_where_the_event_is() {
         serde_json::from_str::<AppendResult>(&result.to_json()).unwrap(),
         result
     );
-    let complaint = |from: &str, to: &str| {
+    let error_of = |from: &str, to: &str| {
         AppendResult::from_json(&result.to_json().replace(from, to))
             .unwrap_err()
             .to_string()
     };
     assert_eq!(
-        complaint("true", "1"),
+        error_of("true", "1"),
         "field `idempotent` is 1: expected true or false"
     );
     assert_eq!(
-        complaint("persisted\"", "x\""),
+        error_of("persisted\"", "x\""),
         "field `persisted` is missing: expected true or false"
     );
     assert_eq!(
-        complaint("}", ",\"runSeq\":1}"),
-        "field \"runSeq\" is there twice: expected each field once"
+        error_of("}", ",\"runSeq\":1}"),
+        "duplicate field \"runSeq\": expected each field once"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Runs as dialogues: an event on the left, what the snapshot then says on the right.
+//! Runs as tables: an event on the left, the snapshot after it on the right.
 
 use expect_test::{Expect, expect};
 use onward_runs::{RunSnapshot, reduce_event};
@@ -10,20 +10,20 @@ use super::script::{line, log, run_id};
     reason = "reads as a table of what is expected"
 )]
 fn dialogue(lines: &[&str], expected: Expect) -> RunSnapshot {
-    let mut told = String::new();
+    let mut text = String::new();
     let mut snapshot = RunSnapshot::new(run_id());
-    for (said, event) in lines.iter().zip(&log(lines)) {
+    for (source, event) in lines.iter().zip(&log(lines)) {
         snapshot = reduce_event(snapshot, event);
         assert_eq!(snapshot.last_event_seq, event.run_seq);
-        let said = said.split_once(" {").map_or(*said, |(head, _)| head);
-        told += &format!("{said:<20} {}\n", line(&snapshot));
+        let name = source.split_once(" {").map_or(*source, |(head, _)| head);
+        text += &format!("{name:<20} {}\n", line(&snapshot));
     }
-    expected.assert_eq(&told);
+    expected.assert_eq(&text);
     snapshot
 }
 
 #[test]
-fn a_run_that_goes_well() {
+fn a_run_that_succeeds() {
     dialogue(
         &[
             "RunQueued",
@@ -81,7 +81,7 @@ fn a_run_whose_step_is_tried_again() {
 }
 
 #[test]
-fn a_run_that_fails_keeps_the_cause() {
+fn a_failed_run_keeps_the_cause() {
     let snapshot = dialogue(
         &[
             "RunStarted",
@@ -185,7 +185,7 @@ fn a_queued_run_can_be_cancelled() {
 }
 
 #[test]
-fn a_run_says_what_it_is_at_unless_its_steps_say_more() {
+fn the_substatus_of_a_run_is_shown_unless_a_step_is_retrying() {
     dialogue(
         &[
             r#"RunQueued {"substatus":"WAITING_APPROVAL"}"#,
@@ -239,7 +239,7 @@ fn signals_and_unknown_types_change_nothing() {
 }
 
 #[test]
-fn a_start_that_was_never_recorded_is_not_missed() {
+fn a_step_may_end_without_a_recorded_start() {
     let snapshot = dialogue(
         &[
             "RunStarted",
@@ -267,7 +267,7 @@ fn a_start_that_was_never_recorded_is_not_missed() {
 }
 
 #[test]
-fn attempts_that_jump_or_go_back_are_ignored() {
+fn attempts_out_of_order_are_ignored() {
     dialogue(
         &[
             "RunStarted",

@@ -3,11 +3,11 @@
 use onward_runs::{ExtraFields, RunEventRecord, RunEventWrite};
 use serde_json::json;
 
-use super::contract::{complaint, members, with};
+use super::contract::{members, read_error_of, with};
 use super::script::{event, record};
 
 #[test]
-fn what_is_not_one_object_is_refused() {
+fn only_a_single_object_is_accepted() {
     let event = event("RunStarted").to_json();
     for text in [
         "",
@@ -29,13 +29,13 @@ fn what_is_not_one_object_is_refused() {
     assert!(RunEventWrite::from_json(&format!("{event}{event}")).is_err());
     assert!(RunEventWrite::from_json(&event.replace('}', ",}")).is_err());
     assert_eq!(
-        complaint("[]"),
+        read_error_of("[]"),
         "not a JSON object: invalid type: sequence, expected an object at line 1 column 0"
     );
 }
 
 #[test]
-fn a_list_is_not_taken_for_an_object_by_position() {
+fn a_list_is_not_read_as_an_object() {
     let values: Vec<_> = members().into_iter().map(|(_, value)| value).collect();
     assert!(RunEventWrite::from_json(&json!(values).to_string()).is_err());
 }
@@ -62,7 +62,7 @@ fn nesting_is_bounded_without_recursion() {
     assert!(RunEventWrite::from_json(&payload(127)).is_ok());
     for depth in [128, 1_000_000] {
         let expected = "field `payload` is an object: expected an object, nested at most 128 deep";
-        assert_eq!(complaint(&payload(depth)), expected);
+        assert_eq!(read_error_of(&payload(depth)), expected);
     }
     let unknown = |depth: usize| {
         with("later", json!(0)).replace("\"later\":0", &format!("\"later\":{}", nested(depth)))
@@ -80,14 +80,14 @@ fn nesting_is_bounded_without_recursion() {
 
 #[test]
 fn a_long_value_is_cut_and_a_control_is_escaped() {
-    let long = complaint(&with("runId", json!("x|".repeat(1_000_000))));
+    let long = read_error_of(&with("runId", json!("x|".repeat(1_000_000))));
     assert!(long.len() < 300, "{long}");
-    let nasty = complaint(&with("tenantId", json!("a\u{1b}[2J\u{202e}\u{9b}\0")));
+    let nasty = read_error_of(&with("tenantId", json!("a\u{1b}[2J\u{202e}\u{9b}\0")));
     assert!(
         nasty.starts_with(r#"field `tenantId` is "a\u{1b}[2J\u{202e}\u{9b}\0": expected"#),
         "{nasty}"
     );
-    let number = complaint(
+    let number = read_error_of(
         &with("engineAttemptId", json!(1)).replace(":1,", &format!(":{},", "9".repeat(1_000_000))),
     );
     assert!(number.len() < 300, "{number}");
@@ -96,7 +96,7 @@ fn a_long_value_is_cut_and_a_control_is_escaped() {
 }
 
 #[test]
-fn many_unknown_fields_take_no_more_than_their_time() {
+fn many_unknown_fields_are_read_in_linear_time() {
     let many: Vec<String> = (0..100_000)
         .map(|number| format!("\"f{number}\":{number}"))
         .collect();
@@ -106,7 +106,7 @@ fn many_unknown_fields_take_no_more_than_their_time() {
 }
 
 #[test]
-fn escapes_stay_escapes() {
+fn escapes_are_kept() {
     let text = event(r#"RunStarted {"a":"\u0000","b":"\ud83d\ude00","c":"\/"}"#).to_json();
     let text = text.replace("{\"eventId", "{\"later\":\"\\u0000\",\"eventId");
     let written = RunEventWrite::from_json(&text).unwrap().to_json();
@@ -119,10 +119,10 @@ fn escapes_stay_escapes() {
 }
 
 #[test]
-fn half_a_character_is_no_id() {
+fn a_lone_surrogate_is_not_an_id() {
     let text = with("runId", json!("HALF")).replace("HALF", r"\ud800");
     assert_eq!(
-        complaint(&text),
+        read_error_of(&text),
         "field `runId` is a string that is not Unicode: expected a string of 1 to 255 bytes without control characters or `|`"
     );
     let name = with("later", json!(1)).replace("later", r"\ud800");

@@ -1,5 +1,5 @@
-//! Idempotency keys: the golden vectors of `spec/runs.md`, which form an event takes, and what a
-//! mismatch says.
+//! Idempotency keys: the golden vectors of `spec/runs.md`, which form an event takes, and how a
+//! mismatch reads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -54,7 +54,7 @@ fn event_of(form: &str, text: &str) -> RunEventWrite {
 }
 
 #[test]
-fn the_vectors_of_the_page_are_what_the_code_makes() {
+fn the_key_vectors_of_the_page_match_the_code() {
     let page =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/runs.md")).unwrap();
     let (_, vectors) = page
@@ -178,8 +178,8 @@ fn a_decision_and_its_effect_are_two_events() {
     }
 }
 
-/// Every list of parts made of names that were chosen to be confused.
-fn confusing() -> Vec<RunEventWrite> {
+/// Events whose parts are names chosen to be ambiguous.
+fn ambiguous_events() -> Vec<RunEventWrite> {
     let names = ["RUN", "SIGNAL", "SignalAccepted", "1"];
     let mut events = Vec::new();
     for event_type in ["SIGNAL", "SignalAccepted", "SignalRejected", "1"] {
@@ -211,7 +211,7 @@ fn no_two_lists_of_parts_join_to_one_text() {
             signal_id: second.parse().unwrap(),
         })
         .collect();
-    let events = confusing();
+    let events = ambiguous_events();
     let mut texts = BTreeMap::new();
     for event in &events {
         for signal in [None].into_iter().chain(signals.iter().map(Some)) {
@@ -286,7 +286,7 @@ fn a_signal_is_named_by_two_strings() {
 
 #[test]
 fn a_signal_that_cannot_be_part_of_a_key_is_refused() {
-    let mut said = String::new();
+    let mut text = String::new();
     for (head, payload) in [
         ("RunPaused", r#"{"signalType":"PAUSE"}"#),
         ("RunPaused", r#"{"signalId":"s"}"#),
@@ -305,7 +305,7 @@ fn a_signal_that_cannot_be_part_of_a_key_is_refused() {
         ("StepSkipped a", r#"{"signalType":"SKIP_STEP"}"#),
     ] {
         let error = with_payload(head, payload).check_shape().unwrap_err();
-        said += &format!("{error}\n");
+        text += &format!("{error}\n");
     }
     expect![[r#"
         field `payload.signalId` is missing: expected a string of 1 to 255 bytes without control characters or `|`
@@ -315,10 +315,10 @@ fn a_signal_that_cannot_be_part_of_a_key_is_refused() {
         field `payload.signalType` is "": expected a string of 1 to 64 bytes without control characters or `|`
         field `payload.signalId` is "a|b": expected a string of 1 to 255 bytes without control characters or `|`
         field `payload.signalId` is "a\u{7}": expected a string of 1 to 255 bytes without control characters or `|`
-        field "payload.signalId" is there twice: expected each field once
+        duplicate field "payload.signalId": expected each field once
         field `payload.signalId` is missing: expected a string of 1 to 255 bytes without control characters or `|`
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&text);
 }
 
 #[test]
@@ -346,7 +346,7 @@ fn a_decision_names_its_signal() {
 }
 
 #[test]
-fn a_key_of_version_1_passes_only_where_logs_are_imported() {
+fn a_key_of_version_1_is_accepted_only_for_imports() {
     for head in [
         "StepStarted load",
         "RunStarted",
@@ -370,7 +370,7 @@ fn a_key_of_version_1_passes_only_where_logs_are_imported() {
 }
 
 #[test]
-fn a_mismatch_says_what_was_expected_and_why() {
+fn a_mismatch_names_the_expected_key_and_its_preimage() {
     let event = RunEventWrite {
         idempotency_key: IdempotencyKey::from_bytes([7; 32]),
         ..event("StepStarted load")

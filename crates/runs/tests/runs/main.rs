@@ -4,7 +4,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a failing step of a test panics where it fails"
 )]
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,4 @@
-//! Keeps the tables of `spec/runs.md` true: they are what the code says.
+//! Keeps the tables of `spec/runs.md` in step with the code.
 
 use std::fs;
 
@@ -61,13 +61,13 @@ fn run_cell(status: RunStatus, act: RunAction) -> String {
         [free, cancelling, busy, both] if cancelling == free && busy == free && both == free => "",
         [free, None, busy, None] if busy == free => ", unless being cancelled",
         [free, cancelling, None, None] if cancelling == free => ", unless a step is running",
-        other => panic!("no words for {other:?}"),
+        other => panic!("unexpected pattern {other:?}"),
     };
     word(next(false, false)) + note
 }
 
 #[test]
-fn the_table_of_runs_is_the_codes() {
+fn the_table_of_runs_matches_the_code() {
     let mut rows = vec![head(RunStatus::ALL.iter().map(|status| status.as_str()))];
     for (name, act) in known(|kind| {
         if let RunEventKind::Run(act) = kind {
@@ -101,7 +101,7 @@ fn the_table_of_runs_is_the_codes() {
     assert_on_page(&rows);
 }
 
-const fn words(attempt: AttemptRelation) -> &'static str {
+const fn describe_relation(attempt: AttemptRelation) -> &'static str {
     match attempt {
         AttemptRelation::Same => "the same attempt",
         AttemptRelation::EngineRetry => "the same attempt, tried again by the platform",
@@ -115,7 +115,7 @@ fn step_cell(status: StepStatus, act: StepAction, attempt: AttemptRelation) -> S
 }
 
 #[test]
-fn the_table_of_steps_is_the_codes() {
+fn the_table_of_steps_matches_the_code() {
     let mut rows = vec![head(StepStatus::ALL.iter().map(|status| status.as_str()))];
     for (name, act) in known(|kind| {
         if let RunEventKind::Step(act) = kind {
@@ -131,7 +131,7 @@ fn the_table_of_steps_is_the_codes() {
             let cells = StepStatus::ALL
                 .iter()
                 .map(|status| step_cell(*status, act, attempt));
-            rows.push(row([format!("`{name}`, {}", words(attempt))]
+            rows.push(row([format!("`{name}`, {}", describe_relation(attempt))]
                 .into_iter()
                 .chain(cells)));
         }

@@ -11,13 +11,13 @@ use onward_runs::{
 use super::script::{event, record, run_id};
 
 /// Calls `visit` with every order of `items`.
-fn permute<T: Clone>(items: &mut Vec<T>, from: usize, visit: &mut impl FnMut(&[T])) {
+fn visit_permutations<T: Clone>(items: &mut Vec<T>, from: usize, visit: &mut impl FnMut(&[T])) {
     if from == items.len() {
         return visit(items);
     }
     for index in from..items.len() {
         items.swap(from, index);
-        permute(items, from + 1, visit);
+        visit_permutations(items, from + 1, visit);
         items.swap(from, index);
     }
 }
@@ -50,7 +50,7 @@ fn reachable() -> BTreeSet<RunStatus> {
     }
 }
 
-/// What holds of every snapshot, and of every two that follow each other.
+/// Properties of every snapshot, and of every two that follow each other.
 fn assert_sound(before: &RunSnapshot, after: &RunSnapshot) {
     let moved = before.status == after.status
         || RunEventKind::KNOWN.iter().any(|(_, kind)| match kind {
@@ -180,7 +180,7 @@ fn no_order_of_events_corrupts_a_snapshot() {
     for run in runs {
         for length in 1..=run.len() {
             let mut events: Vec<_> = run[..length].iter().map(|line| event(line)).collect();
-            permute(&mut events, 0, &mut |order| {
+            visit_permutations(&mut events, 0, &mut |order| {
                 let mut snapshot = RunSnapshot::new(run_id());
                 for (number, event) in (1..).zip(order) {
                     let next = reduce_event(snapshot.clone(), &record(number, event.clone()));

@@ -1,4 +1,4 @@
-//! What holds of any log at all: generated ones, legal or not, whole or not.
+//! Properties of every log: generated logs, legal or not, complete or not.
 
 use onward_base::Payload;
 use onward_runs::{
@@ -54,7 +54,7 @@ fn payload() -> impl Strategy<Value = Option<&'static str>> {
 }
 
 prop_compose! {
-    /// An event that is whole, and may or may not be legal where it stands.
+    /// A complete event, which may or may not be legal at its position.
     fn any_event()(
         event_type in event_type(),
         step in 0..3,
@@ -119,7 +119,7 @@ proptest! {
     }
 
     #[test]
-    fn a_snapshot_goes_on_from_its_json(log in any_log(), cut in any::<prop::sample::Index>()) {
+    fn reduction_continues_from_a_stored_snapshot(log in any_log(), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(log.len() + 1);
         let first = project_run(run_id(), &log[..cut]);
         let read = round_trip(&first);
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn legal_is_what_adds_no_inconsistency(log in any_log(), event in any_event()) {
+    fn legal_events_add_no_inconsistency(log in any_log(), event in any_event()) {
         let before = project_run(run_id(), &log);
         let count = |snapshot: &RunSnapshot| snapshot.inconsistencies.as_ref().map_or(0, |it| it.count);
         let after = reduce_event(before.clone(), &record(before.last_event_seq.as_u64() + 1, event.clone()));

@@ -1,4 +1,4 @@
-//! What reducing leaves in a snapshot, what it passes over, and why an event is refused.
+//! What reducing leaves in a snapshot, what it ignores, and why an event is refused.
 
 use expect_test::expect;
 use onward_runs::{
@@ -19,7 +19,7 @@ const RETRIED: &[&str] = &[
 ];
 
 #[test]
-fn a_snapshot_in_json_has_all_that_the_events_said() {
+fn a_snapshot_in_json_has_all_facts_of_its_events() {
     let snapshot = project_run(run_id(), &log(RETRIED));
     expect![[r#"
         {
@@ -121,12 +121,12 @@ fn a_completed_run_has_the_artifacts_of_its_steps_in_their_order() {
 }
 
 #[test]
-fn an_illegal_event_says_why() {
+fn the_error_of_an_illegal_event_names_the_reason() {
     let refusals = |lines: &[&str], event: &RunEventWrite| {
         let snapshot = project_run(run_id(), &log(lines));
         check_transition(&snapshot, event).unwrap_err().to_string()
     };
-    let mut said = String::new();
+    let mut text = String::new();
     for (lines, line) in [
         (&[][..], "RunPaused"),
         (&["RunStarted", "StepStarted a"], "RunCompleted"),
@@ -139,18 +139,18 @@ fn an_illegal_event_says_why() {
         (&["RunStarted", "StepFailed a"], "StepStarted a#4"),
         (&["RunStarted", "RunFailed"], "RunCancelled"),
     ] {
-        said += &format!("{}\n", refusals(lines, &event(line)));
+        text += &format!("{}\n", refusals(lines, &event(line)));
     }
     let nameless = RunEventWrite {
         step_id: None,
         ..event("StepStarted a")
     };
-    said += &format!("{}\n", refusals(&["RunStarted"], &nameless));
+    text += &format!("{}\n", refusals(&["RunStarted"], &nameless));
     let foreign = RunEventWrite {
         run_id: "run-2".parse().unwrap(),
         ..event("RunStarted")
     };
-    said += &format!("{}\n", refusals(&[], &foreign));
+    text += &format!("{}\n", refusals(&[], &foreign));
     expect![[r#"
         RunPaused cannot follow: the run is PENDING
         RunCompleted cannot follow: the run is RUNNING, with a step running
@@ -162,13 +162,13 @@ fn an_illegal_event_says_why() {
         StepStarted cannot follow: it names no step
         RunStarted belongs to run run-2, not to run-1
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&text);
 }
 
 #[test]
-fn a_refusal_can_be_taken_apart() {
+fn the_error_of_an_illegal_event_has_typed_fields() {
     let refused = check_transition(&RunSnapshot::new(run_id()), &event("RunPaused")).unwrap_err();
-    let standing = RunTransitionState {
+    let state = RunTransitionState {
         status: RunStatus::Pending,
         is_cancelling: false,
         has_running_step: false,
@@ -177,7 +177,7 @@ fn a_refusal_can_be_taken_apart() {
         refused,
         InvalidTransition::Run {
             event_type: "RunPaused".parse().unwrap(),
-            run_state: standing
+            run_state: state
         }
     );
     assert_eq!(InvalidTransition::CODE, "INVALID_TRANSITION");
@@ -194,7 +194,7 @@ fn an_event_of_another_run_does_not_move_the_watermark() {
 }
 
 #[test]
-fn what_was_taken_in_is_not_taken_in_again() {
+fn an_event_is_applied_once() {
     let events = log(&[
         "RunStarted",
         "StepFailed a",
@@ -208,7 +208,7 @@ fn what_was_taken_in_is_not_taken_in_again() {
 }
 
 #[test]
-fn malformed_payloads_are_passed_over() {
+fn malformed_payloads_are_ignored() {
     let artifacts = |payload: &str| {
         let lines = [
             "RunStarted".to_owned(),
@@ -250,8 +250,8 @@ fn malformed_payloads_are_passed_over() {
 }
 
 #[test]
-fn an_error_says_what_it_can() {
-    let mut said = String::new();
+fn an_error_is_built_from_the_fields_that_are_valid() {
+    let mut text = String::new();
     for error in [
         r#"{"code":"E","category":"C","message":"m","retryable":true}"#,
         r#"{"category":"C","message":"m","retryable":"yes"}"#,
@@ -268,7 +268,7 @@ fn an_error_says_what_it_can() {
         ];
         let snapshot = project_run(run_id(), &log(&lines));
         let failure = &snapshot.steps.find_step("a").unwrap().latest.error;
-        said += &format!("{error:<60} {}\n", serde_json::to_string(failure).unwrap());
+        text += &format!("{error:<60} {}\n", serde_json::to_string(failure).unwrap());
     }
     expect![[r#"
         {"code":"E","category":"C","message":"m","retryable":true}   {"code":"E","message":"m","retryable":true}
@@ -280,11 +280,11 @@ fn an_error_says_what_it_can() {
         "m"                                                          null
         {"message":"\ud800"}                                         null
     "#]]
-    .assert_eq(&said);
+    .assert_eq(&text);
 }
 
 #[test]
-fn clocks_that_disagree_make_no_negative_time() {
+fn clock_skew_makes_no_negative_duration() {
     let mut events = log(&["RunStarted", "RunCompleted"]);
     events[1].event.emitted_at = "1969-01-01T00:00:00Z".parse().unwrap();
     let snapshot = project_run(run_id(), &events);
@@ -307,7 +307,7 @@ fn a_gap_is_more_than_one_step_ahead() {
 }
 
 #[test]
-fn a_log_with_a_hole_reduces_to_what_it_holds() {
+fn a_log_with_a_gap_reduces_to_its_events() {
     let mut events = log(&["RunStarted", "StepStarted a", "StepCompleted a"]);
     events.remove(1);
     let snapshot = project_run(run_id(), &events);
@@ -333,7 +333,7 @@ fn a_clone_shares_its_steps_and_does_not_follow() {
 }
 
 #[test]
-fn a_snapshot_with_a_step_twice_is_refused() {
+fn a_snapshot_with_a_duplicate_step_is_refused() {
     let snapshot = project_run(
         run_id(),
         &log(&["RunStarted", "StepStarted a", "StepStarted b"]),
@@ -344,13 +344,13 @@ fn a_snapshot_with_a_step_twice_is_refused() {
         serde_json::from_str::<RunSnapshot>(&text.replace(r#""stepId":"b""#, r#""stepId":"a""#))
             .unwrap_err();
     assert!(
-        error.to_string().starts_with(r#"step "a" is there twice"#),
+        error.to_string().starts_with(r#"duplicate step "a""#),
         "{error}"
     );
 }
 
 #[test]
-fn a_step_that_a_plan_announced_is_pending() {
+fn a_planned_step_is_pending() {
     let mut text = serde_json::to_value(project_run(
         run_id(),
         &log(&["RunStarted", "StepStarted a"]),

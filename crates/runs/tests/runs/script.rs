@@ -61,7 +61,7 @@ fn numbered(number: u64) -> Result<RunEventId, onward_base::ValueError> {
     RunEventId::from_bytes(bytes)
 }
 
-/// The event at its place; a second passes from place to place.
+/// The event at its position; one second passes between two positions.
 pub(crate) fn record(number: u64, event: RunEventWrite) -> RunEventRecord {
     let at = Timestamp::EPOCH.plus_ms(number.saturating_mul(1_000));
     let event = RunEventWrite {

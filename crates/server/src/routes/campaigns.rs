@@ -16,10 +16,12 @@ use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, ProblemResponse, QueryParams};
 
 /// Checks whether a campaign can be deployed, as far as this is possible without its audience.
+///
+/// Requires the role `viewer`, or `engineer` if the campaign defines its provider inline.
 #[utoipa::path(
     post, path = "/v1/campaigns/check", tag = "campaigns", operation_id = "checkCampaign", request_body = CheckCampaignRequest,
     responses(
-        (status = 200, description = "What was found", body = CheckCampaignResponse),
+        (status = 200, description = "The prerequisites that were checked", body = CheckCampaignResponse),
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
@@ -48,11 +50,13 @@ fn permission_to_check(campaign: &onward_api::RawJson) -> Permission {
     }
 }
 
-/// Returns the messages that the given recipients would receive. Sends and stores nothing.
+/// Returns the messages that the given recipients would receive.
+///
+/// Sends and stores nothing.
 #[utoipa::path(
     post, path = "/v1/campaigns/preview", tag = "campaigns", operation_id = "previewCampaign", request_body = PreviewCampaignRequest,
     responses(
-        (status = 200, description = "A message for each", body = PreviewCampaignResponse),
+        (status = 200, description = "One message for each recipient", body = PreviewCampaignResponse),
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
@@ -68,20 +72,20 @@ pub(super) async fn preview_campaign(
     ))
 }
 
-/// Stores one part of an audience. The client chooses the name of the audience, preferably at
-/// random; parts are numbered from 0.
+/// Stores one part of an audience.
 ///
+/// The client chooses the name of the audience, preferably at random; parts are numbered from 0.
 /// Storing the same part again changes nothing. A stored part cannot be replaced by a different
 /// one.
 #[utoipa::path(
     put, path = "/v1/audiences/{audience}/parts/{number}", tag = "campaigns", operation_id = "putAudiencePart",
     params(
-        ("audience" = String, Path, description = "The audience", pattern = "^[A-Za-z0-9_-]{1,100}$"),
-        ("number" = u32, Path, description = "Which part", maximum = 98_999),
+        ("audience" = String, Path, description = "The name of the audience", pattern = "^[A-Za-z0-9_-]{1,100}$"),
+        ("number" = u32, Path, description = "The number of the part; the first is 0", maximum = 98_999),
     ),
     request_body = PutAudiencePartRequest,
     responses(
-        (status = 204, description = "It is stored"),
+        (status = 204, description = "The part is stored"),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -97,18 +101,18 @@ pub(super) async fn put_audience_part(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Deploys a campaign for an audience whose parts are already stored: creates a campaign run and
-/// its jobs, atomically.
+/// Deploys a campaign for an audience whose parts are already stored.
 ///
-/// The whole audience is checked first: failed checks are listed in `prerequisites` of a problem
-/// with status 422. If earlier runs of the campaign have reached any of its recipients, or will
-/// reach them, the deployment is refused with status 409 and code `reached_before`, unless
-/// `reached` says otherwise.
+/// Creates a campaign run and its jobs, atomically. The whole audience is checked first: failed
+/// checks are listed in `prerequisites` of a problem with status 422. If earlier runs of the
+/// campaign have reached any of its recipients, or will reach them, the deployment is rejected with
+/// status 409 and code `recipients_already_reached`, unless `previousRecipients` is `exclude` or
+/// `resend`.
 #[utoipa::path(
     post, path = "/v1/campaign-runs", tag = "campaigns", operation_id = "deployCampaign",
     request_body = DeployCampaignRequest,
     responses(
-        (status = 200, description = "It is deployed, or was before", body = DeployCampaignResponse),
+        (status = 200, description = "The campaign is deployed, or was deployed before with the same key", body = DeployCampaignResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -128,7 +132,7 @@ pub(super) async fn deploy_campaign(
 #[utoipa::path(
     get, path = "/v1/campaign-runs", tag = "campaigns", operation_id = "listCampaignRuns", params(ListCampaignRunsQuery),
     responses(
-        (status = 200, description = "A page", body = CampaignRunPage),
+        (status = 200, description = "One page of campaign runs", body = CampaignRunPage),
         error_responses::CommonErrors,
     ),
 )]
@@ -146,8 +150,8 @@ pub(super) async fn list_campaign_runs(
 
 /// Returns a campaign run with the number of items in each state.
 #[utoipa::path(
-    get, path = "/v1/campaign-runs/{run}", tag = "campaigns", operation_id = "showCampaignRun",
-    params(("run" = String, Path, description = "The campaign run, or the beginning of its id")),
+    get, path = "/v1/campaign-runs/{run}", tag = "campaigns", operation_id = "getCampaignRun",
+    params(("run" = String, Path, description = "The id of the campaign run, or a unique prefix of at least four characters")),
     responses(
         (status = 200, description = "The campaign run", body = CampaignRunView),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
@@ -167,10 +171,10 @@ pub(super) async fn get_campaign_run(
 
 /// Lists the audit trail of a campaign run, in chronological order.
 #[utoipa::path(
-    get, path = "/v1/campaign-runs/{run}/audit", tag = "campaigns", operation_id = "auditCampaignRun",
-    params(("run" = String, Path, description = "The campaign run, or the beginning of its id"), ListAuditEntriesQuery),
+    get, path = "/v1/campaign-runs/{run}/audit", tag = "campaigns", operation_id = "listAuditEntries",
+    params(("run" = String, Path, description = "The id of the campaign run, or a unique prefix of at least four characters"), ListAuditEntriesQuery),
     responses(
-        (status = 200, description = "A page", body = CampaignAuditPage),
+        (status = 200, description = "One page of audit entries", body = CampaignAuditPage),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -187,13 +191,14 @@ pub(super) async fn list_audit_entries(
     ))
 }
 
-/// Pauses a campaign run: no new sends are started until it is resumed. Sends in flight are
-/// settled.
+/// Pauses a campaign run.
+///
+/// No new sends are started until it is resumed. Sends in flight are settled.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/pause", tag = "campaigns", operation_id = "pauseCampaignRun",
-    params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
+    params(("run" = String, Path, description = "The id of the campaign run, or a unique prefix of at least four characters")), request_body = OperatorActionRequest,
     responses(
-        (status = 200, description = "It is paused", body = CampaignRunView),
+        (status = 200, description = "The paused campaign run", body = CampaignRunView),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -213,9 +218,9 @@ pub(super) async fn pause_campaign_run(
 /// Resumes a paused campaign run.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/resume", tag = "campaigns", operation_id = "resumeCampaignRun",
-    params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
+    params(("run" = String, Path, description = "The id of the campaign run, or a unique prefix of at least four characters")), request_body = OperatorActionRequest,
     responses(
-        (status = 200, description = "It goes on", body = CampaignRunView),
+        (status = 200, description = "The resumed campaign run", body = CampaignRunView),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -232,13 +237,14 @@ pub(super) async fn resume_campaign_run(
     ))
 }
 
-/// Cancels a campaign run for good: no new sends are started, and items that are not sent yet are
-/// marked `skipped`.
+/// Cancels a campaign run for good.
+///
+/// No new sends are started, and items that are not sent yet are marked `skipped`.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/cancel", tag = "campaigns", operation_id = "cancelCampaignRun",
-    params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
+    params(("run" = String, Path, description = "The id of the campaign run, or a unique prefix of at least four characters")), request_body = OperatorActionRequest,
     responses(
-        (status = 200, description = "It is cancelled", body = CampaignRunView),
+        (status = 200, description = "The cancelled campaign run", body = CampaignRunView),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -255,13 +261,14 @@ pub(super) async fn cancel_campaign_run(
     ))
 }
 
-/// Retries a finished campaign run: deploys another run for the recipients that this run did not
-/// reach. Retrying the same run again returns the same new run.
+/// Retries a finished campaign run for the recipients that it did not reach.
+///
+/// Deploys another run for these recipients. Retrying the same run again returns the same new run.
 #[utoipa::path(
     post, path = "/v1/campaign-runs/{run}/retry", tag = "campaigns", operation_id = "retryCampaignRun",
-    params(("run" = String, Path, description = "The campaign run, or the beginning of its id")), request_body = OperatorActionRequest,
+    params(("run" = String, Path, description = "The id of the campaign run, or a unique prefix of at least four characters")), request_body = OperatorActionRequest,
     responses(
-        (status = 200, description = "The other run", body = DeployCampaignResponse),
+        (status = 200, description = "The new campaign run", body = DeployCampaignResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]

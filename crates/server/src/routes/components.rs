@@ -24,14 +24,15 @@ pub(super) struct DeployComponentQuery {
     allow_hosts: String,
 }
 
-/// Deploys a component: its functions can be started and invoked from now on.
+/// Deploys a component.
 ///
-/// Executions that have already started keep the component with which they started.
+/// Its functions can be started and invoked from now on. Executions that have already started keep
+/// the component with which they started.
 #[utoipa::path(
     post, path = "/v1/components", tag = "components", operation_id = "deployComponent", params(DeployComponentQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The bytes of the component"),
     responses(
-        (status = 201, description = "It is deployed", body = DeployComponentResponse),
+        (status = 201, description = "The component is deployed", body = DeployComponentResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -57,7 +58,7 @@ pub(super) async fn deploy_component(
 #[utoipa::path(
     get, path = "/v1/functions", tag = "components", operation_id = "listFunctions",
     responses(
-        (status = 200, description = "All of them", body = FunctionList),
+        (status = 200, description = "All deployed functions", body = FunctionList),
         error_responses::CommonErrors,
     ),
 )]
@@ -74,7 +75,7 @@ pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<Fu
 #[utoipa::path(
     get, path = "/v1/components", tag = "components", operation_id = "listComponents",
     responses(
-        (status = 200, description = "All of them, the last deployed first", body = ComponentList),
+        (status = 200, description = "All deployed components, the last deployed first", body = ComponentList),
         error_responses::CommonErrors,
     ),
 )]

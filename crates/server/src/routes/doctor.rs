@@ -20,27 +20,27 @@ use crate::http_types::{ProblemResponse, QueryParams};
 
 /// Checks whether any work in the scope is stuck.
 ///
-/// Responds with one finding per line and a verdict on the last line; the last line is a problem if
-/// the store could not be read completely.
+/// Responds with one `DoctorFinding` per line and a `DoctorReport` on the last line. If the store
+/// could not be read completely, the last line is a problem instead of the report.
 #[utoipa::path(
-    get, path = "/v1/doctor", tag = "administration", operation_id = "doctor",
+    get, path = "/v1/doctor", tag = "administration", operation_id = "runDoctor",
     responses(
-        (status = 200, description = "One finding a line, and a verdict", body = String, content_type = "application/jsonl"),
+        (status = 200, description = "One finding per line, and the report on the last line", body = String, content_type = "application/jsonl"),
         error_responses::CommonErrors,
     ),
 )]
 pub(super) async fn run_doctor(access: AuthenticatedCaller) -> Result<Response, ProblemResponse> {
     let service = access.require_permission(Permission::Administer)?.clone();
     Ok(stream_findings(move |lines| async move {
-        let found = lines.clone();
-        let verdict = service
-            .run_doctor(&mut move |heard| {
-                if let finding::DoctorProgress::Finding(finding) = heard {
-                    found.send_line(&finding);
+        let findings = lines.clone();
+        let report = service
+            .run_doctor(&mut move |progress| {
+                if let finding::DoctorProgress::Finding(finding) = progress {
+                    findings.send_line(&finding);
                 }
             })
             .await;
-        lines.send_report(&verdict);
+        lines.send_report(&report);
     }))
 }
 
@@ -56,48 +56,56 @@ pub(super) struct VerifyRunsQuery {
     accept_v1_keys: bool,
 }
 
-/// Verifies the stored runs: keys, order, contiguity, and that every snapshot equals the reduction
-/// of its log.
+/// Verifies the stored runs.
 ///
-/// Responds with one finding per line and a verdict on the last line; the last line is a problem if
-/// the store could not be read completely.
+/// Checks keys, order, contiguity, and that every snapshot equals the reduction of its log.
+///
+/// Responds with one `VerifyFinding` per line and a `VerifyReport` on the last line. If the store
+/// could not be read completely, the last line is a problem instead of the report.
 #[utoipa::path(
-    get, path = "/v1/verify", tag = "administration", operation_id = "verify", params(VerifyRunsQuery),
+    get, path = "/v1/verify", tag = "administration", operation_id = "verifyRuns", params(VerifyRunsQuery),
     responses(
-        (status = 200, description = "One finding a line, and a verdict", body = String, content_type = "application/jsonl"),
+        (status = 200, description = "One finding per line, and the report on the last line", body = String, content_type = "application/jsonl"),
         error_responses::CommonErrors,
     ),
 )]
 pub(super) async fn verify_runs(
     access: AuthenticatedCaller,
-    QueryParams(which): QueryParams<VerifyRunsQuery>,
+    QueryParams(VerifyRunsQuery {
+        run,
+        accept_v1_keys,
+    }): QueryParams<VerifyRunsQuery>,
 ) -> Result<Response, ProblemResponse> {
     let service = access.require_permission(Permission::Administer)?.clone();
+    let keys = if accept_v1_keys {
+        run::KeyContract::V2OrV1
+    } else {
+        run::KeyContract::V2Only
+    };
     Ok(stream_findings(move |lines| async move {
-        let found = lines.clone();
-        let mut hear = move |heard| {
-            if let run::VerifyProgress::Finding(wrong) = heard {
-                found.send_line(&wrong);
+        let findings = lines.clone();
+        let mut on_progress = move |progress| {
+            if let run::VerifyProgress::Finding(finding) = progress {
+                findings.send_line(&finding);
             }
         };
-        let verdict = service
-            .verify_runs(which.run.as_deref(), which.accept_v1_keys, &mut hear)
+        let report = service
+            .verify_runs(run.as_deref(), keys, &mut on_progress)
             .await;
-        lines.send_report(&verdict);
+        lines.send_report(&report);
     }))
 }
 
 /// Runs a check in the background and streams its lines as they are produced.
 fn stream_findings<F: Future<Output = ()> + Send + 'static>(
-    look: impl FnOnce(JsonLineSender) -> F,
+    check: impl FnOnce(JsonLineSender) -> F,
 ) -> Response {
     let (sender, lines) = mpsc::unbounded_channel();
-    let looking = AbortOnDrop(tokio::spawn(look(JsonLineSender(sender))));
-    let stream =
-        futures_util::stream::unfold((lines, looking), |(mut lines, looking)| async move {
-            let line: String = lines.recv().await?;
-            Some((Ok::<_, std::convert::Infallible>(line), (lines, looking)))
-        });
+    let check = AbortOnDrop(tokio::spawn(check(JsonLineSender(sender))));
+    let stream = futures_util::stream::unfold((lines, check), |(mut lines, check)| async move {
+        let line: String = lines.recv().await?;
+        Some((Ok::<_, std::convert::Infallible>(line), (lines, check)))
+    });
     ([(CONTENT_TYPE, JSON_LINES)], Body::from_stream(stream)).into_response()
 }
 
@@ -113,9 +121,9 @@ impl JsonLineSender {
         );
     }
 
-    fn send_report(&self, verdict: &Result<impl Serialize, Problem>) {
-        match verdict {
-            Ok(verdict) => self.send_line(verdict),
+    fn send_report(&self, report: &Result<impl Serialize, Problem>) {
+        match report {
+            Ok(report) => self.send_line(report),
             Err(problem) => self.send_line(problem),
         }
     }

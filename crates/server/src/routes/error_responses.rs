@@ -7,13 +7,13 @@ use utoipa::openapi::{Content, Ref, RefOr, Response};
 use utoipa::{IntoResponses, ToSchema};
 
 macro_rules! error_responses {
-    ($($(#[$doc:meta])* $name:ident: $($status:literal $words:literal),+;)+) => {$(
+    ($($(#[$doc:meta])* $name:ident: $($status:literal $description:literal),+;)+) => {$(
         $(#[$doc])*
         pub(super) struct $name;
 
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                [$(($status, $words)),+].map(|(status, words)| (status.to_owned(), problem_response(words))).into()
+                [$(($status, $description)),+].map(|(status, description)| (status.to_owned(), problem_response(description))).into()
             }
         }
     )+};
@@ -22,33 +22,33 @@ macro_rules! error_responses {
 error_responses! {
     /// Errors that every request can return.
     CommonErrors:
-        "400" "The request cannot be read",
-        "401" "Who asks is not known",
-        "403" "The token does not allow this",
-        "429" "Too many requests; `Retry-After` says when there may be another",
-        "500" "Something went wrong",
-        "503" "Not now, or it is not known whether it was done: ask again, with the same key",
-        "504" "It took too long";
+        "400" "The request is malformed",
+        "401" "The header `Authorization` is missing, or its bearer token is invalid",
+        "403" "The role of the token lacks the required permission, or the request names another scope",
+        "429" "The rate limit of the token is exceeded: retry after the time in the header `Retry-After`",
+        "500" "Internal error",
+        "503" "Temporarily unavailable, or the outcome is unknown: retry with the same idempotency key",
+        "504" "The request timed out";
     /// Errors of requests with a body.
     BodyErrors:
         "413" "The body is too large",
-        "415" "The body is of another type than expected",
-        "422" "The body makes no sense";
+        "415" "The header `Content-Type` does not name the expected media type",
+        "422" "The content of the body is invalid";
     /// Errors of requests whose path or query is well-formed but invalid.
     UnprocessableErrors:
-        "422" "It makes no sense";
+        "422" "The path or query is well-formed but invalid";
     /// Errors of requests for a named resource.
     NotFoundErrors:
-        "404" "There is no such thing, or it belongs to somebody else";
+        "404" "The resource does not exist, or it belongs to another scope";
     /// Errors of requests that expect a certain state, or whose name is ambiguous.
     ConflictErrors:
-        "409" "Something is not as expected";
+        "409" "The resource is not in the expected state, or its id is ambiguous";
 }
 
-fn problem_response(words: &str) -> RefOr<Response> {
+fn problem_response(description: &str) -> RefOr<Response> {
     let problem = Content::new(Some(Ref::from_schema_name(Problem::name())));
     let response = Response::builder()
-        .description(words)
+        .description(description)
         .content(PROBLEM_JSON, problem)
         .build();
     response.into()

@@ -47,12 +47,12 @@ pub(super) struct FollowExecutionQuery {
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/events", tag = "executions", operation_id = "followExecution",
     params(
-        ("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"),
-        ("last-event-id" = Option<String>, Header, description = "The sequence of the last event that was received"),
+        ("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$"),
+        ("last-event-id" = Option<String>, Header, description = "The sequence of the last event that the client has received"),
         FollowExecutionQuery,
     ),
     responses(
-        (status = 200, description = "Its events", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "The events of the execution, as server-sent events", body = String, content_type = "text/event-stream"),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -68,7 +68,10 @@ pub(super) async fn follow_execution(
         Some(last) => {
             let last = last.to_str().ok().and_then(|text| text.parse::<u64>().ok());
             last.ok_or_else(|| {
-                Problem::new(Code::InvalidRequest, "Last-Event-ID is not a sequence")
+                Problem::new(
+                    Code::InvalidRequest,
+                    "header Last-Event-ID: must be the sequence of an event",
+                )
             })?
             .saturating_add(1)
         }
@@ -95,8 +98,8 @@ fn stream_event_pages(
 ) -> impl Stream<Item = Vec<Result<Event, Infallible>>> {
     stream::unfold(
         (service, execution, FollowPosition::Next(from)),
-        |(service, execution, place)| async move {
-            let FollowPosition::Next(from) = place else {
+        |(service, execution, position)| async move {
+            let FollowPosition::Next(from) = position else {
                 return None;
             };
             // The stream ends; the client can resume it on another server.
@@ -132,8 +135,8 @@ async fn read_event_page(
         let sequence = serde_json::from_str::<Value>(line)
             .ok()
             .and_then(|line| line["sequence"].as_u64());
-        let sequence =
-            sequence.ok_or_else(|| Problem::new(Code::Corrupt, "an event without a sequence"))?;
+        let sequence = sequence
+            .ok_or_else(|| Problem::new(Code::Corrupt, "a journal event has no sequence"))?;
         next = sequence + 1;
         events.push(
             Event::default()
@@ -145,7 +148,7 @@ async fn read_event_page(
     if !followed.is_complete {
         return Ok((events, FollowPosition::Next(next)));
     }
-    let shown = serde_json::to_string(&service.get_execution(execution).await?).unwrap_or_default();
-    events.push(Event::default().event("end").data(shown));
+    let view = serde_json::to_string(&service.get_execution(execution).await?).unwrap_or_default();
+    events.push(Event::default().event("end").data(view));
     Ok((events, FollowPosition::End))
 }

@@ -26,23 +26,25 @@ const WAIT_MS_MAX: u64 = 60_000;
 
 /// Converts a number from a request into the sequence of an event. Fails if it is negative.
 pub(super) fn parse_sequence(number: i64) -> Result<u64, ProblemResponse> {
-    let wrong = |_| {
+    let negative = |_| {
         Problem::new(
             Code::InvalidRequest,
-            format!("{number} is not the sequence of an event"),
+            format!("{number} is not the sequence of an event: it must not be negative"),
         )
     };
-    Ok(u64::try_from(number).map_err(wrong)?)
+    Ok(u64::try_from(number).map_err(negative)?)
 }
 
 /// Returns the requested wait. Fails if it exceeds [`WAIT_MS_MAX`].
 pub(super) fn check_wait_ms(wait_ms: u64) -> Result<u64, ProblemResponse> {
-    let words = || format!("waitMs: {wait_ms} is more than {WAIT_MS_MAX}: ask again instead");
-    if wait_ms > WAIT_MS_MAX {
-        Err(Problem::new(Code::InvalidRequest, words()).into())
-    } else {
-        Ok(wait_ms)
+    if wait_ms <= WAIT_MS_MAX {
+        return Ok(wait_ms);
     }
+    let detail = format!(
+        "waitMs: {wait_ms} is out of range: must be at most {WAIT_MS_MAX}; to wait longer, repeat \
+         the request"
+    );
+    Err(Problem::new(Code::InvalidRequest, detail).into())
 }
 
 /// Media type of JSON Lines.
@@ -54,11 +56,11 @@ pub(super) const JSON_LINES: &str = "application/jsonl";
 /// already started an execution, that execution is returned with status 200.
 #[utoipa::path(
     post, path = "/v1/executions", tag = "executions", operation_id = "startExecution",
-    params(("idempotency-key" = Option<String>, Header, description = "The key, unless the body has one", max_length = 500)),
+    params(("idempotency-key" = Option<String>, Header, description = "Idempotency key; alternative to `key` in the body", max_length = 500)),
     request_body = StartExecutionRequest,
     responses(
-        (status = 201, description = "It was started", body = StartExecutionResponse),
-        (status = 200, description = "The key had started it before", body = StartExecutionResponse),
+        (status = 201, description = "The execution was started", body = StartExecutionResponse),
+        (status = 200, description = "The idempotency key has already started this execution", body = StartExecutionResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -69,13 +71,15 @@ pub(super) async fn start_execution(
 ) -> Result<Response, ProblemResponse> {
     let service = access.require_permission(Permission::Operate)?;
     if let Some(key) = headers.get("idempotency-key") {
-        let key = key
-            .to_str()
-            .map_err(|_| Problem::new(Code::InvalidRequest, "the key is not plain text"))?;
+        let key = key.to_str().map_err(|_| {
+            let detail = "header Idempotency-Key: must contain only visible ASCII characters";
+            Problem::new(Code::InvalidRequest, detail)
+        })?;
         match &start.key {
             Some(other) if other != key => {
-                let words = "there is one key in the body and another in the header";
-                return Err(Problem::new(Code::InvalidRequest, words).into());
+                let detail =
+                    "the header Idempotency-Key and `key` in the body differ: send only one";
+                return Err(Problem::new(Code::InvalidRequest, detail).into());
             }
             _ => start.key = Some(key.to_owned()),
         }
@@ -90,14 +94,14 @@ pub(super) async fn start_execution(
     Ok((status, Json(started)).into_response())
 }
 
-/// Lists executions; default order: newest first.
+/// Lists executions, newest first by default.
 ///
 /// A page may have fewer executions than the limit, or none, and still not be the last: continue as
 /// long as the response has a `next`.
 #[utoipa::path(
     get, path = "/v1/executions", tag = "executions", operation_id = "listExecutions", params(ListExecutionsQuery),
     responses(
-        (status = 200, description = "A page", body = ExecutionPage),
+        (status = 200, description = "One page of executions", body = ExecutionPage),
         error_responses::CommonErrors,
     ),
 )]
@@ -113,10 +117,10 @@ pub(super) async fn list_executions(
     ))
 }
 
-/// Returns an execution by its id or by a prefix of the id with at least four digits.
+/// Returns an execution with its children and its result.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}", tag = "executions", operation_id = "getExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
         (status = 200, description = "The execution", body = ExecutionView),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
@@ -145,25 +149,26 @@ pub(super) struct ExecutionResultQuery {
     wait_ms: u64,
 }
 
-/// Returns the result or the error of an execution; neither is set while the execution has not
-/// ended.
+/// Returns the result or the error of an execution.
+///
+/// Neither is set while the execution has not ended; `waitMs` waits for its end.
 #[utoipa::path(
-    get, path = "/v1/executions/{execution}/result", tag = "executions", operation_id = "getResult",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionResultQuery),
+    get, path = "/v1/executions/{execution}/result", tag = "executions", operation_id = "getExecutionResult",
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionResultQuery),
     responses(
-        (status = 200, description = "What is known", body = ExecutionResult),
+        (status = 200, description = "The result or the error; neither is set while the execution has not ended", body = ExecutionResult),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
 pub(super) async fn get_execution_result(
     access: AuthenticatedCaller,
     PathName(execution): PathName,
-    QueryParams(patience): QueryParams<ExecutionResultQuery>,
+    QueryParams(ExecutionResultQuery { wait_ms }): QueryParams<ExecutionResultQuery>,
 ) -> JsonResult<ExecutionResult> {
     Ok(Json(
         access
             .require_permission(Permission::Read)?
-            .get_execution_result(&execution, self::check_wait_ms(patience.wait_ms)?)
+            .get_execution_result(&execution, check_wait_ms(wait_ms)?)
             .await?,
     ))
 }
@@ -184,13 +189,14 @@ pub(super) struct ExecutionJournalQuery {
     wait_ms: u64,
 }
 
-/// Returns the journal of an execution as JSON Lines, in the format that `onward journal check`
-/// reads.
+/// Returns the journal of an execution as JSON Lines.
+///
+/// `onward journal check` reads this format.
 #[utoipa::path(
-    get, path = "/v1/executions/{execution}/journal", tag = "executions", operation_id = "getJournal",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionJournalQuery),
+    get, path = "/v1/executions/{execution}/journal", tag = "executions", operation_id = "getExecutionJournal",
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$"), ExecutionJournalQuery),
     responses(
-        (status = 200, description = "One event a line", body = String, content_type = "application/jsonl"),
+        (status = 200, description = "One event per line", body = String, content_type = "application/jsonl"),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -208,10 +214,10 @@ pub(super) async fn get_execution_journal(
 
 /// Returns the bytes of the component that an execution runs.
 #[utoipa::path(
-    get, path = "/v1/executions/{execution}/component", tag = "executions", operation_id = "getComponent",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
+    get, path = "/v1/executions/{execution}/component", tag = "executions", operation_id = "getExecutionComponent",
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
-        (status = 200, description = "Its bytes", content_type = "application/wasm"),
+        (status = 200, description = "The bytes of the component", content_type = "application/wasm"),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -226,13 +232,14 @@ pub(super) async fn get_execution_component(
     Ok(([(CONTENT_TYPE, "application/wasm")], code).into_response())
 }
 
-/// Explains why an execution makes no progress: what it waits for, since when, and what happens
-/// next.
+/// Explains why an execution makes no progress.
+///
+/// Reports what it waits for, since when, which process owns it, and what happens next.
 #[utoipa::path(
     get, path = "/v1/executions/{execution}/why", tag = "executions", operation_id = "explainExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$")),
     responses(
-        (status = 200, description = "An explanation", body = ExecutionExplanation),
+        (status = 200, description = "What the execution waits for, since when, and what happens next", body = ExecutionExplanation),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -248,13 +255,15 @@ pub(super) async fn explain_execution(
     ))
 }
 
-/// Sends a signal to an execution. The signal is kept until the execution waits for it.
+/// Sends a signal to an execution.
+///
+/// The signal is kept until the execution waits for it.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/signals", tag = "executions", operation_id = "signalExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$")),
     request_body = SignalExecutionRequest,
     responses(
-        (status = 202, description = "It is on its way", body = AcceptedMessage),
+        (status = 202, description = "The signal was accepted and will be delivered", body = AcceptedMessage),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -270,13 +279,15 @@ pub(super) async fn signal_execution(
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
-/// Requests cancellation of an execution. The workflow may clean up before it ends.
+/// Requests cancellation of an execution.
+///
+/// The workflow may clean up before it ends.
 #[utoipa::path(
     post, path = "/v1/executions/{execution}/cancel", tag = "executions", operation_id = "cancelExecution",
-    params(("execution" = String, Path, description = "Its id, or the beginning of it", pattern = "^[0-9a-fA-F]{4,64}$")),
+    params(("execution" = String, Path, description = "The execution id, or a unique prefix of at least four hexadecimal digits", pattern = "^[0-9a-fA-F]{4,64}$")),
     request_body = CancelExecutionRequest,
     responses(
-        (status = 202, description = "It is asked", body = AcceptedMessage),
+        (status = 202, description = "The cancellation was requested", body = AcceptedMessage),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]

@@ -18,7 +18,9 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use onward_api::finding::{DoctorFinding, DoctorReport};
 use onward_api::problem::{Code, Problem};
+use onward_api::run::{VerifyFinding, VerifyReport};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -41,22 +43,22 @@ const EVENTS_BYTES_MAX: usize = 16 << 20;
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "Onward", description = "Durable execution: work that has been done is never lost, never silently repeated, and always explainable."),
+    info(title = "Onward", description = "Durable execution: completed steps survive crashes and are not repeated, and the API explains what every execution waits for."),
     tags(
-        (name = "executions", description = "Workflows at work"),
-        (name = "tasks", description = "Work for workers in any language"),
-        (name = "campaigns", description = "Reaching many people, each once"),
-        (name = "components", description = "Code and its names"),
-        (name = "runs", description = "Run events and snapshots"),
-        (name = "administration", description = "Tokens, and the store as a whole"),
+        (name = "executions", description = "Start, list, show, signal and cancel executions of workflows"),
+        (name = "tasks", description = "Claim and complete tasks, for workers in any language"),
+        (name = "campaigns", description = "Campaigns, their outbox items and jobs, and the suppression list"),
+        (name = "components", description = "Components and the functions that they export"),
+        (name = "runs", description = "Append and read run events; read run snapshots"),
+        (name = "administration", description = "Tokens, and checks of stored data"),
     ),
-    components(schemas(Problem)),
+    components(schemas(Problem, DoctorFinding, DoctorReport, VerifyFinding, VerifyReport)),
     security(("token" = []), ()),
 )]
 struct OpenApiRoot;
 
 fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
-    let usual = OpenApiRouter::new()
+    let default_limit = OpenApiRouter::new()
         .routes(routes!(
             executions::start_execution,
             executions::list_executions
@@ -114,7 +116,7 @@ fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
         .routes(routes!(runs::append_run_events))
         .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
     OpenApiRouter::with_openapi(OpenApiRoot::openapi())
-        .merge(usual)
+        .merge(default_limit)
         .merge(campaigns)
         .merge(components)
         .merge(appends)
@@ -146,14 +148,14 @@ pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
         .fallback(|| async {
             ProblemResponse::from(Problem::new(
                 Code::NotFound,
-                "there is nothing at this path",
+                "the API has no such path: see /openapi.json",
             ))
             .into_response()
         })
         .method_not_allowed_fallback(|| async {
             ProblemResponse::from(Problem::new(
                 Code::MethodNotAllowed,
-                "the path is there, the method is not",
+                "the path does not support this method: see /openapi.json",
             ))
             .into_response()
         })

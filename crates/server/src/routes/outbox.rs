@@ -14,12 +14,13 @@ use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, QueryParams};
 
-/// Lists the outbox items of a campaign run: what was sent to which recipient, or why it was not
-/// sent.
+/// Lists the outbox items of a campaign run.
+///
+/// Each item states what was sent to which recipient, or why it was not sent.
 #[utoipa::path(
-    get, path = "/v1/outbox", tag = "campaigns", operation_id = "listOutbox", params(ListOutboxItemsQuery),
+    get, path = "/v1/outbox", tag = "campaigns", operation_id = "listOutboxItems", params(ListOutboxItemsQuery),
     responses(
-        (status = 200, description = "A page", body = OutboxItemPage),
+        (status = 200, description = "One page of outbox items", body = OutboxItemPage),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -35,12 +36,13 @@ pub(super) async fn list_outbox_items(
     ))
 }
 
-/// Lists the items in doubt of all campaign runs: it is unknown whether the provider has accepted
-/// them.
+/// Lists the items in doubt of all campaign runs.
+///
+/// An item is in doubt if it is unknown whether the provider has accepted it.
 #[utoipa::path(
-    get, path = "/v1/outbox/in-doubt", tag = "campaigns", operation_id = "listInDoubt", params(ListInDoubtItemsQuery),
+    get, path = "/v1/outbox/in-doubt", tag = "campaigns", operation_id = "listInDoubtItems", params(ListInDoubtItemsQuery),
     responses(
-        (status = 200, description = "A page", body = OutboxItemPage),
+        (status = 200, description = "One page of items in doubt", body = OutboxItemPage),
         error_responses::CommonErrors,
     ),
 )]
@@ -59,9 +61,9 @@ pub(super) async fn list_in_doubt_items(
 /// Settles an item in doubt with its actual outcome and the evidence for it.
 #[utoipa::path(
     post, path = "/v1/outbox/{item}/settle", tag = "campaigns", operation_id = "settleItem",
-    params(("item" = String, Path, description = "The item")), request_body = SettleItemRequest,
+    params(("item" = String, Path, description = "The id of the outbox item")), request_body = SettleItemRequest,
     responses(
-        (status = 200, description = "It is settled", body = OutboxItemView),
+        (status = 200, description = "The settled item", body = OutboxItemView),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -78,12 +80,14 @@ pub(super) async fn settle_item(
     ))
 }
 
-/// Settles many items in doubt with the same outcome and evidence. Items of the same job are
-/// settled together; items that could not be settled are listed with the reason.
+/// Settles many items in doubt with the same outcome and evidence.
+///
+/// Items of the same job are settled together; items that could not be settled are listed with the
+/// reason.
 #[utoipa::path(
     post, path = "/v1/outbox/settle", tag = "campaigns", operation_id = "settleItems", request_body = SettleItemsRequest,
     responses(
-        (status = 200, description = "What came of it", body = SettleItemsResponse),
+        (status = 200, description = "The items that were settled and those that were not", body = SettleItemsResponse),
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
@@ -103,7 +107,7 @@ pub(super) async fn settle_items(
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "campaigns", operation_id = "listJobs", params(ListJobsQuery),
     responses(
-        (status = 200, description = "A page", body = JobPage),
+        (status = 200, description = "One page of jobs", body = JobPage),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -119,13 +123,14 @@ pub(super) async fn list_jobs(
     ))
 }
 
-/// Redrives a dead job: its exhausted items are attempted again. A job that waits for its next
-/// attempt is attempted now.
+/// Redrives a dead job.
+///
+/// Its exhausted items are attempted again. A job that waits for its next attempt is attempted now.
 #[utoipa::path(
     post, path = "/v1/jobs/{job}/redrive", tag = "campaigns", operation_id = "redriveJob",
-    params(("job" = String, Path, description = "The job")), request_body = OperatorActionRequest,
+    params(("job" = String, Path, description = "The id of the job")), request_body = OperatorActionRequest,
     responses(
-        (status = 200, description = "It is tried again", body = CampaignJob),
+        (status = 200, description = "The job that is attempted again", body = CampaignJob),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -146,7 +151,7 @@ pub(super) async fn redrive_job(
 #[utoipa::path(
     get, path = "/v1/suppressions", tag = "campaigns", operation_id = "listSuppressions", params(ListSuppressionsQuery),
     responses(
-        (status = 200, description = "A page", body = SuppressionPage),
+        (status = 200, description = "One page of suppressed addresses", body = SuppressionPage),
         error_responses::CommonErrors,
     ),
 )]
@@ -162,12 +167,14 @@ pub(super) async fn list_suppressions(
     ))
 }
 
-/// Adds an address to the suppression list of a channel. Campaign runs in progress apply it from
-/// their next job on.
+/// Adds an address to the suppression list of a channel.
+///
+/// Campaign runs in progress apply it from their next job on. If the address is already on the
+/// list, the existing entry is returned.
 #[utoipa::path(
-    post, path = "/v1/suppressions", tag = "campaigns", operation_id = "suppress", request_body = AddSuppressionRequest,
+    post, path = "/v1/suppressions", tag = "campaigns", operation_id = "addSuppression", request_body = AddSuppressionRequest,
     responses(
-        (status = 200, description = "They are left alone", body = SuppressionEntry),
+        (status = 200, description = "The entry of the suppression list", body = SuppressionEntry),
         error_responses::CommonErrors, error_responses::BodyErrors,
     ),
 )]
@@ -185,13 +192,13 @@ pub(super) async fn add_suppression(
 
 /// Removes an address from the suppression list of a channel.
 #[utoipa::path(
-    delete, path = "/v1/suppressions/{channel}/{address}", tag = "campaigns", operation_id = "unsuppress",
+    delete, path = "/v1/suppressions/{channel}/{address}", tag = "campaigns", operation_id = "removeSuppression",
     params(
-        ("channel" = ChannelName, Path, description = "The channel"),
-        ("address" = String, Path, description = "Where they are reached"),
+        ("channel" = ChannelName, Path, description = "The channel of the suppression list"),
+        ("address" = String, Path, description = "The address to remove, in the format of the channel"),
     ),
     responses(
-        (status = 200, description = "They are reached again", body = RemoveSuppressionResponse),
+        (status = 200, description = "The address that is no longer on the suppression list", body = RemoveSuppressionResponse),
         error_responses::CommonErrors, error_responses::UnprocessableErrors,
     ),
 )]

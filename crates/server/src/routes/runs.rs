@@ -3,7 +3,7 @@
 use axum::Json;
 use onward_api::OnwardApi as _;
 use onward_api::run::{
-    AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunSnapshotView,
+    AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunSnapshotView, SnapshotSource,
 };
 use onward_api::token::Permission;
 use serde::Deserialize;
@@ -24,7 +24,7 @@ const DEFAULT_PAGE_SIZE: u32 = 1_000;
 #[utoipa::path(
     post, path = "/v1/run-events", tag = "runs", operation_id = "appendRunEvents", request_body = AppendRunEventsRequest,
     responses(
-        (status = 200, description = "They are durable", body = AppendRunEventsResponse),
+        (status = 200, description = "The events are stored durably", body = AppendRunEventsResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -62,9 +62,9 @@ pub(super) struct RunEventsQuery {
 /// Returns the events of a run after a watermark.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events", tag = "runs", operation_id = "getRunEvents",
-    params(("run" = String, Path, description = "The run"), RunEventsQuery),
+    params(("run" = String, Path, description = "The id of the run"), RunEventsQuery),
     responses(
-        (status = 200, description = "A page", body = RunEventPage),
+        (status = 200, description = "One page of run events", body = RunEventPage),
         error_responses::CommonErrors, error_responses::NotFoundErrors,
     ),
 )]
@@ -93,28 +93,33 @@ pub(super) async fn get_run_events(
 pub(super) struct RunSnapshotQuery {
     /// Reduces the log now instead of reading the stored snapshot, which may be up to a second old;
     /// default: false.
-    #[serde(default)]
-    project: bool,
+    #[serde(rename = "fromLog", default)]
+    from_log: bool,
 }
 
 /// Returns the snapshot of a run: the state to which its events reduce.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/snapshot", tag = "runs", operation_id = "getRunSnapshot",
-    params(("run" = String, Path, description = "The run"), RunSnapshotQuery),
+    params(("run" = String, Path, description = "The id of the run"), RunSnapshotQuery),
     responses(
-        (status = 200, description = "Its snapshot", body = RunSnapshotView),
+        (status = 200, description = "The snapshot of the run", body = RunSnapshotView),
         error_responses::CommonErrors, error_responses::NotFoundErrors,
     ),
 )]
 pub(super) async fn get_run_snapshot(
     access: AuthenticatedCaller,
     PathName(run): PathName,
-    QueryParams(RunSnapshotQuery { project }): QueryParams<RunSnapshotQuery>,
+    QueryParams(RunSnapshotQuery { from_log }): QueryParams<RunSnapshotQuery>,
 ) -> JsonResult<RunSnapshotView> {
+    let source = if from_log {
+        SnapshotSource::Log
+    } else {
+        SnapshotSource::Stored
+    };
     Ok(Json(
         access
             .require_permission(Permission::Read)?
-            .get_run_snapshot(&run, project)
+            .get_run_snapshot(&run, source)
             .await?,
     ))
 }

@@ -18,8 +18,9 @@ use crate::ServerState;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
-/// Claims tasks for a worker. Responds as soon as a task is available, or with an empty list when
-/// the wait is over.
+/// Claims tasks for a worker.
+///
+/// Responds as soon as a task is available, or with an empty list when `waitMs` has passed.
 ///
 /// A claimed task belongs to the worker that has its claim token, until its lease expires. A task
 /// whose worker sends no heartbeat in time fails as `worker_lost` and is attempted again, or is in
@@ -27,7 +28,7 @@ use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 #[utoipa::path(
     post, path = "/v1/tasks/claim", tag = "tasks", operation_id = "claimTasks", request_body = ClaimTasksRequest,
     responses(
-        (status = 200, description = "The tasks", body = ClaimTasksResponse),
+        (status = 200, description = "The claimed tasks; empty if none was available within `waitMs`", body = ClaimTasksResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -43,14 +44,16 @@ pub(super) async fn claim_tasks(
     }
 }
 
-/// Extends the lease of a claimed task. If the claim is no longer valid, the worker should stop
+/// Sends a heartbeat for a claimed task, which renews its lease.
+///
+/// Fails with `lease_lost` if the claim token is no longer valid; the worker should then stop
 /// working on the task.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/heartbeat", tag = "tasks", operation_id = "heartbeatTask",
-    params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
+    params(("task" = String, Path, description = "The id of the task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
     request_body = HeartbeatTaskRequest,
     responses(
-        (status = 200, description = "It holds the task for as long again", body = HeartbeatTaskResponse),
+        (status = 200, description = "The lease was renewed", body = HeartbeatTaskResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -67,14 +70,15 @@ pub(super) async fn heartbeat_task(
     ))
 }
 
-/// Completes a task with its result. A second completion is refused, because the task has already
-/// ended.
+/// Completes a task with its result.
+///
+/// Completing it again fails with `lease_lost`.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/complete", tag = "tasks", operation_id = "completeTask",
-    params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
+    params(("task" = String, Path, description = "The id of the task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
     request_body = CompleteTaskRequest,
     responses(
-        (status = 200, description = "It is recorded", body = TaskEndResponse),
+        (status = 200, description = "The result is recorded", body = TaskEndResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -91,14 +95,15 @@ pub(super) async fn complete_task(
     ))
 }
 
-/// Fails a task with an error. Whether the task is attempted again depends on the retry policy of
-/// the workflow that invoked it.
+/// Fails a task with an error.
+///
+/// Whether the task is attempted again depends on the retry policy of the workflow that invoked it.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/fail", tag = "tasks", operation_id = "failTask",
-    params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
+    params(("task" = String, Path, description = "The id of the task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
     request_body = FailTaskRequest,
     responses(
-        (status = 200, description = "It is recorded", body = TaskEndResponse),
+        (status = 200, description = "The error is recorded", body = TaskEndResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -119,7 +124,7 @@ pub(super) async fn fail_task(
 #[utoipa::path(
     get, path = "/v1/tasks", tag = "tasks", operation_id = "listTasks", params(ListTasksQuery),
     responses(
-        (status = 200, description = "A page", body = TaskPage),
+        (status = 200, description = "One page of tasks", body = TaskPage),
         error_responses::CommonErrors,
     ),
 )]
@@ -135,14 +140,15 @@ pub(super) async fn list_tasks(
     ))
 }
 
-/// Releases a claimed task that the worker has not started: it is queued for another worker as if
-/// it had never been claimed.
+/// Releases a claimed task that the worker has not started.
+///
+/// The task is queued for another worker as if it had never been claimed.
 #[utoipa::path(
     post, path = "/v1/tasks/{task}/release", tag = "tasks", operation_id = "releaseTask",
-    params(("task" = String, Path, description = "The task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
+    params(("task" = String, Path, description = "The id of the task", pattern = "^[0-9a-f]{64}\\.[0-9]{1,9}\\.[0-9]{1,9}$")),
     request_body = ReleaseTaskRequest,
     responses(
-        (status = 200, description = "It is for others", body = TaskEndResponse),
+        (status = 200, description = "The task was released", body = TaskEndResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]

@@ -11,11 +11,13 @@ use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse};
 use onward_service::token;
 
-/// Creates a token. Its value is returned only in this response.
+/// Creates a token.
+///
+/// Its value is returned only in this response.
 #[utoipa::path(
     post, path = "/v1/tokens", tag = "administration", operation_id = "createToken", request_body = CreateTokenRequest,
     responses(
-        (status = 201, description = "It is good from now on", body = CreateTokenResponse),
+        (status = 201, description = "The token was created", body = CreateTokenResponse),
         error_responses::CommonErrors, error_responses::BodyErrors, error_responses::ConflictErrors,
     ),
 )]
@@ -51,7 +53,7 @@ pub(super) async fn create_token(
 #[utoipa::path(
     get, path = "/v1/tokens", tag = "administration", operation_id = "listTokens",
     responses(
-        (status = 200, description = "All of them", body = TokenList),
+        (status = 200, description = "The tokens of the scope", body = TokenList),
         error_responses::CommonErrors,
     ),
 )]
@@ -64,12 +66,14 @@ pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<Token
     }))
 }
 
-/// Revokes a token. Servers that have cached the token reject it after at most two seconds.
+/// Revokes a token.
+///
+/// Servers that have cached the token reject it after at most two seconds.
 #[utoipa::path(
     delete, path = "/v1/tokens/{name}", tag = "administration", operation_id = "revokeToken",
-    params(("name" = String, Path, description = "What it is called")),
+    params(("name" = String, Path, description = "The name of the token")),
     responses(
-        (status = 204, description = "It is no longer good"),
+        (status = 204, description = "The token was revoked"),
         error_responses::CommonErrors, error_responses::NotFoundErrors, error_responses::ConflictErrors,
     ),
 )]

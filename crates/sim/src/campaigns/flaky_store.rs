@@ -15,28 +15,29 @@ use onward_store::{
 };
 use tokio::time::sleep;
 
-use super::{LATE_COMMIT_MAX, LEASE_DURATION, SharedRandom};
+use super::{FaultMode, LATE_COMMIT_MAX, LEASE_DURATION, SharedRandom};
 
+/// A store that fails and stalls at random.
 pub(super) struct FlakyStore {
     inner: Arc<dyn Store>,
     random: SharedRandom,
-    is_fault_free: AtomicBool,
+    has_faults: AtomicBool,
     stalls: AtomicU32,
 }
 
 impl FlakyStore {
-    pub(super) fn new(store: Arc<dyn Store>, chance: SharedRandom) -> Self {
+    pub(super) fn new(inner: Arc<dyn Store>, random: SharedRandom) -> Self {
         Self {
-            inner: store,
-            random: chance,
-            is_fault_free: AtomicBool::new(false),
+            inner,
+            random,
+            has_faults: AtomicBool::new(true),
             stalls: AtomicU32::new(0),
         }
     }
 
-    /// Switches fault injection off (`true`) or on (`false`).
-    pub(super) fn set_fault_free(&self, is_calm: bool) {
-        self.is_fault_free.store(is_calm, Ordering::SeqCst);
+    pub(super) fn set_faults(&self, faults: FaultMode) {
+        self.has_faults
+            .store(faults == FaultMode::Injected, Ordering::SeqCst);
     }
 
     pub(super) fn stall_count(&self) -> u32 {
@@ -44,7 +45,7 @@ impl FlakyStore {
     }
 
     fn should_fail(&self, percent: u64) -> bool {
-        !self.is_fault_free.load(Ordering::SeqCst) && self.random.roll_percent(percent)
+        self.has_faults.load(Ordering::SeqCst) && self.random.roll_percent(percent)
     }
 
     /// A delay during which a worker can be killed; sometimes a stall of two leases.
@@ -62,7 +63,7 @@ impl FlakyStore {
     ) -> Result<T, Error> {
         self.delay_or_stall().await;
         if self.should_fail(2) {
-            Err(Error::Unavailable("not now".to_owned()))
+            Err(Error::Unavailable("injected fault".to_owned()))
         } else {
             read.await
         }
@@ -78,27 +79,27 @@ impl Store for FlakyStore {
     async fn apply_commit(&self, commit: AdmittedCommit) -> Result<CommitReceipt, Error> {
         self.delay_or_stall().await;
         if self.should_fail(3) {
-            return Err(Error::Unavailable("not now".to_owned()));
+            return Err(Error::Unavailable("injected fault".to_owned()));
         }
         if self.should_fail(2) {
             // The commit may still be stored later, when no caller expects it any more.
             if self.random.roll_percent(50) {
-                let late = Duration::from_millis(
+                let delay = Duration::from_millis(
                     self.random
                         .draw_below(u64::try_from(LATE_COMMIT_MAX.as_millis()).unwrap_or(1)),
                 );
                 let store = Arc::clone(&self.inner);
                 tokio::spawn(async move {
-                    sleep(late).await;
+                    sleep(delay).await;
                     drop(store.apply_commit(commit).await);
                 });
             }
-            return Err(Error::OutcomeUnknown("perhaps not".to_owned()));
+            return Err(Error::OutcomeUnknown("injected fault".to_owned()));
         }
         let applied = self.inner.apply_commit(commit).await;
         self.delay_or_stall().await;
         if applied.is_ok() && self.should_fail(3) {
-            return Err(Error::OutcomeUnknown("perhaps".to_owned()));
+            return Err(Error::OutcomeUnknown("injected fault".to_owned()));
         }
         applied
     }

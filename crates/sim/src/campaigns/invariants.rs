@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemReason, ItemState, JobStatus};
+use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemReason, ItemState, RunCoverage};
 use onward_campaign_dispatch::{Resolution, examine_runs, item_state};
 use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{RecordReader as _, TableScan};
@@ -12,22 +12,22 @@ use tokio::time::{Instant, sleep};
 
 use super::CampaignWorld;
 use super::provider::DeliveryRecord;
+use crate::failure::SimFailure;
 
 impl CampaignWorld {
-    async fn read_run(&self) -> Result<CampaignRunRow, String> {
+    async fn read_run(&self) -> Result<CampaignRunRow, SimFailure> {
         self.campaigns
             .read_run(&self.run)
             .await
-            .map_err(|error| error.to_string())
+            .map_err(SimFailure::from)
     }
 
     /// Returns the jobs of the run.
-    pub(super) async fn list_jobs(&self) -> Result<Vec<JobRow>, String> {
+    pub(super) async fn list_jobs(&self) -> Result<Vec<JobRow>, SimFailure> {
         let rows: Vec<(JobRow, u64)> = self
             .store
             .list_records(TableScan::all_rows::<JobRow>())
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         Ok(rows
             .into_iter()
             .map(|(row, _)| row)
@@ -36,12 +36,11 @@ impl CampaignWorld {
     }
 
     /// Returns the items of the run.
-    pub(super) async fn list_items(&self) -> Result<Vec<OutboxItemRow>, String> {
+    pub(super) async fn list_items(&self) -> Result<Vec<OutboxItemRow>, SimFailure> {
         let rows: Vec<(OutboxItemRow, u64)> = self
             .store
             .list_records(TableScan::all_rows::<OutboxItemRow>())
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         Ok(rows
             .into_iter()
             .map(|(row, _)| row)
@@ -49,28 +48,26 @@ impl CampaignWorld {
             .collect())
     }
 
-    /// Returns the recipients of the run that were not served.
-    pub(super) async fn unserved_recipients(&self) -> Result<Vec<String>, String> {
-        let is_unserved = |item: &OutboxItemRow| {
+    /// Returns the recipients of the run that were not reached.
+    pub(super) async fn undelivered_recipients(&self) -> Result<Vec<String>, SimFailure> {
+        let is_undelivered = |item: &OutboxItemRow| {
             matches!(item_state(item), ItemState::Failed | ItemState::Skipped)
         };
         let items = self.list_items().await?;
         Ok(items
             .iter()
-            .filter(|item| is_unserved(item))
+            .filter(|item| is_undelivered(item))
             .map(|item| item.recipient_id.to_string())
             .collect())
     }
 
     /// Returns `true` if no job is running and none will run before an item in doubt is settled.
-    pub(super) async fn is_idle(&self) -> Result<bool, String> {
-        let is_over =
-            |job: &JobRow| JobStatus::parse(&job.status).is_some_and(JobStatus::is_terminal);
+    pub(super) async fn is_idle(&self) -> Result<bool, SimFailure> {
         Ok(self
             .list_jobs()
             .await?
             .iter()
-            .all(|job| is_over(job) || job.run_after == Timestamp::MAX))
+            .all(|job| job.status.is_terminal() || job.run_after == Timestamp::MAX))
     }
 
     /// Returns the whole state as text, for debugging a failing seed.
@@ -84,77 +81,80 @@ impl CampaignWorld {
     }
 
     /// Checks the state, settles the items in doubt, and checks the state again.
-    pub(super) async fn check_invariants(&mut self) -> Result<(), String> {
-        let known = self.provider.delivery_records().clone();
-        self.report.provider_calls = known.values().map(|it| it.calls).sum();
-        if let Some((key, it)) = known.iter().find(|(_, it)| it.deliveries > 1) {
-            return Err(format!(
-                "{key} was taken {} times\n{}",
-                it.deliveries,
+    pub(super) async fn check_invariants(&mut self) -> Result<(), SimFailure> {
+        let records = self.provider.delivery_records().clone();
+        self.report.provider_calls = records.values().map(|record| record.calls).sum();
+        if let Some((key, record)) = records.iter().find(|(_, record)| record.deliveries > 1) {
+            return Err(SimFailure::new(format!(
+                "the provider accepted {key} {} times\n{}",
+                record.deliveries,
                 self.dump_state().await
-            ));
+            )));
         }
         self.check_recipients().await?;
         for item in self.list_items().await? {
             if item_state(&item) == ItemState::InDoubt {
-                self.settle_item(&item, &known).await?;
+                self.settle_item(&item, &records).await?;
             }
         }
-        self.check_items(&known).await?;
+        self.check_items(&records).await?;
         self.check_counts().await?;
         // The dispatcher that should have ended the run may have been killed: another one finds the
         // run when it is due, by a clock that may have been shifted.
-        let since = Instant::now();
+        let started_at = Instant::now();
         while self.read_run().await?.ended_at.is_none()
-            && since.elapsed() < Duration::from_secs(24 * 3_600)
+            && started_at.elapsed() < Duration::from_secs(24 * 3_600)
         {
             sleep(Duration::from_secs(60)).await;
         }
         self.check_run_ended().await?;
-        let mut found = Vec::new();
-        let looked = examine_runs(&*self.store, None, &mut |flaw| found.push(flaw)).await;
-        match (looked, found.as_slice()) {
+        let mut findings = Vec::new();
+        let mut report = |finding| findings.push(finding);
+        let stats = examine_runs(&*self.store, None, &mut report).await;
+        match (stats, findings.as_slice()) {
             (Ok(_), []) => Ok(()),
-            (looked, found) => Err(format!("{looked:?} {found:?}\n{}", self.dump_state().await)),
+            (stats, findings) => Err(SimFailure::new(format!(
+                "{stats:?} {findings:?}\n{}",
+                self.dump_state().await
+            ))),
         }
     }
 
     /// Checks that no recipient was reached by two runs.
-    pub(super) async fn check_no_duplicates(&self) -> Result<(), String> {
+    pub(super) async fn check_no_duplicates(&self) -> Result<(), SimFailure> {
         let rows: Vec<(OutboxItemRow, u64)> = self
             .store
             .list_records(TableScan::all_rows::<OutboxItemRow>())
-            .await
-            .map_err(|error| error.to_string())?;
-        let known = self.provider.delivery_records().clone();
-        let taken = |item: &OutboxItemRow| {
-            known
+            .await?;
+        let records = self.provider.delivery_records().clone();
+        let is_delivered = |item: &OutboxItemRow| {
+            records
                 .get(&item.idempotency_key)
-                .is_some_and(|it| it.deliveries > 0)
+                .is_some_and(|record| record.deliveries > 0)
         };
         let mut reached = BTreeSet::new();
         match rows
             .iter()
-            .find(|(item, _)| taken(item) && !reached.insert(item.recipient_id.clone()))
+            .find(|(item, _)| is_delivered(item) && !reached.insert(item.recipient_id.clone()))
         {
-            Some((item, _)) => Err(format!(
+            Some((item, _)) => Err(SimFailure::new(format!(
                 "{} was reached twice\n{rows:#?}",
                 item.recipient_id
-            )),
+            ))),
             None => Ok(()),
         }
     }
 
     /// Checks that every recipient has exactly one item.
-    async fn check_recipients(&self) -> Result<(), String> {
-        let wanted: BTreeSet<&str> = self.recipients.iter().map(String::as_str).collect();
+    async fn check_recipients(&self) -> Result<(), SimFailure> {
+        let expected: BTreeSet<&str> = self.recipients.iter().map(String::as_str).collect();
         let items = self.list_items().await?;
-        let found: BTreeSet<&str> = items.iter().map(|item| &*item.recipient_id).collect();
-        if found != wanted || items.len() != wanted.len() {
-            return Err(format!(
-                "{wanted:?} were to be reached\n{}",
+        let actual: BTreeSet<&str> = items.iter().map(|item| &*item.recipient_id).collect();
+        if actual != expected || items.len() != expected.len() {
+            return Err(SimFailure::new(format!(
+                "the recipients with items are {actual:?}, not {expected:?}\n{}",
                 self.dump_state().await
-            ));
+            )));
         }
         Ok(())
     }
@@ -162,115 +162,112 @@ impl CampaignWorld {
     async fn settle_item(
         &self,
         item: &OutboxItemRow,
-        known: &BTreeMap<SharedText, DeliveryRecord>,
-    ) -> Result<(), String> {
-        let verdict = match known.get(&item.idempotency_key) {
-            Some(it) if it.deliveries > 0 => Resolution::Sent(None),
+        records: &BTreeMap<SharedText, DeliveryRecord>,
+    ) -> Result<(), SimFailure> {
+        let resolution = match records.get(&item.idempotency_key) {
+            Some(record) if record.deliveries > 0 => Resolution::Sent(None),
             _ => Resolution::Failed,
         };
         let settled = self
             .campaigns
-            .resolve_item(&item.id, &verdict, "sim", "as the provider says")
+            .resolve_item(&item.id, &resolution, "sim", "records of the provider")
             .await;
         settled
             .map(drop)
-            .map_err(|error| format!("{error}\n{item:?}"))
+            .map_err(|error| SimFailure::new(format!("{error}\n{item:?}")))
     }
 
     /// Checks that the state of every item agrees with the provider's records.
     async fn check_items(
         &mut self,
-        known: &BTreeMap<SharedText, DeliveryRecord>,
-    ) -> Result<(), String> {
+        records: &BTreeMap<SharedText, DeliveryRecord>,
+    ) -> Result<(), SimFailure> {
         for item in self.list_items().await? {
-            let taken = known
+            let is_delivered = records
                 .get(&item.idempotency_key)
-                .is_some_and(|it| it.deliveries > 0);
-            let is_right = match item_state(&item) {
-                ItemState::Served => taken,
-                ItemState::Failed | ItemState::Skipped => !taken,
+                .is_some_and(|record| record.deliveries > 0);
+            let is_consistent = match item_state(&item) {
+                ItemState::Sent => is_delivered,
+                ItemState::Failed | ItemState::Skipped => !is_delivered,
                 ItemState::Unreserved
-                | ItemState::Held
+                | ItemState::Reserved
                 | ItemState::Deferred
                 | ItemState::InDoubt => false,
             };
-            if !is_right {
-                return Err(format!(
-                    "taken: {taken}, but {item:?}\n{}",
+            if !is_consistent {
+                return Err(SimFailure::new(format!(
+                    "delivered: {is_delivered}, but {item:?}\n{}",
                     self.dump_state().await
-                ));
+                )));
             }
-            self.report.unserved += u32::from(!taken);
+            self.report.undelivered += u32::from(!is_delivered);
         }
         Ok(())
     }
 
     /// Checks that the counters of the jobs agree with the states of their items.
-    async fn check_counts(&self) -> Result<(), String> {
+    async fn check_counts(&self) -> Result<(), SimFailure> {
         let items = self.list_items().await?;
         for job in self.list_jobs().await? {
-            let its = items
+            let states = items
                 .iter()
                 .filter(|item| item.job_id == job.id)
                 .map(item_state);
             let ItemCounts {
                 items: rows,
-                served,
+                sent,
                 failed,
                 skipped,
                 in_doubt,
-            } = ItemCounts::from_states(its);
+            } = ItemCounts::from_states(states);
             // Items without a row are represented by another item and count as skipped.
-            let without = u64::from(job.items) - rows;
-            let said = [job.served, job.failed, job.skipped, job.in_doubt].map(u64::from);
-            if said != [served, failed, skipped + without, in_doubt] {
-                return Err(format!(
-                    "{job:?} counts wrongly\n{}",
+            let duplicates = u64::from(job.items) - rows;
+            let stored = [job.sent, job.failed, job.skipped, job.in_doubt].map(u64::from);
+            if stored != [sent, failed, skipped + duplicates, in_doubt] {
+                return Err(SimFailure::new(format!(
+                    "the counts of {job:?} are wrong\n{}",
                     self.dump_state().await
-                ));
+                )));
             }
         }
         Ok(())
     }
 
-    async fn check_run_ended(&mut self) -> Result<(), String> {
+    async fn check_run_ended(&mut self) -> Result<(), SimFailure> {
         let jobs = self.list_jobs().await?;
         let run = self.read_run().await?;
-        let tally = self
-            .campaigns
-            .count_run_items(&self.run)
-            .await
-            .map_err(|error| error.to_string())?;
-        let is_over =
-            |job: &JobRow| JobStatus::parse(&job.status).is_some_and(JobStatus::is_terminal);
-        let is_cancelled = &*run.control == CampaignRunControl::Cancelled.as_str();
-        self.report.cancelled += u32::from(is_cancelled);
-        let is_left_out =
-            |item: &OutboxItemRow| item.reason.as_deref() == Some(ItemReason::Cancelled.as_str());
-        let is_cut_short = self.list_items().await?.iter().any(is_left_out);
-        if !jobs.iter().all(is_over)
-            || &*run.status != tally.final_run_status(is_cut_short).as_str()
+        let counts = self.campaigns.count_run_items(&self.run).await?;
+        self.report.cancelled += u32::from(run.control == CampaignRunControl::Cancelled);
+        let is_cancelled = |item: &OutboxItemRow| item.reason == Some(ItemReason::Cancelled);
+        let coverage = if self.list_items().await?.iter().any(is_cancelled) {
+            RunCoverage::CutShort
+        } else {
+            RunCoverage::AllRecipients
+        };
+        if !jobs.iter().all(|job| job.status.is_terminal())
+            || run.status != counts.final_run_status(coverage)
         {
-            return Err(format!(
-                "{run:?} should be over\n{}",
+            return Err(SimFailure::new(format!(
+                "{run:?} has not ended, or has the wrong status\n{}",
                 self.dump_state().await
-            ));
+            )));
         }
         let entries = self
             .campaigns
             .list_audit_entries(&self.run, 0, 10_000)
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         let events: Vec<&str> = entries.iter().map(|entry| &*entry.event).collect();
-        let count = |event: &str| events.iter().filter(|it| **it == event).count();
-        let is_whole = events.first() == Some(&"run.deployed")
+        let count = |event: &str| events.iter().filter(|other| **other == event).count();
+        let is_complete = events.first() == Some(&"run.deployed")
             && events.last() == Some(&"run.ended")
             && (1..=1 + count("job.redriven")).contains(&count("run.ended"))
             && count("job.completed") + count("job.dead") >= jobs.len();
-        if is_whole {
+        if is_complete {
             Ok(())
         } else {
-            Err(format!("the audit trail is not whole: {events:?}"))
+            Err(SimFailure::new(format!(
+                "the audit trail is incomplete: {events:?}"
+            )))
         }
     }
 }

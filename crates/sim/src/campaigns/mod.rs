@@ -8,7 +8,7 @@
 //!
 //! The provider's calls are recorded outside of the store. At the end, the items in doubt are
 //! settled according to the provider's records; then every recipient was reached once, or the
-//! outbox contains the reason why not. A further run reaches the recipients that were not served.
+//! outbox contains the reason why not. A further run reaches the recipients that were not reached.
 
 mod flaky_store;
 mod invariants;
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use onward_base::{SharedText, Timestamp};
+use onward_base::{ExponentialBackoff, Scope, SharedText, Timestamp};
 use onward_campaign_core::{
-    AudienceRecipient, ComposeMessage, DeliveryChannel, DispatchPolicy, ExponentialBackoff,
+    AudienceRecipient, ComposeError, ComposeMessage, DeliveryChannel, DispatchPolicy,
     RenderedMessage,
 };
 use onward_campaign_dispatch::{
-    AdmissionGate, CampaignDelivery, CampaignDeployment, CampaignError, CampaignScope, Dispatcher,
-    EntropySource, Options, ProviderCapabilities, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
+    AdmissionGate, CampaignDelivery, CampaignDeployment, CampaignError, Dispatcher, EntropySource,
+    Options, Provider, ProviderCapabilities, RepeatSendPolicy, ScopedCampaigns, SendAdmission,
 };
 use onward_store::conformance::SeededRng;
 use onward_store::memory::MemoryStore;
@@ -37,6 +37,7 @@ use tokio::time::{Instant, sleep};
 
 use self::flaky_store::FlakyStore;
 use self::provider::SimProvider;
+use crate::failure::SimFailure;
 
 /// Duration of a worker's lease on a job.
 const LEASE_DURATION: Duration = Duration::from_secs(60);
@@ -53,6 +54,13 @@ const CLOCK_SHIFT_MAX_MS: u64 = 3_600_000;
 /// Duration of fault injection.
 const FAULT_DURATION: Duration = Duration::from_secs(240);
 
+/// Whether a simulated component injects faults.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FaultMode {
+    Injected,
+    Off,
+}
+
 /// Result of the simulation of a seed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CampaignSimReport {
@@ -62,8 +70,8 @@ pub struct CampaignSimReport {
     pub stalls: u32,
     /// Number of items in doubt after fault injection had ended.
     pub in_doubt: u32,
-    /// Number of items that were not delivered: put off, refused or skipped.
-    pub unserved: u32,
+    /// Number of items that were not delivered: exhausted, refused or skipped.
+    pub undelivered: u32,
     /// Number of calls that reached the provider.
     pub provider_calls: u32,
     /// Number of times a clock was shifted.
@@ -74,7 +82,7 @@ pub struct CampaignSimReport {
     pub redriven: u32,
     /// Number of runs that were cancelled.
     pub cancelled: u32,
-    /// Number of items of runs that retry the unserved recipients of another run.
+    /// Number of items of runs that retry the unreached recipients of another run.
     pub retried: u32,
 }
 
@@ -104,29 +112,29 @@ impl AdmissionGate for RandomGate {
 struct SharedRandom(Arc<Mutex<SeededRng>>);
 
 impl SharedRandom {
-    fn lock_draw(&self) -> MutexGuard<'_, SeededRng> {
+    fn lock_rng(&self) -> MutexGuard<'_, SeededRng> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn roll_percent(&self, percent: u64) -> bool {
-        self.lock_draw().roll_percent(percent)
+        self.lock_rng().roll_percent(percent)
     }
 
     fn draw_below(&self, end: u64) -> u64 {
-        self.lock_draw().next_below(end)
+        self.lock_rng().next_below(end)
     }
 
     fn entropy_source(&self) -> EntropySource {
-        let chance = self.clone();
+        let random = self.clone();
         EntropySource::new(move |bytes| {
             for byte in bytes {
-                *byte = u8::try_from(chance.draw_below(256)).unwrap_or(0);
+                *byte = u8::try_from(random.draw_below(256)).unwrap_or(0);
             }
         })
     }
 }
 
-/// The virtual time of the runtime plus an offset that changes now and then.
+/// The virtual time of the runtime plus an offset that the simulation changes at random.
 struct SimClock {
     started_at: Instant,
     offset_ms: AtomicI64,
@@ -146,10 +154,14 @@ impl StoreClock for SimClock {
     }
 }
 
+/// Renders one greeting per recipient.
 struct GreetingComposer;
 
 impl ComposeMessage for GreetingComposer {
-    fn compose_message(&self, recipient: &AudienceRecipient) -> Result<RenderedMessage, String> {
+    fn compose_message(
+        &self,
+        recipient: &AudienceRecipient,
+    ) -> Result<RenderedMessage, ComposeError> {
         Ok(RenderedMessage {
             parts: vec![("text".to_owned(), format!("Hello {}", recipient.id))],
         })
@@ -181,21 +193,19 @@ struct RunningDispatcher {
 }
 
 /// Runs the simulation of a seed. Fails with a description of the violated invariant.
-pub fn simulate_campaign(seed: u64) -> Result<CampaignSimReport, String> {
+pub fn simulate_campaign(seed: u64) -> Result<CampaignSimReport, SimFailure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build();
-    runtime
-        .map_err(|error| error.to_string())?
-        .block_on(run_campaign_world(seed))
+    runtime?.block_on(run_campaign_world(seed))
 }
 
-async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
+async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, SimFailure> {
     let mut world = CampaignWorld::new(seed).await?;
     let mut running: Vec<RunningDispatcher> = (0..2).map(|_| world.spawn_dispatcher()).collect();
     world.run_with_faults(&mut running, FAULT_DURATION).await?;
-    if world.random.roll_percent(50) && world.retry_unserved().await? {
+    if world.random.roll_percent(50) && world.retry_undelivered().await? {
         world
             .run_with_faults(&mut running, FAULT_DURATION / 4)
             .await?;
@@ -203,13 +213,13 @@ async fn run_campaign_world(seed: u64) -> Result<CampaignSimReport, String> {
     world.check_no_duplicates().await?;
     for it in running {
         it.stop.send_replace(true);
-        it.task.await.map_err(|error| error.to_string())?;
+        it.task.await?;
     }
     Ok(world.report)
 }
 
 impl CampaignWorld {
-    async fn new(seed: u64) -> Result<Self, String> {
+    async fn new(seed: u64) -> Result<Self, SimFailure> {
         let random = SharedRandom(Arc::new(Mutex::new(SeededRng::new(seed))));
         let clock = Arc::new(SimClock {
             started_at: Instant::now(),
@@ -220,9 +230,10 @@ impl CampaignWorld {
             Arc::clone(&clock) as Arc<dyn StoreClock>,
         ));
         let (provider, delivery) = random_delivery(&random);
-        let scope = CampaignScope {
-            tenant: "acme".into(),
-            workspace: "shop".into(),
+        let scope = Scope {
+            tenant: "acme".parse()?,
+            project: "shop".parse()?,
+            environment: "production".parse()?,
         };
         let flaky_store = Arc::new(FlakyStore::new(Arc::clone(&store), random.clone()));
         let campaigns = ScopedCampaigns::new(Arc::clone(&store), scope);
@@ -231,9 +242,7 @@ impl CampaignWorld {
         let recipients: Vec<String> = (0..count)
             .map(|_| format!("r{}", random.draw_below(count + 3)))
             .collect();
-        let run = deploy_random_run(&campaigns, &random, &recipients)
-            .await
-            .map_err(|error| error.to_string())?;
+        let run = deploy_random_run(&campaigns, &random, &recipients).await?;
         let (may_cancel, report) = (random.roll_percent(20), CampaignSimReport::default());
         Ok(Self {
             random,
@@ -270,17 +279,17 @@ impl CampaignWorld {
         RunningDispatcher { stop, task }
     }
 
-    /// Runs dispatchers with fault injection for the duration `rough`, then without until the run
-    /// has ended, and checks the invariants.
+    /// Runs dispatchers with fault injection for this duration, then without until the run has
+    /// ended, and checks the invariants.
     async fn run_with_faults(
         &mut self,
         running: &mut [RunningDispatcher],
-        rough: Duration,
-    ) -> Result<(), String> {
-        self.flaky_store.set_fault_free(false);
-        self.provider.set_fault_free(false);
-        let since = Instant::now();
-        while since.elapsed() < rough {
+        duration: Duration,
+    ) -> Result<(), SimFailure> {
+        self.flaky_store.set_faults(FaultMode::Injected);
+        self.provider.set_faults(FaultMode::Injected);
+        let started_at = Instant::now();
+        while started_at.elapsed() < duration {
             sleep(Duration::from_millis(self.random.draw_below(4_000))).await;
             let victim = usize::try_from(self.random.draw_below(running.len() as u64)).unwrap_or(0);
             match self.random.draw_below(10) {
@@ -304,8 +313,8 @@ impl CampaignWorld {
                 _ => self.act_as_operator().await?,
             }
         }
-        self.flaky_store.set_fault_free(true);
-        self.provider.set_fault_free(true);
+        self.flaky_store.set_faults(FaultMode::Off);
+        self.provider.set_faults(FaultMode::Off);
         // Commits of operators may be stored only now.
         sleep(LATE_COMMIT_MAX).await;
         drop(self.campaigns.resume_run(&self.run, "sim").await);
@@ -316,8 +325,8 @@ impl CampaignWorld {
 
     /// Deploys a further run for the recipients that the last one did not reach. Returns `false` if
     /// there are none.
-    async fn retry_unserved(&mut self) -> Result<bool, String> {
-        self.recipients = self.unserved_recipients().await?;
+    async fn retry_undelivered(&mut self) -> Result<bool, SimFailure> {
+        self.recipients = self.undelivered_recipients().await?;
         let retried = self
             .campaigns
             .retry_run(&self.run, "sim", &self.random.entropy_source())
@@ -329,32 +338,28 @@ impl CampaignWorld {
                 Ok(true)
             }
             Err(CampaignError::NothingToRetry) if self.recipients.is_empty() => Ok(false),
-            other => Err(format!(
-                "{:?} were not reached: {other:?}\n{}",
+            other => Err(SimFailure::new(format!(
+                "retrying {:?} failed: {other:?}\n{}",
                 self.recipients,
                 self.dump_state().await
-            )),
+            ))),
         }
     }
 
     /// Waits until no item is open and no job will run.
-    async fn wait_until_idle(&mut self) -> Result<(), String> {
-        let since = Instant::now();
+    async fn wait_until_idle(&mut self) -> Result<(), SimFailure> {
+        let started_at = Instant::now();
         loop {
-            let tally = self
-                .campaigns
-                .count_run_items(&self.run)
-                .await
-                .map_err(|error| error.to_string())?;
-            if tally.open_items() == 0 && self.is_idle().await? {
-                self.report.in_doubt = u32::try_from(tally.in_doubt).unwrap_or(u32::MAX);
+            let counts = self.campaigns.count_run_items(&self.run).await?;
+            if counts.open_items() == 0 && self.is_idle().await? {
+                self.report.in_doubt = u32::try_from(counts.in_doubt).unwrap_or(u32::MAX);
                 return Ok(());
             }
-            if since.elapsed() > Duration::from_secs(48 * 3_600) {
-                return Err(format!(
-                    "it does not come to an end: {}",
+            if started_at.elapsed() > Duration::from_secs(48 * 3_600) {
+                return Err(SimFailure::new(format!(
+                    "the run does not end: {}",
                     self.dump_state().await
-                ));
+                )));
             }
             sleep(Duration::from_secs(10)).await;
         }
@@ -381,7 +386,7 @@ fn random_delivery(random: &SharedRandom) -> (Arc<SimProvider>, Arc<CampaignDeli
         lookup_after_ms: capabilities.status_lookup.then_some(600_000),
     };
     let delivery = Arc::new(CampaignDelivery {
-        provider: Arc::clone(&provider) as Arc<dyn onward_campaign_dispatch::Provider>,
+        provider: Arc::clone(&provider) as Arc<dyn Provider>,
         composer: Arc::new(GreetingComposer),
         gate: Arc::new(RandomGate(random.clone())),
         policy,
@@ -397,7 +402,7 @@ async fn deploy_random_run(
     random: &SharedRandom,
     recipients: &[String],
 ) -> Result<SharedText, CampaignError> {
-    let channel = *random.lock_draw().pick_element(&DeliveryChannel::ALL);
+    let channel = *random.lock_rng().pick_element(&DeliveryChannel::ALL);
     let deployment = CampaignDeployment {
         campaign_id: "spring".into(),
         channel,
@@ -410,16 +415,16 @@ async fn deploy_random_run(
     };
     let entropy = random.entropy_source();
     let part_items = u32::try_from(1 + random.draw_below(6)).unwrap_or(1);
-    let mut gathering = campaigns.begin_audience(part_items, &entropy);
+    let mut writer = campaigns.begin_audience(part_items, &entropy);
     for id in recipients {
         let recipient = AudienceRecipient {
             id: id.clone(),
             address: id.clone(),
             data: serde_json::Map::new(),
         };
-        gathering.add_recipient(recipient).await?;
+        writer.add_recipient(recipient).await?;
     }
-    let audience = gathering.finish().await?;
+    let audience = writer.finish().await?;
     let deployed = campaigns
         .deploy_campaign(&deployment, &audience, &entropy)
         .await?;

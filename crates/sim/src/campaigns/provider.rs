@@ -11,7 +11,7 @@ use onward_campaign_core::{LookupOutcome, SendOutcome};
 use onward_campaign_dispatch::{Provider, ProviderCapabilities, Reservation};
 use tokio::time::sleep;
 
-use super::SharedRandom;
+use super::{FaultMode, SharedRandom};
 
 /// The provider's record of an idempotency key.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,73 +26,74 @@ pub(super) struct DeliveryRecord {
     pub(super) in_flight: u32,
 }
 
+/// A provider with random outcomes that records every call and delivery.
 pub(super) struct SimProvider {
     random: SharedRandom,
     capabilities: ProviderCapabilities,
     records: Mutex<BTreeMap<SharedText, DeliveryRecord>>,
-    is_fault_free: AtomicBool,
+    has_faults: AtomicBool,
 }
 
 impl SimProvider {
-    pub(super) fn new(chance: SharedRandom, nature: ProviderCapabilities) -> Self {
+    pub(super) fn new(random: SharedRandom, capabilities: ProviderCapabilities) -> Self {
         Self {
-            random: chance,
-            capabilities: nature,
+            random,
+            capabilities,
             records: Mutex::default(),
-            is_fault_free: AtomicBool::new(false),
+            has_faults: AtomicBool::new(true),
         }
     }
 
-    /// Switches fault injection off (`true`) or on (`false`).
-    pub(super) fn set_fault_free(&self, is_calm: bool) {
-        self.is_fault_free.store(is_calm, Ordering::SeqCst);
+    pub(super) fn set_faults(&self, faults: FaultMode) {
+        self.has_faults
+            .store(faults == FaultMode::Injected, Ordering::SeqCst);
     }
 
     pub(super) fn delivery_records(&self) -> MutexGuard<'_, BTreeMap<SharedText, DeliveryRecord>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Processes a call for an item; `None` if no answer is returned for it.
+    /// Processes a call for an item; `None` if no outcome is returned for it.
     fn accept_item(&self, key: &SharedText) -> Option<SendOutcome> {
-        let mut known = self.delivery_records();
-        let it = known.entry(key.clone()).or_default();
-        it.calls += 1;
-        let rough = if self.is_fault_free.load(Ordering::SeqCst) {
-            100
-        } else {
+        let mut records = self.delivery_records();
+        let record = records.entry(key.clone()).or_default();
+        record.calls += 1;
+        let drawn = if self.has_faults.load(Ordering::SeqCst) {
             self.random.draw_below(100)
+        } else {
+            100
         };
-        // An idempotent provider has already accepted the key, but may return another answer before
-        // it checks for that.
-        if self.capabilities.idempotent && it.deliveries > 0 {
-            return match rough {
+        // An idempotent provider has already accepted the key, but may return another outcome
+        // before it checks for that.
+        if self.capabilities.idempotent && record.deliveries > 0 {
+            return match drawn {
                 0..12 => Some(SendOutcome::Deferred("try again".into())),
                 12..15 => Some(SendOutcome::Throttled("too many".into(), Some(5_000))),
-                15..18 => Some(SendOutcome::Unknown("cut off".into())),
-                18..22 => Some(SendOutcome::Refused("that key was used".into())),
-                _ => Some(SendOutcome::Accepted(Some("before".into()))),
+                15..18 => Some(SendOutcome::Unknown("connection lost".into())),
+                18..22 => Some(SendOutcome::Refused("idempotency key already used".into())),
+                _ => Some(SendOutcome::Accepted(Some("duplicate".into()))),
             };
         }
-        match rough {
+        match drawn {
             0..4 => {
-                it.is_refused = true;
+                record.is_refused = true;
                 Some(SendOutcome::Refused("no such address".into()))
             }
             4..12 => Some(SendOutcome::Deferred("try again".into())),
             12..15 => Some(SendOutcome::Throttled("too many".into(), Some(5_000))),
-            // The caller receives no definite answer.
-            15..18 => Some(SendOutcome::Unknown("cut off".into())),
+            // The caller receives no definite outcome.
+            15..18 => Some(SendOutcome::Unknown("connection lost".into())),
             18..21 => {
-                it.deliveries += 1;
-                Some(SendOutcome::Unknown("cut off".into()))
+                record.deliveries += 1;
+                Some(SendOutcome::Unknown("connection lost".into()))
             }
             21..23 => {
-                it.deliveries += 1;
+                record.deliveries += 1;
                 None
             }
             _ => {
-                it.deliveries += 1;
-                Some(SendOutcome::Accepted(Some("taken".into())))
+                record.deliveries += 1;
+                Some(SendOutcome::Accepted(Some("accepted".into())))
             }
         }
     }
@@ -106,22 +107,19 @@ struct InFlightCalls<'a> {
 }
 
 impl<'a> InFlightCalls<'a> {
-    fn register_calls(ledger: &'a SimProvider, keys: Vec<SharedText>) -> Self {
+    fn register_calls(provider: &'a SimProvider, keys: Vec<SharedText>) -> Self {
         for key in &keys {
-            ledger
+            provider
                 .delivery_records()
                 .entry(key.clone())
                 .or_default()
                 .in_flight += 1;
         }
-        Self {
-            provider: ledger,
-            keys,
-        }
+        Self { provider, keys }
     }
 
     fn mark_arrived(&mut self, key: &SharedText) {
-        self.keys.retain(|it| it != key);
+        self.keys.retain(|other| other != key);
         self.provider
             .delivery_records()
             .entry(key.clone())
@@ -141,7 +139,7 @@ impl Drop for InFlightCalls<'_> {
 #[async_trait]
 impl Provider for SimProvider {
     fn name(&self) -> &str {
-        "ledger"
+        "simulated"
     }
 
     fn capabilities(&self) -> ProviderCapabilities {
@@ -149,8 +147,8 @@ impl Provider for SimProvider {
     }
 
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
-        let mut answers = Vec::new();
-        let mut on_their_way = InFlightCalls::register_calls(
+        let mut outcomes = Vec::new();
+        let mut in_flight_calls = InFlightCalls::register_calls(
             self,
             batch
                 .iter()
@@ -165,24 +163,24 @@ impl Provider for SimProvider {
                 self.random.draw_below(1_500)
             };
             sleep(Duration::from_millis(ms)).await;
-            let answer = self.accept_item(reservation.idempotency_key());
-            on_their_way.mark_arrived(reservation.idempotency_key());
+            let outcome = self.accept_item(reservation.idempotency_key());
+            in_flight_calls.mark_arrived(reservation.idempotency_key());
             sleep(Duration::from_millis(self.random.draw_below(100))).await;
-            answers.extend(answer.map(|answer| (reservation.item_id().clone(), answer)));
+            outcomes.extend(outcome.map(|outcome| (reservation.item_id().clone(), outcome)));
         }
-        answers
+        outcomes
     }
 
     async fn lookup_status(&self, key: &str) -> LookupOutcome {
         sleep(Duration::from_millis(self.random.draw_below(100))).await;
-        if !self.is_fault_free.load(Ordering::SeqCst) && self.random.roll_percent(20) {
+        if self.has_faults.load(Ordering::SeqCst) && self.random.roll_percent(20) {
             return LookupOutcome::Unknown;
         }
         match self.delivery_records().get(&SharedText::from(key)) {
-            Some(known) if known.deliveries > 0 => {
+            Some(record) if record.deliveries > 0 => {
                 LookupOutcome::Accepted(Some("looked up".into()))
             }
-            Some(known) if known.is_refused => LookupOutcome::Refused("no such address".into()),
+            Some(record) if record.is_refused => LookupOutcome::Refused("no such address".into()),
             _ => LookupOutcome::NotFound,
         }
     }

@@ -39,7 +39,7 @@ pub(super) struct TableWrites<'a> {
     pub(super) insert: Vec<StoredRow>,
     /// Updates of rows that were not read, grouped by the columns that change, with the version
     /// that each row must have.
-    pub(super) amend: BTreeMap<ChangedColumns, Vec<(&'a TableRow, u64)>>,
+    pub(super) column_updates: BTreeMap<ChangedColumns, Vec<(&'a TableRow, u64)>>,
     /// Keys of rows that were absent and must stay absent: no write would detect a row inserted
     /// concurrently.
     pub(super) required_absent: Vec<RowKey>,
@@ -78,7 +78,10 @@ pub(super) fn decide_commit_group<'a>(
                         .entry(table.name)
                         .or_insert_with(|| TableWrites::for_table(table));
                     if let RowWrite::UpdateIfVersion(_, row, version, changed) = *write {
-                        rows.amend.entry(changed).or_default().push((row, version));
+                        rows.column_updates
+                            .entry(changed)
+                            .or_default()
+                            .push((row, version));
                     } else {
                         touched.insert((
                             table.name,
@@ -99,7 +102,7 @@ pub(super) fn decide_commit_group<'a>(
     decided
         .tables
         .values_mut()
-        .for_each(TableWrites::sort_amendments);
+        .for_each(TableWrites::sort_column_updates);
     decided.new_runs = decided
         .heads
         .keys()
@@ -127,7 +130,8 @@ fn written_key(write: &RowWrite<'_>, loaded: &mut LoadedState) -> Result<RowKey,
                 .serials
                 .get_mut(table.name)
                 .and_then(std::collections::VecDeque::pop_front);
-            let number = number.ok_or_else(|| Error::corrupt("a row without a number"))?;
+            let number = number
+                .ok_or_else(|| Error::corrupt("the database assigned no serial number to a row"))?;
             Ok(RowKey(vec![ColumnValue::Int(number)]))
         }
         RowWrite::Insert(table, row)
@@ -169,15 +173,15 @@ impl TableWrites<'_> {
             delete: Vec::new(),
             update: Vec::new(),
             insert: Vec::new(),
-            amend: BTreeMap::new(),
+            column_updates: BTreeMap::new(),
             required_absent: Vec::new(),
         }
     }
 
-    /// Sorts amendments by key, because rows are locked in that order.
-    fn sort_amendments(&mut self) {
+    /// Sorts column updates by key, because rows are locked in that order.
+    fn sort_column_updates(&mut self) {
         let key = self.table.key_length;
-        self.amend
+        self.column_updates
             .values_mut()
             .for_each(|rows| rows.sort_unstable_by(|(a, _), (b, _)| a.0[..key].cmp(&b.0[..key])));
     }

@@ -40,7 +40,7 @@ pub(super) async fn flush_decision(
     decided
         .tables
         .values()
-        .for_each(|rows| push_amendments(rows, &mut steps));
+        .for_each(|rows| push_column_updates(rows, &mut steps));
     decided
         .tables
         .values()
@@ -107,10 +107,10 @@ fn push_updates<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement
     }
 }
 
-/// Writes the amendments. Fails if a row is not at its expected version.
-fn push_amendments<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
-    for (&changed, amended) in &rows.amend {
-        for part in split_by_bytes(amended, |(row, _)| values_bytes(&row.0)) {
+/// Writes the column updates. Fails if a row is not at its expected version.
+fn push_column_updates<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatement<'a>>) {
+    for (&changed, updates) in &rows.column_updates {
+        for part in split_by_bytes(updates, |(row, _)| values_bytes(&row.0)) {
             let places = (0..rows.table.key_length).chain(changed.positions());
             let columns = places.map(|place| {
                 part.iter()
@@ -121,7 +121,7 @@ fn push_amendments<'a>(rows: &'a TableWrites<'_>, steps: &mut Vec<PipelineStatem
                 .iter()
                 .map(|(_, version)| count_to_sql(*version))
                 .collect();
-            let step = PipelineStatement::new(sql::build_amend(rows.table, changed))
+            let step = PipelineStatement::new(sql::build_column_update(rows.table, changed))
                 .with_params(columns.collect::<Vec<_>>());
             steps.push(
                 step.with_param(versions)

@@ -87,7 +87,7 @@ impl PostgresWriter {
             Ok(undone) => {
                 tracing::debug!(
                     ?undone,
-                    "what was believed of the runs is not true, or an event is there already"
+                    "optimistic commit rolled back: a cached run head is outdated, or an event already exists"
                 );
                 guess
                     .runs

@@ -196,7 +196,7 @@ impl PostgresWriter {
     ) -> Result<GroupDecision<'a>, StatementFailure> {
         let now = self.clock.as_ref().map(|clock| clock.now()).or(loaded.now);
         let now = now.ok_or_else(|| {
-            StatementFailure::Permanent(Error::corrupt("the database has no clock"))
+            StatementFailure::Permanent(Error::corrupt("the database returned no time"))
         })?;
         decide_commit_group(commits, wish, loaded, now)
     }

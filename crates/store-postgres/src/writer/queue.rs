@@ -82,9 +82,11 @@ impl CommitQueues {
             queued_at: Instant::now(),
             reply: answer,
         });
-        answered
-            .await
-            .unwrap_or_else(|_| Err(Error::OutcomeUnknown("the writer has ended".to_owned())))
+        answered.await.unwrap_or_else(|_| {
+            Err(Error::OutcomeUnknown(
+                "the writer stopped before the commit was answered".to_owned(),
+            ))
+        })
     }
 }
 
@@ -110,7 +112,9 @@ impl WriterOptions {
 
 /// Error for a commit that waited in the queue for longer than the call timeout.
 pub(super) fn queue_timeout_error() -> Error {
-    Error::Unavailable("too many commits wait for the database".to_owned())
+    Error::Unavailable(
+        "the commit queue is full: too many commits wait for the database".to_owned(),
+    )
 }
 
 /// Chooses the writer of a commit. All commits of a shard go to the same writer: they hold a shared

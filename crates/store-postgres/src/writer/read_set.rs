@@ -109,7 +109,7 @@ impl<'a> ReadSet<'a> {
     }
 
     fn add_change(&mut self, change: &RowChange) {
-        if self.is_unread_amendment(change) {
+        if self.is_unread_column_update(change) {
             return;
         }
         let (table, care) = (change.table(), self.duplicates);
@@ -136,10 +136,10 @@ impl<'a> ReadSet<'a> {
         }
     }
 
-    /// Returns `true` if the row of an amendment is not read: the update is conditional on the
+    /// Returns `true` if the row of a column update is not read: the update is conditional on the
     /// row's version, and no other commit of the group changes the row. Shard leases are always
     /// read, because fences depend on them.
-    pub(super) fn is_unread_amendment(&self, change: &RowChange) -> bool {
+    pub(super) fn is_unread_column_update(&self, change: &RowChange) -> bool {
         let RowChange::UpdateColumns { table, row, .. } = change else {
             return false;
         };
@@ -153,7 +153,8 @@ impl<'a> ReadSet<'a> {
     }
 }
 
-/// Returns the rows that several commits change; empty if no row can be amended without reading it.
+/// Returns the rows that several commits change; empty if no row is updated by columns without
+/// being read.
 fn shared_row_keys(commits: &[&AdmittedCommit], care: Duplicates) -> RowKeys {
     let changes = || commits.iter().flat_map(|commit| &commit.commit().changes);
     if care == Duplicates::Checked

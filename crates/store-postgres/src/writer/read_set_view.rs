@@ -38,11 +38,11 @@ impl StoredState for ReadSetView<'_> {
         self.state.row_by_unique(table, unique, values)
     }
 
-    /// Returns `true` for amendments whose rows were not read: the database checks their versions.
-    /// Rows that were assumed to be new and were not read are absent from the state and need no
-    /// further check here.
+    /// Returns `true` for column updates whose rows were not read: the database checks their
+    /// versions. Rows that were assumed to be new and were not read are absent from the state and
+    /// need no further check here.
     fn is_enforced_by_database(&self, change: &RowChange) -> bool {
-        self.read_set.is_unread_amendment(change)
+        self.read_set.is_unread_column_update(change)
     }
 
     fn run_head(&mut self, run: &RunId) -> Result<Option<RunHead>, Error> {

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_lately_is_remembered_and_memory_is_bounded() {
+    fn recently_used_heads_are_cached_and_memory_is_bounded() {
         let mut heads = RunHeadCache::default();
         for run in 0..3 * GENERATION_CAPACITY {
             heads.insert(head(run, 1));

@@ -1,5 +1,5 @@
--- Readers that stand where they cannot, or whose flag says otherwise.
-SELECT format('where the readers of run %s stand does not fit a log that ends at event %s', run_id, last_seq)
+-- Readers whose position is beyond the log, or whose flag contradicts their position.
+SELECT format('the reader positions of run %s do not fit a log that ends at event %s', run_id, last_seq)
 FROM runs
 WHERE projector_is_behind <> (projected_seq < last_seq)
     OR event_bus_is_behind <> (delivered_seq < last_seq)

@@ -1,5 +1,5 @@
--- Constraints that somebody has removed, or whose index does not hold.
-SELECT format('constraint %s is gone or not valid', wanted.name)
+-- Constraints that were removed, or whose index is not valid.
+SELECT format('constraint %s is missing or not valid', wanted.name)
 FROM unnest(ARRAY[
     'run_events_pkey', 'run_events_idempotency_key_unique', 'run_events_event_id_unique', 'runs_pkey',
     'run_snapshots_pkey', 'journal_pkey', 'executions_pkey'

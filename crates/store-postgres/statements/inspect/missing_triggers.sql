@@ -1,5 +1,5 @@
--- Triggers that somebody has removed or switched off.
-SELECT format('trigger %s is gone or switched off', wanted.name)
+-- Triggers that were removed or disabled.
+SELECT format('trigger %s is missing or disabled', wanted.name)
 FROM unnest(ARRAY[
     'run_events_stay', 'journal_stays', 'runs_stay', 'executions_stay', 'run_events_stay_with_their_run',
     'journal_stays_with_its_execution', 'runs_go_whole'

@@ -1,5 +1,6 @@
--- Event ids that several events have. As long as the constraint is there, there are none, and nothing is read.
-SELECT format('event id %s is there %s times', event_id, count(*))
+-- Event ids that several events have. While the constraint exists there are none, and no event is
+-- read.
+SELECT format('event id %s is stored %s times', event_id, count(*))
 FROM run_events
 WHERE NOT EXISTS (
     SELECT FROM pg_constraint

@@ -1,14 +1,16 @@
-//! What happened cannot be changed, whoever tries: the database itself refuses.
+//! Stored events and journals cannot be changed by any client: the database itself rejects the
+//! change.
 
 use onward_base::SharedText;
-use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
+use onward_campaign_core::{DeliveryChannel, ItemStatus};
+use onward_store::tables::{JobRow, OutboxItemRow};
 use onward_store::{
     ColumnValue, Commit, Error, InvalidRequest, RowChange, RunEventQuery, RunStateStore as _,
     Store as _, TableRecord as _,
 };
 use tokio_postgres::error::SqlState;
 
-use crate::sample::{append, event, execution, job, run};
+use crate::sample::{append, campaign_run, event, execution, insert_with, job, run};
 use crate::server::{Fixture, connect, fresh};
 
 async fn filled() -> Fixture {
@@ -27,7 +29,7 @@ async fn filled() -> Fixture {
 }
 
 #[tokio::test]
-async fn events_and_journals_are_never_updated_and_go_only_as_a_whole() {
+async fn events_and_journals_are_never_updated_and_only_deleted_as_a_whole() {
     let fixture = filled().await;
     let client = connect(&fixture.url).await;
     for tampering in [
@@ -92,7 +94,7 @@ async fn deleting_the_head_of_a_run_deletes_the_whole_run() {
             .len(),
         1
     );
-    // The store has not noticed, and need not.
+    // The store has cached the head and must still append correctly.
     let again = fixture.store.append_event(event("a", 2)).await.unwrap();
     assert_eq!(
         (again.result.run_seq.as_u64(), again.result.persisted),
@@ -101,7 +103,7 @@ async fn deleting_the_head_of_a_run_deletes_the_whole_run() {
 }
 
 #[tokio::test]
-async fn a_journal_stays_as_long_as_its_execution() {
+async fn a_journal_cannot_be_deleted_before_its_execution() {
     let fixture = filled().await;
     let client = connect(&fixture.url).await;
     let one = "DELETE FROM journal WHERE execution_id = $1";
@@ -115,7 +117,7 @@ async fn a_journal_stays_as_long_as_its_execution() {
     assert_eq!(client.execute(one, &[&kept]).await.unwrap(), 1);
 }
 
-fn item(status: &str, skipped: bool) -> OutboxItemRow {
+fn item(status: ItemStatus) -> OutboxItemRow {
     let text = SharedText::from;
     OutboxItemRow {
         id: text("item"),
@@ -123,16 +125,16 @@ fn item(status: &str, skipped: bool) -> OutboxItemRow {
         job_id: text("job"),
         tenant_id: text("tenant"),
         workspace_id: text("workspace"),
-        channel: text("email"),
+        channel: DeliveryChannel::Email,
         provider: text("provider"),
         recipient_id: text("recipient"),
         recipient_address: SharedText::from("ada@example.org"),
         idempotency_key: text("key"),
-        status: text(status),
-        skipped,
-        calls: 1,
-        held_since: None,
-        doubt_since: None,
+        status,
+        skipped: status == ItemStatus::Skipped,
+        sends: 1,
+        reserved_since: None,
+        in_doubt_since: None,
         provider_message_id: None,
         reason: None,
         error: None,
@@ -142,71 +144,32 @@ fn item(status: &str, skipped: bool) -> OutboxItemRow {
     }
 }
 
-#[expect(
-    clippy::too_many_lines,
-    reason = "one scenario, or one list of cases, read from top to bottom"
-)]
 #[tokio::test]
-async fn the_database_refuses_statuses_that_do_not_exist() {
+async fn the_database_rejects_unknown_statuses() {
     let Fixture {
         store,
         cluster: _cluster,
         ..
     } = fresh().await;
-    let campaign = CampaignRunRow {
-        id: SharedText::from("run"),
-        campaign_id: SharedText::from("campaign"),
-        tenant_id: SharedText::from("tenant"),
-        workspace_id: SharedText::from("workspace"),
-        ordinal: 1,
-        channel: SharedText::from("fax"),
-        status: SharedText::from("queued"),
-        control: "active".into(),
-        document: "{}".into(),
-        audience_id: "everybody".into(),
-        audience_digest: "".into(),
-        items: 1,
-        jobs: 1,
-        scheduled_for: onward_base::Timestamp::EPOCH,
-        asset: "spring".into(),
-        retry_of: None,
-        wake_at: onward_base::Timestamp::EPOCH,
-        created_at: onward_base::Timestamp::EPOCH,
-        ended_at: None,
-    };
+    let campaign = campaign_run(1);
+    let queued = item(ItemStatus::Queued);
     for (change, column) in [
-        (RowChange::insert(&item("lost", false)), "status"),
-        (RowChange::insert(&item("sent", true)), "skipped"),
+        (insert_with(&queued, "status", "lost"), "status"),
         (
             RowChange::insert(&OutboxItemRow {
-                channel: SharedText::from("fax"),
-                ..item("queued", false)
+                skipped: true,
+                ..item(ItemStatus::Sent)
             }),
-            "channel",
+            "skipped",
         ),
+        (insert_with(&queued, "channel", "fax"), "channel"),
         (
-            RowChange::insert(&JobRow {
-                job_type: SharedText::from("fax_batch"),
-                ..job("j", 0)
-            }),
+            insert_with(&job("j", 0), "job_type", "fax_batch"),
             "job_type",
         ),
-        (
-            RowChange::insert(&JobRow {
-                status: SharedText::from("partial"),
-                ..job("j", 0)
-            }),
-            "status",
-        ),
-        (RowChange::insert(&campaign), "channel"),
-        (
-            RowChange::insert(&CampaignRunRow {
-                channel: SharedText::from("email"),
-                status: SharedText::from("dead"),
-                ..campaign
-            }),
-            "status",
-        ),
+        (insert_with(&job("j", 0), "status", "partial"), "status"),
+        (insert_with(&campaign, "channel", "fax"), "channel"),
+        (insert_with(&campaign, "status", "dead"), "status"),
     ] {
         let table = change.table().name;
         let mut commit = Commit::new().insert(&job("neighbour", 0));
@@ -214,7 +177,7 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
         let expected = InvalidRequest::Value {
             table,
             column,
-            reason: "the database does not take this value",
+            reason: "a check constraint of the database rejects the value",
         };
         assert_eq!(store.commit(commit).await, Err(Error::Invalid(expected)));
     }
@@ -228,7 +191,7 @@ async fn the_database_refuses_statuses_that_do_not_exist() {
         Ok(None)
     );
     store
-        .commit(Commit::new().insert(&item("skipped", true)))
+        .commit(Commit::new().insert(&item(ItemStatus::Skipped)))
         .await
         .unwrap();
 }

@@ -1,4 +1,4 @@
-//! The database itself keeps the execution contract of campaigns, whoever writes to it.
+//! The database itself enforces the execution contract of campaigns, for every client.
 
 use crate::server::{connect, fresh};
 use crate::statements as contract;
@@ -6,22 +6,22 @@ use crate::statements as contract;
 const NOW: &str = "now()";
 
 #[tokio::test]
-async fn what_breaks_the_contract_is_refused_and_what_keeps_it_is_not() {
+async fn invalid_rows_are_rejected_and_valid_rows_are_accepted() {
     let fixture = fresh().await;
     let raw = connect(&fixture.url).await;
     for row in contract::rows(NOW) {
         raw.batch_execute(&row).await.unwrap();
     }
-    for (what, row) in contract::broken(NOW) {
+    for (what, row) in contract::invalid_rows(NOW) {
         assert!(raw.batch_execute(&row).await.is_err(), "{what}: {row}");
     }
-    for row in contract::sound(NOW) {
+    for row in contract::valid_rows(NOW) {
         raw.batch_execute(&row).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn the_trace_of_a_campaign_is_what_its_query_says() {
+async fn the_documented_query_returns_the_trace_of_a_campaign() {
     let fixture = fresh().await;
     let raw = connect(&fixture.url).await;
     for row in contract::rows(NOW) {

@@ -1,4 +1,4 @@
-//! Connections that are cut, servers that crash, and callers that go away.
+//! Lost connections, server crashes and dropped callers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,9 +17,9 @@ use onward_store_postgres::{Options, PostgresStore};
 use onward_testing::{ClusterDurability, PostgresCluster, TcpProxy};
 use tokio::task::JoinSet;
 
-use crate::proxy::{Cut, Proxy};
+use crate::proxy::{ConnectionCut, CuttingProxy};
 use crate::sample::{event, job, run};
-use crate::server::{careless, connect, fresh, open, wait_for_lock};
+use crate::server::{connect, fresh, open, unsynced_cluster, wait_for_lock};
 
 const APPENDERS: usize = 6;
 const EACH: usize = 50;
@@ -27,7 +27,7 @@ const COUNTERS: usize = 3;
 const COUNT: u32 = 50;
 const RUNS: [&str; 3] = ["a", "b", "c"];
 
-/// Appends an event however long it takes.
+/// Appends an event and retries until it is stored.
 async fn persist(store: &PostgresStore, event: RunEventWrite) -> AppendResult {
     loop {
         match store.append_event(event.clone()).await {
@@ -43,7 +43,7 @@ async fn persist(store: &PostgresStore, event: RunEventWrite) -> AppendResult {
     }
 }
 
-/// Raises a counter however long it takes.
+/// Increments a counter and retries until it is stored.
 async fn count_up(store: &PostgresStore, id: &str, times: u32) {
     let (mut known, mut is_in_doubt) = (0, false);
     while known < times {
@@ -79,7 +79,8 @@ async fn count_up(store: &PostgresStore, id: &str, times: u32) {
     }
 }
 
-/// Appends to several runs and raises several counters, all at once. Returns what was acknowledged.
+/// Appends to several runs and increments several counters concurrently. Returns the acknowledged
+/// events.
 async fn load(store: &Arc<PostgresStore>) -> Vec<AppendResult> {
     let (mut appends, mut counts) = (JoinSet::new(), JoinSet::new());
     for task in 0..APPENDERS {
@@ -101,7 +102,7 @@ async fn load(store: &Arc<PostgresStore>) -> Vec<AppendResult> {
     appends.join_all().await.into_iter().flatten().collect()
 }
 
-/// Everything that was acknowledged is there, where it was said to be, once.
+/// Asserts that every acknowledged event is stored once, with its acknowledged sequence.
 async fn audit(store: &PostgresStore, acknowledged: Vec<AppendResult>) {
     let mut stored = Vec::new();
     for name in RUNS {
@@ -135,7 +136,7 @@ async fn audit(store: &PostgresStore, acknowledged: Vec<AppendResult>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
+async fn lost_connections_lose_and_duplicate_nothing() {
     let fixture = fresh().await;
     let store = Arc::new(fixture.store);
     let is_done = Arc::new(AtomicBool::new(false));
@@ -147,7 +148,7 @@ async fn connections_that_are_cut_lose_nothing_and_repeat_nothing() {
     audit(&store, acknowledged).await;
 }
 
-/// Cuts all connections again and again, but only after some progress, or there would never be any.
+/// Cuts all connections repeatedly, each time only after some progress.
 async fn cut_connections(url: String, is_done: Arc<AtomicBool>) -> usize {
     const PROGRESS: &str = "SELECT (SELECT coalesce(sum(last_seq), 0) FROM runs)::bigint + \
         (SELECT coalesce(sum(attempts), 0) FROM job_queue)::bigint";
@@ -157,7 +158,7 @@ async fn cut_connections(url: String, is_done: Arc<AtomicBool>) -> usize {
     let (mut cuts, mut total) = (0, 0);
     while !is_done.load(Ordering::SeqCst) {
         let now: i64 = client.query_one(PROGRESS, &[]).await.unwrap().get(0);
-        if now > total + 5 {
+        if now > total {
             client.query(CUT, &[]).await.unwrap();
             (total, cuts) = (now, cuts + 1);
         }
@@ -166,7 +167,7 @@ async fn cut_connections(url: String, is_done: Arc<AtomicBool>) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
+async fn a_server_crash_loses_no_acknowledged_commit() {
     let cluster = Arc::new(PostgresCluster::start().unwrap());
     let url = cluster.create_database().unwrap();
     let store = Arc::new(open(&url).await);
@@ -190,8 +191,8 @@ async fn a_server_that_crashes_loses_nothing_that_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn every_store_call_has_a_deadline() {
-    let cluster = careless();
+async fn every_store_call_has_a_timeout() {
+    let cluster = unsynced_cluster();
     let url = cluster.create_database().unwrap();
     let deadline = Duration::from_secs(3);
     let store = PostgresStore::open(
@@ -260,7 +261,7 @@ async fn a_dropped_future_leaves_no_open_transaction() {
         wait_for_lock(&fixture.url).await;
     }
     holder.batch_execute("COMMIT").await.unwrap();
-    // Goes through the same writer, so what was dropped has come to its end before.
+    // Uses the same writer, so the dropped commit has ended before.
     let next = fixture
         .store
         .commit(Commit::new().update(&job("held", 2), 2))
@@ -273,19 +274,18 @@ async fn a_dropped_future_leaves_no_open_transaction() {
     next.unwrap();
 }
 
-/// A server that crashes gives numbers of transactions again that it had given and not written
-/// down.
+/// After a crash the server reuses transaction ids that it had assigned but not logged.
 #[tokio::test]
-async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
+async fn a_lost_transaction_is_not_confused_with_another_of_the_same_id() {
     let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
     let url = cluster.create_database().unwrap();
-    let wire = TcpProxy::forward_to(cluster.port()).unwrap();
-    let wired = url.replace(
+    let proxy = TcpProxy::forward_to(cluster.port()).unwrap();
+    let proxied_url = url.replace(
         &format!(":{}/", cluster.port()),
-        &format!(":{}/", wire.port()),
+        &format!(":{}/", proxy.port()),
     );
     let store = Arc::new(
-        PostgresStore::open(&wired, Options::default())
+        PostgresStore::open(&proxied_url, Options::default())
             .await
             .unwrap(),
     );
@@ -298,7 +298,7 @@ async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
         .batch_execute("BEGIN; LOCK TABLE job_queue IN SHARE MODE")
         .await
         .unwrap();
-    // It has read and decided, and has written nothing.
+    // The commit has read and planned, but has not written anything.
     let committing = tokio::spawn({
         let store = Arc::clone(&store);
         async move { store.commit(Commit::new().insert(&job("lost", 0))).await }
@@ -306,37 +306,40 @@ async fn a_transaction_that_was_lost_is_not_taken_for_another_of_its_number() {
     wait_for_lock(&url).await;
     let held = "SELECT max(backend_xid::text::bigint) FROM pg_stat_activity";
     let number: i64 = holder.query_one(held, &[]).await.unwrap().get(0);
-    wire.set_refusing(true);
+    proxy.refuse_connections();
     cluster.stop_immediately().unwrap();
     cluster.restart_server().unwrap();
     let other = connect(&url).await;
     let next = "SELECT pg_current_xact_id()::text::bigint";
     let given: i64 = other.query_one(next, &[]).await.unwrap().get(0);
-    assert!(given <= number, "{number} was not given again, but {given}");
+    assert!(
+        given <= number,
+        "transaction id {number} was not reused, the next one is {given}"
+    );
     for _ in given..number {
         other.query_one(next, &[]).await.unwrap();
     }
-    let fate = other
+    let status = other
         .query_one("SELECT pg_xact_status($1::bigint::text::xid8)", &[&number])
         .await
         .unwrap();
-    assert_eq!(fate.get::<_, &str>(0), "committed");
-    wire.set_refusing(false);
+    assert_eq!(status.get::<_, &str>(0), "committed");
+    proxy.accept_connections();
     committing.await.unwrap().unwrap();
     let stored: Option<(JobRow, u64)> = store
         .read_record(RowKey(vec![ColumnValue::Text(SharedText::from("lost"))]))
         .await
         .unwrap();
-    assert!(stored.is_some(), "it was acknowledged");
+    assert!(stored.is_some(), "the acknowledged commit is stored");
 }
 
-/// As the protocol has it, where a word of another statement begins alike.
+/// The statement as it is sent, including its end, so that no other statement matches.
 const COMMIT: &str = "COMMIT\0";
 
-/// What a store is told when its connection is cut at COMMIT, and what is stored in the end.
-async fn cut_at_commit(cut: Cut) {
+/// Cuts the connection at COMMIT and asserts that the commit succeeds and is stored once.
+async fn cut_at_commit(cut: ConnectionCut) {
     let fixture = fresh().await;
-    let proxy = Proxy::start(fixture.cluster.port()).await;
+    let proxy = CuttingProxy::start(fixture.cluster.port()).await;
     let url = fixture.url.replace(
         &fixture.cluster.port().to_string(),
         &proxy.port().to_string(),
@@ -369,20 +372,23 @@ async fn cut_at_commit(cut: Cut) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_whose_end_was_not_heard_is_found_committed() {
-    cut_at_commit(Cut::AfterPassingOn).await;
+async fn a_commit_with_a_lost_answer_is_found_committed() {
+    cut_at_commit(ConnectionCut::AfterForwarding).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_that_never_arrived_is_performed_again() {
-    cut_at_commit(Cut::BeforePassingOn).await;
+async fn a_commit_that_never_arrived_is_retried() {
+    cut_at_commit(ConnectionCut::BeforeForwarding).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_append_whose_end_was_not_heard_is_known_by_its_key() {
-    for cut in [Cut::AfterPassingOn, Cut::BeforePassingOn] {
+async fn an_append_with_a_lost_answer_is_detected_by_its_key() {
+    for cut in [
+        ConnectionCut::AfterForwarding,
+        ConnectionCut::BeforeForwarding,
+    ] {
         let fixture = fresh().await;
-        let proxy = Proxy::start(fixture.cluster.port()).await;
+        let proxy = CuttingProxy::start(fixture.cluster.port()).await;
         let url = fixture.url.replace(
             &fixture.cluster.port().to_string(),
             &proxy.port().to_string(),
@@ -394,7 +400,7 @@ async fn an_append_whose_end_was_not_heard_is_known_by_its_key() {
         let answer = store.append_event(event("r", 3)).await.unwrap().result;
         assert_eq!(
             (answer.run_seq.as_u64(), answer.idempotent),
-            (3, cut == Cut::AfterPassingOn)
+            (3, cut == ConnectionCut::AfterForwarding)
         );
         assert_eq!(proxy.cuts(), 1);
         assert_eq!(
@@ -410,9 +416,9 @@ async fn an_append_whose_end_was_not_heard_is_known_by_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outcome_that_cannot_be_found_out_is_said_to_be_unknown() {
+async fn an_outcome_that_cannot_be_determined_is_reported_as_unknown() {
     let fixture = fresh().await;
-    let proxy = Proxy::start(fixture.cluster.port()).await;
+    let proxy = CuttingProxy::start(fixture.cluster.port()).await;
     let url = fixture.url.replace(
         &fixture.cluster.port().to_string(),
         &proxy.port().to_string(),
@@ -432,8 +438,8 @@ async fn an_outcome_that_cannot_be_found_out_is_said_to_be_unknown() {
         .commit(Commit::new().insert(&job("j", 0)))
         .await
         .unwrap();
-    proxy.cut_next(COMMIT, Cut::AfterPassingOn);
-    proxy.stay_closed_after_the_cut();
+    proxy.cut_next(COMMIT, ConnectionCut::AfterForwarding);
+    proxy.refuse_connections_after_cut();
     let answer = store.commit(Commit::new().update(&job("j", 1), 1)).await;
     assert!(
         matches!(answer, Err(Error::OutcomeUnknown(_))),

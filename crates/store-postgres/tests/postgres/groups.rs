@@ -1,4 +1,4 @@
-//! Commits that are performed together do not feel each other.
+//! Group commit: commits of one transaction do not affect each other.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use onward_store_postgres::{Options, PostgresStore};
 use onward_testing::PostgresCluster;
 use tokio_postgres::Client;
 
-use crate::sample::{append, event, job, message, run};
-use crate::server::{careless, connect, wait_for_lock};
+use crate::sample::{append, event, insert_with, job, message, run};
+use crate::server::{connect, unsynced_cluster, wait_for_lock};
 
-/// A store whose only writer is busy until [`Busy::go_on`]: what is committed meanwhile is one
-/// group.
-struct Busy {
+/// A store whose only writer is blocked until [`BlockedWriter::release`]: commits made before that
+/// form one group.
+struct BlockedWriter {
     store: PostgresStore,
     url: String,
     holder: Client,
     _cluster: Arc<PostgresCluster>,
 }
 
-async fn busy() -> Busy {
-    let cluster = careless();
+async fn block_writer() -> BlockedWriter {
+    let cluster = unsynced_cluster();
     let url = cluster.create_database().unwrap();
     let store = PostgresStore::open(
         &url,
@@ -50,7 +50,7 @@ async fn busy() -> Busy {
         .batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'held' FOR UPDATE")
         .await
         .unwrap();
-    Busy {
+    BlockedWriter {
         store,
         url,
         holder,
@@ -58,15 +58,15 @@ async fn busy() -> Busy {
     }
 }
 
-impl Busy {
-    async fn go_on(&self) {
+impl BlockedWriter {
+    async fn release(&self) {
         self.holder.batch_execute("COMMIT").await.unwrap();
     }
 }
 
-/// Commits `commits` in one group, and returns what becomes of each.
-async fn together(
-    busy: &Busy,
+/// Commits `commits` in one group and returns their results.
+async fn commit_in_one_group(
+    busy: &BlockedWriter,
     commits: [Commit; 3],
 ) -> [Result<onward_store::CommitReceipt, Error>; 3] {
     let mut first = pin!(busy.store.commit(Commit::new().update(&job("held", 1), 1)));
@@ -79,13 +79,13 @@ async fn together(
         busy.store.commit(three)
     ));
     assert!(matches!(poll!(&mut all), Poll::Pending));
-    busy.go_on().await;
+    busy.release().await;
     let (first, (one, two, three)) = join(first, all).await;
     first.unwrap();
     [one, two, three]
 }
 
-async fn attempts(busy: &Busy, id: &str) -> Option<(u32, u64)> {
+async fn attempts(busy: &BlockedWriter, id: &str) -> Option<(u32, u64)> {
     let stored: Option<(JobRow, u64)> = busy
         .store
         .read_record(RowKey(vec![ColumnValue::Text(SharedText::from(id))]))
@@ -95,8 +95,8 @@ async fn attempts(busy: &Busy, id: &str) -> Option<(u32, u64)> {
 }
 
 #[tokio::test]
-async fn a_refused_commit_leaves_its_neighbours_alone() {
-    let busy = busy().await;
+async fn a_rejected_commit_does_not_affect_others_of_its_group() {
+    let busy = block_writer().await;
     let refused = Commit::new()
         .insert(&job("b", 0))
         .append_journal(append(1, 7))
@@ -106,7 +106,7 @@ async fn a_refused_commit_leaves_its_neighbours_alone() {
             .insert(&job(id, 0))
             .append_events(vec![event("r", step)])
     };
-    let [one, two, three] = together(&busy, [good("a", 1), refused, good("c", 3)]).await;
+    let [one, two, three] = commit_in_one_group(&busy, [good("a", 1), refused, good("c", 3)]).await;
     assert_eq!(one.unwrap().events[0].result.run_seq.as_u64(), 1);
     assert_eq!(two.unwrap_err().kind(), StoreErrorKind::Conflict);
     assert_eq!(three.unwrap().events[0].result.run_seq.as_u64(), 2);
@@ -122,13 +122,13 @@ async fn a_refused_commit_leaves_its_neighbours_alone() {
 }
 
 #[tokio::test]
-async fn a_commit_that_the_database_refuses_leaves_its_neighbours_alone() {
-    let busy = busy().await;
-    let wrong = Commit::new().insert(&JobRow {
-        status: SharedText::from("lost"),
-        ..job("b", 0)
-    });
-    let [one, two, three] = together(
+async fn a_commit_rejected_by_the_database_does_not_affect_others_of_its_group() {
+    let busy = block_writer().await;
+    let mut wrong = Commit::new();
+    wrong
+        .changes
+        .push(insert_with(&job("b", 0), "status", "lost"));
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [
             Commit::new().insert(&job("a", 0)),
@@ -154,12 +154,12 @@ async fn a_commit_that_the_database_refuses_leaves_its_neighbours_alone() {
 }
 
 #[tokio::test]
-async fn a_refused_first_event_leaves_no_run_behind() {
-    let busy = busy().await;
+async fn a_rejected_first_event_creates_no_run() {
+    let busy = block_writer().await;
     let refused = Commit::new()
         .append_events(vec![event("r", 1)])
         .append_journal(append(1, 7));
-    let [one, two, three] = together(
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [
             refused.clone(),
@@ -185,15 +185,15 @@ async fn a_refused_first_event_leaves_no_run_behind() {
 }
 
 #[tokio::test]
-async fn commits_of_a_group_build_on_each_other() {
-    let busy = busy().await;
+async fn a_commit_sees_earlier_commits_of_its_group() {
+    let busy = block_writer().await;
     let made = Commit::new()
         .insert(&job("a", 0))
         .append_journal(append(1, 0));
     let changed = Commit::new()
         .update(&job("a", 1), 1)
         .append_journal(append(1, 1));
-    let [one, two, three] = together(
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [made, changed, Commit::new().update(&job("a", 2), 1)],
     )
@@ -215,9 +215,9 @@ async fn commits_of_a_group_build_on_each_other() {
 }
 
 #[tokio::test]
-async fn a_row_that_comes_and_goes_in_a_group_was_never_there() {
-    let busy = busy().await;
-    let [one, two, three] = together(
+async fn a_row_inserted_and_deleted_in_a_group_is_not_stored() {
+    let busy = block_writer().await;
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [
             Commit::new().insert(&job("a", 0)),
@@ -234,17 +234,21 @@ async fn a_row_that_comes_and_goes_in_a_group_was_never_there() {
     assert_eq!(attempts(&busy, "b").await, Some((0, 1)));
 }
 
-fn removal(id: &str) -> Commit {
+fn delete_if_exists(id: &str) -> Commit {
     Commit::new().delete_if_exists::<JobRow>(RowKey(vec![ColumnValue::Text(SharedText::from(id))]))
 }
 
 #[tokio::test]
-async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
-    let busy = busy().await;
+async fn delete_if_exists_in_a_group_applies_after_an_insert_and_before_an_update() {
+    let busy = block_writer().await;
     let late = Commit::new().update(&job("a", 1), 1);
-    let [one, two, three] = together(
+    let [one, two, three] = commit_in_one_group(
         &busy,
-        [Commit::new().insert(&job("a", 0)), removal("a"), late],
+        [
+            Commit::new().insert(&job("a", 0)),
+            delete_if_exists("a"),
+            late,
+        ],
     )
     .await;
     one.unwrap();
@@ -264,10 +268,11 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
 }
 
 #[tokio::test]
-async fn a_removal_in_a_group_takes_what_the_group_has_just_updated() {
-    let busy = busy().await;
+async fn delete_if_exists_deletes_a_row_that_its_group_has_updated() {
+    let busy = block_writer().await;
     let update = |version| Commit::new().update(&job("held", 9), version);
-    let [one, two, three] = together(&busy, [update(2), removal("held"), update(3)]).await;
+    let [one, two, three] =
+        commit_in_one_group(&busy, [update(2), delete_if_exists("held"), update(3)]).await;
     one.and(two).unwrap();
     assert!(
         matches!(
@@ -284,14 +289,14 @@ async fn a_removal_in_a_group_takes_what_the_group_has_just_updated() {
 }
 
 #[tokio::test]
-async fn what_a_group_removes_can_come_again_in_the_group() {
-    let busy = busy().await;
-    let [one, two, three] = together(
+async fn a_row_deleted_in_a_group_can_be_inserted_again_in_the_group() {
+    let busy = block_writer().await;
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [
-            removal("held"),
+            delete_if_exists("held"),
             Commit::new().insert(&job("held", 7)),
-            removal("absent"),
+            delete_if_exists("absent"),
         ],
     )
     .await;
@@ -300,9 +305,9 @@ async fn what_a_group_removes_can_come_again_in_the_group() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_replaced_in_a_group_begins_again() {
-    let busy = busy().await;
-    let [one, two, three] = together(
+async fn a_row_replaced_in_a_group_starts_at_version_1() {
+    let busy = block_writer().await;
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [
             Commit::new().delete(&job("held", 0), 2),
@@ -316,10 +321,10 @@ async fn a_row_that_is_replaced_in_a_group_begins_again() {
 }
 
 #[tokio::test]
-async fn rows_that_the_store_numbers_are_known_by_their_numbers_in_the_group() {
-    let busy = busy().await;
+async fn rows_with_serials_are_found_by_their_serials_within_a_group() {
+    let busy = block_writer().await;
     let send = || Commit::new().insert_or_keep(&message(Some("once")));
-    let [one, two, three] = together(
+    let [one, two, three] = commit_in_one_group(
         &busy,
         [send(), send(), Commit::new().insert(&message(None))],
     )
@@ -345,11 +350,11 @@ async fn rows_that_the_store_numbers_are_known_by_their_numbers_in_the_group() {
 }
 
 #[tokio::test]
-async fn what_is_unique_can_pass_from_row_to_row_in_a_group() {
-    let busy = busy().await;
+async fn unique_values_can_move_between_rows_in_a_group() {
+    let busy = block_writer().await;
     let send = || Commit::new().insert(&message(Some("once")));
     busy.store.commit(Commit::new()).await.unwrap();
-    let [one, two, three] = together(&busy, [send(), send(), Commit::new()]).await;
+    let [one, two, three] = commit_in_one_group(&busy, [send(), send(), Commit::new()]).await;
     one.unwrap();
     assert!(
         matches!(two, Err(Error::Conflict(CommitConflict::NotUnique { .. }))),

@@ -3,10 +3,11 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a failed test reports its location"
 )]
 
 mod append_only;
+mod campaign_keys;
 mod conformance;
 mod contract;
 mod faults;

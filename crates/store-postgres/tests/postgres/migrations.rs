@@ -1,10 +1,11 @@
-//! The schema is made once, by one, and whole; and a database that is not ours is left alone.
+//! The schema is created once, by one process, in one transaction; a database that this program
+//! cannot use is not changed.
 
 use onward_store::{Error, RunStateStore as _, StoreErrorKind};
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::sample::event;
-use crate::server::{careless, connect, fresh, open};
+use crate::server::{connect, fresh, open, unsynced_cluster};
 
 async fn refusal(url: &str) -> Error {
     match PostgresStore::open(url, Options::default()).await {
@@ -14,7 +15,7 @@ async fn refusal(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn opening_again_changes_nothing() {
+async fn opening_a_store_twice_changes_nothing() {
     let fixture = fresh().await;
     fixture.store.append_event(event("r", 1)).await.unwrap();
     let again = open(&fixture.url).await;
@@ -31,12 +32,12 @@ async fn opening_again_changes_nothing() {
         .query_one("SELECT count(*), max(number) FROM onward_migrations", &[])
         .await
         .unwrap();
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (1, 1));
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (2, 2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_that_open_at_once_one_migrates() {
-    let cluster = careless();
+async fn of_concurrent_opens_exactly_one_migrates() {
+    let cluster = unsynced_cluster();
     let url = cluster.create_database().unwrap();
     let mut opening = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -49,7 +50,7 @@ async fn of_many_that_open_at_once_one_migrates() {
 }
 
 #[tokio::test]
-async fn a_changed_migration_is_refused() {
+async fn a_changed_migration_is_rejected() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
     client
@@ -65,11 +66,11 @@ async fn a_changed_migration_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newer_database_is_left_alone() {
+async fn a_newer_database_is_rejected() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
     client
-        .batch_execute("INSERT INTO onward_migrations VALUES (2, 'later', 'x', now())")
+        .batch_execute("INSERT INTO onward_migrations VALUES (99, 'later', 'x', now())")
         .await
         .unwrap();
     let error = refusal(&fixture.url).await;
@@ -81,12 +82,12 @@ async fn a_newer_database_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_migration_that_fails_leaves_nothing_behind() {
-    let cluster = careless();
+async fn a_failed_migration_is_rolled_back() {
+    let cluster = unsynced_cluster();
     let url = cluster.create_database().unwrap();
     let client = connect(&url).await;
     client
-        .batch_execute("CREATE TABLE timers (mine INT)")
+        .batch_execute("CREATE TABLE inbox (mine INT)")
         .await
         .unwrap();
     assert_eq!(refusal(&url).await.kind(), StoreErrorKind::Fatal);
@@ -95,6 +96,6 @@ async fn a_migration_that_fails_leaves_nothing_behind() {
         client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0),
         1
     );
-    client.batch_execute("DROP TABLE timers").await.unwrap();
+    client.batch_execute("DROP TABLE inbox").await.unwrap();
     open(&url).await;
 }

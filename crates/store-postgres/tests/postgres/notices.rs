@@ -1,4 +1,4 @@
-//! Words from one process to another.
+//! Notifications from one process to another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,57 +10,58 @@ use tokio::sync::mpsc;
 
 use crate::server::{connect, fresh, open};
 
-/// What a store hears.
-fn hearing(
+/// Subscribes to the notifications of a store.
+fn subscribe_to(
     store: &PostgresStore,
 ) -> (
     onward_store::RegistrationGuard,
     mpsc::UnboundedReceiver<String>,
 ) {
-    let (sender, words) = mpsc::unbounded_channel();
-    let heard: NotificationHandler = Arc::new(move |word: &str| drop(sender.send(word.to_owned())));
-    (store.subscribe(heard).unwrap(), words)
+    let (forward, received) = mpsc::unbounded_channel();
+    let handler: NotificationHandler =
+        Arc::new(move |notification: &str| drop(forward.send(notification.to_owned())));
+    (store.subscribe(handler).unwrap(), received)
 }
 
-/// Tells until it is heard: whoever has begun to listen may not be listening yet.
-async fn until_heard(
-    teller: &PostgresStore,
-    words: &mut mpsc::UnboundedReceiver<String>,
-    said: &str,
+/// Sends a notification until it is received, because a new subscriber may not listen yet.
+async fn notify_until_received(
+    sender: &PostgresStore,
+    received: &mut mpsc::UnboundedReceiver<String>,
+    notification_text: &str,
 ) {
-    let heard = async {
+    let delivered = async {
         loop {
-            teller.notify(said.to_owned());
-            let patience = Duration::from_millis(100);
-            if let Ok(word) = tokio::time::timeout(patience, words.recv()).await
-                && word.as_deref() == Some(said)
+            sender.notify(notification_text.to_owned());
+            let interval = Duration::from_millis(100);
+            if let Ok(notification) = tokio::time::timeout(interval, received.recv()).await
+                && notification.as_deref() == Some(notification_text)
             {
                 return;
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), heard)
+    tokio::time::timeout(Duration::from_secs(60), delivered)
         .await
         .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_one_tells_the_other_hears() {
+async fn a_subscriber_receives_notifications_of_another_store() {
     let fixture = fresh().await;
     let other = open(&fixture.url).await;
-    let (_hearing, mut words) = hearing(&other);
-    until_heard(&fixture.store, &mut words, "hello").await;
+    let (_subscription, mut received) = subscribe_to(&other);
+    notify_until_received(&fixture.store, &mut received, "hello").await;
     for number in 0..5_000 {
         fixture.store.notify(format!("shard {}", number % 100));
     }
-    until_heard(&fixture.store, &mut words, "enough").await;
+    notify_until_received(&fixture.store, &mut received, "enough").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listener_that_was_cut_off_hears_again() {
+async fn a_disconnected_listener_reconnects() {
     let fixture = fresh().await;
-    let (_hearing, mut words) = hearing(&fixture.store);
-    until_heard(&fixture.store, &mut words, "before").await;
+    let (_subscription, mut received) = subscribe_to(&fixture.store);
+    notify_until_received(&fixture.store, &mut received, "before").await;
     let cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
                WHERE datname = current_database() AND query LIKE 'LISTEN%'";
     assert_eq!(
@@ -72,23 +73,23 @@ async fn a_listener_that_was_cut_off_hears_again() {
             .len(),
         1
     );
-    until_heard(&fixture.store, &mut words, "after").await;
+    notify_until_received(&fixture.store, &mut received, "after").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_in_another_schema_hears_nothing() {
+async fn a_subscriber_in_another_schema_receives_nothing() {
     let fixture = fresh().await;
     let scratch = ScratchSchema::create(&fixture.url, "elsewhere")
         .await
         .unwrap();
-    let stranger = open(&scratch.store_url()).await;
-    let (_hearing, mut strange) = hearing(&stranger);
-    until_heard(&stranger, &mut strange, "own").await;
-    let (_hearing, mut words) = hearing(&fixture.store);
-    until_heard(&fixture.store, &mut words, "ours").await;
-    stranger.notify("theirs".to_owned());
-    until_heard(&stranger, &mut strange, "last").await;
-    while let Ok(word) = strange.try_recv() {
-        assert_ne!(word, "ours");
+    let other_store = open(&scratch.store_url()).await;
+    let (_subscription, mut other_received) = subscribe_to(&other_store);
+    notify_until_received(&other_store, &mut other_received, "own").await;
+    let (_subscription, mut received) = subscribe_to(&fixture.store);
+    notify_until_received(&fixture.store, &mut received, "ours").await;
+    other_store.notify("theirs".to_owned());
+    notify_until_received(&other_store, &mut other_received, "last").await;
+    while let Ok(notification) = other_received.try_recv() {
+        assert_ne!(notification, "ours");
     }
 }

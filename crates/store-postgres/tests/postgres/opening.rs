@@ -1,4 +1,4 @@
-//! A database that cannot be used is refused with a word on what to do.
+//! A database that cannot be used is rejected with an error that says what to do.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use onward_store::{
 use onward_store_postgres::{Options, PostgresStore};
 
 use crate::sample::{event, run};
-use crate::server::{careless, connect, fresh};
+use crate::server::{connect, fresh, unsynced_cluster};
 
 async fn refusal(url: &str) -> Error {
     let options = Options {
@@ -22,7 +22,7 @@ async fn refusal(url: &str) -> Error {
 }
 
 #[tokio::test]
-async fn a_store_that_is_opened_to_be_read_is_not_changed() {
+async fn a_read_only_open_changes_nothing() {
     let fixture = fresh().await;
     fixture.store.append_event(event("r", 1)).await.unwrap();
     let reading = PostgresStore::open_read_only(&fixture.url, Options::default())
@@ -50,9 +50,7 @@ async fn a_store_that_is_opened_to_be_read_is_not_changed() {
         .err();
     assert_eq!(
         refused,
-        Some(Error::Unusable(
-            "there is no store in the database".to_owned()
-        ))
+        Some(Error::Unusable("the database contains no store".to_owned()))
     );
     let count = "SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace";
     assert_eq!(
@@ -67,7 +65,7 @@ async fn a_store_that_is_opened_to_be_read_is_not_changed() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable() {
+async fn a_missing_server_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -80,16 +78,16 @@ async fn a_server_that_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_database_that_is_not_there_is_unusable() {
-    let cluster = careless();
+async fn a_missing_database_is_unusable() {
+    let cluster = unsynced_cluster();
     let error = refusal(&cluster.database_url("nothing")).await;
     assert_eq!(error.kind(), StoreErrorKind::Fatal);
     assert!(error.to_string().contains("Create it first"), "{error}");
 }
 
 #[tokio::test]
-async fn a_role_that_is_not_there_is_unusable_and_its_password_stays_secret() {
-    let cluster = careless();
+async fn a_missing_role_is_unusable_and_the_error_omits_its_password() {
+    let cluster = unsynced_cluster();
     let error = refusal(&format!(
         "postgres://nobody:secret@127.0.0.1:{}/postgres",
         cluster.port()
@@ -104,8 +102,8 @@ async fn a_role_that_is_not_there_is_unusable_and_its_password_stays_secret() {
 }
 
 #[tokio::test]
-async fn a_role_without_rights_is_told_so() {
-    let cluster = careless();
+async fn a_role_without_privileges_is_named_in_the_error() {
+    let cluster = unsynced_cluster();
     let url = cluster.create_database().unwrap();
     let client = connect(&url).await;
     client
@@ -121,8 +119,8 @@ async fn a_role_without_rights_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_unusable_when_tls_is_asked_for() {
-    let cluster = careless();
+async fn a_server_without_tls_is_unusable_if_tls_is_required() {
+    let cluster = unsynced_cluster();
     let error = refusal(&format!(
         "{}?sslmode=require",
         cluster.database_url("postgres")
@@ -133,7 +131,7 @@ async fn a_server_without_tls_is_unusable_when_tls_is_asked_for() {
 
 #[tokio::test]
 async fn a_database_of_another_encoding_is_unusable() {
-    let cluster = careless();
+    let cluster = unsynced_cluster();
     let client = connect(&cluster.database_url("postgres")).await;
     let sql =
         "CREATE DATABASE latin ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0";

@@ -1,4 +1,4 @@
-//! Several processes on one database: nothing twice, no gaps, nobody waits for ever.
+//! Several processes on one database: no duplicates, no gaps, no deadlocks.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use tokio::task::JoinSet;
 use crate::sample::{append, event, execution, job, run};
 use crate::server::{connect, fresh, open, wait_for_lock};
 
-/// Two handles on an empty store, as two processes would have, and the server they are on.
+/// Two handles on an empty store, as two processes would have, and their server.
 async fn pair() -> ([Arc<PostgresStore>; 2], Arc<PostgresCluster>) {
     let fixture = fresh().await;
     let other = open(&fixture.url).await;
@@ -28,7 +28,7 @@ async fn pair() -> ([Arc<PostgresStore>; 2], Arc<PostgresCluster>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
+async fn two_processes_append_to_the_same_runs_without_gaps_or_duplicates() {
     const TASKS: usize = 8;
     const EACH: usize = 40;
     let (pair, _cluster) = pair().await;
@@ -37,8 +37,8 @@ async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
         let store = Arc::clone(&pair[task % 2]);
         tasks.spawn(async move {
             for step in 0..EACH {
-                // Two runs at a time, in an order of its own, so that they would wait for each
-                // other if they could.
+                // Two runs at a time, in different orders, which would deadlock if locks were not
+                // ordered.
                 let step = task * EACH + step;
                 let mut events = vec![event("a", step), event("b", step), event("c", step)];
                 events.rotate_left(task % 3);
@@ -67,7 +67,7 @@ async fn two_processes_append_to_the_same_runs_without_gaps_or_repeats() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
+async fn concurrent_appends_of_one_first_event_store_it_once() {
     let (pair, _cluster) = pair().await;
     for round in 0..20 {
         let name = format!("run-{round}");
@@ -99,7 +99,7 @@ async fn the_same_first_event_from_everywhere_at_once_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
+async fn of_concurrent_appends_to_one_journal_position_exactly_one_succeeds() {
     let (pair, _cluster) = pair().await;
     pair[0]
         .commit(Commit::new().insert(&execution(1)))
@@ -127,7 +127,7 @@ async fn of_all_who_append_to_a_journal_at_the_same_place_one_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_all_who_claim_a_shard_one_gets_it() {
+async fn of_concurrent_claims_of_a_shard_exactly_one_succeeds() {
     let (pair, _cluster) = pair().await;
     for round in 0..20 {
         let mut tasks = JoinSet::new();
@@ -144,7 +144,7 @@ async fn of_all_who_claim_a_shard_one_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
+async fn a_reader_never_sees_an_event_before_earlier_events() {
     let (pair, _cluster) = pair().await;
     let is_done = Arc::new(AtomicBool::new(false));
     let mut writers = JoinSet::new();
@@ -162,9 +162,9 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
     let reader = {
         let (store, is_done) = (Arc::clone(&pair[0]), Arc::clone(&is_done));
         tokio::spawn(async move {
-            let (mut seen, mut looks) = (RunSeq::ZERO, 0);
+            let (mut seen, mut reads) = (RunSeq::ZERO, 0);
             loop {
-                // Asked before looking, so that the last look sees everything.
+                // Reads the flag first, so that the last read sees everything.
                 let was_done = is_done.load(Ordering::SeqCst);
                 for event in store
                     .fetch_events(&run("r"), RunEventQuery::starting_after(seen))
@@ -174,9 +174,9 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
                     assert_eq!(event.run_seq, seen.next_seq());
                     seen = event.run_seq;
                 }
-                looks += 1;
+                reads += 1;
                 if was_done {
-                    return (seen, looks);
+                    return (seen, reads);
                 }
             }
         })
@@ -185,13 +185,13 @@ async fn a_reader_never_sees_an_event_before_those_that_come_before_it() {
         done.unwrap();
     }
     is_done.store(true, Ordering::SeqCst);
-    let (seen, looks) = reader.await.unwrap();
+    let (seen, reads) = reader.await.unwrap();
     assert_eq!(seen.as_u64(), 360);
-    assert!(looks > 10, "the reader looked {looks} times only");
+    assert!(reads > 10, "the reader made only {reads} reads");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn purging_and_appending_at_once_leaves_a_whole_journal_or_none() {
+async fn a_concurrent_purge_and_append_leave_a_whole_journal_or_none() {
     let (pair, _cluster) = pair().await;
     let mut tasks = JoinSet::new();
     for task in 0..4 {
@@ -236,7 +236,7 @@ fn key(id: &str) -> RowKey {
     RowKey(vec![ColumnValue::Text(SharedText::from(id))])
 }
 
-/// Claims the job over and over, until it is gone. Returns how often.
+/// Claims the job repeatedly until it is deleted. Returns the number of claims.
 async fn claim(store: Arc<PostgresStore>) -> u32 {
     let mut claims = 0;
     while let Some((job, version)) = store.read_record::<JobRow>(key("j")).await.unwrap() {
@@ -253,7 +253,7 @@ async fn claim(store: Arc<PostgresStore>) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_job_that_others_claim_all_the_time_is_gone_once_it_is_removed() {
+async fn delete_if_exists_deletes_a_job_that_others_keep_claiming() {
     let (pair, _cluster) = pair().await;
     let mut claims = 0;
     for _ in 0..10 {
@@ -286,7 +286,7 @@ async fn a_job_that_others_claim_all_the_time_is_gone_once_it_is_removed() {
 }
 
 #[tokio::test]
-async fn a_removal_that_waited_for_an_update_takes_the_updated_row() {
+async fn delete_if_exists_that_waited_for_an_update_deletes_the_updated_row() {
     let fixture = fresh().await;
     fixture
         .store
@@ -314,7 +314,7 @@ async fn a_removal_that_waited_for_an_update_takes_the_updated_row() {
 }
 
 #[tokio::test]
-async fn a_removal_that_waited_takes_what_was_inserted_meanwhile() {
+async fn delete_if_exists_that_waited_deletes_a_row_inserted_in_between() {
     let fixture = fresh().await;
     fixture
         .store
@@ -351,7 +351,7 @@ async fn a_removal_that_waited_takes_what_was_inserted_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_update_that_waited_for_a_removal_conflicts() {
+async fn an_update_that_waited_for_a_delete_conflicts() {
     let fixture = fresh().await;
     fixture
         .store
@@ -363,7 +363,7 @@ async fn an_update_that_waited_for_a_removal_conflicts() {
         .batch_execute("BEGIN; SELECT * FROM job_queue WHERE id = 'z' FOR UPDATE")
         .await
         .unwrap();
-    // The removal has locked the first row when it waits for the second.
+    // The delete has locked the first row when it waits for the second.
     let both = Commit::new()
         .delete_if_exists::<JobRow>(key("j"))
         .delete_if_exists::<JobRow>(key("z"));

@@ -1,17 +1,24 @@
-//! Records and events that tests are made of.
+//! Sample records and events for tests.
 
 use std::fmt::Debug;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use onward_base::{SharedText, Timestamp};
-use onward_journal::{ComponentDigest, ExecutionId};
+use onward_campaign_core::{
+    CampaignRunControl, CampaignRunStatus, DeliveryChannel, JobStatus, JobType,
+};
+use onward_journal::{ComponentDigest, ExecutionId, ExecutionState};
 use onward_runs::{
     AttemptNumber, ExtraFields, IdempotencyKey, IdempotencyKeyParts, RunEventId, RunEventWrite,
     RunId,
 };
-use onward_store::tables::{ExecutionRow, InboxMessageRow, JobRow};
-use onward_store::{JournalAppend, SerialId, ShardId};
+use onward_store::tables::{
+    CampaignRunRow, ExecutionRow, InboxMessageKind, InboxMessageRow, JobRow,
+};
+use onward_store::{
+    ColumnValue, JournalAppend, RowChange, SerialId, ShardId, TableRecord, TableRow,
+};
 
 fn valid<T: FromStr<Err: Debug>>(text: &str) -> T {
     text.parse().unwrap()
@@ -21,7 +28,7 @@ pub(crate) fn run(name: &str) -> RunId {
     valid(name)
 }
 
-/// The event of a run that completes step `step`. The same run and step make the same event.
+/// The event of a run that completes step `step`. The same run and step give the same event.
 pub(crate) fn event(run: &str, step: usize) -> RunEventWrite {
     let mut event = RunEventWrite {
         event_id: event_id(run, step),
@@ -46,7 +53,7 @@ pub(crate) fn event(run: &str, step: usize) -> RunEventWrite {
     event
 }
 
-/// An id that is the same for the same run and step.
+/// Derives an event id from run and step.
 fn event_id(run: &str, step: usize) -> RunEventId {
     let name = format!("{run}/{step}");
     let mut hash = 0xcbf2_9ce4_8422_2325_u128;
@@ -69,7 +76,7 @@ pub(crate) fn execution(number: u8) -> ExecutionRow {
         function: SharedText::from("function"),
         component_digest: ComponentDigest::from_bytes([0; 32]),
         start_key: None,
-        state: SharedText::from("Running"),
+        state: ExecutionState::Running,
         wake_at: Timestamp::EPOCH,
         created_at: Timestamp::EPOCH,
         body: Arc::from([]),
@@ -92,8 +99,8 @@ pub(crate) fn job(id: &str, attempts: u32) -> JobRow {
         run_id: SharedText::from("run"),
         tenant_id: SharedText::from("tenant"),
         workspace_id: SharedText::from("workspace"),
-        job_type: SharedText::from("email_send_batch"),
-        status: SharedText::from("queued"),
+        job_type: JobType::EmailSendBatch,
+        status: JobStatus::Queued,
         attempts,
         run_after: Timestamp::EPOCH,
         locked_until: None,
@@ -101,11 +108,11 @@ pub(crate) fn job(id: &str, attempts: u32) -> JobRow {
         lock_epoch: 0,
         number: 0,
         items: 1,
-        served: 0,
+        sent: 0,
         failed: 0,
         skipped: 0,
         in_doubt: 0,
-        doubt_since: Timestamp::MAX,
+        in_doubt_since: Timestamp::MAX,
         error: None,
         created_at: Timestamp::EPOCH,
     }
@@ -117,8 +124,44 @@ pub(crate) fn message(dedup_key: Option<&str>) -> InboxMessageRow {
         execution_id: ExecutionId::from_bytes([1; 32]),
         shard: ShardId(0),
         dedup_key: dedup_key.map(SharedText::from),
-        kind: SharedText::from("signal"),
+        kind: InboxMessageKind::Signal,
         body: Arc::from([]),
         sent_at: Timestamp::EPOCH,
+    }
+}
+
+/// Inserts a record with another value in one column, which the types of the record cannot express.
+pub(crate) fn insert_with<R: TableRecord>(record: &R, column: &str, value: &str) -> RowChange {
+    let position = R::TABLE.column_position(column).unwrap();
+    let TableRow(mut values) = record.to_row();
+    values[position] = ColumnValue::Text(value.into());
+    RowChange::Insert {
+        table: R::TABLE,
+        row: TableRow(values),
+    }
+}
+
+/// A campaign run with this ordinal, which is part of its id.
+pub(crate) fn campaign_run(ordinal: u32) -> CampaignRunRow {
+    CampaignRunRow {
+        id: format!("run-{ordinal:04}").into(),
+        campaign_id: SharedText::from("campaign"),
+        tenant_id: SharedText::from("tenant"),
+        workspace_id: SharedText::from("workspace"),
+        ordinal,
+        channel: DeliveryChannel::Email,
+        status: CampaignRunStatus::Queued,
+        control: CampaignRunControl::Active,
+        document: "{}".into(),
+        audience_id: "all-customers".into(),
+        audience_digest: "".into(),
+        items: 1,
+        jobs: 1,
+        scheduled_for: Timestamp::EPOCH,
+        asset: "spring".into(),
+        retry_of: None,
+        wake_at: Timestamp::EPOCH,
+        created_at: Timestamp::EPOCH,
+        ended_at: None,
     }
 }

@@ -1,4 +1,4 @@
-//! The migration makes the tables that are described, and no others.
+//! The migrations create the declared tables and no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const SPECIAL: [&str; 5] = [
 ];
 
 #[tokio::test]
-async fn the_tables_are_the_ones_that_are_described() {
+async fn the_schema_matches_the_declared_tables() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
     let sql =
@@ -51,7 +51,7 @@ async fn the_tables_are_the_ones_that_are_described() {
     }
 }
 
-/// Name, type, whether it may hold nothing, and whether the database assigns it.
+/// Name, type, whether the column is nullable, and whether the database assigns its values.
 type Described = (String, String, bool, bool);
 
 async fn columns(client: &Client, table: &str) -> Vec<Described> {
@@ -136,7 +136,7 @@ fn described_indexes(table: &TableSchema) -> BTreeMap<String, Vec<String>> {
 }
 
 #[tokio::test]
-async fn unique_means_unique() {
+async fn unique_sets_are_enforced_by_the_database() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
     let sql =
@@ -146,12 +146,12 @@ async fn unique_means_unique() {
         .iter()
         .map(|table| table.unique.len())
         .sum::<usize>();
-    // Those of run events are the idempotency key and the id.
+    // The unique columns of run events are the idempotency key and the event id.
     assert_eq!(usize::try_from(found).unwrap(), sets + 2);
 }
 
 #[tokio::test]
-async fn a_statement_fails_only_if_it_came_upon_other_rows_than_expected() {
+async fn a_statement_fails_only_if_rows_are_not_at_their_expected_version() {
     let fixture = fresh().await;
     let client = connect(&fixture.url).await;
     for (actual, wanted) in [(0_i64, 0_i64), (3, 3)] {

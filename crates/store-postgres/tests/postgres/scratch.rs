@@ -1,4 +1,4 @@
-//! A schema to throw away: a store in it is apart from all else in the database.
+//! Scratch schemas: a store in one is separate from all other data of the database.
 
 use onward_store::{RunEventQuery, RunStateStore as _};
 use onward_store_postgres::baseline::PostgresBaseline;
@@ -8,7 +8,7 @@ use crate::sample::{event, run};
 use crate::server::{connect, fresh, open};
 
 #[tokio::test]
-async fn a_scratch_store_is_apart_and_is_gone_in_the_end() {
+async fn a_scratch_store_is_separate_and_is_dropped_at_the_end() {
     let fixture = fresh().await;
     fixture.store.append_event(event("r", 1)).await.unwrap();
     let scratch = ScratchSchema::create(&fixture.url, "scratch_1")
@@ -47,7 +47,7 @@ async fn a_scratch_store_is_apart_and_is_gone_in_the_end() {
 }
 
 #[tokio::test]
-async fn a_name_that_says_more_than_a_name_is_refused() {
+async fn an_invalid_schema_name_is_rejected() {
     let fixture = fresh().await;
     for name in ["", "a; DROP SCHEMA public", "A", "a\"b"] {
         assert!(
@@ -58,11 +58,11 @@ async fn a_name_that_says_more_than_a_name_is_refused() {
 }
 
 #[tokio::test]
-async fn the_yardstick_knows_how_durable_it_is_and_how_much_it_wrote() {
+async fn the_baseline_reports_its_durability_and_the_bytes_written() {
     let fixture = fresh().await;
     let yardstick = PostgresBaseline::open(&fixture.url).await.unwrap();
     let durability = yardstick.durability_settings().await.unwrap();
-    // The server of these tests is careless, and what is measured on it is told to be.
+    // The server of these tests does not sync, and the baseline must report that.
     assert!(
         durability.contains("fsync=off, synchronous_commit="),
         "{durability}"

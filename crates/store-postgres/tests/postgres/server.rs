@@ -1,24 +1,17 @@
 //! Servers and connections for the tests.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::Arc;
 
 use onward_store_postgres::{Options, PostgresStore};
 use onward_testing::{ClusterDurability, PostgresCluster};
 use tokio_postgres::{Client, NoTls};
 
-/// A server for tests that crash nothing.
-pub(crate) fn careless() -> Arc<PostgresCluster> {
-    static SHARED: Mutex<Weak<PostgresCluster>> = Mutex::new(Weak::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-    shared.upgrade().unwrap_or_else(|| {
-        let cluster =
-            Arc::new(PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap());
-        *shared = Arc::downgrade(&cluster);
-        cluster
-    })
+/// A shared server without fsync, for tests that do not crash it.
+pub(crate) fn unsynced_cluster() -> Arc<PostgresCluster> {
+    PostgresCluster::shared_cluster(ClusterDurability::Unsynced).unwrap()
 }
 
-/// A store, the URL of its database, and the server that it is on.
+/// A store, the URL of its database, and its server.
 pub(crate) struct Fixture {
     pub(crate) store: PostgresStore,
     pub(crate) url: String,
@@ -27,7 +20,7 @@ pub(crate) struct Fixture {
 
 /// An empty store.
 pub(crate) async fn fresh() -> Fixture {
-    let cluster = careless();
+    let cluster = unsynced_cluster();
     let url = cluster.create_database().unwrap();
     Fixture {
         store: open(&url).await,
@@ -36,19 +29,19 @@ pub(crate) async fn fresh() -> Fixture {
     }
 }
 
-/// A store on the database that `url` names.
+/// Opens a store on the database of `url`.
 pub(crate) async fn open(url: &str) -> PostgresStore {
     PostgresStore::open(url, Options::default()).await.unwrap()
 }
 
-/// A connection of our own, to look and to tamper with.
+/// Opens a direct connection to the database.
 pub(crate) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
-/// Waits until somebody waits for a lock in the database that `url` names.
+/// Waits until a connection waits for a lock in the database of `url`.
 pub(crate) async fn wait_for_lock(url: &str) {
     let client = connect(url).await;
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";

@@ -1,4 +1,4 @@
-//! The database itself refuses to change what happened.
+//! The database itself rejects changes of stored events and journals.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn filled(place: &Place) -> Arc<dyn Store> {
         .await
         .unwrap();
     let execution = ExecutionId::from_bytes([7; 32]);
-    // As many as are entered into the index together.
+    // As many events as one block of the journal index.
     for part in 0..64 {
         let append = JournalAppend {
             execution,
@@ -80,7 +80,7 @@ async fn events_can_neither_be_updated_nor_deleted() {
 }
 
 #[tokio::test]
-async fn a_whole_run_goes_with_everything_that_belongs_to_it() {
+async fn deleting_a_run_deletes_all_its_data() {
     let place = Place::new();
     let store = filled(&place).await;
     let events = RunEventGenerator::new("kept").next_events(10);

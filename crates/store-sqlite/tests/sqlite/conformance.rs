@@ -1,5 +1,4 @@
-//! The suite that every store has to pass, and random sequences beside the store in memory, on
-//! SQLite.
+//! Runs the conformance suite on SQLite, and random sequences on SQLite and the memory store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -103,7 +102,7 @@ async fn the_store_conforms() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_sequences_are_answered_as_by_the_store_in_memory() {
+async fn random_sequences_give_the_same_results_as_the_memory_store() {
     for seed in 0..300 {
         if let Err(divergence) = run_differential(&[&MemoryStoreFactory, &OnSqlite], seed, 40).await
         {

@@ -1,4 +1,4 @@
-//! The database itself keeps the execution contract of campaigns, whoever writes to it.
+//! The database itself enforces the execution contract of campaigns, for every client.
 
 use crate::Place;
 use crate::statements as contract;
@@ -6,23 +6,23 @@ use crate::statements as contract;
 const NOW: &str = "0";
 
 #[test]
-fn what_breaks_the_contract_is_refused_and_what_keeps_it_is_not() {
+fn invalid_rows_are_rejected_and_valid_rows_are_accepted() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();
     for row in contract::rows(NOW) {
         raw.execute_batch(&row).unwrap();
     }
-    for (what, row) in contract::broken(NOW) {
+    for (what, row) in contract::invalid_rows(NOW) {
         assert!(raw.execute_batch(&row).is_err(), "{what}: {row}");
     }
-    for row in contract::sound(NOW) {
+    for row in contract::valid_rows(NOW) {
         raw.execute_batch(&row).unwrap();
     }
 }
 
 #[test]
-fn the_trace_of_a_campaign_is_what_its_query_says() {
+fn the_documented_query_returns_the_trace_of_a_campaign() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();

@@ -1,9 +1,8 @@
-//! A file that is not as it was written: what is read from it is right, or is refused, or `verify`
-//! says what is wrong.
+//! Damaged files: a read returns correct data or fails, or `verify` reports the damage.
 
 use std::sync::Arc;
 
-use onward_engine::verify::{self, VerifyIssue};
+use onward_diagnostics::verify::{self, VerifyIssue};
 use onward_runs::{AcceptedKeyForms, RunEventRecord};
 use onward_store::{Error, RunEventQuery, RunStateStore as _, Store};
 use onward_store_sqlite::{Options, SqliteStore};
@@ -11,10 +10,10 @@ use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
-/// Bytes between two that are turned: a prime, so that every kind of place has its turn.
-const STRIDE: usize = 67;
+/// Bytes between two flipped bits: a prime, so that every position within a page is reached.
+const STRIDE: usize = 29;
 
-/// The store is closed again: all of it is in the one file.
+/// Fills a store and closes it, so that all its data is in one file.
 async fn filled(place: &Place) -> Vec<RunEventRecord> {
     let store = place.open();
     for run in ["one", "two", "three"] {
@@ -39,7 +38,7 @@ async fn everything(store: &dyn Store) -> Result<Vec<RunEventRecord>, Error> {
     Ok(all)
 }
 
-/// What `verify` finds; that it cannot read the store to the end is a finding as well.
+/// The findings of `verify`; a read error counts as a finding.
 async fn findings(store: &dyn Store) -> Vec<String> {
     let mut found = Vec::new();
     let mut note = |it: &VerifyIssue| -> std::io::Result<()> {
@@ -54,13 +53,13 @@ async fn findings(store: &dyn Store) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_bit_that_has_turned_is_never_served() {
+async fn a_flipped_bit_is_never_returned() {
     let place = Place::new();
     let written = filled(&place).await;
     assert!(!place.path().with_extension("db-wal").exists());
     let whole = std::fs::read(place.path()).unwrap();
     let (mut refused, mut harmless, mut found_out) = (0, 0, 0);
-    // What is empty is mostly zero, and nobody reads it.
+    // Unused space is mostly zero and never read.
     let meaning = (0..whole.len()).filter(|at| whole[*at] != 0);
     for at in meaning.step_by(STRIDE) {
         let mut bytes = whole.clone();
@@ -74,7 +73,7 @@ async fn a_bit_that_has_turned_is_never_served() {
             refused += 1;
             continue;
         };
-        // Where an event stands is not part of its checksum, but of what `verify` looks at.
+        // The position of an event is not part of its checksum, but `verify` checks it.
         let is_right = |it: &RunEventRecord| {
             written
                 .iter()
@@ -82,14 +81,14 @@ async fn a_bit_that_has_turned_is_never_served() {
         };
         assert!(
             read.iter().all(is_right),
-            "a bit of byte {at} was turned, and an event that never was is served"
+            "a flipped bit in byte {at} produced an event that was never written"
         );
         if read == written {
             harmless += 1;
         } else {
             assert!(
                 !findings(&store).await.is_empty(),
-                "a bit of byte {at} was turned, and nobody says so"
+                "a flipped bit in byte {at} was not detected"
             );
             found_out += 1;
         }
@@ -101,15 +100,15 @@ async fn a_bit_that_has_turned_is_never_served() {
 }
 
 #[tokio::test]
-async fn whatever_belongs_to_nothing_is_found() {
-    for (damage, words) in [
+async fn orphaned_and_inconsistent_data_is_found() {
+    for (damage, finding) in [
         (
             "DROP TRIGGER run_events_are_never_updated",
-            "trigger run_events_are_never_updated is gone",
+            "trigger run_events_are_never_updated is missing",
         ),
         (
             "DROP INDEX runs_to_project",
-            "index runs_to_project is gone",
+            "index runs_to_project is missing",
         ),
         (
             "DROP TRIGGER runs_take_their_events_along; DELETE FROM runs WHERE run_no = 1",
@@ -120,23 +119,29 @@ async fn whatever_belongs_to_nothing_is_found() {
             "(number 1) has no events",
         ),
         (
-            "INSERT INTO run_snapshots VALUES ('nobody', 3, 'CURRENT', 1, NULL, '{}', 0, 1)",
-            "snapshot of run nobody at event 3, and no such run",
+            "INSERT INTO run_snapshots VALUES ('missing', 3, 'CURRENT', 1, NULL, '{}', 0, 1)",
+            "snapshot of run missing at event 3 exists, but the run does not",
         ),
-        ("DELETE FROM event_ids", "is not marked as taken"),
+        (
+            "DELETE FROM event_ids",
+            "is missing from the index of event ids",
+        ),
         (
             "INSERT INTO event_ids VALUES (x'00112233445566778899aabbccddeeff')",
-            "marked as taken, by none",
+            "is in the index of event ids, but belongs to no event",
         ),
         (
             "INSERT INTO run_events SELECT (2 << 32) + 21, event_id, event_type, emitted_at, plan_id, plan_version, 1, 1, \
              zeroblob(32), step_id, payload, extra, persisted_at, checksum FROM run_events WHERE run_no = 1 AND run_seq = 1",
-            "is there 2 times",
+            "is stored 2 times",
         ),
-        ("UPDATE runs SET to_project = 0", "where the readers of run"),
+        (
+            "UPDATE runs SET to_project = 0",
+            "the reader positions of run",
+        ),
         (
             "UPDATE runs SET delivered_seq = 99, to_deliver = 0",
-            "where the readers of run",
+            "the reader positions of run",
         ),
     ] {
         let place = Place::new();
@@ -146,14 +151,14 @@ async fn whatever_belongs_to_nothing_is_found() {
             Arc::new(SqliteStore::open_read_only(&place.path(), Options::default()).unwrap());
         let found = findings(&*store).await;
         assert!(
-            found.iter().any(|it| it.contains(words)),
+            found.iter().any(|it| it.contains(finding)),
             "{damage}: {found:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn an_event_that_was_replaced_is_not_served() {
+async fn a_replaced_event_is_reported_as_corrupt() {
     let place = Place::new();
     let written = filled(&place).await;
     place
@@ -168,9 +173,9 @@ async fn an_event_that_was_replaced_is_not_served() {
     let run = &written[0].event.run_id;
     let runs = store.list_run_heads(None, None, 10).await.unwrap();
     assert!(runs.iter().any(|head| head.run_id == *run));
-    let mut refusals = Vec::new();
+    let mut errors = Vec::new();
     for head in runs {
-        refusals.extend(
+        errors.extend(
             store
                 .fetch_events(&head.run_id, RunEventQuery::default())
                 .await
@@ -178,6 +183,6 @@ async fn an_event_that_was_replaced_is_not_served() {
                 .map(|error| error.to_string()),
         );
     }
-    assert_eq!(refusals.len(), 1);
-    assert!(refusals[0].contains("event 3 of run"), "{refusals:?}");
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].contains("event 3 of run"), "{errors:?}");
 }

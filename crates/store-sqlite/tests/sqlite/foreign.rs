@@ -1,19 +1,19 @@
-//! A log that another program has written into the file, with a hole in it.
+//! A log with a gap, written into the file by another program.
 
 use std::sync::Arc;
 
+use onward_diagnostics::verify::{self, VerifyIssueKind};
 use onward_engine::projector::{Projector, ProjectorOptions};
-use onward_engine::verify::{self, VerifyIssueKind};
 use onward_runs::{AcceptedKeyForms, RunSeq};
-use onward_store::tables::RunSnapshotRow;
+use onward_store::tables::{RunSnapshotRow, SnapshotCondition};
 use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, RunStateStore as _, Store};
 use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
-/// Moves the events from `seq` on up by one, as a writer would have left them that took a number
-/// and never used it.
-fn punch(place: &Place, seq: u64) {
+/// Increments the sequence of the events from `seq` on, like a writer that reserved a number and
+/// did not use it.
+fn create_gap(place: &Place, seq: u64) {
     let raw = place.raw();
     raw.execute_batch(&format!(
         "DROP TRIGGER run_events_are_never_updated;
@@ -36,18 +36,21 @@ async fn findings(store: &Arc<dyn Store>) -> Vec<VerifyIssueKind> {
 }
 
 #[tokio::test]
-async fn a_hole_stops_the_projector_until_the_whole_log_has_been_read() {
+async fn a_gap_stops_the_projector_until_it_has_read_the_whole_log() {
     let place = Place::new();
     let store = place.open();
     let events = RunEventGenerator::new("foreign").next_events(9);
     let run = events[0].run_id.clone();
     store.append_events(events.clone()).await.unwrap();
-    punch(&place, 5);
+    create_gap(&place, 5);
     let mut projector = Projector::new(Arc::clone(&store), ProjectorOptions::default());
     assert_eq!(projector.run_pass().await.unwrap().stale, 1);
     let key = || RowKey(vec![run.to_value()]);
     let (row, _): (RunSnapshotRow, u64) = store.read_record(key()).await.unwrap().unwrap();
-    assert_eq!((&*row.condition, row.last_event_seq.as_u64()), ("STALE", 4));
+    assert_eq!(
+        (row.condition, row.last_event_seq.as_u64()),
+        (SnapshotCondition::Stale, 4)
+    );
     projector.run_pass().await.unwrap();
     let (row, _): (RunSnapshotRow, u64) = store.read_record(key()).await.unwrap().unwrap();
     assert_eq!(
@@ -57,7 +60,7 @@ async fn a_hole_stops_the_projector_until_the_whole_log_has_been_read() {
     assert_eq!(
         findings(&store).await,
         [VerifyIssueKind::Store, VerifyIssueKind::Gap],
-        "the trigger that was in the way, and the hole"
+        "the missing trigger and the gap"
     );
     let more = RunEventGenerator::new("foreign")
         .next_events(12)
@@ -68,7 +71,7 @@ async fn a_hole_stops_the_projector_until_the_whole_log_has_been_read() {
             .run_seq
             .as_u64(),
         11,
-        "we go on after what is there"
+        "new events continue the stored sequence"
     );
     projector.run_pass().await.unwrap();
     assert_eq!(

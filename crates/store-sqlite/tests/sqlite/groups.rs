@@ -1,29 +1,30 @@
-//! Commits that wait together become durable together, and fail alone.
+//! Group commit: commits of a group become durable together and fail independently.
 
 use std::sync::Arc;
 
 use onward_base::Timestamp;
+use onward_campaign_core::{CampaignRunControl, CampaignRunStatus, DeliveryChannel};
 use onward_store::tables::CampaignRunRow;
 use onward_store::{
-    Commit, CommitConflict, Error, InvalidRequest, RecordReader as _, RunStateStore as _, Store,
-    TableRecord as _, TableScan,
+    ColumnValue, Commit, CommitConflict, Error, InvalidRequest, RecordReader as _, RowChange,
+    RunStateStore as _, Store, TableRecord as _, TableRow, TableScan,
 };
 use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
-pub(crate) fn campaign_run(id: usize, status: &str) -> CampaignRunRow {
+pub(crate) fn campaign_run(id: usize) -> CampaignRunRow {
     CampaignRunRow {
         id: format!("run-{id:04}").into(),
         campaign_id: "spring".into(),
         tenant_id: "t".into(),
         workspace_id: "w".into(),
         ordinal: u32::try_from(id).unwrap(),
-        channel: "email".into(),
-        status: status.into(),
-        control: "active".into(),
+        channel: DeliveryChannel::Email,
+        status: CampaignRunStatus::Queued,
+        control: CampaignRunControl::Active,
         document: "{}".into(),
-        audience_id: "everybody".into(),
+        audience_id: "all-customers".into(),
         audience_digest: "".into(),
         items: 1,
         jobs: 1,
@@ -36,24 +37,32 @@ pub(crate) fn campaign_run(id: usize, status: &str) -> CampaignRunRow {
     }
 }
 
+/// A commit of a campaign run with a status that the types cannot express and the database rejects.
+pub(crate) fn insert_invalid_status(id: usize) -> Commit {
+    let TableRow(mut values) = campaign_run(id).to_row();
+    let status = CampaignRunRow::TABLE.column_position("status").unwrap();
+    values[status] = ColumnValue::Text("launched".into());
+    let mut commit = Commit::new();
+    commit.changes.push(RowChange::Insert {
+        table: CampaignRunRow::TABLE,
+        row: TableRow(values),
+    });
+    commit
+}
+
 #[tokio::test]
-async fn what_the_database_refuses_fails_alone() {
+async fn a_row_that_the_database_rejects_fails_alone() {
     let place = Place::new();
     let store = place.open();
     let mut waiting = tokio::task::JoinSet::new();
     for id in 0..200 {
-        let (store, status) = (
-            Arc::clone(&store),
-            if id % 7 == 3 { "launched" } else { "queued" },
-        );
-        waiting.spawn(async move {
-            (
-                id,
-                store
-                    .commit(Commit::new().insert(&campaign_run(id, status)))
-                    .await,
-            )
-        });
+        let store = Arc::clone(&store);
+        let commit = if id % 7 == 3 {
+            insert_invalid_status(id)
+        } else {
+            Commit::new().insert(&campaign_run(id))
+        };
+        waiting.spawn(async move { (id, store.commit(commit).await) });
     }
     while let Some(done) = waiting.join_next().await {
         let (id, outcome) = done.unwrap();
@@ -74,7 +83,7 @@ async fn what_the_database_refuses_fails_alone() {
 }
 
 #[tokio::test]
-async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
+async fn each_commit_of_a_group_with_conflicts_has_its_own_result() {
     let place = Place::new();
     let store = place.open();
     let events = RunEventGenerator::new("group").next_events(300);
@@ -105,10 +114,10 @@ async fn a_group_with_duplicates_and_stolen_ids_settles_each_by_itself() {
 }
 
 #[tokio::test]
-async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
+async fn delete_if_exists_in_a_group_applies_after_an_insert_and_before_an_update() {
     let place = Place::new();
     let store = place.open();
-    let row = campaign_run(1, "queued");
+    let row = campaign_run(1);
     let key = CampaignRunRow::TABLE.key_of(&row.to_row());
     let remove = || Commit::new().delete_if_exists::<CampaignRunRow>(key.clone());
     let unhurried = |commit| {
@@ -117,7 +126,7 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
             ..commit
         })
     };
-    // They are asked for in this order, and do not wait for each other.
+    // The calls are made in this order, without waiting for each other.
     let (inserted, updated, removed, late, again) = tokio::join!(
         biased;
         unhurried(Commit::new().insert(&row)),
@@ -142,7 +151,7 @@ async fn a_removal_in_a_group_comes_after_an_insert_and_before_an_update() {
 }
 
 #[tokio::test]
-async fn an_answer_nobody_waits_for_is_no_loss() {
+async fn a_commit_is_stored_even_if_its_caller_is_dropped() {
     let place = Place::new();
     let store: Arc<dyn Store> = place.open();
     let events = RunEventGenerator::new("dropped").next_events(50);

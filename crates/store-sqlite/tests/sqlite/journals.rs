@@ -1,5 +1,5 @@
-//! Journals share a log whose index is made by the block, and their ends are kept in memory: none
-//! of that shows.
+//! Journals share one table whose index is written in blocks, and their lengths are cached: callers
+//! must not notice either.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use onward_store::{
 };
 
 use crate::Place;
-use crate::groups::campaign_run;
+use crate::groups::insert_invalid_status;
 
-/// What a journal holds: each part by the place of its first event, how many events it has, and its
+/// The chunks of a journal: for each, the sequence of its first event, its number of events and its
 /// bytes.
 type Parts = Vec<(u64, u32, Vec<u8>)>;
 
@@ -40,7 +40,7 @@ async fn read(store: &dyn Store, execution: ExecutionId, from: u64, limit: usize
         .collect()
 }
 
-/// Numbers that look random and are the same each time.
+/// Reproducible pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -53,13 +53,13 @@ impl Dice {
     }
 }
 
-/// Two processes append to and purge the same journals, and each reads what both have written.
+/// Two processes append to and purge the same journals, and each reads the data of both.
 #[expect(
     clippy::too_many_lines,
     reason = "one scenario, or one list of cases, read from top to bottom"
 )]
 #[tokio::test]
-async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
+async fn concurrent_writers_and_readers_find_every_chunk_of_every_journal() {
     for seed in 0..3 {
         let place = Place::new();
         let stores = [place.open(), place.open()];
@@ -134,7 +134,7 @@ async fn whoever_writes_everybody_finds_every_part_of_every_journal() {
 }
 
 #[tokio::test]
-async fn a_shard_that_another_process_has_taken_is_lost_at_once() {
+async fn a_takeover_by_another_process_fences_immediately() {
     let place = Place::new();
     let (old, new) = (place.open(), place.open());
     let lease = |epoch| ShardLeaseRow {
@@ -163,7 +163,7 @@ async fn a_shard_that_another_process_has_taken_is_lost_at_once() {
         Error::from(fenced)
     );
     new.commit(step(2, 2)).await.unwrap();
-    // And by the same one: what it knows of the shard is no longer true.
+    // The same for a commit of the same process: its cached epoch is outdated.
     new.commit(Commit::new().update(&lease(3), 2))
         .await
         .unwrap();
@@ -172,7 +172,7 @@ async fn a_shard_that_another_process_has_taken_is_lost_at_once() {
 }
 
 #[tokio::test]
-async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
+async fn a_rejected_append_does_not_extend_a_journal() {
     let place = Place::new();
     let store = place.open();
     let execution = ExecutionId::from_bytes([7; 32]);
@@ -180,15 +180,15 @@ async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
         .commit(append(execution, 0, 2, b"begun"))
         .await
         .unwrap();
-    let invalid = campaign_run(1, "launched");
+    let invalid = insert_invalid_status(1);
     let mut waiting = tokio::task::JoinSet::new();
     for number in 0..20_u8 {
         let (store, invalid) = (Arc::clone(&store), invalid.clone());
         let other = ExecutionId::from_bytes([100 + number; 32]);
         waiting.spawn(async move {
-            let refused = store
-                .commit(append(execution, 2, 1, b"refused").insert(&invalid))
-                .await;
+            let mut commit = append(execution, 2, 1, b"refused");
+            commit.changes.extend(invalid.changes);
+            let refused = store.commit(commit).await;
             assert!(
                 matches!(
                     refused,
@@ -216,7 +216,7 @@ async fn a_journal_does_not_grow_by_what_the_database_has_refused() {
 }
 
 #[tokio::test]
-async fn parts_that_are_there_twice_or_are_not_in_the_index_are_found() {
+async fn duplicate_chunks_and_missing_index_entries_are_found() {
     let place = Place::new();
     let store = place.open();
     let execution = ExecutionId::from_bytes([7; 32]);
@@ -235,11 +235,11 @@ async fn parts_that_are_there_twice_or_are_not_in_the_index_are_found() {
     .unwrap();
     let found = store.check_integrity().await.unwrap().join("\n");
     assert!(
-        found.contains("the events at 6 of journal number 1 are not in the index"),
+        found.contains("the events at 6 of journal number 1 are missing from the index"),
         "{found}"
     );
     assert!(
-        found.contains("the events from 69 on of journal number 1 are there more than once"),
+        found.contains("the events from 69 on of journal number 1 are stored more than once"),
         "{found}"
     );
 }

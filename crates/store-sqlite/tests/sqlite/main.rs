@@ -1,8 +1,9 @@
-//! The store in a SQLite file: what only this adapter can get wrong.
+//! The SQLite adapter: tests of behaviour that only this adapter has.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed test reports its location")]
 
 mod append_only;
+mod campaign_keys;
 mod conformance;
 mod contract;
 mod damage;
@@ -48,7 +49,7 @@ impl Place {
         self.try_open().unwrap()
     }
 
-    /// The file as somebody else sees it.
+    /// A direct connection to the file.
     fn raw(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path()).unwrap()
     }

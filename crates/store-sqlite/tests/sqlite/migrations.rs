@@ -1,4 +1,4 @@
-//! Opening files: new ones, old ones, newer ones, foreign ones.
+//! Opening files: new, old, newer and foreign ones.
 
 use std::fs;
 use std::thread;
@@ -24,7 +24,7 @@ fn opening_twice_changes_nothing() {
 }
 
 #[test]
-fn a_newer_file_is_left_alone_and_the_reason_is_clear() {
+fn a_newer_file_is_rejected_with_a_clear_error() {
     let place = Place::new();
     drop(place.open());
     place
@@ -41,13 +41,13 @@ fn a_newer_file_is_left_alone_and_the_reason_is_clear() {
     assert!(
         error
             .to_string()
-            .contains("newer than this program: it is at schema 99 (of_tomorrow)"),
+            .contains("newer than this program: its schema is 99 (of_tomorrow)"),
         "{error}"
     );
 }
 
 #[test]
-fn a_file_whose_schema_was_made_otherwise_is_refused() {
+fn a_file_with_a_changed_migration_is_rejected() {
     let place = Place::new();
     drop(place.open());
     place
@@ -61,18 +61,18 @@ fn a_file_whose_schema_was_made_otherwise_is_refused() {
 }
 
 #[test]
-fn what_is_no_database_is_refused() {
+fn a_file_that_is_not_a_database_is_rejected() {
     let place = Place::new();
     fs::write(
         place.path(),
-        "not a database, but long enough to be looked at as if it were one".repeat(100),
+        "not a database, but long enough to be read as one".repeat(100),
     )
     .unwrap();
     assert!(matches!(place.try_open(), Err(Error::Corrupt(_))));
 }
 
 #[test]
-fn another_programs_database_is_refused() {
+fn a_database_of_another_program_is_rejected() {
     let place = Place::new();
     place
         .raw()
@@ -86,12 +86,12 @@ fn another_programs_database_is_refused() {
     assert_eq!(
         fs::read(place.path()).unwrap(),
         before,
-        "it is left as it was"
+        "the file is unchanged"
     );
 }
 
 #[test]
-fn a_folder_that_is_not_there_is_said_to_be_the_reason() {
+fn a_missing_directory_is_named_in_the_error() {
     let place = Place::new();
     let path = place.folder.path().join("absent/store.db");
     let Err(error) =
@@ -100,13 +100,13 @@ fn a_folder_that_is_not_there_is_said_to_be_the_reason() {
         panic!("opened");
     };
     assert!(
-        error.to_string().contains("there is no folder") && error.to_string().contains("absent"),
+        error.to_string().contains("the directory") && error.to_string().contains("absent"),
         "{error}"
     );
 }
 
 #[test]
-fn eight_at_once_make_one_schema() {
+fn concurrent_opens_create_one_schema() {
     let place = Place::new();
     thread::scope(|scope| {
         for opened in (0..8)
@@ -122,11 +122,11 @@ fn eight_at_once_make_one_schema() {
             row.get(0)
         })
         .unwrap();
-    assert_eq!(applied, 1);
+    assert_eq!(applied, 2);
 }
 
 #[tokio::test]
-async fn who_only_reads_changes_nothing_and_waits_for_nobody() {
+async fn a_read_only_open_changes_nothing_and_does_not_wait() {
     use onward_store::{RunEventQuery, RunStateStore as _};
     let place = Place::new();
     let read = || {
@@ -135,10 +135,17 @@ async fn who_only_reads_changes_nothing_and_waits_for_nobody() {
             onward_store_sqlite::Options::default(),
         )
     };
-    assert!(read().is_err() && !place.path().exists(), "nothing is made");
+    assert!(
+        read().is_err() && !place.path().exists(),
+        "no file is created"
+    );
     fs::write(place.path(), "").unwrap();
     assert!(read().is_err());
-    assert_eq!(fs::read(place.path()).unwrap(), b"", "nothing is written");
+    assert_eq!(
+        fs::read(place.path()).unwrap(),
+        b"",
+        "the file is unchanged"
+    );
     let events = onward_testing::RunEventGenerator::new("read").next_events(3);
     place.open().append_events(events.clone()).await.unwrap();
     let writer = place.raw();
@@ -153,8 +160,5 @@ async fn who_only_reads_changes_nothing_and_waits_for_nobody() {
         3
     );
     let refused = store.append_events(events).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("for reading only"),
-        "{refused}"
-    );
+    assert!(refused.to_string().contains("read-only"), "{refused}");
 }

@@ -1,4 +1,4 @@
-//! After a failed sync the store refuses to go on, however well the next syncs would do.
+//! After a failed sync the store rejects every call, even if later syncs would succeed.
 
 use std::process::Command;
 
@@ -7,13 +7,13 @@ use onward_testing::{DiskFault, RunEventGenerator};
 
 use crate::Place;
 
-/// Where the child finds its store.
+/// Environment variable with the directory of the child's store.
 const FOLDER: &str = "ONWARD_POISON_FOLDER";
 
-/// Runs in a process of its own, on a disk that fails once.
+/// The child process: appends to a store on a disk that fails once.
 #[test]
-#[ignore = "a part of the test below, which starts it"]
-fn child() {
+#[ignore = "started by the test below"]
+fn append_on_a_failing_disk() {
     let folder = std::env::var(FOLDER).unwrap();
     let path = std::path::Path::new(&folder).join("store.db");
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -47,37 +47,42 @@ fn child() {
         .unwrap();
     assert!(
         read.len() >= acknowledged,
-        "what was acknowledged can still be read"
+        "acknowledged events can still be read"
     );
     drop(store);
     println!("acknowledged {acknowledged}, poisoned {poisoned}");
 }
 
 #[test]
-fn a_store_that_failed_to_sync_acknowledges_nothing_any_more_and_leaves_its_log_alone() {
+fn after_a_failed_sync_the_store_acknowledges_nothing_and_keeps_its_log() {
     let mut poisonings = 0;
     for nth in 1..=30 {
         let place = Place::new();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "poison::child", "--ignored", "--nocapture"])
+            .args([
+                "--exact",
+                "poison::append_on_a_failing_disk",
+                "--ignored",
+                "--nocapture",
+            ])
             .env(FOLDER, place.folder.path());
         DiskFault::Sync.inject_at(nth, &mut command);
         let output = command.output().unwrap();
-        let words = String::from_utf8_lossy(&output.stdout).into_owned();
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(
             output.status.success(),
-            "sync {nth}: {words}{}",
+            "sync {nth}: {stdout}{}",
             String::from_utf8_lossy(&output.stderr)
         );
-        if words.contains("poisoned true") {
+        if stdout.contains("poisoned true") {
             poisonings += 1;
             assert!(
                 place.folder.path().join("store.db-wal").exists(),
-                "sync {nth}: the log is gone"
+                "sync {nth}: the write-ahead log is missing"
             );
         }
-        let acknowledged = words
+        let acknowledged = stdout
             .split("acknowledged ")
             .nth(1)
             .and_then(|rest| rest.split(',').next())

@@ -1,4 +1,4 @@
-//! The tables that the migrations make are the tables that were declared.
+//! The migrations create exactly the declared tables.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use crate::Place;
 
 #[test]
-fn every_declared_table_is_there_column_by_column() {
+fn the_schema_has_every_declared_table_and_column() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();
@@ -46,29 +46,29 @@ fn declared(table: &TableSchema) -> Vec<(String, String, bool)> {
 }
 
 #[test]
-fn every_declared_order_and_unique_set_has_its_index() {
+fn every_declared_order_and_unique_set_has_an_index() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();
     for table in tables::ALL_TABLES {
-        let there = indexes(&raw, table.name);
+        let found = indexes(&raw, table.name);
         for index in table.indexes {
             let columns: Vec<String> = table
                 .scan_order(Some(index))
                 .iter()
                 .map(ToString::to_string)
                 .collect();
-            let is_covered = there.iter().any(|(_, found)| *found == columns);
+            let is_covered = found.iter().any(|(_, found)| *found == columns);
             assert!(
                 is_covered,
-                "{} has no index on {columns:?}: {there:?}",
+                "{} has no index on {columns:?}: {found:?}",
                 table.name
             );
         }
         for unique in table.unique {
             let columns: Vec<String> = unique.iter().map(ToString::to_string).collect();
             assert!(
-                there.contains(&(true, columns)),
+                found.contains(&(true, columns)),
                 "{} does not keep {unique:?} unique",
                 table.name
             );
@@ -76,7 +76,7 @@ fn every_declared_order_and_unique_set_has_its_index() {
     }
 }
 
-/// Whether it is unique, and its columns.
+/// Returns for each index whether it is unique, and its columns.
 fn indexes(raw: &Connection, table: &str) -> BTreeSet<(bool, Vec<String>)> {
     let mut list = raw
         .prepare("SELECT name, \"unique\" FROM pragma_index_list(?1)")
@@ -102,7 +102,7 @@ fn indexes(raw: &Connection, table: &str) -> BTreeSet<(bool, Vec<String>)> {
 }
 
 #[test]
-fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
+fn due_rows_are_found_with_an_index_and_not_with_a_table_scan() {
     let place = Place::new();
     drop(place.open());
     let raw = place.raw();
@@ -114,10 +114,6 @@ fn what_is_due_is_found_by_its_index_and_not_by_reading_the_table() {
         (
             "SELECT * FROM runs WHERE run_id > '' AND to_deliver ORDER BY run_id LIMIT 9",
             "runs_to_deliver",
-        ),
-        (
-            "SELECT * FROM timers WHERE shard = 1 AND fire_at <= 9 ORDER BY shard, fire_at, execution_id, promise LIMIT 9",
-            "timers_by_due",
         ),
         (
             "SELECT * FROM executions WHERE shard = 1 AND wake_at <= ?1 AND wake_at < 253402300799999999 \

@@ -1,5 +1,5 @@
-//! The execution contract of campaigns, as whoever has the database sees it: rows that must be
-//! taken, rows that must not, and the query that traces a campaign.
+//! The execution contract of campaigns for direct clients of the database: valid rows, invalid
+//! rows, and the query that traces a campaign.
 
 /// Traces a campaign: its runs, their jobs and items.
 pub(crate) const TRACE: &str = "SELECT 
@@ -12,7 +12,8 @@ LEFT JOIN channel_outbox co ON co.run_id = cr.id
 WHERE cr.campaign_id = 'CAMPAIGN_UUID'
 ORDER BY cr.created_at DESC, jq.created_at, co.created_at;";
 
-/// A campaign run, its job and an item that was sent, in a database that writes the time so.
+/// Statements that insert a campaign run, its job and a sent item; `now` is the time as the
+/// database writes it.
 pub(crate) fn rows(now: &str) -> [String; 3] {
     [
         format!(
@@ -25,31 +26,37 @@ pub(crate) fn rows(now: &str) -> [String; 3] {
              number, items, served, failed, skipped, in_doubt, doubt_since, created_at, version) \
              VALUES ('run.0', 'run', 't', 'w', 'email_send_batch', 'queued', 0, {now}, 0, 0, 1, 0, 0, 0, 0, {now}, {now}, 1)"
         ),
-        item("item", Some("key"), "sent", false, now),
+        item("item", Some("key"), "sent", now),
     ]
 }
 
-/// An item.
-fn item(id: &str, key: Option<&str>, status: &str, skipped: bool, now: &str) -> String {
+/// The statement that inserts an item.
+fn item(id: &str, key: Option<&str>, status: &str, now: &str) -> String {
     let key = key.map_or_else(|| "NULL".to_owned(), |key| format!("'{key}'"));
     format!(
         "INSERT INTO channel_outbox (id, run_id, job_id, tenant_id, workspace_id, channel, provider, recipient_id, \
          recipient_address, idempotency_key, status, skipped, calls, provider_message_id, created_at, version) \
-         VALUES ('{id}', 'run', 'run.0', 't', 'w', 'email', 'smtp', 'ada', 'ada@example.org', {key}, '{status}', {skipped}, \
+         VALUES ('{id}', 'run', 'run.0', 't', 'w', 'email', 'smtp', 'ada', 'ada@example.org', {key}, '{status}', false, \
          1, 'm-1', {now}, 1)"
     )
 }
 
-/// Rows that break the contract beside those of [`rows`], and what is wrong with each.
-pub(crate) fn broken(now: &str) -> Vec<(String, String)> {
-    let mut broken = vec![
+/// The statement that inserts an item whose flag `skipped` is set.
+fn skipped_item(id: &str, key: &str, status: &str, now: &str) -> String {
+    item(id, Some(key), status, now)
+        .replace(&format!("'{status}', false"), &format!("'{status}', true"))
+}
+
+/// Invalid rows beside those of [`rows`], each with a description of its error.
+pub(crate) fn invalid_rows(now: &str) -> Vec<(String, String)> {
+    let mut invalid_rows = vec![
         (
-            "a key that is missing".to_owned(),
-            item("other", None, "queued", false, now),
+            "a missing key".to_owned(),
+            item("other", None, "queued", now),
         ),
         (
-            "a key that is taken".to_owned(),
-            item("other", Some("key"), "queued", false, now),
+            "a duplicate key".to_owned(),
+            item("other", Some("key"), "queued", now),
         ),
     ];
     for status in [
@@ -61,40 +68,43 @@ pub(crate) fn broken(now: &str) -> Vec<(String, String)> {
         "running",
         "locked",
     ] {
-        broken.push((
+        invalid_rows.push((
             format!("the status {status}"),
-            item("other", Some("other"), status, false, now),
+            item("other", Some("other"), status, now),
         ));
     }
     for status in ["queued", "sent", "called", "posted", "failed"] {
-        broken.push((
-            format!("skipped, and {status}"),
-            item("other", Some("other"), status, true, now),
+        invalid_rows.push((
+            format!("the flag `skipped` with the status {status}"),
+            skipped_item("other", "other", status, now),
         ));
     }
     let [run, job, _] = rows(now);
     let run = run.replace("'run'", "'other'");
-    broken.push(("two first runs of a campaign".to_owned(), run.clone()));
+    invalid_rows.push(("two first runs of a campaign".to_owned(), run.clone()));
     for status in ["sent", "locked", "cancelled", "paused", ""] {
         let run = run
             .replace("'w', 1,", "'w', 2,")
             .replace("'queued'", &format!("'{status}'"));
-        broken.push((format!("the status {status} of a run"), run));
+        invalid_rows.push((format!("the status {status} of a run"), run));
     }
     for status in ["partial", "running", "sent", "paused", "locked", ""] {
-        // One that is locked has a token.
+        // A locked job must have a token.
         let job = job
             .replace("'run.0'", "'other'")
             .replace("'queued'", &format!("'{status}'"));
-        broken.push((format!("the status {status} of a job"), job));
+        invalid_rows.push((format!("the status {status} of a job"), job));
     }
-    broken
+    invalid_rows
 }
 
-/// Rows that keep the contract beside those of [`rows`].
-pub(crate) fn sound(now: &str) -> Vec<String> {
+/// Valid rows beside those of [`rows`].
+pub(crate) fn valid_rows(now: &str) -> Vec<String> {
     ["queued", "sent", "called", "posted", "failed", "skipped"]
         .iter()
-        .map(|status| item(status, Some(status), status, *status == "skipped", now))
+        .map(|status| match *status {
+            "skipped" => skipped_item(status, status, status, now),
+            _ => item(status, Some(status), status, now),
+        })
         .collect()
 }

@@ -96,7 +96,7 @@ pub(super) fn plan_events<'a>(
         if stamp.duplicates == Duplicates::Checked {
             if let Some((known, differs)) = batch.find_duplicate(event, before)? {
                 plan.receipt.events.push(EventReceipt {
-                    result: append_result(&known, false),
+                    result: duplicate_result(&known),
                     differs,
                 });
                 continue;
@@ -118,7 +118,7 @@ pub(super) fn plan_events<'a>(
         }
         plan.events.push(planned);
         plan.receipt.events.push(EventReceipt {
-            result: append_result(&to_stored_event(&planned), true),
+            result: first_append_result(&to_stored_event(&planned)),
             differs: false,
         });
     }
@@ -140,13 +140,23 @@ fn initial_run_head(event: &RunEventWrite, now: Timestamp) -> RunHead {
     }
 }
 
-const fn append_result(known: &StoredEvent, persisted: bool) -> AppendResult {
+/// The result for an event that this commit stores.
+const fn first_append_result(stored: &StoredEvent) -> AppendResult {
     AppendResult {
-        event_id: known.event_id,
-        run_seq: known.run_seq,
-        persisted_at: known.persisted_at,
-        idempotent: !persisted,
-        persisted,
+        event_id: stored.event_id,
+        run_seq: stored.run_seq,
+        persisted_at: stored.persisted_at,
+        idempotent: false,
+        persisted: true,
+    }
+}
+
+/// The result for a duplicate of an event that is stored already.
+const fn duplicate_result(known: &StoredEvent) -> AppendResult {
+    AppendResult {
+        idempotent: true,
+        persisted: false,
+        ..first_append_result(known)
     }
 }
 

@@ -233,8 +233,12 @@ pub fn plan_commit<'a>(
     for change in &commit.changes {
         let is_safe = matches!(change, RowChange::UpdateColumns { .. })
             || !making_room.contains(&change.table().name);
-        let is_trusted = is_safe && before.is_enforced_by_database(change);
-        row_rules::plan_change(change, before, &mut plan, is_trusted)?;
+        let duplicates = if is_safe && before.is_enforced_by_database(change) {
+            Duplicates::Optimistic
+        } else {
+            Duplicates::Checked
+        };
+        row_rules::plan_change(change, before, &mut plan, duplicates)?;
     }
     let mut heads = event_rules::PendingRunHeads::default();
     commit

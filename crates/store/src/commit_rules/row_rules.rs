@@ -1,21 +1,22 @@
 //! Commit rules for row changes: checks each guard and finds the existing row in a conflict.
 
 use crate::{
-    ChangeOutcome, ChangedColumns, CommitConflict, Error, RowChange, RowKey, RowWrite, StoredRow,
-    StoredState, TableRow, TableSchema, WritePlan,
+    ChangeOutcome, ChangedColumns, CommitConflict, Duplicates, Error, RowChange, RowKey, RowWrite,
+    StoredRow, StoredState, TableRow, TableSchema, WritePlan,
 };
 
-/// Plans one row change. With `is_trusted`, a row to insert or to update by columns is not read.
+/// Plans one row change. With [`Duplicates::Optimistic`], a row to insert or to update by columns
+/// is not read: the database checks its guard.
 #[expect(clippy::too_many_lines, reason = "one table: a row for each case")]
 pub(super) fn plan_change<'a>(
     change: &'a RowChange,
     before: &mut impl StoredState,
     plan: &mut WritePlan<'a>,
-    is_trusted: bool,
+    duplicates: Duplicates,
 ) -> Result<(), Error> {
     let outcome = match change {
         RowChange::Insert { table, row } => {
-            let clash = if is_trusted {
+            let clash = if duplicates == Duplicates::Optimistic {
                 None
             } else {
                 find_clash(table, row, before)?
@@ -66,7 +67,7 @@ pub(super) fn plan_change<'a>(
             changed,
             version,
         } => {
-            plan.rows.push(if is_trusted {
+            plan.rows.push(if duplicates == Duplicates::Optimistic {
                 RowWrite::UpdateIfVersion(table, row, *version, *changed)
             } else {
                 expect_version(table, &table.key_of(row), *version, before)?;

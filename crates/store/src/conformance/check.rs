@@ -203,7 +203,7 @@ pub(super) fn expect_refused<T: Debug>(
     match answer {
         Err(found) if found == error => Ok(()),
         other => Err(ConformanceFailure::new(format!(
-            "the answer\n  found    {other:?}\n  expected Err({error:?})"
+            "the result\n  found    {other:?}\n  expected Err({error:?})"
         ))),
     }
 }

@@ -41,7 +41,7 @@ mod tests {
     use super::SeededRng;
 
     #[test]
-    fn a_seed_draws_the_same_values_for_ever() {
+    fn a_seed_always_draws_the_same_values() {
         let mut draw = SeededRng::new(0);
         assert_eq!(
             [draw.next_u64(), draw.next_u64()],

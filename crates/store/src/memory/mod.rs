@@ -133,7 +133,7 @@ impl Store for MemoryStore {
         Ok(self.clock.now())
     }
 
-    fn notify(&self, words: String) {
+    fn notify(&self, notification: String) {
         let listeners: Vec<NotificationHandler> = {
             let mut listeners = self
                 .listeners
@@ -142,16 +142,16 @@ impl Store for MemoryStore {
             listeners.retain(|listener| listener.strong_count() > 0);
             listeners.iter().filter_map(Weak::upgrade).collect()
         };
-        for heard in listeners {
-            heard(&words);
+        for handler in listeners {
+            handler(&notification);
         }
     }
 
-    fn subscribe(&self, heard: NotificationHandler) -> Option<RegistrationGuard> {
+    fn subscribe(&self, handler: NotificationHandler) -> Option<RegistrationGuard> {
         self.listeners
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::downgrade(&heard));
-        Some(Box::new(heard))
+            .push(Arc::downgrade(&handler));
+        Some(Box::new(handler))
     }
 }

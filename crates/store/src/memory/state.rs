@@ -6,7 +6,7 @@ use std::ops::Bound;
 use onward_journal::ExecutionId;
 use onward_runs::{IdempotencyKey, RunEventId, RunEventRecord, RunId, RunSeq};
 
-use crate::tables::{AlertRow, ExecutionRow, InboxMessageRow, RunSnapshotRow, TaskRow, TimerRow};
+use crate::tables::{AlertRow, ExecutionRow, InboxMessageRow, RunSnapshotRow, TaskRow};
 use crate::{
     ChangedColumns, ColumnCodec, ColumnValue, Error, JournalChunk, PurgeTarget, RowKey, RowWrite,
     RunEventReader, RunHead, StoredEvent, StoredRow, StoredState, TableRecord, TableRow, TableScan,
@@ -273,7 +273,7 @@ impl MemoryState {
     fn purge_execution(&mut self, execution: ExecutionId) -> bool {
         let id = execution.to_value();
         let mut had_any = self.journals.remove(&execution).is_some();
-        for table in [TimerRow::TABLE, InboxMessageRow::TABLE, TaskRow::TABLE] {
+        for table in [InboxMessageRow::TABLE, TaskRow::TABLE] {
             had_any |= self.remove_rows_where(table, "execution_id", &id);
         }
         self.take_row(ExecutionRow::TABLE, &RowKey(vec![id]))

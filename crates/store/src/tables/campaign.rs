@@ -1,9 +1,16 @@
 //! Tables of campaigns: campaign runs, jobs, outbox items, the audit log, audiences and the
-//! suppression list. The database itself rejects unknown statuses.
+//! suppression list.
+//!
+//! Statuses, channels, controls and reasons are enums: a row with an unknown word is corrupt. Some
+//! columns have older names than their fields, because the schema predates the fields.
 
 use std::sync::Arc;
 
 use onward_base::{SharedText, Timestamp};
+use onward_campaign_core::{
+    CampaignRunControl, CampaignRunStatus, DeliveryChannel, ItemReason, ItemStatus, JobStatus,
+    JobType,
+};
 
 use crate::{SerialId, define_table};
 
@@ -28,18 +35,18 @@ define_table! {
         /// Number of the run within its campaign, from 1. It is unique there: if two runs are
         /// created at the same moment, the store rejects one.
         pub ordinal: u32 = "ordinal",
-        /// `email`, `voice` or `social`.
-        pub channel: SharedText = "channel",
-        /// `queued`, `running`, `completed`, `partial` or `failed`.
-        pub status: SharedText = "status",
-        /// The state that an operator requested: `active`, `paused` or `cancelled`.
-        pub control: SharedText = "control",
+        /// The channel that delivers the messages.
+        pub channel: DeliveryChannel = "channel",
+        /// The status of the run.
+        pub status: CampaignRunStatus = "status",
+        /// The control that an operator has set.
+        pub control: CampaignRunControl = "control",
         /// The campaign as deployed, as JSON.
         pub document: SharedText = "document",
         /// The audience: the recipients that the run sends to.
         pub audience_id: SharedText = "audience_id",
-        /// Digest of the recipients that the run was deployed for, including those that were left
-        /// out.
+        /// Digest of the recipients that the run was deployed for, including those that were
+        /// excluded.
         pub audience_digest: SharedText = "audience_digest",
         /// Number of recipients in the audience, one item each.
         pub items: u32 = "items",
@@ -51,8 +58,8 @@ define_table! {
         /// Identifies the content to send. It is part of the idempotency keys of the items, so that
         /// the same recipient can receive other content, and never changes.
         pub asset: SharedText = "asset",
-        /// The campaign run whose unserved recipients this run retries; `None` for a run that is
-        /// not a retry.
+        /// The campaign run that this run retries: it sends to the recipients that the other run
+        /// did not reach. `None` for a run that is not a retry.
         pub retry_of: Option<SharedText> = "retry_of",
         /// When the run next has work to do; `Timestamp::MAX` while it is paused and after its end.
         pub wake_at: Timestamp = "wake_at",
@@ -79,10 +86,10 @@ define_table! {
         pub tenant_id: SharedText = "tenant_id",
         /// The workspace of the job.
         pub workspace_id: SharedText = "workspace_id",
-        /// `email_send_batch`, `voice_call_batch` or `social_post_batch`.
-        pub job_type: SharedText = "job_type",
-        /// `queued`, `locked`, `completed`, `failed` or `dead`.
-        pub status: SharedText = "status",
+        /// The type of the job, which follows from the channel of the run.
+        pub job_type: JobType = "job_type",
+        /// The status of the job.
+        pub status: JobStatus = "status",
         /// Number of attempts since an item was last settled.
         pub attempts: u32 = "attempts",
         /// Earliest time of the next attempt. For a locked job, when the worker's lease expires.
@@ -99,7 +106,7 @@ define_table! {
         /// Number of recipients in that part.
         pub items: u32 = "items",
         /// Number of items that the provider accepted.
-        pub served: u32 = "served",
+        pub sent: u32 = "served",
         /// Number of items that were not delivered.
         pub failed: u32 = "failed",
         /// Number of items that were skipped on purpose.
@@ -107,7 +114,7 @@ define_table! {
         /// Number of items in doubt: it is unknown whether the provider received them.
         pub in_doubt: u32 = "in_doubt",
         /// Since when the job has items in doubt; `Timestamp::MAX` if it has none.
-        pub doubt_since: Timestamp = "doubt_since",
+        pub in_doubt_since: Timestamp = "doubt_since",
         /// The last error, for display.
         pub error: Option<SharedText> = "error",
         /// When the job was created.
@@ -131,8 +138,8 @@ define_table! {
         pub tenant_id: SharedText = "tenant_id",
         /// The workspace of the item.
         pub workspace_id: SharedText = "workspace_id",
-        /// `email`, `voice` or `social`.
-        pub channel: SharedText = "channel",
+        /// The channel that delivers the message.
+        pub channel: DeliveryChannel = "channel",
         /// The provider that delivers the message.
         pub provider: SharedText = "provider",
         /// Id of the recipient.
@@ -142,22 +149,22 @@ define_table! {
         /// Idempotency key of the item: equal on every call to the provider, unique in the
         /// workspace.
         pub idempotency_key: SharedText = "idempotency_key",
-        /// `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
-        pub status: SharedText = "status",
+        /// The status of the item.
+        pub status: ItemStatus = "status",
         /// Whether the item was skipped; redundant with `status`.
         pub skipped: bool = "skipped",
-        /// Number of calls to the provider, without those that the provider did not accept.
-        pub calls: u32 = "calls",
-        /// Since when the worker that holds the job may be calling the provider; `None` if no call
-        /// can be in progress.
-        pub held_since: Option<Timestamp> = "held_since",
+        /// Number of sends to the provider, without those that the provider throttled.
+        pub sends: u32 = "calls",
+        /// Since when the item is reserved, so that the worker that holds the job may be calling
+        /// the provider; `None` if no call can be in progress.
+        pub reserved_since: Option<Timestamp> = "held_since",
         /// Since when the item is in doubt: it is unknown whether the call reached the provider.
         /// `None` if it is not.
-        pub doubt_since: Option<Timestamp> = "doubt_since",
+        pub in_doubt_since: Option<Timestamp> = "doubt_since",
         /// Message id that the provider assigned.
         pub provider_message_id: Option<SharedText> = "provider_message_id",
-        /// Reason code of a skipped or failed item, from a fixed set.
-        pub reason: Option<SharedText> = "reason",
+        /// The reason why the item was skipped or failed; `None` for every other item.
+        pub reason: Option<ItemReason> = "reason",
         /// The error, for display.
         pub error: Option<SharedText> = "error",
         /// The content that was sent, as JSON.
@@ -221,7 +228,7 @@ define_table! {
         /// The workspace that the suppression applies to.
         pub workspace_id: SharedText = "workspace_id",
         /// The channel that the suppression applies to.
-        pub channel: SharedText = "channel",
+        pub channel: DeliveryChannel = "channel",
         /// The suppressed address on that channel.
         pub address: SharedText = "address",
         /// Why the address is suppressed.

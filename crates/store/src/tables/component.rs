@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp, text_enum};
 use onward_journal::ComponentDigest;
 
 use crate::define_table;
@@ -22,6 +22,16 @@ define_table! {
     }
 }
 
+text_enum! {
+    /// What a deployed function is.
+    DeployedFunctionKind {
+        /// A durable, deterministic function that calls tasks and other workflows.
+        Workflow = "workflow",
+        /// A leaf of the call tree, which may have side effects.
+        Task = "task",
+    }
+}
+
 define_table! {
     /// A function name and the component that it refers to when an execution starts. Executions
     /// that have started stay pinned to their component.
@@ -36,8 +46,8 @@ define_table! {
         pub environment_id: EnvironmentId = "environment_id",
         /// Name of the function.
         pub name: SharedText = "name",
-        /// `workflow` or `task`.
-        pub kind: SharedText = "kind",
+        /// Whether the function is a workflow or a task.
+        pub kind: DeployedFunctionKind = "kind",
         /// The component that new executions of the function run.
         pub component_digest: ComponentDigest = "component_digest",
         /// Hosts that the function may send requests to: a JSON array of patterns.

@@ -1,9 +1,9 @@
-//! Tables of executions, their timers and their inbox messages.
+//! Tables of executions and their inbox messages.
 
 use std::sync::Arc;
 
-use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
-use onward_journal::{ComponentDigest, ExecutionId};
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp, text_enum};
+use onward_journal::{ComponentDigest, ExecutionId, ExecutionState};
 
 use crate::{SerialId, ShardId, define_table};
 
@@ -33,7 +33,7 @@ define_table! {
         /// Idempotency key of the start request; `None` if the caller gave none.
         pub start_key: Option<SharedText> = "start_key",
         /// State of the execution, for display and filters; the journal is authoritative.
-        pub state: SharedText = "state",
+        pub state: ExecutionState = "state",
         /// When the shard owner next processes the execution: immediately while it is active, never
         /// after it has ended.
         pub wake_at: Timestamp = "wake_at",
@@ -44,19 +44,15 @@ define_table! {
     }
 }
 
-define_table! {
-    /// A pending timer. The row exists until the timer fires.
-    "timers", key 2,
-    index BY_DUE ["shard", "fire_at"];
-    pub struct TimerRow {
-        /// The execution that waits for the timer.
-        pub execution_id: ExecutionId = "execution_id",
-        /// Number of the promise that the timer resolves.
-        pub promise: u32 = "promise",
-        /// The shard that the execution belongs to.
-        pub shard: ShardId = "shard",
-        /// When the timer fires.
-        pub fire_at: Timestamp = "fire_at",
+text_enum! {
+    /// What an inbox message asks for or reports.
+    InboxMessageKind {
+        /// A signal for the execution.
+        Signal = "signal",
+        /// A request to cancel the execution.
+        Cancel = "cancel",
+        /// The result of a child or of a worker task.
+        Result = "result",
     }
 }
 
@@ -77,7 +73,7 @@ define_table! {
         /// Idempotency key of the message, unique per execution; `None` disables deduplication.
         pub dedup_key: Option<SharedText> = "dedup_key",
         /// The kind of message.
-        pub kind: SharedText = "kind",
+        pub kind: InboxMessageKind = "kind",
         /// Content of the message, encoded by the engine.
         pub body: Arc<[u8]> = "body",
         /// When the message was sent.

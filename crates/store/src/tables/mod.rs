@@ -16,24 +16,23 @@ mod token;
 pub use campaign::{
     AudiencePartRow, AuditEntryRow, CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow,
 };
-pub use component::{ComponentRow, FunctionRow};
-pub use execution::{ExecutionRow, InboxMessageRow, TimerRow};
+pub use component::{ComponentRow, DeployedFunctionKind, FunctionRow};
+pub use execution::{ExecutionRow, InboxMessageKind, InboxMessageRow};
 pub use node::NodeRow;
-pub use projection::{AlertRow, RunSnapshotRow};
+pub use projection::{AlertRow, AlertSeverity, RunSnapshotRow, SnapshotCondition};
 pub use shard::ShardLeaseRow;
-pub use task::{TaskRow, WorkerFunctionRow};
+pub use task::{TaskRow, WorkerFunctionRow, WorkerTaskState};
 pub use token::TokenRow;
 
 use crate::{TableRecord as _, TableSchema};
 
 /// The schemas of all row tables.
-pub const ALL_TABLES: [&TableSchema; 18] = [
+pub const ALL_TABLES: [&TableSchema; 17] = [
     ShardLeaseRow::TABLE,
     NodeRow::TABLE,
     ComponentRow::TABLE,
     FunctionRow::TABLE,
     ExecutionRow::TABLE,
-    TimerRow::TABLE,
     InboxMessageRow::TABLE,
     RunSnapshotRow::TABLE,
     AlertRow::TABLE,
@@ -55,7 +54,7 @@ mod tests {
     use super::ALL_TABLES;
 
     #[test]
-    fn what_orders_or_identifies_rows_always_holds_something() {
+    fn key_and_index_columns_are_not_nullable() {
         for table in ALL_TABLES {
             let ordered = table
                 .indexes
@@ -71,13 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn declarations_name_columns_that_exist_and_names_that_differ() {
+    fn declarations_name_existing_columns_and_unique_names() {
         for table in ALL_TABLES {
             let names: BTreeSet<&str> = table.columns.iter().map(|column| column.name).collect();
             assert_eq!(names.len(), table.columns.len(), "{}", table.name);
             assert!(
                 !names.contains("version"),
-                "every table has that one anyway"
+                "every table has a version column by default"
             );
             assert!(
                 table
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_the_store_assigns_is_the_whole_key() {
+    fn a_serial_column_is_the_whole_key() {
         for table in ALL_TABLES.iter().filter(|table| table.has_serial_key()) {
             assert_eq!(table.key_length, 1, "{}", table.name);
         }

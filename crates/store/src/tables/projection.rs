@@ -1,9 +1,21 @@
 //! Tables that the projector writes: run snapshots and alerts.
 
-use onward_base::{SharedText, Timestamp};
+use onward_base::{SharedText, Timestamp, text_enum};
 use onward_runs::{RunId, RunSeq, RunSnapshot};
 
 use crate::{Error, SerialId, define_table};
+
+text_enum! {
+    /// How far a stored snapshot can be trusted.
+    SnapshotCondition {
+        /// The snapshot agrees with the log up to its last event.
+        Current = "CURRENT",
+        /// Events are missing from the log that the snapshot was reduced from.
+        Stale = "STALE",
+        /// The log has events that were not allowed and that the snapshot ignores.
+        Inconsistent = "INCONSISTENT",
+    }
+}
 
 define_table! {
     /// The snapshot of a run as the projector last stored it.
@@ -14,8 +26,8 @@ define_table! {
         pub run_id: RunId = "run_id",
         /// Sequence number of the last event included in the snapshot.
         pub last_event_seq: RunSeq = "last_event_seq",
-        /// Freshness of the snapshot: `CURRENT`, `STALE` or `INCONSISTENT`.
-        pub condition: SharedText = "condition",
+        /// How far the snapshot can be trusted.
+        pub condition: SnapshotCondition = "condition",
         /// Whether the log has no missing events.
         pub is_whole: bool = "is_whole",
         /// The events that were missing when the projector read the log to its end, as JSON.
@@ -36,6 +48,16 @@ impl RunSnapshotRow {
     }
 }
 
+text_enum! {
+    /// Urgency of an alert.
+    AlertSeverity {
+        /// An operator should look now.
+        P1 = "P1",
+        /// An operator should look today.
+        P2 = "P2",
+    }
+}
+
 define_table! {
     /// An alert: a condition that an operator should know about.
     "alerts", key 1,
@@ -46,8 +68,8 @@ define_table! {
         pub alert_id: SerialId = "alert_id",
         /// Alert code, such as `PROJECTOR_GAP_DETECTED`.
         pub code: SharedText = "code",
-        /// Urgency of the alert: `P1` or `P2`.
-        pub severity: SharedText = "severity",
+        /// Urgency of the alert.
+        pub severity: AlertSeverity = "severity",
         /// The object that the alert is about, for example a run id.
         pub subject: SharedText = "subject",
         /// Deduplication key: an alert with the same code, subject and occasion is raised only

@@ -29,7 +29,7 @@ impl ShardLeaseRow {
         stored.map_or(Ok(ShardEpoch::NONE), |stored| {
             Self::from_row(&stored.row)
                 .map(|lease| lease.epoch)
-                .map_err(Error::Corrupt)
+                .map_err(Error::corrupt)
         })
     }
 }

@@ -1,9 +1,19 @@
 //! Tables of the task queue: tasks for workers, and the functions that workers have polled for.
 
-use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp};
-use onward_journal::ExecutionId;
+use onward_base::{EnvironmentId, ProjectId, SharedText, TenantId, Timestamp, text_enum};
+use onward_journal::{DeliveryGuarantee, ExecutionId};
 
 use crate::{ShardId, define_table};
+
+text_enum! {
+    /// Whether a worker holds a task.
+    WorkerTaskState {
+        /// The task waits for a worker.
+        Queued = "queued",
+        /// A worker has claimed the task.
+        Claimed = "claimed",
+    }
+}
 
 define_table! {
     /// A task attempt for a worker. The row exists from the commit that starts the attempt until
@@ -29,8 +39,8 @@ define_table! {
         pub environment_id: EnvironmentId = "environment_id",
         /// Name of the task function.
         pub function: SharedText = "function",
-        /// `queued` or `claimed`.
-        pub state: SharedText = "state",
+        /// Whether a worker holds the task.
+        pub state: WorkerTaskState = "state",
         /// When the task was queued for a worker.
         pub queued_at: Timestamp = "queued_at",
         /// When the worker's lease expires unless a heartbeat extends it; never expires while no
@@ -44,8 +54,8 @@ define_table! {
         pub claim: Option<SharedText> = "claim",
         /// Input of the task, as JSON.
         pub input: SharedText = "input",
-        /// `at_least_once` or `at_most_once`.
-        pub delivery: SharedText = "delivery",
+        /// Whether the task may be performed again if a crash leaves its outcome unknown.
+        pub delivery: DeliveryGuarantee = "delivery",
         /// Timeout of the attempt in milliseconds; `None` means no timeout.
         pub timeout_ms: Option<i64> = "timeout_ms",
         /// Whether this is the last attempt: no retry follows if it fails.

@@ -1,7 +1,7 @@
-//! The store's tests, one binary: the conformance suite on the store in memory, and on stores that
-//! are wrong on purpose.
+//! The store's tests, one binary: the conformance suite on the memory store, and on stores with a
+//! deliberate bug.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(clippy::unwrap_used, reason = "a failed test reports its location")]
 
 mod flawed;
 mod planted;

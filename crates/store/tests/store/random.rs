@@ -1,11 +1,10 @@
-//! Random sequences: does the generator make everything happen, and does a difference come out
-//! short?
+//! Random sequences: checks that the generator covers every case and that two equal stores agree.
 
 use onward_store::conformance::MemoryStoreFactory;
 use onward_store::conformance::differential::{CaseCoverage, run_differential};
 
 #[tokio::test]
-async fn everything_happens_sometimes_and_the_store_in_memory_agrees_with_itself() {
+async fn random_sequences_cover_every_operation_and_two_memory_stores_agree() {
     let mut all = CaseCoverage::default();
     for seed in 0..250 {
         let sometimes = run_differential(&[&MemoryStoreFactory, &MemoryStoreFactory], seed, 120)

@@ -2,11 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use onward_base::{BoundedName, NameError, Payload};
+use onward_base::{BackoffFactor, BoundedName, NameError, Payload};
 use onward_execution::GuestRequest;
 use onward_journal::{
-    BackoffFactor, DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, RetryJitter,
-    RetryPolicy,
+    DeliveryGuarantee, ExecutionError, InvokeKind, InvokeResult, RetryJitter, RetryPolicy,
 };
 
 use super::{GuestState, accept_payload};
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_is_the_default_unless_something_is_said() {
+    fn a_policy_without_fields_is_the_default() {
         assert_eq!(to_retry_policy(None, None), Ok(None));
         let timeout_only = to_retry_policy(None, Some(5)).unwrap().unwrap();
         assert_eq!(
@@ -216,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_go_both_ways() {
+    fn failures_convert_both_ways() {
         let failure = |kind: &str, retryable| Failure {
             kind: kind.to_owned(),
             message: "m".to_owned(),
@@ -240,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn a_long_text_is_truncated_between_characters() {
         assert_eq!(truncate_text("abc".to_owned(), 3), "abc");
         assert_eq!(truncate_text("aéé".to_owned(), 4), "aé…");
     }

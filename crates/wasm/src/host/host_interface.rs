@@ -47,8 +47,9 @@ impl host::Host for GuestState {
 
     async fn random(&mut self, length: u32) -> Result<Vec<u8>> {
         if length > RANDOM_BYTES_MAX {
-            let message =
-                format!("`random` draws at most {RANDOM_BYTES_MAX} bytes at a time, not {length}");
+            let message = format!(
+                "`random` returns at most {RANDOM_BYTES_MAX} bytes at a time, requested: {length}"
+            );
             return Err(GuestStop(permanent_error("too_large", message)).into());
         }
         let mut bytes = vec![0; length as usize];
@@ -68,7 +69,7 @@ impl host::Host for GuestState {
                     .await?;
                 if drawn.len() != bytes.len() {
                     return Err(GuestStop(crate::guest_error::host_defect_error(
-                        "`random` was given another number of bytes",
+                        "`random` received the wrong number of bytes",
                     ))
                     .into());
                 }

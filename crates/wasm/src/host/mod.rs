@@ -165,7 +165,7 @@ impl GuestState {
             answer => match fit(answer) {
                 Some(value) => Ok(Ok(value)),
                 None => Err(GuestStop(host_defect_error(format_args!(
-                    "the answer does not fit `{name}`"
+                    "unexpected response to `{name}`"
                 )))
                 .into()),
             },

@@ -292,7 +292,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_range_ends_where_it_should() {
+    fn every_address_range_has_the_right_bounds() {
         for (text, expected) in JUDGED {
             let class = match classify_address(text.parse().unwrap()) {
                 AddressClass::Public => "public".to_owned(),

@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_matches_what_it_says() {
+    fn a_pattern_matches_its_hosts_and_ports() {
         for (pattern, host, port, expected) in [
             ("api.example.com", "api.example.com", 443, true),
             ("api.example.com", "API.Example.com.", 443, true),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn invalid_patterns_are_refused() {
         for text in [
             "",
             "*.",

@@ -132,7 +132,7 @@ fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Ht
         .map_err(|_| invalid_request("the name of a header"))?;
     if RESERVED_HEADERS.contains(&parsed.as_str()) {
         return Err(invalid_request(format_args!(
-            "the header `{parsed}` is not for guests to set"
+            "guests must not set the header `{parsed}`"
         )));
     }
     let value = HeaderValue::from_str(value)
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_names_a_host_and_nobody() {
+    fn a_url_has_a_host_and_no_user() {
         for (url, expected) in [
             ("http://a.b/c?d", "`a.b:80`"),
             ("https://A.b./", "`a.b:443`"),

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instant_has_seconds_and_a_rest() {
+    fn an_instant_has_seconds_and_nanoseconds() {
         for (us, expected) in [(-1, (0, 0)), (0, (0, 0)), (1_999_999, (1, 999_999_000))] {
             let WasiDatetime {
                 seconds,

@@ -115,7 +115,7 @@ fn define_function(instance: &mut WasiLinker<'_>, interface: &str, name: &str) -
         _ => environment::define_environment_function(instance, name)?,
     };
     if !defined {
-        let called = format!("it called `{interface}#{name}`, which there is not");
+        let called = format!("it called `{interface}#{name}`, which does not exist");
         instance.func_new(name, move |_, _, _, _| {
             Err(GuestStop(trap_error(called.clone())).into())
         })?;

@@ -37,9 +37,8 @@ pub(super) fn define_random_function(instance: &mut WasiLinker<'_>, name: &str) 
 
 async fn random_bytes(mut store: StoreContextMut<'_, GuestState>, length: u64) -> Result<Vec<u8>> {
     if length > RANDOM_BYTES_MAX {
-        let message = format!(
-            "it draws at most {RANDOM_BYTES_MAX} bytes of randomness at a time, not {length}"
-        );
+        let message =
+            format!("at most {RANDOM_BYTES_MAX} random bytes at a time, requested: {length}");
         return Err(GuestStop(permanent_error("too_large", message)).into());
     }
     let mut bytes = Vec::new();

@@ -22,7 +22,10 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 #[component(variant)]
 enum WasiStreamError {
     #[component(name = "last-operation-failed")]
-    #[expect(dead_code, reason = "nothing fails, but the type has it")]
+    #[expect(
+        dead_code,
+        reason = "the interface has this case, but no operation fails"
+    )]
     LastOperationFailed(Resource<IoErrorResource>),
     #[component(name = "closed")]
     Closed,
@@ -133,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_whole_and_not_endless() {
+    fn lines_are_complete_and_limited() {
         let mut lines = PartialLines::default();
         assert_eq!(lines.complete_lines(STDOUT, b"a\nb"), ["a"]);
         assert_eq!(lines.complete_lines(STDERR, b"c\n"), ["c"]);

@@ -44,7 +44,7 @@ pub(crate) const ECHO: &str = "(call $ok (local.get $input) (local.get $input-le
 /// Never returns.
 pub(crate) const LOOP: &str = "(loop (br 0)) (unreachable)";
 
-/// Grows until it may not, and then gives up.
+/// Grows its memory until that is refused, then traps.
 pub(crate) const BOMB: &str = r#"
     (loop (br_if 0 (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
     (unreachable)"#;

@@ -42,10 +42,19 @@ async fn serve(response: &'static str) -> SocketAddr {
 
 const ECHO: &str = "HTTP/1.1 200 OK\r\nx-a: b\r\nconnection: close\r\n\r\n\"{request}\"";
 
-fn rule(pattern: &str, private_networks: bool) -> HostRule {
+/// A rule that allows public addresses only.
+fn public_rule(pattern: &str) -> HostRule {
     HostRule {
         pattern: pattern.parse().unwrap(),
-        private_networks,
+        private_networks: false,
+    }
+}
+
+/// A rule that allows private addresses too.
+fn private_rule(pattern: &str) -> HostRule {
+    HostRule {
+        private_networks: true,
+        ..public_rule(pattern)
     }
 }
 
@@ -59,7 +68,7 @@ fn config(hosts: Vec<HostRule>) -> HttpConfig {
 }
 
 fn local() -> GuestHttpClient {
-    GuestHttpClient::new(config(vec![rule("127.0.0.1:*", true)])).unwrap()
+    GuestHttpClient::new(config(vec![private_rule("127.0.0.1:*")])).unwrap()
 }
 
 fn get(url: impl Into<String>) -> HttpRequest {
@@ -73,7 +82,7 @@ fn get(url: impl Into<String>) -> HttpRequest {
     }
 }
 
-/// Every name is this address, and a public one too if it is IPv6. Counts how often it is asked.
+/// Resolves every name to this address, and to a public one too if it is IPv6. Counts its calls.
 struct Pointing(IpAddr, AtomicUsize);
 
 impl HostResolver for Pointing {
@@ -119,7 +128,7 @@ async fn a_request_goes_to_an_allowed_host() {
 }
 
 #[tokio::test]
-async fn both_lists_have_to_allow_a_host() {
+async fn a_host_must_be_allowed_by_both_lists() {
     let address = serve(ECHO).await;
     let url = format!("http://{address}/");
     let egress = |hosts: &[&str]| {
@@ -149,9 +158,9 @@ async fn both_lists_have_to_allow_a_host() {
 }
 
 #[tokio::test]
-async fn an_address_inside_is_refused_unless_the_server_allows_it() {
+async fn a_private_address_is_refused_unless_the_server_allows_it() {
     let address = serve(ECHO).await;
-    let http = GuestHttpClient::new(config(vec![rule("*:*", false)])).unwrap();
+    let http = GuestHttpClient::new(config(vec![public_rule("*:*")])).unwrap();
     for host in [
         "127.0.0.1",
         "localhost",
@@ -173,8 +182,8 @@ async fn an_address_inside_is_refused_unless_the_server_allows_it() {
 }
 
 #[tokio::test]
-async fn a_metadata_service_is_refused_always() {
-    let http = GuestHttpClient::new(config(vec![rule("*:*", true)])).unwrap();
+async fn a_metadata_service_is_always_refused() {
+    let http = GuestHttpClient::new(config(vec![private_rule("*:*")])).unwrap();
     for host in [
         "169.254.169.254",
         "[fd00:ec2::254]",
@@ -189,13 +198,13 @@ async fn a_metadata_service_is_refused_always() {
 }
 
 #[tokio::test]
-async fn where_a_name_leads_is_judged() {
+async fn the_resolved_address_of_a_name_is_checked() {
     let address = serve(ECHO).await;
     let url = format!("http://api.example.com:{}/", address.port());
     let pointing = || Arc::new(Pointing(address.ip(), AtomicUsize::new(0)));
     let resolver = pointing();
     let outside = GuestHttpClient::with_resolver(
-        config(vec![rule("*.example.com:*", false)]),
+        config(vec![public_rule("*.example.com:*")]),
         resolver.clone(),
     )
     .unwrap();
@@ -205,7 +214,7 @@ async fn where_a_name_leads_is_judged() {
         "`api.example.com` has the address 127.0.0.1, which is loopback"
     );
     let inside = GuestHttpClient::with_resolver(
-        config(vec![rule("*.example.com:*", true)]),
+        config(vec![private_rule("*.example.com:*")]),
         resolver.clone(),
     )
     .unwrap();
@@ -218,15 +227,15 @@ async fn where_a_name_leads_is_judged() {
 }
 
 #[tokio::test]
-async fn one_bad_address_among_good_ones_is_enough() {
+async fn one_forbidden_address_is_enough_to_refuse_a_host() {
     let resolver = Arc::new(Pointing("::1".parse().unwrap(), AtomicUsize::new(0)));
-    let http = GuestHttpClient::with_resolver(config(vec![rule("*", false)]), resolver).unwrap();
+    let http = GuestHttpClient::with_resolver(config(vec![public_rule("*")]), resolver).unwrap();
     let error = http.send(get("http://api.example.com/")).await.unwrap_err();
     assert!(matches!(error, HttpError::AddressDenied { .. }), "{error}");
 }
 
 #[tokio::test]
-async fn a_redirect_is_an_answer() {
+async fn a_redirect_is_a_response() {
     let address = serve(
         "HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/\r\ncontent-length: 0\r\n\r\n",
     )
@@ -239,7 +248,7 @@ async fn a_redirect_is_an_answer() {
 }
 
 #[tokio::test]
-async fn a_large_response_is_cut_off() {
+async fn a_large_response_is_refused() {
     let endless =
         Box::leak(format!("HTTP/1.1 200 OK\r\n\r\n{}", "x".repeat(1_001)).into_boxed_str());
     let address = serve(endless).await;
@@ -273,7 +282,7 @@ async fn a_large_request_is_not_sent() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_is_given_up() {
+async fn a_request_without_a_response_times_out() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let request = HttpRequest {
@@ -287,7 +296,7 @@ async fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_failing_network_may_be_better_next_time() {
+async fn a_network_failure_is_retryable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -306,7 +315,7 @@ async fn a_failing_network_may_be_better_next_time() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_no_https_server() {
+async fn an_https_request_requires_tls() {
     let address = serve(ECHO).await;
     let error = local()
         .send(get(format!("https://{address}/")))
@@ -315,7 +324,7 @@ async fn a_server_without_tls_is_no_https_server() {
     assert!(matches!(error, HttpError::Unreachable(_)), "{error}");
 }
 
-/// Gets the URL that is its input, with so many headers of those at 2200. A failure is the end.
+/// Requests the URL that is its input, with this number of headers at 2200. A failure ends it.
 fn send(headers: u32) -> String {
     format!(
         "(i32.store (i32.const 2100) (i32.const 0x544547))
@@ -328,7 +337,7 @@ fn send(headers: u32) -> String {
     )
 }
 
-/// Gets the URL that is its input and returns the body of the response.
+/// Requests the URL that is its input and returns the body of the response.
 fn fetch() -> String {
     send(0) + "(call $ok (i32.load (i32.const 2064)) (i32.load (i32.const 2068)))"
 }
@@ -399,7 +408,7 @@ fn text(at: usize, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_request_of_a_task_has_a_key_of_its_own_and_the_next_attempt_repeats_them() {
+async fn each_request_of_a_task_has_its_own_key_and_attempts_repeat_the_keys() {
     let (address, keys) = listen().await;
     // One header, at 2200: its name at 2300, its value at 2320.
     let words = [(2200, 2300), (2204, 15), (2208, 2320), (2212, 4)];

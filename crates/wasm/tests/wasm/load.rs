@@ -1,4 +1,4 @@
-//! What is let in, and what is not.
+//! Which components are accepted, and which are refused.
 
 use onward_journal::ComponentDigest;
 use onward_wasm::{Config, GuestFunctionKind, LoadError, WasmRuntime};
@@ -13,7 +13,7 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn a_component_says_what_it_can_do() {
+fn a_component_describes_its_functions() {
     let bytes = guests::with_call(guests::ECHO);
     let component = load(&bytes);
     assert_eq!(component.digest(), ComponentDigest::from_component(&bytes));
@@ -44,7 +44,7 @@ fn a_component_says_what_it_can_do() {
 }
 
 #[test]
-fn the_default_configuration_can_be_had() {
+fn the_default_configuration_is_supported() {
     let runtime = WasmRuntime::new(Config::default()).unwrap();
     assert_eq!(runtime.free_workflow_slots(), 4_096);
     runtime
@@ -62,7 +62,7 @@ fn a_foreign_import_is_named() {
     ] {
         let text = format!("(component (import \"{import}\" (instance)))");
         assert!(
-            refused(&text).contains(&format!("imports `{import}`")),
+            refused(&text).contains(&format!("import `{import}`")),
             "{}",
             refused(&text)
         );
@@ -70,7 +70,7 @@ fn a_foreign_import_is_named() {
 }
 
 #[test]
-fn an_import_that_asks_for_more_than_there_is_is_refused() {
+fn an_import_of_another_type_is_refused() {
     let text = r#"(component
         (import "onward:guest/host@0.1.0" (instance (export "shutdown" (func))))
         (core module $m (func (export "f")))
@@ -111,7 +111,7 @@ fn a_function_of_another_type_is_named() {
 }
 
 #[test]
-fn what_is_no_component_is_refused() {
+fn only_components_are_accepted() {
     for bytes in [&b""[..], b"hello", b"\0asm\x01\0\0\0"] {
         assert!(
             matches!(RUNTIME.load_component(bytes), Err(LoadError::Invalid(_))),
@@ -160,7 +160,7 @@ fn functions(names: &[&str]) -> String {
 }
 
 #[test]
-fn functions_have_names_of_their_own() {
+fn function_names_are_unique() {
     let load = |names: &[&str]| RUNTIME.load_component(&guests::with_functions(&functions(names)));
     assert_eq!(load(&["a", "b"]).unwrap().functions().len(), 2);
     assert_eq!(load(&[]).unwrap().functions().len(), 0);
@@ -172,7 +172,7 @@ fn functions_have_names_of_their_own() {
 }
 
 #[test]
-fn a_component_has_so_many_functions_at_most() {
+fn the_number_of_functions_is_limited() {
     let runtime = WasmRuntime::new(Config {
         functions_max: 1,
         workflows_max: 1,
@@ -186,7 +186,7 @@ fn a_component_has_so_many_functions_at_most() {
 }
 
 #[test]
-fn a_component_that_wants_too_much_memory_is_refused() {
+fn a_component_that_needs_too_much_memory_is_refused() {
     let text = r#"(component
         (core module $m (memory 65536) (func (export "f")))
         (core instance $m (instantiate $m))
@@ -196,7 +196,7 @@ fn a_component_that_wants_too_much_memory_is_refused() {
 }
 
 #[test]
-fn a_compiled_component_is_kept_on_disk() {
+fn a_compiled_component_is_cached_on_disk() {
     let folder = tempfile::tempdir().unwrap();
     let config = || Config {
         cache_folder: Some(folder.path().to_owned()),

@@ -3,7 +3,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test that cannot go on says where"
+    reason = "a failing step of a test panics where it fails"
 )]
 
 mod guests;
@@ -52,7 +52,7 @@ fn flow(body: &str, limits: WorkflowLimits) -> Box<dyn Guest> {
     load(&guests::with_call(body)).new_workflow("flow", &payload("[1,2]"), own(), limits)
 }
 
-/// Lets a guest run until it does more than pause, and says how often it paused.
+/// Runs a guest until it does more than pause. Returns how often it paused.
 fn run_on(guest: &mut dyn Guest) -> (usize, GuestTurn) {
     for pauses in 0.. {
         match guest.resume_guest(None) {

@@ -25,7 +25,7 @@ fn component() -> LoadedComponent {
 }
 
 #[test]
-fn it_says_what_it_can_do() {
+fn the_component_lists_its_functions() {
     let component = component();
     let kind = |name: &str| component.find_function(name).map(|function| function.kind);
     assert_eq!(
@@ -46,7 +46,7 @@ fn echo_returns_its_input() {
 }
 
 #[test]
-fn chain_does_one_step_after_the_other() {
+fn chain_performs_its_steps_in_order() {
     let input = payload("{\"steps\":3,\"work\":4}");
     let mut guest = component().new_workflow("chain", &input, own(), WorkflowLimits::default());
     let mut turn = guest.resume_guest(None);
@@ -141,7 +141,7 @@ fn waiter_waits_for_a_signal() {
 }
 
 #[test]
-fn counter_goes_on_as_a_new_execution() {
+fn counter_continues_as_a_new_execution() {
     let mut guest =
         component().new_workflow("counter", &payload("3"), own(), WorkflowLimits::default());
     assert!(matches!(

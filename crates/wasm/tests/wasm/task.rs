@@ -12,7 +12,7 @@ use onward_wasm::{
 
 use crate::{guests, load, own, payload};
 
-/// It is always the same time, every byte is 7, and lines are kept.
+/// Task services with a fixed time, random bytes of 7, and a log in memory.
 #[derive(Default)]
 pub(crate) struct Fixed(Mutex<Vec<String>>);
 
@@ -65,7 +65,7 @@ async fn a_task_returns_its_input() {
 }
 
 #[tokio::test]
-async fn a_busy_task_times_out_and_others_go_on() {
+async fn a_busy_task_times_out_and_others_continue() {
     let limits = TaskLimits {
         timeout: Duration::from_millis(200),
         ..TaskLimits::default()
@@ -91,7 +91,7 @@ async fn a_busy_task_times_out_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn dropping_a_task_cancels_it_and_frees_its_place() {
+async fn dropping_a_task_cancels_it_and_frees_its_slot() {
     for _ in 0..40 {
         let busy = job(guests::LOOP, TaskLimits::default());
         assert!(
@@ -113,7 +113,7 @@ async fn a_memory_bomb_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_workflows_call_is_not_for_tasks() {
+async fn operations_of_workflows_are_refused_in_tasks() {
     let again =
         "(call $continue-as-new (local.get $input) (local.get $input-length)) (unreachable)";
     for body in [guests::TIMER, "(call $is-cancelled)", again] {
@@ -123,7 +123,7 @@ async fn what_workflows_call_is_not_for_tasks() {
 }
 
 #[tokio::test]
-async fn time_randomness_and_logs_are_the_callers() {
+async fn the_caller_supplies_time_randomness_and_log() {
     let body = r#"
         (call $log (i32.const 1) (i32.const 300) (i32.const 15))
         (call $random (i32.const 1) (i32.const 2048))

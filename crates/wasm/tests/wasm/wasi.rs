@@ -1,4 +1,4 @@
-//! Guests that want WASI.
+//! Guests that import WASI.
 
 use onward_base::Timestamp;
 use onward_execution::{Guest, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn};
@@ -14,7 +14,7 @@ fn flow(body: &str) -> Box<dyn Guest> {
 }
 
 #[test]
-fn lines_that_are_written_are_logged_and_are_last_words() {
+fn lines_on_stderr_are_logged_and_quoted_by_a_trap() {
     let body = "(call $write (call $get-stderr) (i32.const 300) (i32.const 18) (i32.const 400)) (unreachable)";
     let mut guest = flow(body);
     let line = GuestRequest::Log {
@@ -70,10 +70,10 @@ fn there_are_no_arguments() {
 }
 
 #[test]
-fn what_there_is_not_stops_whoever_calls_it() {
+fn a_call_of_a_missing_import_stops_the_guest() {
     let error = failed(flow("(call $made-up) (unreachable)").resume_guest(None));
     assert_eq!(
         error.to_string(),
-        "trap: it called `wasi:cli/environment#made-up`, which there is not"
+        "trap: it called `wasi:cli/environment#made-up`, which does not exist"
     );
 }

@@ -19,7 +19,7 @@ fn await_one(promise: u32) -> GuestTurn {
 }
 
 #[test]
-fn a_workflow_asks_and_goes_on_with_the_answer() {
+fn a_workflow_requests_and_continues_with_the_response() {
     let mut guest = flow(guests::TIMER, limits());
     assert_eq!(
         guest.resume_guest(None),
@@ -36,7 +36,7 @@ fn a_workflow_asks_and_goes_on_with_the_answer() {
 }
 
 #[test]
-fn a_refusal_is_a_failure_that_the_guest_sees() {
+fn a_refused_request_is_a_failure_for_the_guest() {
     let cancelled = ExecutionError::new(ErrorKind::Cancelled, "stop").into_permanent();
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
@@ -62,15 +62,15 @@ fn a_workflow_returns_its_input() {
 }
 
 #[test]
-fn what_does_not_fit_is_a_defect_of_the_host() {
+fn an_unexpected_response_is_a_bug_in_the_host() {
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
     let error = failed(guest.resume_guest(Some(GuestResponse::Boolean(true))));
     assert_eq!(
         error.to_string(),
-        "trap: a defect of the host: the answer does not fit `timer`"
+        "trap: a bug in the host: unexpected response to `timer`"
     );
-    let out_of_turn = "trap: a defect of the host: an answer came out of turn, or is missing";
+    let out_of_turn = "trap: a bug in the host: a response is missing or out of order";
     assert_eq!(
         failed(flow(guests::TIMER, limits()).resume_guest(Some(GuestResponse::Done))).to_string(),
         out_of_turn
@@ -79,7 +79,7 @@ fn what_does_not_fit_is_a_defect_of_the_host() {
     guest.resume_guest(None);
     assert_eq!(failed(guest.resume_guest(None)).to_string(), out_of_turn);
     let again = failed(guest.resume_guest(None)).to_string();
-    assert!(again.contains("defect of the host"), "{again}");
+    assert!(again.contains("bug in the host"), "{again}");
 }
 
 #[test]
@@ -91,13 +91,13 @@ fn an_endless_loop_pauses_and_then_runs_out_of_fuel() {
     };
     let (pauses, turn) = run_on(&mut *flow(guests::LOOP, tight));
     assert_eq!(pauses, 9);
-    let message = "trap: out of fuel: it ran for 100000 instructions without asking for anything";
+    let message = "trap: out of fuel: 100000 instructions without a request";
     assert_eq!(failed(turn).to_string(), message);
 }
 
 #[test]
-fn fuel_counts_from_the_last_request_and_is_the_same_every_time() {
-    // A hundred rounds of a few thousand instructions, and a question in each.
+fn fuel_counts_from_the_last_request_and_is_deterministic() {
+    // A hundred rounds of a few thousand instructions, each with a request.
     let body = r#"
         (local $round i32) (local $n i32)
         (loop $rounds
@@ -144,7 +144,7 @@ fn fuel_counts_from_the_last_request_and_is_the_same_every_time() {
 }
 
 #[test]
-fn a_memory_bomb_fails_and_its_neighbours_go_on() {
+fn a_memory_bomb_fails_and_other_guests_continue() {
     let mut neighbour = flow(guests::TIMER, limits());
     neighbour.resume_guest(None);
     let small = WorkflowLimits {
@@ -161,7 +161,7 @@ fn a_memory_bomb_fails_and_its_neighbours_go_on() {
 }
 
 #[test]
-fn a_panic_says_its_last_words() {
+fn a_panic_message_is_quoted() {
     let body = "(call $log (i32.const 3) (i32.const 300) (i32.const 15)) (unreachable)";
     let mut guest = flow(body, limits());
     let line = GuestRequest::Log {
@@ -177,7 +177,7 @@ fn a_panic_says_its_last_words() {
 }
 
 #[test]
-fn a_panic_of_several_lines_is_quoted_whole() {
+fn a_panic_message_of_several_lines_is_quoted_whole() {
     let line = "(call $log (i32.const 3) (i32.const 300) (i32.const 15))";
     let mut guest = flow(
         &format!("{line} (drop (call $now)) {line} {line} (unreachable)"),
@@ -195,7 +195,7 @@ fn a_panic_of_several_lines_is_quoted_whole() {
 }
 
 #[test]
-fn what_is_not_a_number_has_the_same_bits_on_every_machine() {
+fn nan_has_the_same_bits_on_every_machine() {
     // On x86 the sign of 0/0 would be set.
     let body = r#"
         (local $zero f32)
@@ -217,7 +217,7 @@ fn endless_recursion_exhausts_the_stack() {
 }
 
 #[test]
-fn a_large_payload_is_refused_on_every_way() {
+fn a_large_payload_is_refused_in_every_direction() {
     let small = WorkflowLimits {
         payload_bytes_max: 10,
         ..limits()
@@ -273,7 +273,7 @@ fn a_result_is_json() {
 }
 
 #[test]
-fn requests_to_the_outside_are_not_for_workflows() {
+fn http_requests_of_tasks_are_refused_in_workflows() {
     let body = r#"
         (call $http (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0)
             (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i64.const 0) (i32.const 2048))
@@ -287,7 +287,7 @@ fn requests_to_the_outside_are_not_for_workflows() {
 }
 
 #[test]
-fn a_workflow_knows_itself() {
+fn a_workflow_reads_its_own_context() {
     let body = r#"
         (call $own (i32.const 2048))
         (i32.store8 (i32.const 2100) (i32.add (i32.load (i32.const 2064)) (i32.const 48)))
@@ -300,7 +300,7 @@ fn a_workflow_knows_itself() {
 }
 
 #[test]
-fn randomness_has_the_length_that_was_asked_for() {
+fn random_bytes_have_the_requested_length() {
     let body = r#"
         (call $random (i32.const 1) (i32.const 2048))
         (call $ok (i32.load (i32.const 2048)) (i32.const 1))"#;
@@ -318,7 +318,7 @@ fn randomness_has_the_length_that_was_asked_for() {
     assert!(
         failed(guest.resume_guest(Some(GuestResponse::Random([1, 2].into()))))
             .message
-            .contains("defect of the host")
+            .contains("bug in the host")
     );
     let greedy = "(call $random (i32.const 4097) (i32.const 2048)) (unreachable)";
     assert_eq!(
@@ -347,7 +347,7 @@ fn only_workflows_run_as_workflows() {
 }
 
 #[test]
-fn a_workflow_waits_for_room_and_leaves_it() {
+fn a_workflow_waits_for_capacity_and_frees_it() {
     let runtime = WasmRuntime::new(Config {
         workflows_max: 4,
         tasks_max: 1,
@@ -380,7 +380,7 @@ fn a_workflow_waits_for_room_and_leaves_it() {
 }
 
 #[test]
-fn a_guest_goes_from_thread_to_thread() {
+fn a_guest_may_move_between_threads() {
     let mut guest = flow(guests::TIMER, limits());
     guest.resume_guest(None);
     let turn = std::thread::spawn(move || guest.resume_guest(Some(GuestResponse::Promise(3))))

@@ -1,19 +1,19 @@
-//! From a function to one that knows what it is called.
+//! Expansion of the attributes: from a function to a function and a type that describes it.
 //!
-//! The name stands for two things: a type, which is what the compiler knows about the function, and
-//! a function as before, whose failure is marked with that type. So `invoke(order, input)` finds
-//! the type, and `order(input)?` is still a call. A constant of the same name would do for the
-//! first, but then every variable called `order` would mean the constant.
+//! The name stands for two items: a type that describes the function, and the function itself,
+//! whose failure is marked with that type. So `invoke(order, input)` finds the type, and
+//! `order(input)?` is still a plain call. A constant of the same name instead of the type would
+//! shadow every pattern variable called `order`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{format_ident, quote};
 use syn::ext::IdentExt;
 use syn::{Attribute, Error, FnArg, ItemFn, Pat, Result, ReturnType, Signature, Type};
 
-/// As many as `onward::Callable` is implemented for.
+/// Maximum number of arguments that `onward::Callable` is implemented for.
 const ARGUMENTS_MAX: usize = 12;
 
-/// What the function becomes.
+/// The kind of function that the attribute declares.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Workflow,
@@ -36,7 +36,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
     let (input, pattern, places) = input(&types);
     let (visibility, name, marker) = (&item.vis, &item.sig.ident, kind.marker());
     let text = name.unraw().to_string();
-    let doc = format!("What the compiler knows about the function [`{text}`]({text}()).");
+    let doc = format!("Describes the function [`{text}`]({text}()) to the compiler.");
     let schema = wants_schema.then(|| {
         quote! {
             fn schema() -> ::core::option::Option<::std::string::String> {
@@ -50,7 +50,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
         #function
 
         #[doc = #doc]
-        #[expect(non_camel_case_types, reason = "it has the name of its function")]
+        #[expect(non_camel_case_types, reason = "the type has the name of its function")]
         #visibility enum #name {}
 
         impl ::onward::Function for #name {
@@ -70,7 +70,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
     })
 }
 
-/// The function as its author wrote it, inside one whose failure says whose it is.
+/// The function as written, inside one whose failure is marked with its type.
 fn marked(item: &ItemFn, types: &[&Type]) -> TokenStream {
     let ItemFn {
         attrs,
@@ -115,7 +115,7 @@ fn input(types: &[&Type]) -> (TokenStream, TokenStream, Vec<Ident>) {
     }
 }
 
-/// The name that its author gave an argument, for documentation.
+/// The name of an argument in the source, for documentation.
 fn name_of(place: usize, argument: &FnArg) -> Ident {
     match argument {
         FnArg::Typed(typed) => match &*typed.pat {

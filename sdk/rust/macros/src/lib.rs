@@ -1,6 +1,5 @@
-//! The attributes of the SDK. Each adds a type of the function's name that knows the name, the
-//! input and the output, and marks the function with it, so that calls need no strings and are
-//! checked by the compiler.
+//! The attributes of the SDK. Each adds a type with the function's name that describes its name,
+//! input and output, so that calls need no strings and are checked by the compiler.
 
 mod expand;
 
@@ -9,28 +8,28 @@ use syn::{ItemFn, parse_macro_input};
 
 use crate::expand::{Kind, expand};
 
-/// Makes a function a workflow: durable, replayed after a crash, calling others through `onward`.
+/// Declares a workflow: durable, replayed after a crash, calls other functions through `onward`.
 ///
-/// The function takes owned values that serde can read and returns a `Result` of one that serde can
-/// write. It is called durably with `invoke(name, input)?` and the like, and at once, unrecorded,
-/// with `name(input)?`.
+/// The function takes owned values that serde can deserialize, and returns a `Result` of a value
+/// that serde can serialize. `invoke(name, input)?` and similar functions call it durably;
+/// `name(input)?` calls it directly, without a record.
 ///
-/// `#[workflow(schema)]` also puts a JSON schema of the input into the component, for whoever
-/// starts the workflow. It needs the feature `schema` of the SDK, and `JsonSchema` of the input.
+/// `#[workflow(schema)]` also embeds a JSON schema of the input in the component. It requires the
+/// feature `schema` of the SDK, and `JsonSchema` of the input.
 #[proc_macro_attribute]
 pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
     attribute(arguments, item, Kind::Workflow)
 }
 
-/// Makes a function a task: a leaf that has effects, runs at least once, and is retried when it
+/// Declares a task: a leaf with side effects, which runs at least once and is retried when it
 /// fails.
 ///
-/// The function takes owned values that serde can read and returns a `Result` of one that serde can
-/// write. It is called durably with `invoke(name, input)?` and the like, and at once, unrecorded,
-/// with `name(input)?`.
+/// The function takes owned values that serde can deserialize, and returns a `Result` of a value
+/// that serde can serialize. `invoke(name, input)?` and similar functions call it durably;
+/// `name(input)?` calls it directly, without a record.
 ///
-/// `#[task(schema)]` also puts a JSON schema of the input into the component. It needs the feature
-/// `schema` of the SDK, and `JsonSchema` of the input.
+/// `#[task(schema)]` also embeds a JSON schema of the input in the component. It requires the
+/// feature `schema` of the SDK, and `JsonSchema` of the input.
 #[proc_macro_attribute]
 pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
     attribute(arguments, item, Kind::Task)

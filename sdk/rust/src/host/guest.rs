@@ -1,4 +1,4 @@
-//! The host functions as a component imports them, with the SDK's types on this side.
+//! The host functions of a component, with the types of the SDK.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ thread_local! {
     static RUNNING: Cell<Option<(&'static str, Kind)>> = const { Cell::new(None) };
 }
 
-/// Remembers which function the host called.
+/// Records which function the host called.
 pub(crate) fn enter(entry: &Entry) {
     RUNNING.set(Some((entry.name, entry.kind)));
 }
@@ -24,7 +24,8 @@ pub(crate) fn running() -> (&'static str, Kind) {
     RUNNING.get().unwrap_or(("", Kind::Task))
 }
 
-/// Not `From`: the bindings make a failure an error like any other, and its kind would be lost.
+/// Not `From`: failures of the bindings are standard errors, and the generic conversion would lose
+/// the kind.
 fn failed(failure: types::Failure) -> Error {
     let types::Failure {
         kind,

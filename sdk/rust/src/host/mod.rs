@@ -1,5 +1,5 @@
-//! The door to the host. In a component these are the functions of `sdk/wit/onward.wit`; in a
-//! native test they are those of the [`TestEnv`](crate::testing::TestEnv) that runs it.
+//! The host functions. In a component they are the imports of `sdk/wit/onward.wit`; in a native
+//! test the [`TestEnv`](crate::testing::TestEnv) implements them.
 
 #[cfg(target_arch = "wasm32")]
 mod guest;
@@ -17,10 +17,10 @@ use crate::function::Entry;
 use crate::retry::Retry;
 use crate::{Error, Result};
 
-/// What an operation ended with, as JSON.
+/// The outcome of an operation, as JSON.
 pub(crate) type Outcome = Result<String, Error>;
 
-/// Something to have done.
+/// A call of a function, or a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invocation {
     pub(crate) target: Target,
@@ -30,7 +30,7 @@ pub(crate) struct Invocation {
     pub(crate) delivery: Delivery,
 }
 
-/// What does it.
+/// The function to call, or the request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Function(String),
@@ -38,14 +38,14 @@ pub(crate) enum Target {
     Http(String),
 }
 
-/// Whether it may be repeated after a crash.
+/// Delivery guarantee: whether an attempt may be repeated after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delivery {
     AtLeastOnce,
     AtMostOnce,
 }
 
-/// What a join set gave.
+/// The next result of a join set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Taken {
     Done(u32, Outcome),
@@ -53,10 +53,10 @@ pub(crate) enum Taken {
     Empty,
 }
 
-/// The function that a call names, if the caller has it: what a test runs when it has no stub.
+/// The called function, if it is known: a test runs it if there is no stub.
 pub(crate) type Local = Option<Entry>;
 
-/// In whole milliseconds, never less than asked for.
+/// Converts a duration to milliseconds, rounded up.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros().div_ceil(1_000)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The host functions in a native build: asked of the [`TestEnv`](crate::testing::TestEnv) that
+//! The host functions in a native build: requests to the [`TestEnv`](crate::testing::TestEnv) that
 //! runs the function.
 
 use crate::context::Context;
@@ -130,9 +130,9 @@ fn refused(answer: Answer) -> Error {
     }
 }
 
-/// Each question has its kind of answer; another one is a mistake of the test environment.
+/// Reports a response of the wrong kind, which is a bug of the test environment.
 fn unexpected(answer: &Answer) -> ! {
     scope::stop(Error::other(format!(
-        "the test environment gave the wrong kind of answer: {answer:?}"
+        "bug in the test environment: unexpected response {answer:?}"
     )))
 }

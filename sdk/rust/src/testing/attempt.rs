@@ -1,5 +1,4 @@
-//! One attempt of what a workflow wants done: a stub, the real task, a child workflow, or a
-//! request.
+//! One attempt of an operation: a stub, the real task, a child workflow, or a request.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,17 +11,16 @@ use crate::function::{Entry, Kind};
 use crate::host::{Delivery, Invocation, Local, Outcome, Target};
 use crate::http::Request;
 use crate::payload::{decode, encode};
-use crate::testing::execution::{Execution, Parent, Whose};
+use crate::testing::execution::{Execution, ExecutionIdentity, Parent};
 use crate::testing::limits::{self, final_failure};
 use crate::testing::scope::{self, Attempt, Left, Scope, stop};
 use crate::testing::state::{Cancel, Phase, State};
 use crate::testing::world::Effect;
 
-/// How many workflows may wait for each other, each for the next.
+/// Maximum depth of nested workflows.
 const DEPTH_MAX: u32 = 64;
 
-/// More than any policy of a real system: a task that never succeeds would otherwise never end a
-/// test.
+/// Maximum number of attempts: a task that never succeeds must not run a test forever.
 const ATTEMPTS_MAX: u32 = 10_000;
 
 #[derive(Deserialize)]
@@ -32,7 +30,7 @@ struct Input {
 }
 
 impl Execution {
-    /// Runs the next attempt, and notes when it ends and how.
+    /// Runs the next attempt, and records when and how it ends.
     pub(crate) fn attempt(&self, promise: u32) {
         if let Some(invoke) = self.state.borrow_mut().invoke_mut(promise) {
             invoke.attempt += 1;
@@ -40,7 +38,8 @@ impl Execution {
         self.perform_attempt(promise);
     }
 
-    /// What was under way when the process died: what may be repeated is, the rest is in doubt.
+    /// Handles the attempts in flight at a crash: repeats those that are at least once; the others
+    /// are in doubt.
     pub(crate) fn lose_attempts(&self) {
         let lost: Vec<(u32, Delivery)> = {
             let state = self.state.borrow();
@@ -55,7 +54,7 @@ impl Execution {
                 Delivery::AtLeastOnce => self.perform_attempt(promise),
                 Delivery::AtMostOnce => {
                     let message =
-                        "it was started before a crash, and whether it was done is not known";
+                        "the attempt was started before a crash; whether it took effect is unknown";
                     let outcome = Err(final_failure("in_doubt", message));
                     self.state
                         .borrow_mut()
@@ -95,7 +94,7 @@ impl Execution {
         if child.is_some() && self.depth() >= DEPTH_MAX {
             let error = final_failure(
                 "too_deep",
-                format!("{DEPTH_MAX} workflows wait for each other already"),
+                format!("call depth exceeds {DEPTH_MAX} nested workflows"),
             );
             return self
                 .state
@@ -133,7 +132,7 @@ impl Execution {
         }
     }
 
-    /// When the attempt ends, and how: it may take longer than it is allowed to.
+    /// Determines when and how the attempt ends; it may exceed its timeout.
     fn runs(&self, name: &str, limit: Option<(i64, Error)>, outcome: Outcome) -> Phase {
         let (now, took) = (
             self.world.now(),
@@ -147,15 +146,15 @@ impl Execution {
         }
     }
 
-    /// A child that has taken too long is asked to stop, and nobody waits for it.
+    /// Cancels a child that exceeded its timeout, and does not wait for it.
     pub(crate) fn end_overdue(&self, promise: u32) {
-        self.cancel(&[promise], "it took too long");
+        self.cancel(&[promise], "the attempt timed out");
         self.state
             .borrow_mut()
             .end_attempt(promise, Err(overdue()), self.world.now());
     }
 
-    /// What the attempt ends with.
+    /// Returns the outcome of the attempt.
     fn result(&self, invocation: &Invocation, local: Local, context: Context) -> Outcome {
         let input = &invocation.input;
         let name = match &invocation.target {
@@ -172,12 +171,12 @@ impl Execution {
             (Some(stub), _) => inside(task, || stub(input)),
             (None, Some(Entry { run, .. })) => inside(task, || run(input)),
             (None, None) => stop(Error::other(format!(
-                "nobody knows {name}: add a stub for it"
+                "function {name} is unknown: add a stub for it"
             ))),
         }
     }
 
-    /// Starts a child, and returns its place. It runs as soon as nobody else does.
+    /// Starts a child and returns its index. It runs when no other execution can.
     fn start_child(&self, entry: Entry, promise: u32, context: Context, input: String) -> usize {
         let parent = self
             .world
@@ -189,7 +188,7 @@ impl Execution {
             ..
         } = context;
         let (id, depth) = (format!("{key}#{attempt}"), self.depth() + 1);
-        let whose = Whose {
+        let identity = ExecutionIdentity {
             id,
             key,
             attempt,
@@ -202,12 +201,12 @@ impl Execution {
             Rc::clone(&self.world),
             entry,
             input,
-            whose,
+            identity,
             state,
         ))
     }
 
-    /// A request of a workflow: a service that cannot answer now is a failure, and asked again.
+    /// Sends a request of a workflow; a retryable status is a failure.
     fn request(&self, line: &str, input: &str, key: &str) -> Outcome {
         let Input { headers, body } = decode(input)?;
         let (method, url) = line.split_once(' ').unwrap_or((line, ""));
@@ -231,7 +230,7 @@ impl Execution {
 }
 
 fn overdue() -> Error {
-    Error::new("timeout", "it took longer than it may")
+    Error::new("timeout", "the attempt exceeded its timeout")
 }
 
 fn timed_out(limit_us: i64) -> Error {
@@ -243,7 +242,7 @@ pub(crate) fn inside(scope: Scope, body: impl FnOnce() -> Outcome) -> Outcome {
         Ok(outcome) => outcome,
         Err(Left::Stop(error)) => stop(error),
         Err(Left::Crash | Left::Blocked | Left::Ended(_)) => {
-            stop(Error::other("only a workflow waits and crashes"))
+            stop(Error::other("only a workflow can wait and crash"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The environment that a test sets up and asks afterwards.
+//! The test environment: setup before a run, inspection afterwards.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::log::Level;
 use crate::payload::{Argument, decode, encode};
 use crate::promise::typed;
 use crate::testing::attempt::inside;
-use crate::testing::execution::{Execution, Whose};
+use crate::testing::execution::{Execution, ExecutionIdentity};
 use crate::testing::limits;
 use crate::testing::protocol::Ask;
 use crate::testing::scope::{self, Attempt, Left, Scope};
@@ -25,9 +25,9 @@ use crate::{Error, Result};
 
 /// Runs workflows in a test: on this thread, without a server, in virtual time.
 ///
-/// Tasks that have no stub run for real, and so do child workflows. Every run starts anew with the
-/// same stubs, signals and seed, so two runs do the same; let a stub depend on its input and
-/// `own().attempt`, not on a count of its own.
+/// Tasks and child workflows without a stub run for real. Every run starts with the same stubs,
+/// signals and seed, so two runs are equal; a stub should depend on its input and `own().attempt`,
+/// not on a counter of its own.
 ///
 /// ```
 /// use onward::prelude::*;
@@ -51,18 +51,18 @@ use crate::{Error, Result};
 /// assert_eq!(env.elapsed(), Duration::from_secs(3_600));
 /// ```
 ///
-/// It gives the failures, limits and retries that a server gives, with these differences:
+/// Failures, limits and retries are those of a server, with these differences:
 ///
-/// - Retries wait for exactly as long as their policy says: there is no jitter. The other process
-///   goes on at once after a crash, without waiting for a lease to run out.
-/// - A workflow is asked to stop when it waits, never before it has begun.
-/// - A child runs again from its beginning whenever it has waited, as after a crash, in
+/// - Backoff has no jitter. After a crash another process takes over at once, without waiting for a
+///   lease to expire.
+/// - Cancellation reaches a workflow when it waits, never before it has started.
+/// - A child is replayed from its beginning after each wait, as after a crash, in
 ///   [`run`](Self::run) too. It can be sent a signal before it is started.
 /// - Executions have ids such as `test` for the workflow and `test.0#1` for the child that is the
 ///   first attempt of its operation 0; on a server an id is a hash.
-/// - A panic ends the test; on a server it is the failure `trap`. A function that nobody has, a
-///   request that no stub answers, a task that does what only workflows can, and a wait that
-///   nothing can end, end the test with an error.
+/// - A panic ends the test; on a server it is the failure `trap`. An unknown function, a request
+///   without a stub, a task that uses an operation of workflows, and a wait that nothing can end
+///   fail the test.
 /// - Memory, instructions and the length of a journal are not limited.
 #[derive(Default)]
 pub struct TestEnv {
@@ -70,7 +70,7 @@ pub struct TestEnv {
     last: Run,
 }
 
-/// What was seen in a run.
+/// The observations of a run.
 #[derive(Default)]
 struct Run {
     effects: Vec<Effect>,
@@ -80,12 +80,12 @@ struct Run {
 }
 
 impl TestEnv {
-    /// An environment without stubs and signals.
+    /// Creates an environment without stubs and signals.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Has this answer instead of the function. It is retried like the function when it fails.
+    /// Replaces a function by a stub, which is retried like the function when it fails.
     pub fn stub<F: Callable<A>, A>(
         &mut self,
         _function: F,
@@ -97,7 +97,7 @@ impl TestEnv {
             .insert(F::Function::NAME.to_owned(), Rc::new(untyped));
     }
 
-    /// Has this answer calls by name: of what [`call_named`](crate::call_named) calls.
+    /// Stub for calls by name: see [`call_named`](crate::call_named).
     pub fn stub_named<I: DeserializeOwned, O: Serialize>(
         &mut self,
         name: &str,
@@ -107,14 +107,14 @@ impl TestEnv {
         self.script.stubs.insert(name.to_owned(), Rc::new(untyped));
     }
 
-    /// Has this answer a request, named as `METHOD URL`.
+    /// Stub for a request, given as `METHOD URL`.
     pub fn http(&mut self, line: &str, stub: impl Fn(&Request) -> Result<Response> + 'static) {
         self.script.http.insert(line.to_owned(), Rc::new(stub));
     }
 
-    /// How long each attempt of the task or stub takes; nothing unless said. One that takes longer
-    /// than its limit fails with `timeout`; unless the call has a limit, a task has a minute and a
-    /// workflow all the time it wants.
+    /// Sets how long each attempt of the task or stub takes; default: no time. An attempt that
+    /// exceeds its timeout fails with `timeout`. Default timeouts: 60 s for a task, none for a
+    /// workflow.
     pub fn takes<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
         self.script
             .durations
@@ -130,7 +130,7 @@ impl TestEnv {
         self.signal_at(Duration::ZERO, name, payload);
     }
 
-    /// Sends a signal to the workflow when it has run for so long.
+    /// Sends a signal to the workflow after this time.
     ///
     /// # Panics
     ///
@@ -139,8 +139,8 @@ impl TestEnv {
         self.send(To::Workflow, after, name, payload);
     }
 
-    /// Sends a signal to a child when the workflow has run for so long: to the one that was the
-    /// first of its function to be started if `place` is 0, to the second if it is 1. Another
+    /// Sends a signal to a child after this time since the start of the workflow. `place` selects
+    /// among the children of this function in the order of their start: 0 is the first. Each
     /// attempt is another child.
     ///
     /// # Panics
@@ -171,20 +171,19 @@ impl TestEnv {
         self.script.signals.sort_by_key(|signal| signal.at);
     }
 
-    /// Asks for cancellation when the workflow has run for so long. Its children are asked too.
+    /// Requests cancellation of the workflow, and so of its children, after this time.
     pub fn cancel_at(&mut self, after: Duration) {
         self.script.cancel_after = Some(micros(after));
     }
 
-    /// Has the process die when the workflow has run for so long, and another one take over. What
-    /// is under way just then is done again, or fails with `in_doubt` if it is to be done at most
-    /// once. May be repeated.
+    /// Simulates a crash and a takeover after this time. Attempts in flight are repeated, or fail
+    /// with `in_doubt` if they are at most once. May be repeated.
     pub fn crash_at(&mut self, after: Duration) {
         self.script.crashes_after.push(micros(after));
         self.script.crashes_after.sort_unstable();
     }
 
-    /// Where randomness begins.
+    /// Sets the seed of random values.
     pub fn seed(&mut self, seed: u64) {
         self.script.seed = seed;
     }
@@ -205,10 +204,10 @@ impl TestEnv {
     }
 
     /// Runs a workflow to its end, then again with a crash before every wait and one before the
-    /// end: each time it starts from the beginning and is answered from the record.
+    /// end: each time it is replayed from the record.
     ///
-    /// Fails with `nondeterminism` if it then asks for something else than is recorded, or if the
-    /// two runs differ in their result or in what they had done.
+    /// Fails with `nondeterminism` if its requests differ from the record, or if the two runs
+    /// differ in their result or their effects.
     pub fn crash_everywhere<F, A>(
         &mut self,
         _workflow: F,
@@ -218,9 +217,9 @@ impl TestEnv {
         F: Callable<A, Function: Workflow>,
     {
         let (input, entry) = (input.into_payload()?, Entry::of::<F::Function>());
-        let (expected, calm) = self.simulate(entry, &input, Crashes::Never);
+        let (expected, without_crashes) = self.simulate(entry, &input, Crashes::Never);
         let (outcome, run) = self.simulate(entry, &input, Crashes::Everywhere);
-        let difference = difference(&calm, &run, &expected, &outcome);
+        let difference = difference(&without_crashes, &run, &expected, &outcome);
         self.last = run;
         match (outcome, difference) {
             (Err(error), _) if error.is("nondeterminism") => Err(error),
@@ -231,7 +230,7 @@ impl TestEnv {
         }
     }
 
-    /// Runs one attempt of a task by itself.
+    /// Runs a single attempt of a task.
     pub fn attempt<F, A>(
         &mut self,
         _task: F,
@@ -258,12 +257,12 @@ impl TestEnv {
         typed(limits::recorded(outcome))
     }
 
-    /// How many attempts of the function there were in the last run.
+    /// Number of attempts of the function in the last run.
     pub fn calls<F: Callable<A>, A>(&self, _function: F) -> usize {
         self.effects(F::Function::NAME).count()
     }
 
-    /// What each attempt of the function was called with in the last run.
+    /// Input of each attempt of the function in the last run.
     ///
     /// # Panics
     ///
@@ -276,12 +275,12 @@ impl TestEnv {
             .collect()
     }
 
-    /// How much virtual time the last run took.
+    /// Virtual time that the last run took.
     pub fn elapsed(&self) -> Duration {
         self.last.elapsed
     }
 
-    /// What was said in the last run.
+    /// Log messages of the last run.
     pub fn log(&self) -> &[(Level, String)] {
         &self.last.log
     }
@@ -297,13 +296,13 @@ impl TestEnv {
         let world = World::new(self.script.clone(), crashes);
         let mut run = Run::default();
         let outcome = leaving(|| self.generations(&world, entry, input, &mut run));
-        world.let_go();
+        world.drop_executions();
         run.effects = world.effects.take();
         run.log = world.log.take();
         (outcome, run)
     }
 
-    /// The workflow, and those that it continues as.
+    /// Runs the workflow and its successors.
     fn generations(&self, world: &Rc<World>, entry: Entry, input: &str, run: &mut Run) -> Outcome {
         limits::fits("the input", input)?;
         let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| {
@@ -311,7 +310,7 @@ impl TestEnv {
         });
         let state = State::new(world.mailbox(&To::Workflow), cancel);
         let id = "test".to_owned();
-        let whose = Whose {
+        let identity = ExecutionIdentity {
             id,
             key: String::new(),
             attempt: 1,
@@ -319,18 +318,19 @@ impl TestEnv {
             generation: 0,
             depth: 0,
         };
-        let mut execution = Execution::new(Rc::clone(world), entry, input.to_owned(), whose, state);
+        let mut execution =
+            Execution::new(Rc::clone(world), entry, input.to_owned(), identity, state);
         loop {
             world.add(Rc::clone(&execution));
-            let outcome = execution.go();
+            let outcome = execution.run_until_wait();
             run.asked.extend(execution.asked());
             run.elapsed = Duration::from_micros((world.now() - START).unsigned_abs());
             match execution.successor() {
                 Some(next) => execution = next,
                 None => {
-                    world.wind_up();
+                    world.run_children_to_end();
                     return outcome.unwrap_or_else(|| {
-                        Err(Error::other("only a child leaves while it waits"))
+                        Err(Error::other("only a child can leave while it waits"))
                     });
                 }
             }
@@ -338,35 +338,45 @@ impl TestEnv {
     }
 }
 
-/// What [`scope::stop`] said inside is the outcome.
+/// Runs a body; [`scope::stop`] inside it determines the outcome.
 fn leaving(body: impl FnOnce() -> Outcome) -> Outcome {
     match scope::catch(body) {
         Ok(outcome) => outcome,
         Err(Left::Stop(error)) => Err(error),
         Err(Left::Crash | Left::Blocked | Left::Ended(_)) => {
-            Err(Error::other("only a workflow waits and crashes"))
+            Err(Error::other("only a workflow can wait and crash"))
         }
     }
 }
 
-fn difference(calm: &Run, run: &Run, expected: &Outcome, outcome: &Outcome) -> Option<String> {
+fn difference(
+    without_crashes: &Run,
+    run: &Run,
+    expected: &Outcome,
+    outcome: &Outcome,
+) -> Option<String> {
     if expected != outcome {
         return Some(format!(
             "it ended with {expected:?} without crashes, and with {outcome:?} with them"
         ));
     }
-    let (first, second) = (calm.effects.iter().map(Some), run.effects.iter().map(Some));
-    let longest = calm.effects.len().max(run.effects.len());
+    let (first, second) = (
+        without_crashes.effects.iter().map(Some),
+        run.effects.iter().map(Some),
+    );
+    let longest = without_crashes.effects.len().max(run.effects.len());
     let pairs = first
         .chain(std::iter::repeat(None))
         .zip(second.chain(std::iter::repeat(None)));
-    if let Some((calm, crashed)) = pairs.take(longest).find(|(calm, crashed)| calm != crashed) {
+    if let Some((without_crashes, crashed)) = pairs
+        .take(longest)
+        .find(|(without_crashes, crashed)| without_crashes != crashed)
+    {
         return Some(format!(
-            "without crashes it had {calm:?} done, with them {crashed:?}"
+            "without crashes it performed {without_crashes:?}, with crashes {crashed:?}"
         ));
     }
-    (calm.asked != run.asked)
-        .then(|| "with crashes it asked for other things than without".to_owned())
+    (without_crashes.asked != run.asked).then(|| "with crashes its requests differ".to_owned())
 }
 
 fn micros(duration: Duration) -> i64 {

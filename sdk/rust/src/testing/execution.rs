@@ -1,9 +1,9 @@
-//! One execution: its record, and the way through it. What is recorded is answered from the record;
-//! what is not happens now.
+//! One execution: its record, and the position of the current run in it. Recorded requests are
+//! answered from the record; new ones are performed.
 //!
-//! The workflow that a test runs stays on the stack while it waits, and lets time pass. A child
-//! leaves the stack when it has to wait, and is run again from its record when it can go on, as
-//! after a crash: so parent and children share one clock.
+//! The workflow that a test runs stays on the stack while it waits, and advances the clock. A child
+//! leaves the stack when it waits, and is replayed from its record when it can continue, as after a
+//! crash: so parent and children share one clock.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::testing::scope::{self, Left, Scope, leave, stop};
 use crate::testing::state::{Cancel, Phase, State};
 use crate::testing::world::{Crashes, World};
 
-/// More than a test can mean.
+/// Maximum number of successors of one execution.
 const GENERATIONS_MAX: usize = 10_000;
 
 pub(crate) struct Execution {
@@ -27,40 +27,40 @@ pub(crate) struct Execution {
     pub(crate) entry: Entry,
     pub(crate) state: RefCell<State>,
     input: String,
-    whose: Whose,
+    identity: ExecutionIdentity,
     track: RefCell<Track>,
-    has_begun: Cell<bool>,
+    has_started: Cell<bool>,
 }
 
-/// Who wants an execution, and as what.
+/// Identity of an execution and its parent.
 #[derive(Clone)]
-pub(crate) struct Whose {
-    /// Of the first of those whose place it takes.
+pub(crate) struct ExecutionIdentity {
+    /// Id of the first execution of its chain of successors.
     pub(crate) id: String,
-    /// The operation that it performs; empty if nobody called it.
+    /// Id of the operation that it performs; empty without a parent.
     pub(crate) key: String,
     pub(crate) attempt: u32,
     pub(crate) parent: Option<Parent>,
-    /// How many executions it takes the place of.
+    /// Number of its predecessors.
     pub(crate) generation: usize,
-    /// How many workflows wait for it, each for the next.
+    /// Number of workflows above it.
     pub(crate) depth: u32,
 }
 
 /// The operation that a child performs.
 #[derive(Clone)]
 pub(crate) struct Parent {
-    /// Of the execution in the world.
+    /// Index of the parent in the world.
     pub(crate) place: usize,
     pub(crate) promise: u32,
 }
 
-/// What was asked and answered, and how far this run has come.
+/// The record, and the position of the current run in it.
 #[derive(Default)]
 struct Track {
     record: Vec<(Ask, Answer)>,
     position: usize,
-    /// How long the record was at the last crash.
+    /// Length of the record at the last crash.
     crashed_at: Option<usize>,
 }
 
@@ -69,7 +69,7 @@ impl Execution {
         world: Rc<World>,
         entry: Entry,
         input: String,
-        whose: Whose,
+        identity: ExecutionIdentity,
         state: State,
     ) -> Rc<Self> {
         Rc::new(Self {
@@ -77,14 +77,14 @@ impl Execution {
             entry,
             state: RefCell::new(state),
             input,
-            whose,
+            identity,
             track: RefCell::default(),
-            has_begun: Cell::new(false),
+            has_started: Cell::new(false),
         })
     }
 
     pub(crate) fn context(&self) -> Context {
-        let Whose { key, attempt, .. } = self.whose.clone();
+        let ExecutionIdentity { key, attempt, .. } = self.identity.clone();
         Context {
             execution: self.id(),
             idempotency_key: key,
@@ -97,38 +97,38 @@ impl Execution {
         format!("{}.{operation}", self.id())
     }
 
-    /// No two executions of a test have the same.
+    /// Unique in a test.
     pub(crate) fn id(&self) -> String {
-        match self.whose.generation {
-            0 => self.whose.id.clone(),
-            generation => format!("{}~{generation}", self.whose.id),
+        match self.identity.generation {
+            0 => self.identity.id.clone(),
+            generation => format!("{}~{generation}", self.identity.id),
         }
     }
 
     pub(crate) fn depth(&self) -> u32 {
-        self.whose.depth
+        self.identity.depth
     }
 
     pub(crate) fn is_child(&self) -> bool {
-        self.whose.parent.is_some()
+        self.identity.parent.is_some()
     }
 
-    /// Whether a child has not begun, or can go on.
-    pub(crate) fn is_child_with_something_to_do(&self) -> bool {
+    /// Whether this is a child that has not started, or that can continue.
+    pub(crate) fn is_runnable_child(&self) -> bool {
         let state = self.state.borrow();
-        let can_go_on = || {
+        let can_continue = || {
             state
                 .open
                 .as_ref()
                 .is_some_and(|open| self.answer(&state, open).is_some())
         };
-        self.is_child() && !state.is_over && (!self.has_begun.get() || can_go_on())
+        self.is_child() && !state.is_over && (!self.has_started.get() || can_continue())
     }
 
-    /// Runs the function until it ends, through every crash on the way; nothing if it is a child
-    /// that has to wait.
-    pub(crate) fn go(self: &Rc<Self>) -> Option<Outcome> {
-        self.has_begun.set(true);
+    /// Runs the function to its end, through every crash; returns `None` if it is a child that
+    /// waits.
+    pub(crate) fn run_until_wait(self: &Rc<Self>) -> Option<Outcome> {
+        self.has_started.set(true);
         loop {
             self.track.borrow_mut().position = 0;
             match scope::enter(Scope::Workflow(Rc::clone(self)), || {
@@ -148,13 +148,13 @@ impl Execution {
         }
     }
 
-    /// What is recorded as the end. Children are asked to stop.
+    /// Records the end and cancels the children.
     fn end(&self, outcome: Outcome) -> Outcome {
         let (outcome, children) = {
             let mut state = self.state.borrow_mut();
             state.is_over = true;
             let outcome = match (limits::recorded(outcome), &state.cancel) {
-                (Err(error), Cancel::Asked(reason) | Cancel::Told(reason))
+                (Err(error), Cancel::Requested(reason) | Cancel::Reported(reason))
                     if error.is_cancelled() =>
                 {
                     Err(cancelled(reason).permanent())
@@ -163,16 +163,15 @@ impl Execution {
             };
             (outcome, children(&state))
         };
-        self.cancel(&children, "whoever wanted it is over");
+        self.cancel(&children, "its parent execution ended");
         outcome
     }
 
-    /// The execution that takes this one's place, if one does. Signals that were not consumed go
-    /// along.
+    /// The successor, if there is one. It receives the signals that were not consumed.
     pub(crate) fn successor(&self) -> Option<Rc<Self>> {
         let state = self.state.borrow();
         let input = state.continued.clone()?;
-        let generation = self.whose.generation + 1;
+        let generation = self.identity.generation + 1;
         if generation >= GENERATIONS_MAX {
             let message = format!(
                 "{} continued as new {GENERATIONS_MAX} times",
@@ -182,26 +181,25 @@ impl Execution {
         }
         let cancel = match state.cancel {
             Cancel::At(at) => Cancel::At(at),
-            Cancel::Never | Cancel::Asked(_) | Cancel::Told(_) => Cancel::Never,
+            Cancel::Never | Cancel::Requested(_) | Cancel::Reported(_) => Cancel::Never,
         };
-        let whose = Whose {
+        let identity = ExecutionIdentity {
             generation,
-            ..self.whose.clone()
+            ..self.identity.clone()
         };
         let next = State::new(state.mailbox.clone(), cancel);
         Some(Self::new(
             Rc::clone(&self.world),
             self.entry,
             input,
-            whose,
+            identity,
             next,
         ))
     }
 
-    /// The parent of a child that is over hears of it, unless another takes the child's place, or
-    /// nobody waits for it any more.
-    pub(crate) fn tell_parent(&self, outcome: Outcome) {
-        let Some(Parent { place, promise }) = self.whose.parent else {
+    /// Reports the outcome to the parent, unless the child has a successor or was abandoned.
+    pub(crate) fn report_to_parent(&self, outcome: Outcome) {
+        let Some(Parent { place, promise }) = self.identity.parent else {
             return;
         };
         let Some(parent) = self.world.execution(place) else {
@@ -223,20 +221,20 @@ impl Execution {
         }
     }
 
-    /// Asks for cancellation, of children too. Asking again changes nothing.
+    /// Requests cancellation of this execution and its children. Idempotent.
     pub(crate) fn request_cancel(&self, reason: &str) {
         let children = {
             let mut state = self.state.borrow_mut();
-            if state.is_over || matches!(state.cancel, Cancel::Asked(_) | Cancel::Told(_)) {
+            if state.is_over || matches!(state.cancel, Cancel::Requested(_) | Cancel::Reported(_)) {
                 return;
             }
-            state.cancel = Cancel::Asked(reason.to_owned());
+            state.cancel = Cancel::Requested(reason.to_owned());
             children(&state)
         };
         self.cancel(&children, reason);
     }
 
-    /// Asks children to stop. A stub has nothing to clean up: it stops at once.
+    /// Cancels children. A stub has no cleanup and ends at once.
     pub(crate) fn cancel(&self, children: &[u32], reason: &str) {
         for promise in children {
             let place = self.state.borrow_mut().performer_mut(*promise).copied();
@@ -252,7 +250,7 @@ impl Execution {
         }
     }
 
-    /// What was asked, for comparison with another run.
+    /// The requests of this execution, for comparison with another run.
     pub(crate) fn asked(&self) -> Vec<Ask> {
         self.track
             .borrow()
@@ -282,7 +280,7 @@ impl Execution {
         answer
     }
 
-    /// What a child waits for, in words.
+    /// Describes what a child waits for.
     pub(crate) fn waiting_child(&self) -> Option<String> {
         let state = self.state.borrow();
         let open = state
@@ -325,13 +323,13 @@ impl Execution {
     fn differs(&self, position: usize, known: &Ask, now: &str) -> Error {
         let function = self.entry.name;
         let message = format!(
-            "{function} does not repeat itself: its question {position} was to {known}, and is now to {now}. \
-             What decides must be recorded: time from now(), randomness from random_u64(), effects from tasks"
+            "{function} is not deterministic: its request {position} was to {known}, and is now to {now}. \
+             Take time from now(), randomness from random_u64() and effects from tasks"
         );
         Error::new("nondeterminism", message).permanent()
     }
 
-    /// Once at each length of the record.
+    /// Whether to crash here: once at each length of the record.
     fn crashes_here(&self) -> bool {
         let mut track = self.track.borrow_mut();
         let here = Some(track.record.len());

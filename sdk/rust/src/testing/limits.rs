@@ -1,5 +1,5 @@
-//! What the engine holds values, names, policies and failures to. The figures and the words are its
-//! own, so that a test sees the failure that a server would give.
+//! Limits on values, names, policies and failures, with the numbers and messages of the engine, so
+//! that a test sees the same failures as on a server.
 
 use crate::host::Outcome;
 use crate::retry::Retry;
@@ -14,12 +14,12 @@ const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a request with its headers, and of the body of a response.
 const HTTP_BYTES_MAX: usize = 1 << 20;
 
-/// A failure that is the same however often it is tried.
+/// A permanent failure.
 pub(crate) fn final_failure(kind: &str, message: impl Into<String>) -> Error {
     Error::new(kind, message).permanent()
 }
 
-/// A call that makes no sense.
+/// The failure of an invalid call.
 pub(crate) fn misuse(message: impl Into<String>) -> Error {
     final_failure("misuse", message)
 }
@@ -83,8 +83,8 @@ pub(crate) fn policy(retry: &Retry) -> Result<()> {
     }
 }
 
-/// What a function ended with, as it is recorded: a large result is a failure, a kind that is no
-/// name is `user_error`, and a long message is cut.
+/// The outcome of a function as it is recorded: a large result is a failure, an invalid kind
+/// becomes `user_error`, and a long message is truncated.
 pub(crate) fn recorded(outcome: Outcome) -> Outcome {
     match outcome {
         Ok(text) => fits("the result", &text).map(|()| text),

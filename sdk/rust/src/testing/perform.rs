@@ -1,4 +1,4 @@
-//! What happens when a workflow asks for something for the first time.
+//! Performs a request of a workflow that is not in its record.
 
 use crate::Error;
 use crate::host::{Invocation, Local, Taken, Target};
@@ -12,7 +12,7 @@ impl Execution {
     pub(crate) fn perform(&self, ask: &Ask, local: Local) -> Answer {
         let now = self.world.now();
         match ask {
-            Ask::Invoke(invocation) => match objection_to_invoke(invocation) {
+            Ask::Invoke(invocation) => match check_invocation(invocation) {
                 Err(error) => Answer::Refused(error),
                 Ok(()) => {
                     let invocation = invocation.clone();
@@ -46,7 +46,9 @@ impl Execution {
                 self.add(Operation::Other);
                 Answer::Random(self.world.random(*length))
             }
-            Ask::IsCancelled => Answer::Flag(matches!(self.state.borrow().cancel, Cancel::Told(_))),
+            Ask::IsCancelled => {
+                Answer::Flag(matches!(self.state.borrow().cancel, Cancel::Reported(_)))
+            }
             Ask::ContinueAsNew(input) => {
                 if let Err(error) = limits::fits("the input", input) {
                     leave(Left::Ended(error));
@@ -102,9 +104,9 @@ impl Execution {
         self.wait(ask)
     }
 
-    /// Tasks under way are given up, children are asked to stop.
+    /// Abandons the tasks in flight and cancels the children.
     fn close(&self, set: u32) -> Result<(), Error> {
-        const REASON: &str = "it is no longer wanted";
+        const REASON: &str = "the operation was abandoned";
         let mut children = Vec::new();
         {
             let mut state = self.state.borrow_mut();
@@ -129,14 +131,15 @@ impl Execution {
     }
 
     fn wait_for(&self, promises: &[u32], ask: &Ask) -> Answer {
-        let objection = objection_to_await(&self.state.borrow(), promises);
+        let objection = check_await(&self.state.borrow(), promises);
         match objection {
             Some(objection) => Answer::Refused(misuse(objection)),
             None => self.wait(ask),
         }
     }
 
-    /// Lets things happen until there is an answer. A child leaves: its parent lets things happen.
+    /// Advances the simulation until there is an answer. A child leaves instead; its parent
+    /// advances the simulation.
     fn wait(&self, ask: &Ask) -> Answer {
         self.open(ask);
         let crashed = self.world.crashed();
@@ -156,7 +159,7 @@ impl Execution {
         }
     }
 
-    /// Begins a wait, once: a workflow that is run again asks again. The timer comes first, as in a
+    /// Opens a wait, unless a replay repeats an open one. The timer has the lower number, as in a
     /// journal.
     fn open(&self, ask: &Ask) {
         let (mut state, now) = (self.state.borrow_mut(), self.world.now());
@@ -179,7 +182,7 @@ impl Execution {
         state.open = Some(Open { timer, ..open });
     }
 
-    /// Ends the wait if there is an answer.
+    /// Closes the wait if there is an answer.
     fn close_wait(&self) -> Option<Answer> {
         let (mut state, now) = (self.state.borrow_mut(), self.world.now());
         let open = state.open.as_ref()?;
@@ -191,8 +194,8 @@ impl Execution {
                     set.taken.push(*promise);
                 }
             }
-            (Answer::Refused(_), _) if let Cancel::Asked(reason) = &state.cancel => {
-                state.cancel = Cancel::Told(reason.clone());
+            (Answer::Refused(_), _) if let Cancel::Requested(reason) = &state.cancel => {
+                state.cancel = Cancel::Reported(reason.clone());
             }
             (Answer::Signal(Some(_)) | Answer::Refused(_), Ask::Signal { name, .. }) => {
                 if let Some(place) = state.signal(name, now) {
@@ -204,10 +207,10 @@ impl Execution {
         Some(answer)
     }
 
-    /// The answer to a wait, if there is one by now. Cancellation comes first.
+    /// The answer to a wait, if there is one yet. Cancellation takes precedence.
     pub(crate) fn answer(&self, state: &State, open: &Open) -> Option<Answer> {
-        if let Cancel::Asked(_) = state.cancel {
-            return Some(Answer::Refused(cancelled("cancellation was asked for")));
+        if let Cancel::Requested(_) = state.cancel {
+            return Some(Answer::Refused(cancelled("cancellation was requested")));
         }
         let is_late = open
             .timer
@@ -227,7 +230,7 @@ impl Execution {
         }
     }
 
-    pub(crate) fn happen(&self, event: Event) {
+    pub(crate) fn apply_event(&self, event: Event) {
         let now = self.world.now();
         match event {
             Event::Attempt(promise) => self.attempt(promise),
@@ -242,13 +245,13 @@ impl Execution {
             Event::Overdue(promise) => self.end_overdue(promise),
             Event::Fire(promise) => self.state.borrow_mut().end(promise, Ok("null".to_owned())),
             Event::Delivery => {}
-            Event::Cancel => self.request_cancel("cancellation was asked for"),
+            Event::Cancel => self.request_cancel("cancellation was requested"),
         }
     }
 
     fn stuck(&self, ask: &Ask) -> ! {
         let mut message = format!(
-            "{} would {ask} for ever: nothing is under way that could end it",
+            "{} would {ask} forever: no operation in flight can end it",
             self.entry.name
         );
         for child in self.world.waiting_children() {
@@ -259,14 +262,14 @@ impl Execution {
     }
 }
 
-fn objection_to_invoke(invocation: &Invocation) -> Result<(), Error> {
+fn check_invocation(invocation: &Invocation) -> Result<(), Error> {
     let (Target::Function(name) | Target::Http(name)) = &invocation.target;
     limits::name(name)?;
     limits::fits("the input", &invocation.input)?;
     invocation.retry.as_ref().map_or(Ok(()), limits::policy)
 }
 
-fn objection_to_await(state: &State, promises: &[u32]) -> Option<String> {
+fn check_await(state: &State, promises: &[u32]) -> Option<String> {
     if promises.is_empty() {
         return Some("there is nothing to wait for".to_owned());
     }

@@ -1,12 +1,12 @@
-//! What a workflow asks the test environment for, and what it is told. A list of both is the record
-//! of an execution.
+//! The requests of a workflow to the test environment, and the answers. A list of both is the
+//! record of an execution.
 
 use std::fmt;
 
 use crate::Error;
 use crate::host::{Invocation, Outcome, Taken, Target};
 
-/// A question. Promises and join sets go by their number among the operations.
+/// A request. Promises and join sets are identified by their operation number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ask {
     Invoke(Invocation),
@@ -64,7 +64,7 @@ impl Ask {
     }
 }
 
-/// For messages about differences.
+/// Text for error messages.
 impl fmt::Display for Ask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -84,7 +84,7 @@ impl fmt::Display for Ask {
             Self::AwaitOne(promise) => write!(f, "wait for operation {promise}"),
             Self::AwaitAny(promises) => write!(f, "wait for any of the operations {promises:?}"),
             Self::AwaitAll(promises) => write!(f, "wait for all of the operations {promises:?}"),
-            Self::JoinSet => f.write_str("make a join set"),
+            Self::JoinSet => f.write_str("create a join set"),
             Self::Submit { set, promise } => {
                 write!(f, "submit operation {promise} to join set {set}")
             }

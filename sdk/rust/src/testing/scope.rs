@@ -1,4 +1,4 @@
-//! Which function runs on this thread, and how the environment leaves it: by unwinding, quietly.
+//! The function that runs on this thread, and how the environment leaves it: by silent unwinding.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
@@ -18,7 +18,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
 }
 
-/// What runs.
+/// The running function.
 #[derive(Clone)]
 pub(crate) enum Scope {
     Workflow(Rc<Execution>),
@@ -30,7 +30,7 @@ pub(crate) struct Attempt {
     pub(crate) world: Rc<World>,
     pub(crate) function: &'static str,
     pub(crate) context: Context,
-    /// How many requests it has sent.
+    /// Number of requests sent so far.
     requests: Cell<u32>,
 }
 
@@ -44,8 +44,8 @@ impl Attempt {
         }
     }
 
-    /// The key of the next request. Like the engine, it tells the requests of an attempt apart, and
-    /// gives the next attempt the same keys.
+    /// The idempotency key of the next request: different for each request of an attempt, equal for
+    /// every attempt, as in the engine.
     fn request_key(&self) -> String {
         let (count, key) = (self.requests.get() + 1, &self.context.idempotency_key);
         self.requests.set(count);
@@ -57,19 +57,19 @@ impl Attempt {
     }
 }
 
-/// Why a function was left before its end. Only this crate makes one.
+/// Reason why a function was left before its end; the payload of the unwinding.
 pub(crate) enum Left {
-    /// A crash was asked for here.
+    /// A simulated crash.
     Crash,
-    /// A child has to wait.
+    /// A child waits.
     Blocked,
-    /// The workflow ended here with this failure.
+    /// The workflow ends with this failure.
     Ended(Error),
-    /// The test cannot go on.
+    /// The test fails.
     Stop(Error),
 }
 
-/// Leaves the running function without a word on stderr.
+/// Leaves the running function without output on stderr.
 pub(crate) fn leave(why: Left) -> ! {
     panic::resume_unwind(Box::new(why))
 }
@@ -79,14 +79,14 @@ pub(crate) fn stop(error: Error) -> ! {
     leave(Left::Stop(error))
 }
 
-/// Runs a function as part of this scope. A panic of its own goes on; only what [`leave`] started
-/// ends here.
+/// Runs a function in this scope. Catches the unwinding of [`leave`]; a panic of the function
+/// propagates.
 pub(crate) fn enter<T>(scope: Scope, body: impl FnOnce() -> T) -> Result<T, Left> {
     let _restore = Restore(CURRENT.replace(Some(scope)));
     catch(body)
 }
 
-/// Ends what [`leave`] started.
+/// Catches the unwinding of [`leave`].
 pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, Left> {
     panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
         match payload.downcast::<Left>() {
@@ -105,11 +105,13 @@ impl Drop for Restore {
 }
 
 /// The scope that a host function was called in.
-#[expect(clippy::panic, reason = "there is nobody to return an error to")]
+#[expect(clippy::panic, reason = "there is no caller to return an error to")]
 pub(crate) fn current() -> Scope {
     match CURRENT.with_borrow(Clone::clone) {
         Some(scope) => scope,
-        None => panic!("nobody runs this function: call it through onward::testing::TestEnv"),
+        None => panic!(
+            "no test environment runs this function: call it through onward::testing::TestEnv"
+        ),
     }
 }
 

@@ -1,5 +1,5 @@
-//! What an execution has under way, and what happens to it next. Time is virtual: it is whatever
-//! the next event says.
+//! The operations of an execution, and its next event. Time is virtual: it advances to the time of
+//! the next event.
 
 use std::collections::BTreeMap;
 
@@ -10,21 +10,21 @@ use crate::retry::Retry;
 use crate::testing::protocol::Ask;
 use crate::testing::world::Signal;
 
-/// How long a task may take that nobody set a limit for, in milliseconds.
+/// Default timeout of a task in milliseconds.
 const TASK_LIMIT_MS: u64 = 60_000;
 
 pub(crate) struct State {
     /// By number.
     pub(crate) operations: Vec<Operation>,
-    /// The operations that are over, in the order in which they ended.
+    /// The operations that ended, in the order in which they ended.
     pub(crate) ended: Vec<u32>,
     pub(crate) sets: BTreeMap<u32, Set>,
-    /// In the order in which they come.
+    /// In order of arrival.
     pub(crate) mailbox: Vec<Signal>,
     pub(crate) cancel: Cancel,
-    /// What the workflow waits for.
+    /// The open wait of the workflow.
     pub(crate) open: Option<Open>,
-    /// The input of the execution that takes this one's place.
+    /// The input of the successor.
     pub(crate) continued: Option<String>,
     pub(crate) is_over: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) enum Operation {
         fires_at: i64,
         fired: bool,
     },
-    /// Nothing that could be waited for by its number.
+    /// An operation that cannot be awaited.
     Other,
 }
 
@@ -47,11 +47,11 @@ pub(crate) struct Invoke {
 }
 
 pub(crate) enum Phase {
-    /// The next attempt starts then.
+    /// The next attempt starts at this time.
     Waits(i64),
-    /// The attempt ends then, like this.
+    /// The attempt ends at this time, with this outcome.
     Runs(i64, Outcome),
-    /// The execution at this place performs it, and may take until then.
+    /// The execution with this index performs it, at most until `limit`.
     Child {
         place: usize,
         limit: Option<i64>,
@@ -66,32 +66,32 @@ pub(crate) struct Set {
     pub(crate) taken: Vec<u32>,
 }
 
-/// A wait that has begun.
+/// An open wait.
 pub(crate) struct Open {
     pub(crate) ask: Ask,
-    /// The timer that ends it.
+    /// The timer of its timeout.
     pub(crate) timer: Option<u32>,
 }
 
-/// Whether cancellation is asked for, and why.
+/// State of cancellation, with its reason.
 #[derive(Clone)]
 pub(crate) enum Cancel {
     Never,
     At(i64),
-    /// The next wait is told.
-    Asked(String),
-    Told(String),
+    /// Requested; the next wait reports it.
+    Requested(String),
+    Reported(String),
 }
 
-/// What happens next.
+/// An event of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     Attempt(u32),
     AttemptEnd(u32),
-    /// A child has taken as long as it may.
+    /// The timeout of a child expires.
     Overdue(u32),
     Fire(u32),
-    /// A signal comes.
+    /// A signal arrives.
     Delivery,
     Cancel,
 }
@@ -122,7 +122,7 @@ impl State {
         })
     }
 
-    /// What the operation ended with, if it did.
+    /// Outcome of the operation, if it ended.
     pub(crate) fn outcome(&self, promise: u32) -> Option<Outcome> {
         match self.operations.get(promise as usize)? {
             Operation::Invoke(invoke) => match &invoke.phase {
@@ -151,7 +151,7 @@ impl State {
             })
     }
 
-    /// The place of the oldest signal of this name that is there.
+    /// Index of the oldest buffered signal of this name.
     pub(crate) fn signal(&self, name: &str, now: i64) -> Option<usize> {
         self.mailbox
             .iter()
@@ -166,15 +166,15 @@ impl State {
         }
     }
 
-    /// The earliest event; of several at once, that of the operation that was asked for first.
-    /// Nobody is late before timers have fired.
+    /// The earliest event; of several at the same time, that of the first operation. Timers fire
+    /// before timeouts expire.
     pub(crate) fn next_event(&self, now: i64) -> Option<(i64, Event)> {
         if self.is_over {
             return None;
         }
         let cancel = match self.cancel {
             Cancel::At(at) => Some((at, Event::Cancel)),
-            Cancel::Never | Cancel::Asked(_) | Cancel::Told(_) => None,
+            Cancel::Never | Cancel::Requested(_) | Cancel::Reported(_) => None,
         };
         let later = self.mailbox.iter().filter(|signal| signal.at > now);
         let signals = later.map(|signal| (signal.at, Event::Delivery));
@@ -196,7 +196,7 @@ impl State {
             .min_by_key(|(at, _)| *at)
     }
 
-    /// Ends an attempt: for good, or with another one to come.
+    /// Ends an attempt; retries it if the policy allows.
     pub(crate) fn end_attempt(&mut self, promise: u32, outcome: Outcome, now: i64) {
         let Some(invoke) = self.invoke_mut(promise) else {
             return;
@@ -242,8 +242,7 @@ impl Invoke {
         self.local.is_some_and(|entry| entry.kind == Kind::Workflow)
     }
 
-    /// How long an attempt may take, in microseconds. A child may take as long as it likes unless
-    /// the call has a limit.
+    /// Timeout of an attempt in microseconds. Default: none for a child.
     pub(crate) fn limit_us(&self) -> Option<i64> {
         let usual = self
             .local
@@ -252,7 +251,7 @@ impl Invoke {
         self.invocation.timeout_ms.or(usual).map(micros)
     }
 
-    /// What the engine does when a call says nothing is the same for everything that can be called.
+    /// The retry policy; the default of the engine is the same for every kind of call.
     fn policy(&self) -> Retry {
         self.invocation
             .retry
@@ -266,7 +265,7 @@ impl Invoke {
         error.retryable && more && !policy.final_kinds.contains(&error.kind)
     }
 
-    /// The wait after this attempt, in microseconds. No jitter: tests are easier to read without.
+    /// Backoff after this attempt in microseconds, without jitter, so that tests are predictable.
     fn wait_us(&self) -> i64 {
         let policy = self.policy();
         let mut wait_ms = policy.first_wait_ms;

@@ -1,4 +1,4 @@
-//! What the executions of one test share: stubs, the clock, entropy, and what was seen to happen.
+//! State that the executions of one test share: stubs, the clock, entropy, and recorded effects.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use crate::testing::limits;
 use crate::testing::scope::stop;
 use crate::{Error, Result};
 
-/// When every test begins: 2026-01-01.
+/// Start time of every test: 2026-01-01.
 pub(crate) const START: i64 = 1_767_225_600_000_000;
 
-/// What children may still do after the workflow has ended: one that does not stop when it is asked
-/// to would otherwise never end a test.
+/// Maximum number of events of children after the workflow has ended: a child that ignores its
+/// cancellation must not run a test forever.
 const LAST_EVENTS_MAX: usize = 10_000;
 
 pub(crate) type Stub = Rc<dyn Fn(&str) -> Outcome>;
 pub(crate) type HttpStub = Rc<dyn Fn(&Request) -> Result<Response>>;
 
-/// What a test says before it runs a workflow.
+/// The setup of a test.
 #[derive(Clone, Default)]
 pub(crate) struct Script {
     pub(crate) stubs: BTreeMap<String, Stub>,
@@ -37,7 +37,7 @@ pub(crate) struct Script {
     pub(crate) seed: u64,
 }
 
-/// A signal, whose it is, and when it comes.
+/// A signal, its receiver, and its time.
 #[derive(Clone)]
 pub(crate) struct Signal {
     pub(crate) to: To,
@@ -50,7 +50,7 @@ pub(crate) struct Signal {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum To {
     Workflow,
-    /// The child of this name that was started after so many others of the name.
+    /// A child by function name, and the number of children of that name started before.
     Child(&'static str, usize),
 }
 
@@ -70,15 +70,15 @@ pub(crate) struct World {
     /// Microseconds since 1970.
     now: Cell<i64>,
     entropy: Cell<u64>,
-    /// In the order of their start; those that are over stay, so that places stay.
+    /// In the order of their start; ended executions stay, so that indexes remain valid.
     executions: RefCell<Vec<Rc<Execution>>>,
-    /// How many children of each name were started.
+    /// Number of children started, by name.
     children: RefCell<BTreeMap<&'static str, usize>>,
-    /// How many crashes of the script have happened.
+    /// Number of crashes of the script so far.
     crashed: Cell<usize>,
 }
 
-/// When workflows crash, besides the crashes of the script.
+/// Crashes besides those of the script.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Crashes {
     Never,
@@ -109,7 +109,7 @@ impl World {
         self.crashed.get()
     }
 
-    /// Adds an execution, and returns its place.
+    /// Adds an execution and returns its index.
     pub(crate) fn add(&self, execution: Rc<Execution>) -> usize {
         let mut executions = self.executions.borrow_mut();
         executions.push(execution);
@@ -127,8 +127,8 @@ impl World {
             .position(|known| std::ptr::eq(&raw const **known, execution))
     }
 
-    /// Executions know the world, and it knows them: one has to let go.
-    pub(crate) fn let_go(&self) {
+    /// Drops the executions, to break the reference cycle between them and the world.
+    pub(crate) fn drop_executions(&self) {
         self.executions.take();
     }
 
@@ -151,7 +151,8 @@ impl World {
         mailbox
     }
 
-    /// Lets the next thing happen, and children go on. Tells whether there was one.
+    /// Applies the next event and runs children that can continue. Returns `false` if there was no
+    /// event.
     pub(crate) fn advance(&self) -> bool {
         let executions = self.executions.borrow().clone();
         let events = executions.iter().filter_map(|execution| {
@@ -171,15 +172,15 @@ impl World {
             Some(crash) => self.crash(crash, &executions),
             None => {
                 self.now.set(at.max(self.now()));
-                execution.happen(event);
+                execution.apply_event(event);
             }
         }
         self.settle();
         true
     }
 
-    /// The process dies and another takes over: whoever was run is run again, and so is what was
-    /// under way.
+    /// Simulates a crash and a takeover: executions are replayed, and attempts in flight are
+    /// handled by their delivery guarantee.
     fn crash(&self, at: i64, executions: &[Rc<Execution>]) {
         self.now.set(at.max(self.now()));
         self.crashed.set(self.crashed() + 1);
@@ -188,24 +189,24 @@ impl World {
         }
     }
 
-    /// Lets children run until all of them wait or are over.
+    /// Runs children until all of them wait or have ended.
     fn settle(&self) {
         loop {
             let next = self
                 .executions
                 .borrow()
                 .iter()
-                .find(|execution| execution.is_child_with_something_to_do())
+                .find(|execution| execution.is_runnable_child())
                 .cloned();
             let Some(child) = next else { return };
-            if let Some(outcome) = child.go() {
-                child.tell_parent(outcome);
+            if let Some(outcome) = child.run_until_wait() {
+                child.report_to_parent(outcome);
             }
         }
     }
 
-    /// Lets children that were asked to stop come to their end.
-    pub(crate) fn wind_up(&self) {
+    /// Runs cancelled children to their end.
+    pub(crate) fn run_children_to_end(&self) {
         self.settle();
         for _ in 0..LAST_EVENTS_MAX {
             if !self.advance() {
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// What children wait for, for whoever wonders why nothing happens.
+    /// Descriptions of what children wait for, for the message about a stuck test.
     pub(crate) fn waiting_children(&self) -> Vec<String> {
         self.executions
             .borrow()
@@ -264,7 +265,7 @@ impl World {
         let line = format!("{} {}", request.method, request.url);
         let Some(stub) = self.script.http.get(&line) else {
             stop(Error::other(format!(
-                "nobody answers {line}: add TestEnv::http(\"{line}\", …)"
+                "no stub for {line}: add TestEnv::http(\"{line}\", …)"
             )))
         };
         let response = stub(&request)?;

@@ -4,13 +4,13 @@ use onward_campaign_core::{RenderedMessage, SendOutcome};
 use onward_campaign_dispatch::Provider as _;
 use serde_json::{Value, json};
 
-use super::{Service, batch, kind, message, provider, reply, send_batch};
+use super::{ScriptedHttpService, batch, message, outcome_name, provider, reply, send_batch};
 use crate::outgoing_item::OutgoingItem;
 
 #[tokio::test]
-async fn a_batch_is_answered_item_by_item() {
+async fn a_batch_has_one_outcome_per_item() {
     let results = json!({ "results": [
-        { "ref": "b", "state": "bounced", "why": "no such number" },
+        { "ref": "b", "state": "bounced", "reason": "no such number" },
         { "ref": "a", "state": "queued", "id": "m-1" },
         { "ref": "j.c", "state": "throttled" },
         { "ref": "d", "state": "odd" },
@@ -19,74 +19,78 @@ async fn a_batch_is_answered_item_by_item() {
         { "ref": "g" },
         { "ref": "i", "state": "queued" },
         { "ref": "i", "state": "bounced" },
-        { "ref": "stranger", "state": "queued" },
+        { "ref": "unknown", "state": "queued" },
     ] });
-    let (service, url) = Service::start(move |_| reply(200, results.to_string())).await;
+    let (service, url) = ScriptedHttpService::start(move |_| reply(200, results.to_string())).await;
     let http = provider(&url, &batch());
-    let answers = send_batch(&http, &["a", "b", "c", "d", "e", "f", "g", "h", "i"]).await;
-    assert_eq!(answers[0], SendOutcome::Accepted(Some("m-1".into())));
+    let outcomes = send_batch(&http, &["a", "b", "c", "d", "e", "f", "g", "h", "i"]).await;
+    assert_eq!(outcomes[0], SendOutcome::Accepted(Some("m-1".into())));
     assert_eq!(
-        answers[1],
-        SendOutcome::Refused("the service said of it: bounced: no such number".into())
+        outcomes[1],
+        SendOutcome::Refused("the status of the item is bounced: no such number".into())
     );
-    let kinds: Vec<&str> = answers[2..].iter().map(kind).collect();
+    let kinds: Vec<&str> = outcomes[2..].iter().map(outcome_name).collect();
     assert_eq!(
         kinds,
         [
-            "later", "unknown", "accepted", "refused", "unknown", "unknown", "unknown"
+            "deferred", "unknown", "accepted", "refused", "unknown", "unknown", "unknown"
         ]
     );
-    assert_eq!(service.heard().len(), 1);
-    let sent: Value = serde_json::from_str(&service.heard()[0].body).unwrap();
+    assert_eq!(service.requests().len(), 1);
+    let sent: Value = serde_json::from_str(&service.requests()[0].body).unwrap();
     assert_eq!(sent["messages"].as_array().unwrap().len(), 9);
     assert_eq!(http.capabilities().max_batch, 10);
 }
 
 #[tokio::test]
-async fn a_batch_that_is_refused_whole_or_not_understood_is_answered_for_all() {
+async fn a_rejected_batch_or_an_invalid_response_applies_to_all_items() {
     for (status, body, expected) in [
         (200, "nonsense", "unknown"),
         (200, r#"{"results":{}}"#, "unknown"),
         (500, "", "unknown"),
-        (429, "", "busy"),
+        (429, "", "throttled"),
         (400, "", "refused"),
     ] {
-        let (_service, url) = Service::start(move |_| reply(status, body)).await;
-        let answers = send_batch(&provider(&url, &batch()), &["a", "b"]).await;
+        let (_service, url) = ScriptedHttpService::start(move |_| reply(status, body)).await;
+        let outcomes = send_batch(&provider(&url, &batch()), &["a", "b"]).await;
         assert!(
-            answers.len() == 2 && answers.iter().all(|answer| kind(answer) == expected),
-            "{status} {answers:?}"
+            outcomes.len() == 2
+                && outcomes
+                    .iter()
+                    .all(|outcome| outcome_name(outcome) == expected),
+            "{status} {outcomes:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_made_does_not_spoil_its_batch() {
+async fn an_item_that_cannot_be_rendered_does_not_fail_its_batch() {
     let (service, url) =
-        Service::start(|_| reply(200, r#"{"results":[{"ref":"a","state":"queued"}]}"#)).await;
+        ScriptedHttpService::start(|_| reply(200, r#"{"results":[{"ref":"a","state":"queued"}]}"#))
+            .await;
     let http = provider(&url, &batch());
-    let (good, bad) = (message("Hi"), RenderedMessage::default());
-    let parcel = |key, message| OutgoingItem {
-        item: key,
+    let (valid, invalid) = (message("Hi"), RenderedMessage::default());
+    let item = |key, message| OutgoingItem {
+        item_id: key,
         key,
         to: "+49",
         recipient: "ada",
         message,
     };
-    let mut more = batch();
-    more["body"] = json!(
-        more["body"]
+    let mut with_text = batch();
+    with_text["body"] = json!(
+        with_text["body"]
             .as_str()
             .unwrap()
             .replace("item.to", "item.text")
     );
-    let answers = provider(&url, &more)
-        .send_items(&[parcel("a", &good), parcel("b", &bad)])
+    let outcomes = provider(&url, &with_text)
+        .send_items(&[item("a", &valid), item("b", &invalid)])
         .await;
     assert_eq!(
-        answers.iter().map(kind).collect::<Vec<_>>(),
-        ["accepted", "unfit"]
+        outcomes.iter().map(outcome_name).collect::<Vec<_>>(),
+        ["accepted", "invalid"]
     );
-    assert_eq!(service.heard().len(), 1);
+    assert_eq!(service.requests().len(), 1);
     assert!(http.send_items(&[]).await.is_empty());
 }

@@ -4,109 +4,128 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Known, spec};
+use super::{HttpTestSecrets, spec};
 
 #[expect(
     clippy::too_many_lines,
     reason = "one scenario, or one list of cases, read from top to bottom"
 )]
 #[test]
-fn what_is_wrong_in_a_document_is_said() {
-    let refused = |more: &Value| {
+fn an_invalid_configuration_is_rejected_with_the_name_of_the_setting() {
+    let error_of = |more: &Value| {
         spec("https://api.example.org", more)
             .unwrap()
-            .build_provider("api", &Known)
+            .build_provider("api", &HttpTestSecrets)
             .unwrap_err()
+            .to_string()
     };
     let batch = |more: Value| {
-        let mut batch = json!({ "max": 10, "items": "/r", "id": "/i", "status": "/s" });
+        let mut batch = json!({ "max_items": 10, "items": "/r", "id": "/i", "status": "/s" });
         batch
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         json!({ "batch": batch })
     };
-    for (more, said) in [
-        (json!({ "url": "http://api.example.org/" }), "in the clear"),
+    for (more, expected) in [
+        (
+            json!({ "url": "http://api.example.org/" }),
+            "would send everything unencrypted",
+        ),
         (
             json!({ "url": "https://{{ to }}/" }),
             "without a template before the path",
         ),
         (
             json!({ "url": "https://api.example.org/{{ to" }),
-            "the URL cannot be read",
+            "`http.url`: invalid template",
         ),
-        (json!({ "body": "{% for %}" }), "the body cannot be read"),
-        (json!({ "method": "BREW" }), "BREW is not a method"),
+        (
+            json!({ "body": "{% for %}" }),
+            "`http.body`: invalid template",
+        ),
+        (
+            json!({ "method": "BREW" }),
+            "BREW is not a supported method",
+        ),
         (
             json!({ "headers": { "a b": "1" } }),
-            "is not the name of a header",
+            "`http.headers`: `a b` is not the name of a header",
         ),
         (
             json!({ "auth": { "bearer": { "secret": "NONE" } } }),
             "ONWARD_SECRET_NONE",
         ),
-        (json!({ "takes_keys_once": true }), "the key is not sent"),
         (
-            json!({ "answers": { "duplicate": [409] } }),
-            "takes_keys_once",
+            json!({ "idempotent": true }),
+            "requires that the idempotency key is sent",
         ),
         (
-            json!({ "answers": { "later": ["5xx"] } }),
-            "is not a status",
+            json!({ "responses": { "duplicate": [409] } }),
+            "requires `http.idempotent: true`",
+        ),
+        (
+            json!({ "responses": { "deferred": ["5xx"] } }),
+            "`http.responses.deferred`: \"5xx\" is not a status",
         ),
         (
             json!({ "headers": { "authorization": "Bearer hunter2" } }),
-            "put it into `auth`, by a secret",
+            "use `http.auth` with a reference to a secret",
         ),
         (
             json!({ "headers": { "Proxy-Authorization": "hunter2" } }),
-            "put it into `auth`, by a secret",
+            "use `http.auth` with a reference to a secret",
         ),
         (
             json!({ "headers": { "X-API-Key": "hunter2" } }),
-            "put it into `auth`, by a secret",
+            "use `http.auth` with a reference to a secret",
         ),
         (
             json!({ "headers": { "Cookie": "a=hunter2" } }),
-            "put it into `auth`, by a secret",
+            "use `http.auth` with a reference to a secret",
         ),
         (
-            json!({ "answers": { "message_id": "id" } }),
-            "is not a JSON pointer",
+            json!({ "responses": { "message_id": "id" } }),
+            "is not a JSON pointer, such as /data/id",
         ),
-        (batch(json!({ "max": 0 })), "from 1 to 100"),
-        (batch(json!({ "max": 101 })), "from 1 to 100"),
+        (
+            batch(json!({ "max_items": 0 })),
+            "must be between 1 and 100",
+        ),
+        (
+            batch(json!({ "max_items": 101 })),
+            "must be between 1 and 100",
+        ),
         (
             batch(json!({ "items": "results" })),
-            "is not a JSON pointer",
+            "is not a JSON pointer, such as /data/id",
         ),
         (
-            json!({ "look": { "url": "https://other.example.org/{{ key }}", "nothing": [404] } }),
-            "another host",
+            json!({ "status_lookup": { "url": "https://other.example.org/{{ key }}", "not_found": [404] } }),
+            "leads to another host than `http.url`",
         ),
         (
-            json!({ "look": { "url": "https://api.example.org/{{ key }}" } }),
-            "when nothing is known",
+            json!({ "status_lookup": { "url": "https://api.example.org/{{ key }}" } }),
+            "requires `not_found`, such as [404], or `found`",
         ),
     ] {
-        let words = refused(&more);
+        let error = error_of(&more);
         assert!(
-            words.contains(said) && !words.contains("hunter2"),
-            "{more}: {words}"
+            error.contains(expected) && !error.contains("hunter2"),
+            "{more}: {error}"
         );
     }
     let mut keyed = batch(json!({}));
     keyed["idempotency_header"] = json!("Key");
-    assert!(refused(&keyed).contains("a batch has many"));
+    assert!(error_of(&keyed).contains("which has a key per item"));
     let mut named = batch(json!({}));
-    named["answers"] = json!({ "message_id": "/id" });
-    assert!(refused(&named).contains("put message_id into batch"));
+    named["responses"] = json!({ "message_id": "/id" });
+    assert!(error_of(&named).contains("use `http.batch.message_id`"));
     for more in [
         json!({ "retries": 3 }),
         json!({ "auth": { "bearer": "hunter2" } }),
         json!({ "auth": { "basic": { "user": "shop", "password": { "secret": "API" }, "realm": "x" } } }),
-        json!({ "answers": { "ok": [200] } }),
+        json!({ "responses": { "ok": [200] } }),
     ] {
         assert!(spec("https://api.example.org", &more).is_err(), "{more}");
     }

@@ -22,9 +22,9 @@ use super::{HttpProvider, HttpSpec};
 use crate::outgoing_item::OutgoingItem;
 use crate::secret::SecretSource;
 
-struct Known;
+struct HttpTestSecrets;
 
-impl SecretSource for Known {
+impl SecretSource for HttpTestSecrets {
     fn lookup_secret(&self, name: &str) -> Option<String> {
         (name == "API").then(|| "hunter2".to_owned())
     }
@@ -32,27 +32,28 @@ impl SecretSource for Known {
 
 /// A request as the service received it.
 #[derive(Debug, Clone)]
-struct Heard {
+struct RecordedRequest {
     line: String,
     headers: BTreeMap<String, String>,
     body: String,
 }
 
-type Script = dyn Fn(&Heard) -> Response<Body> + Send + Sync;
+type Script = dyn Fn(&RecordedRequest) -> Response<Body> + Send + Sync;
 
-struct Service {
+/// A service with scripted responses that records its requests.
+struct ScriptedHttpService {
     script: Box<Script>,
-    heard: Mutex<Vec<Heard>>,
+    requests: Mutex<Vec<RecordedRequest>>,
 }
 
-impl Service {
+impl ScriptedHttpService {
     /// Starts a service with scripted responses, and returns it with its URL.
     async fn start(
-        script: impl Fn(&Heard) -> Response<Body> + Send + Sync + 'static,
+        script: impl Fn(&RecordedRequest) -> Response<Body> + Send + Sync + 'static,
     ) -> (Arc<Self>, String) {
         let service = Arc::new(Self {
             script: Box::new(script),
-            heard: Mutex::default(),
+            requests: Mutex::default(),
         });
         let router = Router::new()
             .fallback(serve)
@@ -63,12 +64,15 @@ impl Service {
         (service, url)
     }
 
-    fn heard(&self) -> Vec<Heard> {
-        self.heard.lock().unwrap().clone()
+    fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-async fn serve(State(service): State<Arc<Service>>, request: Request<Body>) -> Response<Body> {
+async fn serve(
+    State(service): State<Arc<ScriptedHttpService>>,
+    request: Request<Body>,
+) -> Response<Body> {
     let line = format!("{} {}", request.method(), request.uri());
     let text =
         |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
@@ -80,13 +84,13 @@ async fn serve(State(service): State<Arc<Service>>, request: Request<Body>) -> R
     let body = axum::body::to_bytes(request.into_body(), 1 << 20)
         .await
         .unwrap();
-    let heard = Heard {
+    let recorded = RecordedRequest {
         line,
         headers,
         body: String::from_utf8(body.to_vec()).unwrap(),
     };
-    service.heard.lock().unwrap().push(heard.clone());
-    (service.script)(&heard)
+    service.requests.lock().unwrap().push(recorded.clone());
+    (service.script)(&recorded)
 }
 
 fn reply(status: u16, body: impl Into<Body>) -> Response<Body> {
@@ -107,7 +111,7 @@ fn spec(url: &str, more: &Value) -> Result<HttpSpec, serde_json::Error> {
 fn provider(url: &str, more: &Value) -> HttpProvider {
     spec(url, more)
         .unwrap()
-        .build_provider("api", &Known)
+        .build_provider("api", &HttpTestSecrets)
         .unwrap()
 }
 
@@ -115,7 +119,7 @@ fn message(text: &str) -> RenderedMessage {
     RenderedMessage {
         parts: vec![
             ("text".to_owned(), text.to_owned()),
-            ("to".to_owned(), "no part".to_owned()),
+            ("to".to_owned(), "overridden".to_owned()),
         ],
     }
 }
@@ -123,7 +127,7 @@ fn message(text: &str) -> RenderedMessage {
 async fn send(http: &HttpProvider) -> SendOutcome {
     let message = message("Say \"hi\"");
     http.send_one(&OutgoingItem {
-        item: "j.0",
+        item_id: "j.0",
         key: "ab12",
         to: "+49 30 1",
         recipient: "ada",
@@ -132,39 +136,39 @@ async fn send(http: &HttpProvider) -> SendOutcome {
     .await
 }
 
-fn kind(answer: &SendOutcome) -> &'static str {
-    match answer {
+fn outcome_name(outcome: &SendOutcome) -> &'static str {
+    match outcome {
         SendOutcome::Accepted(_) => "accepted",
         SendOutcome::Refused(_) => "refused",
-        SendOutcome::Deferred(_) => "later",
-        SendOutcome::Throttled(..) => "busy",
+        SendOutcome::Deferred(_) => "deferred",
+        SendOutcome::Throttled(..) => "throttled",
         SendOutcome::Unknown(_) => "unknown",
-        SendOutcome::InvalidMessage(_) => "unfit",
+        SendOutcome::InvalidMessage(_) => "invalid",
     }
 }
 
 fn batch() -> Value {
     let body = r#"{"messages": [{% for item in items %}{"ref": {{ item.key }}, "to": {{ item.to }}}{% if not loop.last %},{% endif %}{% endfor %}]}"#;
     let batch = json!({
-        "max": 10, "items": "/results", "id": "/ref", "status": "/state", "message_id": "/id", "error": "/why",
-        "accepted": ["queued"], "refused": ["bounced"], "later": ["throttled"],
+        "max_items": 10, "items": "/results", "id": "/ref", "status": "/state", "message_id": "/id", "error": "/reason",
+        "accepted": ["queued"], "rejected": ["bounced"], "deferred": ["throttled"],
     });
-    json!({ "body": body, "batch": batch, "takes_keys_once": true })
+    json!({ "body": body, "batch": batch, "idempotent": true })
 }
 
 async fn send_batch(http: &HttpProvider, keys: &[&str]) -> Vec<SendOutcome> {
     let message = message("Hi");
-    let items: Vec<String> = keys.iter().map(|key| format!("j.{key}")).collect();
-    let parcels: Vec<OutgoingItem<'_>> = keys
+    let item_ids: Vec<String> = keys.iter().map(|key| format!("j.{key}")).collect();
+    let items: Vec<OutgoingItem<'_>> = keys
         .iter()
-        .zip(&items)
-        .map(|(key, item)| OutgoingItem {
-            item,
+        .zip(&item_ids)
+        .map(|(key, item_id)| OutgoingItem {
+            item_id,
             key,
             to: "+49",
             recipient: "ada",
             message: &message,
         })
         .collect();
-    http.send_items(&parcels).await
+    http.send_items(&items).await
 }

@@ -4,41 +4,42 @@ use onward_campaign_core::LookupOutcome;
 use onward_campaign_dispatch::Provider as _;
 use serde_json::json;
 
-use super::{Service, provider, reply};
+use super::{ScriptedHttpService, provider, reply};
 
 #[tokio::test]
-async fn a_service_can_be_asked_what_became_of_a_key() {
-    let (service, url) = Service::start(|heard| match heard.line.rsplit('/').next().unwrap() {
-        "taken" => reply(200, r#"{"list":[1],"state":"done","id":"m-1"}"#),
-        "bounced" => reply(200, r#"{"list":[1],"state":"bounced"}"#),
-        "empty" => reply(200, r#"{"list":[]}"#),
-        "null" => reply(200, r#"{"list":null}"#),
-        "none" => reply(200, r#"{}"#),
-        "odd" => reply(200, "nonsense"),
-        "stateless" => reply(200, r#"{"list":[1]}"#),
-        "gone" => reply(404, ""),
-        _ => reply(500, ""),
-    })
-    .await;
-    let look = json!({
-        "url": format!("{url}/keys/{{{{ key }}}}"), "nothing": [404], "found": "/list", "status": "/state",
-        "refused": ["bounced"], "message_id": "/id",
+async fn a_status_lookup_returns_the_outcome_of_a_key() {
+    let (service, url) =
+        ScriptedHttpService::start(|request| match request.line.rsplit('/').next().unwrap() {
+            "accepted" => reply(200, r#"{"list":[1],"state":"done","id":"m-1"}"#),
+            "bounced" => reply(200, r#"{"list":[1],"state":"bounced"}"#),
+            "empty" => reply(200, r#"{"list":[]}"#),
+            "null" => reply(200, r#"{"list":null}"#),
+            "none" => reply(200, r#"{}"#),
+            "odd" => reply(200, "nonsense"),
+            "stateless" => reply(200, r#"{"list":[1]}"#),
+            "missing" => reply(404, ""),
+            _ => reply(500, ""),
+        })
+        .await;
+    let lookup = json!({
+        "url": format!("{url}/keys/{{{{ key }}}}"), "not_found": [404], "found": "/list", "status": "/state",
+        "rejected": ["bounced"], "message_id": "/id",
     });
     let http = provider(
         &url,
-        &json!({ "look": look, "auth": { "bearer": { "secret": "API" } } }),
+        &json!({ "status_lookup": lookup, "auth": { "bearer": { "secret": "API" } } }),
     );
     assert!(http.capabilities().status_lookup);
     for (key, expected) in [
-        ("taken", LookupOutcome::Accepted(Some("m-1".into()))),
+        ("accepted", LookupOutcome::Accepted(Some("m-1".into()))),
         (
             "bounced",
-            LookupOutcome::Refused("the service said of it: bounced".into()),
+            LookupOutcome::Refused("the status of the item is bounced".into()),
         ),
         ("empty", LookupOutcome::NotFound),
         ("null", LookupOutcome::NotFound),
         ("none", LookupOutcome::Unknown),
-        ("gone", LookupOutcome::NotFound),
+        ("missing", LookupOutcome::NotFound),
         ("odd", LookupOutcome::Unknown),
         ("stateless", LookupOutcome::Unknown),
         ("broken", LookupOutcome::Unknown),
@@ -46,11 +47,11 @@ async fn a_service_can_be_asked_what_became_of_a_key() {
         assert_eq!(http.lookup_status(key).await, expected, "{key}");
     }
     assert_eq!(
-        service.heard()[0].headers["authorization"],
+        service.requests()[0].headers["authorization"],
         "Bearer hunter2"
     );
     assert_eq!(
-        provider(&url, &json!({})).lookup_status("taken").await,
+        provider(&url, &json!({})).lookup_status("accepted").await,
         LookupOutcome::Unknown
     );
 }

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{
-    CampaignApi as _, CampaignRunView, CampaignTally, DeployCampaignRequest,
-    PutAudiencePartRequest, RecipientInput, RepeatContactPolicy,
+    CampaignApi as _, CampaignItemCounts, CampaignRunView, DeployCampaignRequest,
+    PreviousRecipientsPolicy, PutAudiencePartRequest, RecipientInput,
 };
 use onward_api::outbox::{ItemResolution, ListInDoubtItemsQuery, SettleItemRequest};
 use onward_base::Scope;
@@ -21,9 +21,9 @@ use super::counting_provider::DemoProviderCalls;
 use super::{DemoProcess, STEP_TIMEOUT, print_step};
 use crate::console;
 
-/// Number of recipients; `JOB_ITEMS` of them form one job.
+/// Number of recipients; `JOB_SIZE` of them form one job.
 const RECIPIENTS: u32 = 300;
-const JOB_ITEMS: u32 = 100;
+const JOB_SIZE: u32 = 100;
 
 /// Job lease: how soon another process takes over a job from a dead one. The default in production
 /// is five minutes.
@@ -63,7 +63,7 @@ impl CampaignDemo {
     async fn run_script(&self, provider: &str) -> anyhow::Result<()> {
         let run = self.deploy_demo(provider).await?;
         print_step(&format!(
-            "a campaign is deployed: {RECIPIENTS} messages, and a provider that counts its calls"
+            "deployed a campaign: {RECIPIENTS} messages through a provider that counts its calls"
         ))?;
         let first = self.spawn_sender()?;
         print_step(&format!("process {} sends it", first.pid()))?;
@@ -72,21 +72,18 @@ impl CampaignDemo {
         let killed = first.pid();
         first.kill()?;
         print_step(&format!(
-            "process {killed} is killed with SIGKILL, after {} calls",
+            "process {killed} killed with SIGKILL after {} calls",
             self.calls.key_count()
         ))?;
         let second = self.spawn_sender()?;
-        print_step(&format!(
-            "process {} is there, and takes over",
-            second.pid()
-        ))?;
-        let shown = self.wait_until(&run, |run| run.tally.waiting == 0).await?;
-        self.settle_in_doubt(&shown.tally, killed).await?;
-        let over = self
+        print_step(&format!("process {} takes over", second.pid()))?;
+        let shown = self.wait_until(&run, |run| run.counts.waiting == 0).await?;
+        self.settle_in_doubt(&shown.counts, killed).await?;
+        let ended = self
             .wait_until(&run, |run| run.summary.status.is_terminal())
             .await?;
         second.kill()?;
-        self.print_summary(&over)
+        self.print_summary(&ended)
     }
 
     async fn deploy_demo(&self, provider: &str) -> anyhow::Result<String> {
@@ -99,13 +96,14 @@ impl CampaignDemo {
                 "idempotency_header": "Idempotency-Key",
             } },
             "template": { "text": "Hello {{ name }}" },
-            "audience": { "file": "people.jsonl" },
+            "audience": { "file": "recipients.jsonl" },
         });
-        let campaign = RawJson::parse(&campaign.to_string()).context("the campaign is not JSON")?;
-        let people: Vec<RecipientInput> = (1..=RECIPIENTS).map(build_recipient).collect();
-        for (number, people) in (0..).zip(people.chunks(JOB_ITEMS as usize)) {
+        let campaign =
+            RawJson::parse(&campaign.to_string()).context("invalid campaign document")?;
+        let recipients: Vec<RecipientInput> = (1..=RECIPIENTS).map(build_recipient).collect();
+        for (number, part) in (0..).zip(recipients.chunks(JOB_SIZE as usize)) {
             let part = PutAudiencePartRequest {
-                recipients: people.to_vec(),
+                recipients: part.to_vec(),
             };
             self.onward.put_audience_part("demo", number, part).await?;
         }
@@ -114,13 +112,13 @@ impl CampaignDemo {
             campaign,
             audience,
             key,
-            reached: RepeatContactPolicy::Refuse,
+            previous_recipients: PreviousRecipientsPolicy::Reject,
             by: None,
         };
         let deployed = self.onward.deploy_campaign(deploy).await;
-        match deployed.context("is there a campaign in this folder already? Give another")? {
+        match deployed.context("cannot deploy the campaign: use --folder with an empty folder")? {
             deployed if deployed.existed => bail!(
-                "there is a campaign in {} already: give another folder",
+                "{} already contains a campaign: use --folder with another folder",
                 self.url
             ),
             deployed => Ok(deployed.run),
@@ -133,7 +131,7 @@ impl CampaignDemo {
         let campaigns = [
             "--campaign-lease-ms",
             &lease,
-            "--campaign-lanes",
+            "--campaign-max-jobs",
             "1",
             "--inline-providers",
         ];
@@ -146,70 +144,68 @@ impl CampaignDemo {
         )
     }
 
-    /// Polls the run until `is_wanted` holds. Fails after [`STEP_TIMEOUT`].
+    /// Polls the run until `condition` holds. Fails after [`STEP_TIMEOUT`].
     async fn wait_until(
         &self,
         run: &str,
-        is_wanted: impl Fn(&CampaignRunView) -> bool,
+        condition: impl Fn(&CampaignRunView) -> bool,
     ) -> anyhow::Result<CampaignRunView> {
-        let looking = async {
+        let polling = async {
             loop {
                 let run = self.onward.get_campaign_run(run).await?;
-                if is_wanted(&run) {
+                if condition(&run) {
                     return Ok(run);
                 }
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
         };
-        tokio::time::timeout(STEP_TIMEOUT, looking)
+        tokio::time::timeout(STEP_TIMEOUT, polling)
             .await
-            .context("nothing happens any more: this is a defect")?
+            .context("the demo made no progress for a minute: this is a defect")?
     }
 
     /// Settles the items that the killed process was sending, from the log of the provider: the
     /// store cannot know whether the provider received them.
-    async fn settle_in_doubt(&self, tally: &CampaignTally, killed: u32) -> anyhow::Result<()> {
-        let CampaignTally {
-            served, in_doubt, ..
-        } = *tally;
+    async fn settle_in_doubt(
+        &self,
+        counts: &CampaignItemCounts,
+        killed: u32,
+    ) -> anyhow::Result<()> {
+        let CampaignItemCounts { sent, in_doubt, .. } = *counts;
         print_step(&format!(
-            "{served} are served; {in_doubt} are in doubt: process {killed} was calling for them when it died"
+            "{sent} items are sent; {in_doubt} are in doubt: process {killed} was killed while it sent them"
         ))?;
-        let doubts = self
+        let in_doubt_items = self
             .onward
             .list_in_doubt_items(ListInDoubtItemsQuery::default())
             .await?
             .items;
-        let mut again = 0;
-        for item in doubts {
+        let mut resent = 0;
+        for item in in_doubt_items {
             let was_called = self.calls.has_key(&item.key);
-            again += u32::from(!was_called);
-            let verdict = if was_called {
+            resent += u32::from(!was_called);
+            let resolution = if was_called {
                 ItemResolution::Sent
             } else {
-                ItemResolution::Again
+                ItemResolution::Resend
             };
-            let (why, by) = (
-                "the log of the provider".to_owned(),
-                Some("demo".to_owned()),
-            );
+            let (reason, by) = ("log of the provider".to_owned(), Some("demo".to_owned()));
             self.onward
                 .settle_item(
                     &item.item,
                     SettleItemRequest {
-                        verdict,
-                        why,
+                        resolution,
+                        reason,
                         message_id: None,
                         by,
                     },
                 )
                 .await?;
         }
-        print_step(&match again {
-            0 => "the provider's log says that it has heard of all of them: they are served"
-                .to_owned(),
+        print_step(&match resent {
+            0 => "the provider's log contains all of them: settled as sent".to_owned(),
             _ => format!(
-                "the provider's log does not have {again} of them: those are sent, the others are served"
+                "the provider's log does not contain {resent} of them: settled as resend, the others as sent"
             ),
         })?;
         Ok(())
@@ -219,21 +215,21 @@ impl CampaignDemo {
         let (called, repeated) = (self.calls.key_count(), self.calls.repeated_count());
         let is_once = repeated == 0
             && called == RECIPIENTS as usize
-            && run.tally.served == u64::from(RECIPIENTS);
-        let word = if is_once {
+            && run.counts.sent == u64::from(RECIPIENTS);
+        let outcome = if is_once {
             console::style_success("reached once each").to_string()
         } else {
-            console::style_error("WRONG").to_string()
+            console::style_error("NOT reached once each").to_string()
         };
         let mut out = anstream::stdout().lock();
         writeln!(
             out,
-            "\n{called} people {word}: the provider was called twice for {repeated}; {}",
+            "\n{called} recipients {outcome}: {repeated} with a repeated provider call; run {}",
             run.summary.status.as_str()
         )?;
         writeln!(
             out,
-            "\nThe store is still there. Try:\n  export ONWARD_STORE={}",
+            "\nThe store is kept. Try:\n  export ONWARD_STORE={}",
             self.url
         )?;
         writeln!(
@@ -244,7 +240,7 @@ impl CampaignDemo {
         if is_once {
             Ok(())
         } else {
-            bail!("somebody was not reached exactly once: this is a defect")
+            bail!("a recipient was not reached exactly once: this is a defect")
         }
     }
 }

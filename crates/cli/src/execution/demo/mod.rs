@@ -14,7 +14,7 @@ use anyhow::Context as _;
 /// Timeout of each wait.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Watch an order and a campaign survive the death of their processes
+/// Demonstrate that an order workflow and a campaign survive killed processes
 ///
 /// Starts an order workflow on a new SQLite store, kills the process that runs it with SIGKILL
 /// halfway, lets another process take over, and shows what happened. Then does the same with a
@@ -26,7 +26,7 @@ pub(crate) struct DemoArgs {
     /// Folder for the stores [default: a new folder in the system's temporary folder]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// Play only this demo
+    /// Run only this demo
     #[arg(long, value_parser = ["order", "campaign"])]
     only: Option<String>,
 }
@@ -36,12 +36,12 @@ pub(crate) async fn run_demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         std::env::temp_dir().join(format!("onward-demo-{}", std::process::id()))
     });
     std::fs::create_dir_all(&folder)
-        .with_context(|| format!("cannot make {}", folder.display()))?;
-    let is_wanted = |name: &str| args.only.as_ref().is_none_or(|only| only == name);
-    if is_wanted("order") {
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    let is_selected = |name: &str| args.only.as_ref().is_none_or(|only| only == name);
+    if is_selected("order") {
         order::play_order(&folder).await?;
     }
-    if is_wanted("campaign") {
+    if is_selected("campaign") {
         if args.only.is_none() {
             writeln!(io::stdout())?;
         }
@@ -50,8 +50,8 @@ pub(crate) async fn run_demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_step(words: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "• {words}")
+fn print_step(message: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "• {message}")
 }
 
 /// A child process that works on a store. It is killed on drop.

@@ -67,7 +67,7 @@ impl OrderDemo {
             .await?;
         if started.already_existed {
             bail!(
-                "there is an order in {} already: give another folder",
+                "{} already contains an order: use --folder with another folder",
                 file.display()
             );
         }
@@ -79,7 +79,7 @@ impl OrderDemo {
     }
 
     async fn run_script(&self) -> anyhow::Result<()> {
-        print_step("an order is started: two lamps for Ada")?;
+        print_step("started an order: two lamps for Ada")?;
         let first = spawn_node(&self.url)?;
         print_step(&format!("process {} runs it", first.pid()))?;
         self.wait_until(|events| events.len() >= KILL_AFTER).await?;
@@ -87,15 +87,12 @@ impl OrderDemo {
         first.kill()?;
         let before = self.read_events().await?.len();
         print_step(&format!(
-            "process {killed} is killed with SIGKILL, after {before} events"
+            "process {killed} killed with SIGKILL after {before} events"
         ))?;
         let second = spawn_node(&self.url)?;
-        print_step(&format!(
-            "process {} is there, and takes over",
-            second.pid()
-        ))?;
+        print_step(&format!("process {} takes over", second.pid()))?;
         self.wait_until(waits_for_approval).await?;
-        print_step("the order waits for an approval, and gets one")?;
+        print_step("the order waits for an approval; the demo sends it")?;
         self.client
             .send_signal(
                 self.execution,
@@ -117,23 +114,23 @@ impl OrderDemo {
         Ok(self.client.read_journal(self.execution).await?)
     }
 
-    /// Polls the journal until `is_wanted` holds. Fails after [`STEP_TIMEOUT`].
+    /// Polls the journal until `condition` holds. Fails after [`STEP_TIMEOUT`].
     async fn wait_until(
         &self,
-        is_wanted: impl Fn(&[JournalEvent]) -> bool,
+        condition: impl Fn(&[JournalEvent]) -> bool,
     ) -> anyhow::Result<Vec<JournalEvent>> {
-        let looking = async {
+        let polling = async {
             loop {
                 let events = self.read_events().await?;
-                if is_wanted(&events) {
+                if condition(&events) {
                     return Ok(events);
                 }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        tokio::time::timeout(STEP_TIMEOUT, looking)
+        tokio::time::timeout(STEP_TIMEOUT, polling)
             .await
-            .context("nothing happens any more: this is a defect")?
+            .context("the demo made no progress for a minute: this is a defect")?
     }
 
     fn print_timeline(
@@ -144,7 +141,7 @@ impl OrderDemo {
         next: u32,
     ) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
-        let begun = events
+        let started_at = events
             .first()
             .map_or(Timestamp::EPOCH, |first| first.timestamp);
         writeln!(out, "\n   time  event")?;
@@ -152,10 +149,10 @@ impl OrderDemo {
             if place == before {
                 writeln!(
                     out,
-                    "         ──── process {killed} died here; process {next} goes on ────"
+                    "         ──── process {killed} was killed here; process {next} continues ────"
                 )?;
             }
-            let ms = (event.timestamp.as_micros() - begun.as_micros()) / 1_000;
+            let ms = (event.timestamp.as_micros() - started_at.as_micros()) / 1_000;
             writeln!(
                 out,
                 "{:>4}.{:03}  {}",
@@ -170,7 +167,7 @@ impl OrderDemo {
     fn print_next_steps(&self) -> anyhow::Result<()> {
         let id = &self.execution.to_string()[..8];
         let mut out = io::stdout().lock();
-        writeln!(out, "\nThe store is still there. Try:")?;
+        writeln!(out, "\nThe store is kept. Try:")?;
         writeln!(out, "  export ONWARD_STORE={}", self.url)?;
         for command in [
             format!("onward show {id}"),
@@ -241,15 +238,19 @@ fn print_summary(events: &[JournalEvent]) -> anyhow::Result<()> {
         .map(|(name, count)| format!("{name} {count}×"))
         .collect();
     let is_once = results.values().all(|count| *count == 1);
-    let word = if is_once {
+    let outcome = if is_once {
         console::style_success("recorded once each").to_string()
     } else {
-        console::style_error("WRONG").to_string()
+        console::style_error("NOT recorded once each").to_string()
     };
-    writeln!(anstream::stdout(), "\nresults {word}: {}", all.join(", "))?;
+    writeln!(
+        anstream::stdout(),
+        "\nresults {outcome}: {}",
+        all.join(", ")
+    )?;
     if is_once {
         Ok(())
     } else {
-        bail!("an effect is not recorded exactly once: this is a defect")
+        bail!("a task result is not recorded exactly once: this is a defect")
     }
 }

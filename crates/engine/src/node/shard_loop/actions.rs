@@ -94,10 +94,10 @@ impl ShardOwner<'_> {
                     match &result {
                         // Another writer was first, for example with the same start.
                         Err(error @ Error::Conflict(_)) => {
-                            tracing::debug!(%error, "a step does not fit any more")
+                            tracing::debug!(%error, "step conflicts with another commit")
                         }
                         Err(error) => {
-                            tracing::warn!(%error, "a step could not be stored; it is taken again")
+                            tracing::warn!(%error, "step could not be stored; it is repeated")
                         }
                         Ok(_) => {}
                     }
@@ -164,13 +164,13 @@ impl ShardOwner<'_> {
 
     /// Releases claimed tasks that could not be delivered to their workers.
     pub(super) fn reclaim_tasks(&self, claims: Vec<(AttemptId, SharedText)>) {
-        let (store, offers) = (
+        let (store, matcher) = (
             Arc::clone(&self.node.store),
             Arc::clone(&self.node.hub.task_matcher),
         );
         tokio::spawn(async move {
             for (id, claim) in claims {
-                task_queue::reclaim_task(&*store, &offers, id, &claim).await;
+                task_queue::reclaim_task(&*store, &matcher, id, &claim).await;
             }
         });
     }
@@ -208,10 +208,10 @@ impl ShardOwner<'_> {
     /// Raises an alert for an execution that cannot make progress.
     fn raise_stuck_alert(&self, execution: ExecutionId, reason: &str) {
         let (store, now) = (Arc::clone(&self.node.store), self.time.now());
-        let alarm = PendingAlert::execution_stuck(execution, reason);
+        let alert = PendingAlert::execution_stuck(execution, reason);
         tokio::spawn(async move {
-            if let Err(error) = alarm.raise_once(&*store, now).await {
-                tracing::error!(%execution, %error, "an execution cannot go on, and the alert could not be stored");
+            if let Err(error) = alert.raise_once(&*store, now).await {
+                tracing::error!(%execution, %error, "execution is stuck, and the alert could not be stored");
             }
         });
     }

@@ -80,14 +80,14 @@ impl ShardOwner<'_> {
                 Ok(input) => Ok(input),
                 Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
                 Err(error) => {
-                    tracing::warn!(%execution, %error, "an execution could not be read; it will be tried again");
+                    tracing::warn!(%execution, %error, "execution could not be read; retrying");
                     Ok(ShardInput::LoadFailed { execution, error })
                 }
             }
         });
         self.pending_inputs.push(Box::pin(async move {
             reading.await.unwrap_or_else(|panic| {
-                let error = Error::Unavailable(format!("reading it has stopped: {panic}"));
+                let error = Error::Unavailable(format!("the task that reads it panicked: {panic}"));
                 Ok(ShardInput::LoadFailed { execution, error })
             })
         }));
@@ -123,7 +123,7 @@ async fn read_execution(node: &Node, execution: ExecutionId) -> Result<ShardInpu
         .await?
     {
         return Err(Error::Corrupt(format!(
-            "component {} is not there",
+            "component {} is not in the store",
             row.component_digest
         )));
     }

@@ -71,7 +71,7 @@ pub(super) async fn run_shard(
         Ok(Some(lease)) => match ShardOwner::new(node, shard, lease).run_loop(leave).await {
             Ok(Some(lease)) => shard_lease::release_lease(&*node.store, &lease).await,
             Ok(None) => {
-                tracing::warn!(%shard, "another node has taken the shard over");
+                tracing::warn!(%shard, "another node has taken over the shard");
                 Ok(())
             }
             Err(error) => Err(error),
@@ -81,7 +81,7 @@ pub(super) async fn run_shard(
     };
     match ended {
         Err(error) if error.kind() != StoreErrorKind::Fatal => {
-            tracing::warn!(%shard, %error, "the shard could not be taken or given up in order");
+            tracing::warn!(%shard, %error, "shard lease could not be acquired or released");
             Ok(())
         }
         ended => ended,
@@ -263,7 +263,7 @@ impl<'a> ShardOwner<'a> {
     }
 
     fn postpone_handover(&mut self) {
-        tracing::info!(shard = %self.shard, "the shard is kept for now: something in it takes long");
+        tracing::info!(shard = %self.shard, "shard is kept for now: it did not drain in time");
         self.drain_deadline = None;
         self.handover_retry_at = Some(Instant::now() + HANDOVER_RETRY_DELAY);
         self.needs_inbox_read = true;
@@ -278,7 +278,7 @@ impl<'a> ShardOwner<'a> {
         if error.kind() == StoreErrorKind::Fatal {
             return Err(error);
         }
-        tracing::warn!(shard = %self.shard, %error, "the store could not be read; it will be tried again");
+        tracing::warn!(shard = %self.shard, %error, "store could not be read; retrying");
         self.is_store_failing = true;
         Ok(())
     }
@@ -452,7 +452,7 @@ impl<'a> ShardOwner<'a> {
     }
 }
 
-/// Waits for a directive other than `known`. If the sender is gone, the node stops.
+/// Waits for a directive other than `known`. If the sender was dropped, the node stops.
 async fn next_directive(
     leave: &mut watch::Receiver<ShardDirective>,
     known: ShardDirective,

@@ -34,7 +34,7 @@ const EXPECTED_CASES: &[(&str, &[&str])] = &[
             "row exists",
             "not unique",
             "row version",
-            "row absent",
+            "row missing",
             "position",
             "foreign run",
             "event id taken",
@@ -68,17 +68,17 @@ const EXPECTED_CASES: &[(&str, &[&str])] = &[
         "lease",
         &["granted", "refused", "renewed", "not renewed", "released"],
     ),
-    ("purge", &["of something", "of nothing"]),
+    ("purge", &["of existing data", "of missing data"]),
     ("damage", &["found"]),
 ];
 
 const EXPECTED_PER_TABLE: [&str; 6] = [
     "inserted into",
-    "kept in",
+    "kept by insert_or_keep in",
     "updated in",
-    "amended in",
+    "columns updated in",
     "deleted from",
-    "removed from",
+    "deleted if existing from",
 ];
 
 impl CaseCoverage {
@@ -99,7 +99,8 @@ impl CaseCoverage {
             .flat_map(|table| EXPECTED_PER_TABLE.map(|what| (what, table.name)));
         // The audit log has no unique columns except its serial key, so an insert never keeps a row
         // there.
-        let can_happen = in_tables.filter(|it| *it != ("kept in", "campaign_audit_log"));
+        let can_happen =
+            in_tables.filter(|it| *it != ("kept by insert_or_keep in", "campaign_audit_log"));
         named
             .chain(can_happen)
             .filter(|what| !self.0.contains_key(what))
@@ -135,9 +136,14 @@ impl CaseCoverage {
                 },
             ),
             (StoreOperation::Release { .. }, _) => self.count_case("lease", "released"),
-            (_, StoreAnswer::Purged(any)) => {
-                self.count_case("purge", if *any { "of something" } else { "of nothing" })
-            }
+            (_, StoreAnswer::Purged(any)) => self.count_case(
+                "purge",
+                if *any {
+                    "of existing data"
+                } else {
+                    "of missing data"
+                },
+            ),
             (_, read) => self.record_read(read),
         }
     }
@@ -167,12 +173,12 @@ impl CaseCoverage {
             .for_each(|_| self.count_case("part", "reader moved"));
         for (change, outcome) in commit.changes.iter().zip(&receipt.changes) {
             let what = match (change, outcome) {
-                (_, ChangeOutcome::Kept(_)) => "kept in",
+                (_, ChangeOutcome::Kept(_)) => "kept by insert_or_keep in",
                 (RowChange::Insert { .. } | RowChange::InsertOrKeep { .. }, _) => "inserted into",
                 (RowChange::Update { .. }, _) => "updated in",
-                (RowChange::UpdateColumns { .. }, _) => "amended in",
+                (RowChange::UpdateColumns { .. }, _) => "columns updated in",
                 (RowChange::Delete { .. }, _) => "deleted from",
-                (RowChange::DeleteIfExists { .. }, _) => "removed from",
+                (RowChange::DeleteIfExists { .. }, _) => "deleted if existing from",
             };
             self.count_case(what, change.table().name);
         }
@@ -225,7 +231,7 @@ const fn conflict_name(conflict: &CommitConflict) -> &'static str {
         CommitConflict::JournalLength { .. } => "journal length",
         CommitConflict::RowExists { .. } => "row exists",
         CommitConflict::NotUnique { .. } => "not unique",
-        CommitConflict::RowVersion { found: 0, .. } => "row absent",
+        CommitConflict::RowVersion { found: 0, .. } => "row missing",
         CommitConflict::RowVersion { .. } => "row version",
         CommitConflict::ReaderPosition { .. } => "position",
         CommitConflict::ForeignRun { .. } => "foreign run",

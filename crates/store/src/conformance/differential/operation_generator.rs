@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_seed_makes_the_same_sequence_every_time() {
+    async fn a_seed_always_generates_the_same_sequence() {
         let (one, other) = (
             generate_operations(7, 60).await,
             generate_operations(7, 60).await,

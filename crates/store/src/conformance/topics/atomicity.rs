@@ -1,30 +1,32 @@
 //! Checks of atomicity by example: whole commits, receipts, the first error that is reported,
-//! dropped futures and racing commits.
+//! dropped futures and concurrent commits.
 
 use futures_util::FutureExt as _;
 
 use super::commit_faults::{COMMIT_PARTS, CommitFault, prepare_store};
 use super::prelude::*;
 use crate::conformance::fixtures::{
-    numbered_execution, pending_timer_row, queued_job_row, reserved_item_row,
+    numbered_execution, queued_job_row, queued_task_row, reserved_item_row,
 };
-use crate::tables::{JobRow, TimerRow};
+use crate::tables::{JobRow, TaskRow};
 use crate::{ShardEpoch, ShardId};
 
 super::checks!(Atomicity:
-    a_commit_of_every_kind_of_part_is_stored_whole,
-    a_commit_of_nothing_is_accepted_and_stores_nothing,
-    a_commit_repeated_as_it_was_changes_nothing,
-    a_receipt_answers_part_by_part,
-    the_first_guard_that_does_not_hold_is_the_answer,
-    the_first_event_that_does_not_fit_is_the_answer,
-    a_dropped_future_leaves_a_whole_commit_or_nothing,
+    a_commit_with_every_kind_of_part_is_stored_completely,
+    an_empty_commit_is_accepted_and_stores_nothing,
+    a_repeated_commit_changes_nothing,
+    a_receipt_has_one_result_for_each_part,
+    the_first_failed_guard_is_reported,
+    the_first_rejected_event_is_reported,
+    a_dropped_future_stores_the_whole_commit_or_nothing,
     a_dropped_future_leaves_no_open_transaction,
-    racing_commits_on_one_row_store_one_whole,
-    racing_commits_over_the_same_rows_in_other_orders_all_end,
+    of_concurrent_commits_on_one_row_exactly_one_is_stored,
+    concurrent_commits_on_the_same_rows_in_different_orders_do_not_deadlock,
 );
 
-async fn a_commit_of_every_kind_of_part_is_stored_whole(world: &CheckContext<'_>) -> CheckResult {
+async fn a_commit_with_every_kind_of_part_is_stored_completely(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     prepare_store(world).await?;
     world
         .commit(COMMIT_PARTS.iter().fold(
@@ -39,14 +41,11 @@ async fn a_commit_of_every_kind_of_part_is_stored_whole(world: &CheckContext<'_>
     )?;
     let row =
         |name: &str| world.read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row(name)));
-    expect_holds("the inserted row is there", row("new").await?.is_some())?;
+    expect_holds("the inserted row is stored", row("new").await?.is_some())?;
     expect_holds(
-        "the kept row is there",
+        "the existing row is stored",
         world
-            .read_row(
-                TimerRow::TABLE,
-                fixtures::record_key(&pending_timer_row(1, 1)),
-            )
+            .read_row(TaskRow::TABLE, fixtures::record_key(&queued_task_row(1, 1)))
             .await?
             .is_some(),
     )?;
@@ -56,24 +55,22 @@ async fn a_commit_of_every_kind_of_part_is_stored_whole(world: &CheckContext<'_>
         Some(2),
     )?;
     expect_same("the deleted row", row("deleted").await?, None)?;
-    expect_same("the removed row", row("removed").await?, None)?;
+    expect_same("the deleted row", row("deleted_if_exists").await?, None)?;
     let head = world.expect_head("r").await?;
     let positions = (head.last_seq, head.projected_seq, head.delivered_seq);
     expect_same(
-        "last place and positions",
+        "last sequence and positions",
         positions,
         (run_sequence(5), run_sequence(1), run_sequence(3)),
     )?;
     expect_same(
-        "the places in the new run",
+        "the sequences in the new run",
         world.read_sequences("new", 0, 9).await?,
         vec![1, 2],
     )
 }
 
-async fn a_commit_of_nothing_is_accepted_and_stores_nothing(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn an_empty_commit_is_accepted_and_stores_nothing(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let before = world.dump_store().await?;
     expect_same(
@@ -81,10 +78,10 @@ async fn a_commit_of_nothing_is_accepted_and_stores_nothing(
         world.commit(Commit::new()).await?,
         crate::CommitReceipt::default(),
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn a_commit_repeated_as_it_was_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn a_repeated_commit_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let whole = COMMIT_PARTS.iter().fold(
         Commit::new().fence_shard(ShardId(1), ShardEpoch(4)),
@@ -98,17 +95,17 @@ async fn a_commit_repeated_as_it_was_changes_nothing(world: &CheckContext<'_>) -
         found: 3,
     };
     expect_refused(world.commit(whole).await, conflict)?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn a_receipt_answers_part_by_part(world: &CheckContext<'_>) -> CheckResult {
+async fn a_receipt_has_one_result_for_each_part(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let commit = Commit::new()
         .insert_or_keep(&queued_job_row("known"))
         .insert(&queued_job_row("new"))
         .insert_or_keep(&reserved_item_row("other", "taken"))
         .delete(&queued_job_row("deleted"), 1)
-        .delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("removed")))
+        .delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("deleted_if_exists")))
         .delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("absent")))
         .append_events(vec![
             step_event("r", 4),
@@ -134,16 +131,16 @@ async fn a_receipt_answers_part_by_part(world: &CheckContext<'_>) -> CheckResult
         .iter()
         .map(|answer| answer.result.run_seq.as_u64())
         .collect();
-    expect_same("places", places, vec![4, 2, 5])
+    expect_same("sequences", places, vec![4, 2, 5])
 }
 
-async fn the_first_guard_that_does_not_hold_is_the_answer(world: &CheckContext<'_>) -> CheckResult {
+async fn the_first_failed_guard_is_reported(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let in_order = [
         CommitFault::StaleFence,
         CommitFault::JournalTooLong,
         CommitFault::StaleUpdate,
-        CommitFault::WrongPosition,
+        CommitFault::WrongReaderPosition,
         CommitFault::EventIdTaken,
     ];
     for first in 0..in_order.len() {
@@ -157,7 +154,7 @@ async fn the_first_guard_that_does_not_hold_is_the_answer(world: &CheckContext<'
     Ok(())
 }
 
-async fn the_first_event_that_does_not_fit_is_the_answer(world: &CheckContext<'_>) -> CheckResult {
+async fn the_first_rejected_event_is_reported(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let faults = [CommitFault::EventIdTaken, CommitFault::ForeignRun];
     for (first, second) in [(faults[0], faults[1]), (faults[1], faults[0])] {
@@ -179,7 +176,7 @@ async fn drop_commit_midway(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn a_dropped_future_leaves_a_whole_commit_or_nothing(
+async fn a_dropped_future_stores_the_whole_commit_or_nothing(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     drop_commit_midway(world).await?;
@@ -197,13 +194,13 @@ async fn a_dropped_future_leaves_a_whole_commit_or_nothing(
         }
         if world.read_journal(numbered_execution(1), 0, 9).await?.len() == 2 {
             expect_same(
-                "the places in the new run",
+                "the sequences in the new run",
                 world.read_sequences("new", 0, 9).await?,
                 vec![1, 2],
             )?;
         }
         if world.read_run_head(&parse_id("new")).await?.is_some() {
-            expect_holds("the row is there", row("new").await?.is_some())?;
+            expect_holds("the row exists", row("new").await?.is_some())?;
         }
     }
     Ok(())
@@ -228,10 +225,12 @@ async fn a_dropped_future_leaves_no_open_transaction(world: &CheckContext<'_>) -
         .second_handle()
         .read_row(JobRow::TABLE, fixtures::record_key(&queued_job_row("next")))
         .await?;
-    expect_holds("the next commit is seen by all", seen.is_some())
+    expect_holds("every handle reads the next commit", seen.is_some())
 }
 
-async fn racing_commits_on_one_row_store_one_whole(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_commits_on_one_row_exactly_one_is_stored(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     prepare_store(world).await?;
     let pair = world.open_handle_pair().await?;
     let racer = |nth: usize| {
@@ -251,9 +250,9 @@ async fn racing_commits_on_one_row_store_one_whole(world: &CheckContext<'_>) -> 
     let answers = pair
         .race_calls(16, |store, nth| store.commit(racer(nth)))
         .await;
-    let winner = expect_some("a winner", answers.iter().position(Result::is_ok))?;
+    let winner = expect_some("a successful call", answers.iter().position(Result::is_ok))?;
     expect_same(
-        "how many won",
+        "the number of successful calls",
         answers.iter().filter(|answer| answer.is_ok()).count(),
         1,
     )?;
@@ -264,7 +263,7 @@ async fn racing_commits_on_one_row_store_one_whole(world: &CheckContext<'_>) -> 
             |stored| matches!(&stored.row.0[0], ColumnValue::Text(name) if name.starts_with("by-")),
         )
         .collect();
-    expect_same("what the winner and the losers added", added.len(), 1)?;
+    expect_same("the rows that the calls inserted", added.len(), 1)?;
     let runs = world
         .list_run_heads(None, None, 99)
         .await?
@@ -278,7 +277,7 @@ async fn racing_commits_on_one_row_store_one_whole(world: &CheckContext<'_>) -> 
     )
 }
 
-async fn racing_commits_over_the_same_rows_in_other_orders_all_end(
+async fn concurrent_commits_on_the_same_rows_in_different_orders_do_not_deadlock(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let names = ["a", "b", "c", "d"];
@@ -300,7 +299,7 @@ async fn racing_commits_over_the_same_rows_in_other_orders_all_end(
             .race_calls(8, |store, nth| store.commit(racer(nth)))
             .await;
         expect_same(
-            "how many won",
+            "the number of successful calls",
             answers.iter().filter(|answer| answer.is_ok()).count(),
             1,
         )?;
@@ -308,7 +307,7 @@ async fn racing_commits_over_the_same_rows_in_other_orders_all_end(
             .into_iter()
             .filter_map(Result::err)
             .filter(|error| error.kind() == StoreErrorKind::Conflict);
-        expect_same("how many were told of a conflict", conflicts.count(), 7)?;
+        expect_same("the number of conflicts", conflicts.count(), 7)?;
     }
     let versions: Vec<u64> =
         crate::conformance::store_dump::read_all_rows(world.store(), JobRow::TABLE)

@@ -3,7 +3,7 @@
 
 use super::prelude::*;
 use crate::conformance::fixtures::{
-    numbered_execution, pending_timer_row, queued_job_row, reader_advance, reserved_item_row,
+    numbered_execution, queued_job_row, queued_task_row, reader_advance, reserved_item_row,
     signal_message_row,
 };
 use crate::tables::{JobRow, OutboxItemRow};
@@ -18,8 +18,8 @@ pub(super) enum CommitPart {
     Serial,
     Update,
     Delete,
-    Remove,
-    Move,
+    DeleteIfExists,
+    ReaderAdvance,
     EventOfNewRun,
     EventOfKnownRun,
 }
@@ -33,14 +33,14 @@ pub(super) enum CommitFault {
     RowExists,
     NotUnique,
     StaleUpdate,
-    UpdateOfNothing,
+    UpdateOfMissingRow,
     UpdateNotUnique,
     StaleDelete,
-    DeleteOfNothing,
-    WrongPosition,
-    MoveBackwards,
-    MoveBeyondTheEnd,
-    MoveInUnknownRun,
+    DeleteOfMissingRow,
+    WrongReaderPosition,
+    ReaderBackwards,
+    ReaderBeyondTheEnd,
+    ReaderInUnknownRun,
     ForeignRun,
     EventIdTaken,
     WrongKey,
@@ -54,7 +54,7 @@ enum CommitList {
     Fences,
     Journals,
     Changes,
-    Moves,
+    ReaderAdvances,
     Events,
 }
 
@@ -65,8 +65,8 @@ pub(super) const COMMIT_PARTS: [CommitPart; 10] = [
     CommitPart::Serial,
     CommitPart::Update,
     CommitPart::Delete,
-    CommitPart::Remove,
-    CommitPart::Move,
+    CommitPart::DeleteIfExists,
+    CommitPart::ReaderAdvance,
     CommitPart::EventOfNewRun,
     CommitPart::EventOfKnownRun,
 ];
@@ -78,14 +78,14 @@ const COMMIT_FAULTS: [CommitFault; 19] = [
     CommitFault::RowExists,
     CommitFault::NotUnique,
     CommitFault::StaleUpdate,
-    CommitFault::UpdateOfNothing,
+    CommitFault::UpdateOfMissingRow,
     CommitFault::UpdateNotUnique,
     CommitFault::StaleDelete,
-    CommitFault::DeleteOfNothing,
-    CommitFault::WrongPosition,
-    CommitFault::MoveBackwards,
-    CommitFault::MoveBeyondTheEnd,
-    CommitFault::MoveInUnknownRun,
+    CommitFault::DeleteOfMissingRow,
+    CommitFault::WrongReaderPosition,
+    CommitFault::ReaderBackwards,
+    CommitFault::ReaderBeyondTheEnd,
+    CommitFault::ReaderInUnknownRun,
     CommitFault::ForeignRun,
     CommitFault::EventIdTaken,
     CommitFault::WrongKey,
@@ -102,8 +102,8 @@ impl CommitPart {
             | Self::Serial
             | Self::Update
             | Self::Delete
-            | Self::Remove => CommitList::Changes,
-            Self::Move => CommitList::Moves,
+            | Self::DeleteIfExists => CommitList::Changes,
+            Self::ReaderAdvance => CommitList::ReaderAdvances,
             Self::EventOfNewRun | Self::EventOfKnownRun => CommitList::Events,
         }
     }
@@ -112,7 +112,7 @@ impl CommitPart {
         match self {
             Self::Journal => commit.append_journal(numbered_append(1, 2, 1)),
             Self::Insert => commit.insert(&queued_job_row("new")),
-            Self::InsertOrKeep => commit.insert_or_keep(&pending_timer_row(1, 1)),
+            Self::InsertOrKeep => commit.insert_or_keep(&queued_task_row(1, 1)),
             Self::Serial => commit.insert(&signal_message_row(1, Some("new"))),
             Self::Update => commit.update(
                 &JobRow {
@@ -122,10 +122,10 @@ impl CommitPart {
                 1,
             ),
             Self::Delete => commit.delete(&queued_job_row("deleted"), 1),
-            Self::Remove => {
-                commit.delete_if_exists::<JobRow>(fixtures::record_key(&queued_job_row("removed")))
-            }
-            Self::Move => {
+            Self::DeleteIfExists => commit.delete_if_exists::<JobRow>(fixtures::record_key(
+                &queued_job_row("deleted_if_exists"),
+            )),
+            Self::ReaderAdvance => {
                 commit.advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 3))
             }
             Self::EventOfNewRun => commit.append_events(step_events("new", 1, 2)),
@@ -139,10 +139,10 @@ impl CommitFault {
         match self {
             Self::StaleFence => CommitList::Fences,
             Self::JournalTooShort | Self::JournalTooLong => CommitList::Journals,
-            Self::WrongPosition
-            | Self::MoveBackwards
-            | Self::MoveBeyondTheEnd
-            | Self::MoveInUnknownRun => CommitList::Moves,
+            Self::WrongReaderPosition
+            | Self::ReaderBackwards
+            | Self::ReaderBeyondTheEnd
+            | Self::ReaderInUnknownRun => CommitList::ReaderAdvances,
             Self::ForeignRun | Self::EventIdTaken | Self::WrongKey => CommitList::Events,
             _ => CommitList::Changes,
         }
@@ -156,20 +156,20 @@ impl CommitFault {
             Self::RowExists => commit.insert(&queued_job_row("known")),
             Self::NotUnique => commit.insert(&reserved_item_row("other", "taken")),
             Self::StaleUpdate => commit.update(&queued_job_row("known"), 2),
-            Self::UpdateOfNothing => commit.update(&queued_job_row("absent"), 1),
+            Self::UpdateOfMissingRow => commit.update(&queued_job_row("absent"), 1),
             Self::UpdateNotUnique => commit.update(&reserved_item_row("free", "taken"), 1),
             Self::StaleDelete => commit.delete(&queued_job_row("known"), 2),
-            Self::DeleteOfNothing => commit.delete(&queued_job_row("absent"), 1),
-            Self::WrongPosition => {
+            Self::DeleteOfMissingRow => commit.delete(&queued_job_row("absent"), 1),
+            Self::WrongReaderPosition => {
                 commit.advance_reader(reader_advance("r", RunEventReader::Projector, 0, 2))
             }
-            Self::MoveBackwards => {
+            Self::ReaderBackwards => {
                 commit.advance_reader(reader_advance("r", RunEventReader::Projector, 1, 0))
             }
-            Self::MoveBeyondTheEnd => {
+            Self::ReaderBeyondTheEnd => {
                 commit.advance_reader(reader_advance("r", RunEventReader::Projector, 1, 4))
             }
-            Self::MoveInUnknownRun => {
+            Self::ReaderInUnknownRun => {
                 commit.advance_reader(reader_advance("unknown", RunEventReader::Projector, 0, 0))
             }
             Self::ForeignRun => commit.append_events(vec![RunEventWrite {
@@ -238,15 +238,15 @@ impl CommitFault {
             .into(),
             Self::NotUnique | Self::UpdateNotUnique => not_unique().into(),
             Self::StaleUpdate | Self::StaleDelete => version("known", 2, 1),
-            Self::UpdateOfNothing | Self::DeleteOfNothing => version("absent", 1, 0),
-            Self::WrongPosition => CommitConflict::ReaderPosition {
+            Self::UpdateOfMissingRow | Self::DeleteOfMissingRow => version("absent", 1, 0),
+            Self::WrongReaderPosition => CommitConflict::ReaderPosition {
                 run,
                 reader,
                 expected: run_sequence(0),
                 found: run_sequence(1),
             }
             .into(),
-            Self::MoveBackwards => InvalidRequest::ReaderAdvance {
+            Self::ReaderBackwards => InvalidRequest::ReaderAdvance {
                 run,
                 reader,
                 from: run_sequence(1),
@@ -254,7 +254,7 @@ impl CommitFault {
                 last,
             }
             .into(),
-            Self::MoveBeyondTheEnd => InvalidRequest::ReaderAdvance {
+            Self::ReaderBeyondTheEnd => InvalidRequest::ReaderAdvance {
                 run,
                 reader,
                 from: run_sequence(1),
@@ -262,7 +262,7 @@ impl CommitFault {
                 last,
             }
             .into(),
-            Self::MoveInUnknownRun => InvalidRequest::NoSuchRun(parse_id("unknown")).into(),
+            Self::ReaderInUnknownRun => InvalidRequest::NoSuchRun(parse_id("unknown")).into(),
             Self::ForeignRun => CommitConflict::ForeignRun { index: events, run }.into(),
             Self::EventIdTaken => CommitConflict::EventIdTaken {
                 index: events,
@@ -288,7 +288,7 @@ impl CommitFault {
                 })
             }
             Self::WrongValue => {
-                let reason = "text cannot hold U+0000";
+                let reason = "text must not contain U+0000";
                 InvalidRequest::Value {
                     table,
                     column: "lock_token",
@@ -312,7 +312,7 @@ pub(super) async fn prepare_store(world: &CheckContext<'_>) -> CheckResult {
         .insert(&queued_job_row("known"))
         .insert(&queued_job_row("updated"))
         .insert(&queued_job_row("deleted"))
-        .insert(&queued_job_row("removed"))
+        .insert(&queued_job_row("deleted_if_exists"))
         .insert(&reserved_item_row("holder", "taken"))
         .insert(&reserved_item_row("free", "free"))
         .insert(&signal_message_row(1, Some("known")))
@@ -337,7 +337,7 @@ async fn expect_nothing_stored(
         world.commit(commit).await,
         fault.expected_error(events_before),
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
 pub(super) fn checks() -> Vec<ConformanceCheck> {
@@ -376,7 +376,7 @@ fn check_part_stored(part: CommitPart) -> ConformanceCheck {
             let before = world.dump_store().await?;
             world.commit(part.add_to(Commit::new())).await?;
             expect_different(
-                "what is stored before and after",
+                "the stored data before and after",
                 world.dump_store().await?,
                 before,
             )
@@ -391,7 +391,7 @@ fn check_fault_after(fault: CommitFault, part: CommitPart) -> ConformanceCheck {
         "beside"
     };
     let name = format!(
-        "{}_{beside}_{}_leaves_nothing",
+        "{}_{beside}_{}_stores_nothing",
         snake_case(&fault),
         snake_case(&part)
     );
@@ -409,7 +409,7 @@ fn check_fault_after(fault: CommitFault, part: CommitPart) -> ConformanceCheck {
 
 fn check_fault_before(fault: CommitFault, part: CommitPart) -> ConformanceCheck {
     let name = format!(
-        "{}_before_{}_leaves_nothing",
+        "{}_before_{}_stores_nothing",
         snake_case(&fault),
         snake_case(&part)
     );
@@ -424,10 +424,7 @@ fn check_fault_before(fault: CommitFault, part: CommitPart) -> ConformanceCheck 
 }
 
 fn check_fault_among_all(fault: CommitFault) -> ConformanceCheck {
-    let name = format!(
-        "{}_in_the_midst_of_everything_leaves_nothing",
-        snake_case(&fault)
-    );
+    let name = format!("{}_among_all_parts_stores_nothing", snake_case(&fault));
     ConformanceCheck::new(Topic::Atomicity, name, move |world| {
         let (first, last) = COMMIT_PARTS.split_at(4);
         let before = first
@@ -446,14 +443,14 @@ mod tests {
     use crate::RowChange;
 
     #[test]
-    fn every_fault_is_an_error_by_its_own_list() {
+    fn every_fault_is_an_error_of_its_own_list() {
         for fault in COMMIT_FAULTS {
             let commit = fault.add_to(Commit::new());
             let lists = [
                 (CommitList::Fences, commit.fences.len()),
                 (CommitList::Journals, commit.journals.len()),
                 (CommitList::Changes, commit.changes.len()),
-                (CommitList::Moves, commit.reader_advances.len()),
+                (CommitList::ReaderAdvances, commit.reader_advances.len()),
                 (CommitList::Events, commit.events.len()),
             ];
             assert!(

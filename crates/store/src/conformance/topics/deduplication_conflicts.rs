@@ -5,45 +5,52 @@ use super::prelude::*;
 use crate::conformance::fixtures::with_payload;
 
 super::checks!(Idempotency:
-    a_repeat_within_a_batch_that_differs_is_reported,
-    a_repeat_with_another_payload_keeps_the_first_and_is_reported,
-    a_repeat_with_a_payload_for_none_is_reported,
-    a_repeat_without_the_payload_is_reported,
-    a_repeat_of_another_type_is_reported,
-    a_repeat_about_another_step_is_reported,
-    every_differing_repeat_is_reported,
-    members_in_another_order_do_not_differ,
-    white_space_does_not_differ,
-    elements_in_another_order_differ,
-    numbers_that_differ_in_their_last_digit_differ,
-    huge_numbers_in_another_order_do_not_differ,
+    a_differing_duplicate_within_a_batch_is_reported,
+    a_duplicate_with_another_payload_keeps_the_first_and_is_reported,
+    a_duplicate_that_adds_a_payload_is_reported,
+    a_duplicate_that_omits_the_payload_is_reported,
+    a_duplicate_of_another_type_is_reported,
+    a_duplicate_with_another_step_is_reported,
+    every_differing_duplicate_is_reported,
+    payloads_with_reordered_members_are_equal,
+    payloads_that_differ_in_white_space_are_equal,
+    payloads_with_reordered_elements_differ,
+    payloads_whose_numbers_differ_in_the_last_digit_differ,
+    payloads_with_reordered_huge_numbers_are_equal,
 );
 
-async fn a_repeat_within_a_batch_that_differs_is_reported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_differing_duplicate_within_a_batch_is_reported(world: &CheckContext<'_>) -> CheckResult {
     let batch = vec![
         with_payload(step_event("r", 1), "{\"a\":1}"),
         with_payload(step_event("r", 1), "{\"a\":2}"),
     ];
     let answers = world.append_events(batch.clone()).await?;
     expect_same(
-        "which differ",
+        "the payloads that differ",
         answers.iter().map(|answer| answer.differs).collect(),
         vec![false, true],
     )?;
     expect_same(
-        "what is kept",
+        "the stored events",
         world.read_log("r").await?[0].event.clone(),
         batch[0].clone(),
     )
 }
 
+/// How the payload of a duplicate compares with that of the stored event.
+#[derive(Debug, PartialEq, Eq)]
+enum PayloadComparison {
+    Equal,
+    Different,
+}
+
 /// Appends an event with one payload and again with another, and expects the store to keep the
-/// first.
-async fn append_contradiction(
+/// first and to compare the two correctly.
+async fn append_duplicate(
     world: &CheckContext<'_>,
     first: Option<&str>,
     second: Option<&str>,
-    expected: bool,
+    expected: PayloadComparison,
 ) -> CheckResult {
     let with = |text: Option<&str>| RunEventWrite {
         payload: text.map(fixtures::json_payload),
@@ -52,32 +59,43 @@ async fn append_contradiction(
     world.append_event(with(first)).await?;
     let answer = world.append_event(with(second)).await?;
     expect_same(
-        "whether it is a repeat",
+        "whether it is a duplicate",
         (answer.result.idempotent, answer.result.persisted),
         (true, false),
     )?;
-    expect_same("whether it differs", answer.differs, expected)?;
+    let found = if answer.differs {
+        PayloadComparison::Different
+    } else {
+        PayloadComparison::Equal
+    };
+    expect_same("comparison of the payloads", found, expected)?;
     let kept: Vec<_> = world
         .read_log("r")
         .await?
         .into_iter()
         .map(|record| record.event)
         .collect();
-    expect_same("what is kept", kept, vec![with(first)])
+    expect_same("the stored events", kept, vec![with(first)])
 }
 
-async fn a_repeat_with_another_payload_keeps_the_first_and_is_reported(
+async fn a_duplicate_with_another_payload_keeps_the_first_and_is_reported(
     world: &CheckContext<'_>,
 ) -> CheckResult {
-    append_contradiction(world, Some("{\"a\":1}"), Some("{\"a\":2}"), true).await
+    append_duplicate(
+        world,
+        Some("{\"a\":1}"),
+        Some("{\"a\":2}"),
+        PayloadComparison::Different,
+    )
+    .await
 }
 
-async fn a_repeat_with_a_payload_for_none_is_reported(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(world, None, Some("{}"), true).await
+async fn a_duplicate_that_adds_a_payload_is_reported(world: &CheckContext<'_>) -> CheckResult {
+    append_duplicate(world, None, Some("{}"), PayloadComparison::Different).await
 }
 
-async fn a_repeat_without_the_payload_is_reported(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(world, Some("{}"), None, true).await
+async fn a_duplicate_that_omits_the_payload_is_reported(world: &CheckContext<'_>) -> CheckResult {
+    append_duplicate(world, Some("{}"), None, PayloadComparison::Different).await
 }
 
 /// Without the key check, an event can reuse the idempotency key of an event with different
@@ -92,7 +110,7 @@ async fn append_key_contradiction(world: &CheckContext<'_>, second: RunEventWrit
     world.append_event(step_event("r", 1)).await?;
     let answer = world.append_event(second).await?;
     expect_same(
-        "repeat, differs",
+        "idempotent, differs",
         (answer.result.idempotent, answer.differs),
         (true, true),
     )?;
@@ -102,10 +120,10 @@ async fn append_key_contradiction(world: &CheckContext<'_>, second: RunEventWrit
         .into_iter()
         .map(|record| record.event)
         .collect();
-    expect_same("what is kept", kept, vec![step_event("r", 1)])
+    expect_same("the stored events", kept, vec![step_event("r", 1)])
 }
 
-async fn a_repeat_of_another_type_is_reported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_of_another_type_is_reported(world: &CheckContext<'_>) -> CheckResult {
     append_key_contradiction(
         world,
         RunEventWrite {
@@ -116,7 +134,7 @@ async fn a_repeat_of_another_type_is_reported(world: &CheckContext<'_>) -> Check
     .await
 }
 
-async fn a_repeat_about_another_step_is_reported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_with_another_step_is_reported(world: &CheckContext<'_>) -> CheckResult {
     append_key_contradiction(
         world,
         RunEventWrite {
@@ -127,7 +145,7 @@ async fn a_repeat_about_another_step_is_reported(world: &CheckContext<'_>) -> Ch
     .await
 }
 
-async fn every_differing_repeat_is_reported(world: &CheckContext<'_>) -> CheckResult {
+async fn every_differing_duplicate_is_reported(world: &CheckContext<'_>) -> CheckResult {
     world
         .append_event(with_payload(step_event("r", 1), "{\"a\":1}"))
         .await?;
@@ -145,7 +163,7 @@ async fn every_differing_repeat_is_reported(world: &CheckContext<'_>) -> CheckRe
         expect_same(payload, answer.differs, true)?;
     }
     expect_same(
-        "the first again",
+        "the repeated result",
         world
             .append_event(with_payload(step_event("r", 1), "{\"a\":1}"))
             .await?
@@ -154,42 +172,50 @@ async fn every_differing_repeat_is_reported(world: &CheckContext<'_>) -> CheckRe
     )
 }
 
-async fn members_in_another_order_do_not_differ(world: &CheckContext<'_>) -> CheckResult {
+async fn payloads_with_reordered_members_are_equal(world: &CheckContext<'_>) -> CheckResult {
     let (one, other) = (
         r#"{"a":1,"b":{"c":[1,{"d":2,"e":3}],"f":4}}"#,
         r#"{"b":{"f":4,"c":[1,{"e":3,"d":2}]},"a":1}"#,
     );
-    append_contradiction(world, Some(one), Some(other), false).await
+    append_duplicate(world, Some(one), Some(other), PayloadComparison::Equal).await
 }
 
-async fn white_space_does_not_differ(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(
+async fn payloads_that_differ_in_white_space_are_equal(world: &CheckContext<'_>) -> CheckResult {
+    append_duplicate(
         world,
         Some("{\"a\":[1,2]}"),
         Some(" {\n\"a\" : [ 1,\t2 ] } "),
-        false,
+        PayloadComparison::Equal,
     )
     .await
 }
 
-async fn elements_in_another_order_differ(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(world, Some("{\"a\":[1,2]}"), Some("{\"a\":[2,1]}"), true).await
+async fn payloads_with_reordered_elements_differ(world: &CheckContext<'_>) -> CheckResult {
+    append_duplicate(
+        world,
+        Some("{\"a\":[1,2]}"),
+        Some("{\"a\":[2,1]}"),
+        PayloadComparison::Different,
+    )
+    .await
 }
 
-async fn numbers_that_differ_in_their_last_digit_differ(world: &CheckContext<'_>) -> CheckResult {
+async fn payloads_whose_numbers_differ_in_the_last_digit_differ(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let (one, other) = (
         r#"{"a":123456789012345678901234567890}"#,
         r#"{"a":123456789012345678901234567891}"#,
     );
-    append_contradiction(world, Some(one), Some(other), true).await
+    append_duplicate(world, Some(one), Some(other), PayloadComparison::Different).await
 }
 
-async fn huge_numbers_in_another_order_do_not_differ(world: &CheckContext<'_>) -> CheckResult {
-    append_contradiction(
+async fn payloads_with_reordered_huge_numbers_are_equal(world: &CheckContext<'_>) -> CheckResult {
+    append_duplicate(
         world,
         Some(r#"{"a":1e400,"b":2}"#),
         Some(r#"{"b":2,"a":1e400}"#),
-        false,
+        PayloadComparison::Equal,
     )
     .await
 }

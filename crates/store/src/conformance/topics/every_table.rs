@@ -18,16 +18,16 @@ const TABLE_CHECKS: [(&str, TableCheck); 7] = [
     ("replaced_by_an_update", |world, table| {
         Box::pin(expect_updated(world, table))
     }),
-    ("changed_in_part_by_an_amendment", |world, table| {
+    ("changed_in_part_by_a_column_update", |world, table| {
         Box::pin(expect_columns_updated(world, table))
     }),
-    ("gone_after_a_delete", |world, table| {
+    ("deleted_by_delete", |world, table| {
         Box::pin(expect_deleted(world, table))
     }),
-    ("gone_after_a_removal", |world, table| {
+    ("deleted_by_delete_if_exists", |world, table| {
         Box::pin(expect_deleted_if_exists(world, table))
     }),
-    ("kept_from_a_stale_update", |world, table| {
+    ("not_changed_by_a_stale_update", |world, table| {
         Box::pin(expect_stale_refused(world, table))
     }),
     ("kept_by_insert_or_keep", |world, table| {
@@ -127,7 +127,7 @@ async fn expect_round_trip(world: &CheckContext<'_>, table: &'static TableSchema
         )?;
     }
     expect_same(
-        "how many there are",
+        "the number of rows",
         store_dump::read_all_rows(world.store(), table).await?.len(),
         20,
     )
@@ -171,10 +171,10 @@ async fn expect_columns_updated(
     table: &'static TableSchema,
 ) -> CheckResult {
     let rows = fill_table(world, table, 3).await?;
-    let amended: Vec<usize> = (0..table.columns.len())
+    let changed_positions: Vec<usize> = (0..table.columns.len())
         .filter(|place| !table.is_identifying_column(*place))
         .collect();
-    let changed = ChangedColumns::from_positions(amended);
+    let changed = ChangedColumns::from_positions(changed_positions);
     let mut expected = rows[1].row.clone();
     for version in 1..=3 {
         let row = row_with_same_key(table, &rows[1], 10 + version);
@@ -232,7 +232,7 @@ async fn expect_columns_updated(
         }))
         .await;
     expect_holds(
-        "the key is not amended",
+        "the key is unchanged",
         matches!(refused, Err(Error::Invalid(InvalidRequest::Value { .. }))),
     )
 }
@@ -249,7 +249,7 @@ async fn expect_deleted(world: &CheckContext<'_>, table: &'static TableSchema) -
         .await?;
     expect_same("the row", world.read_row(table, key.clone()).await?, None)?;
     expect_same(
-        "how many are left",
+        "the number of remaining rows",
         store_dump::read_all_rows(world.store(), table).await?.len(),
         2,
     )?;
@@ -307,16 +307,16 @@ async fn expect_deleted_if_exists(
                 }))
                 .await?;
         }
-        let removed = world
+        let deleted = world
             .commit(commit_change(RowChange::DeleteIfExists {
                 table,
                 key: key.clone(),
             }))
             .await?;
-        expect_same("the outcome", removed.changes, vec![ChangeOutcome::Applied])?;
+        expect_same("the outcome", deleted.changes, vec![ChangeOutcome::Applied])?;
         expect_same("the row", world.read_row(table, key.clone()).await?, None)?;
         expect_same(
-            "how many are left",
+            "the number of remaining rows",
             store_dump::read_all_rows(world.store(), table).await?.len(),
             2 - changes,
         )?;
@@ -327,7 +327,7 @@ async fn expect_deleted_if_exists(
             }))
             .await?;
         expect_same(
-            "the outcome where there is nothing",
+            "the outcome for a missing row",
             again.changes,
             vec![ChangeOutcome::Applied],
         )?;
@@ -457,7 +457,7 @@ async fn expect_kept(world: &CheckContext<'_>, table: &'static TableSchema) -> C
     };
     expect_same("the second outcome", again.changes, vec![expected])?;
     expect_same(
-        "how many there are",
+        "the number of rows",
         store_dump::read_all_rows(world.store(), table).await?.len(),
         if is_held { 1 } else { 2 },
     )
@@ -514,7 +514,7 @@ async fn expect_unique_together(
     };
     expect_refused(world.commit(commit_change(update)).await, conflict())?;
     expect_same(
-        "how many there are",
+        "the number of rows",
         store_dump::read_all_rows(world.store(), table).await?.len(),
         2,
     )

@@ -12,21 +12,21 @@ use crate::tables::ShardLeaseRow;
 use crate::{ShardEpoch, ShardId};
 
 super::checks!(Fencing:
-    a_commit_under_the_right_epoch_is_stored,
-    a_stale_epoch_commits_nothing_even_when_every_version_matches,
-    a_stale_epoch_is_refused_even_for_a_commit_of_events_only,
-    a_stale_epoch_is_refused_even_for_a_commit_of_nothing,
-    an_epoch_from_the_future_commits_nothing,
-    a_right_epoch_with_a_wrong_journal_length_commits_nothing,
-    a_right_epoch_with_a_wrong_row_version_commits_nothing,
-    a_right_epoch_with_a_wrong_position_commits_nothing,
-    a_shard_that_nobody_owned_is_at_epoch_0,
-    one_stale_fence_among_many_refuses_the_commit,
-    a_takeover_of_another_shard_fences_nobody_else,
-    a_lease_that_ran_out_does_not_fence_before_a_takeover,
-    a_takeover_fences_even_when_the_clock_jumps_back,
-    a_fence_is_about_the_epoch_before_the_commit,
-    nothing_is_stored_under_an_old_epoch_after_the_takeover,
+    a_commit_with_the_current_epoch_is_stored,
+    a_stale_epoch_is_rejected_even_if_every_version_matches,
+    a_stale_epoch_is_rejected_even_for_a_commit_with_only_events,
+    a_stale_epoch_is_rejected_even_for_an_empty_commit,
+    a_future_epoch_is_rejected,
+    a_wrong_journal_length_is_rejected_despite_a_current_epoch,
+    a_wrong_row_version_is_rejected_despite_a_current_epoch,
+    a_wrong_reader_position_is_rejected_despite_a_current_epoch,
+    a_shard_that_never_had_an_owner_is_at_epoch_0,
+    one_stale_fence_among_many_rejects_the_commit,
+    a_takeover_does_not_fence_owners_of_other_shards,
+    an_expired_lease_does_not_fence_before_a_takeover,
+    a_takeover_fences_even_if_the_clock_jumps_back,
+    a_fence_is_compared_with_the_epoch_before_the_commit,
+    commits_with_an_old_epoch_store_nothing_after_a_takeover,
 );
 
 /// A commit with every kind of part, whose guards all hold on the state that [`prepare_store`]
@@ -58,21 +58,21 @@ async fn expect_nothing_stored(
 ) -> CheckResult {
     let before = world.dump_store().await?;
     expect_refused(world.commit(commit).await, conflict)?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn a_commit_under_the_right_epoch_is_stored(world: &CheckContext<'_>) -> CheckResult {
+async fn a_commit_with_the_current_epoch_is_stored(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let [_, second] = claim_and_take_over(world).await?;
     world.commit(commit_of_every_part(second.epoch)).await?;
     expect_same(
-        "the last place",
+        "the last sequence",
         world.expect_head("r").await?.last_seq,
         run_sequence(3),
     )
 }
 
-async fn a_stale_epoch_commits_nothing_even_when_every_version_matches(
+async fn a_stale_epoch_is_rejected_even_if_every_version_matches(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     prepare_store(world).await?;
@@ -85,7 +85,7 @@ async fn a_stale_epoch_commits_nothing_even_when_every_version_matches(
     .await
 }
 
-async fn a_stale_epoch_is_refused_even_for_a_commit_of_events_only(
+async fn a_stale_epoch_is_rejected_even_for_a_commit_with_only_events(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let [first, _] = claim_and_take_over(world).await?;
@@ -95,7 +95,7 @@ async fn a_stale_epoch_is_refused_even_for_a_commit_of_events_only(
     expect_nothing_stored(world, commit, fenced_conflict(2, first.epoch)).await
 }
 
-async fn a_stale_epoch_is_refused_even_for_a_commit_of_nothing(
+async fn a_stale_epoch_is_rejected_even_for_an_empty_commit(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let [first, _] = claim_and_take_over(world).await?;
@@ -107,7 +107,7 @@ async fn a_stale_epoch_is_refused_even_for_a_commit_of_nothing(
     .await
 }
 
-async fn an_epoch_from_the_future_commits_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn a_future_epoch_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     claim_and_take_over(world).await?;
     for given in [ShardEpoch(3), ShardEpoch(u64::MAX)] {
@@ -121,7 +121,7 @@ async fn an_epoch_from_the_future_commits_nothing(world: &CheckContext<'_>) -> C
     Ok(())
 }
 
-async fn a_right_epoch_with_a_wrong_journal_length_commits_nothing(
+async fn a_wrong_journal_length_is_rejected_despite_a_current_epoch(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     prepare_store(world).await?;
@@ -139,7 +139,7 @@ async fn a_right_epoch_with_a_wrong_journal_length_commits_nothing(
     Ok(())
 }
 
-async fn a_right_epoch_with_a_wrong_row_version_commits_nothing(
+async fn a_wrong_row_version_is_rejected_despite_a_current_epoch(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     prepare_store(world).await?;
@@ -159,7 +159,7 @@ async fn a_right_epoch_with_a_wrong_row_version_commits_nothing(
     Ok(())
 }
 
-async fn a_right_epoch_with_a_wrong_position_commits_nothing(
+async fn a_wrong_reader_position_is_rejected_despite_a_current_epoch(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     prepare_store(world).await?;
@@ -176,7 +176,7 @@ async fn a_right_epoch_with_a_wrong_position_commits_nothing(
     expect_nothing_stored(world, commit, conflict).await
 }
 
-async fn a_shard_that_nobody_owned_is_at_epoch_0(world: &CheckContext<'_>) -> CheckResult {
+async fn a_shard_that_never_had_an_owner_is_at_epoch_0(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -194,7 +194,7 @@ async fn a_shard_that_nobody_owned_is_at_epoch_0(world: &CheckContext<'_>) -> Ch
     .await
 }
 
-async fn one_stale_fence_among_many_refuses_the_commit(world: &CheckContext<'_>) -> CheckResult {
+async fn one_stale_fence_among_many_rejects_the_commit(world: &CheckContext<'_>) -> CheckResult {
     let [first, _] = claim_and_take_over(world).await?;
     for place in 0..3 {
         let mut commit = Commit::new()
@@ -213,7 +213,7 @@ async fn one_stale_fence_among_many_refuses_the_commit(world: &CheckContext<'_>)
     Ok(())
 }
 
-async fn a_takeover_of_another_shard_fences_nobody_else(world: &CheckContext<'_>) -> CheckResult {
+async fn a_takeover_does_not_fence_owners_of_other_shards(world: &CheckContext<'_>) -> CheckResult {
     let other = expect_some(
         "the lease",
         claim_shard(world.store(), ShardId(1), "node", 1_000_000).await?,
@@ -229,7 +229,7 @@ async fn a_takeover_of_another_shard_fences_nobody_else(world: &CheckContext<'_>
     Ok(())
 }
 
-async fn a_lease_that_ran_out_does_not_fence_before_a_takeover(
+async fn an_expired_lease_does_not_fence_before_a_takeover(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
@@ -244,7 +244,7 @@ async fn a_lease_that_ran_out_does_not_fence_before_a_takeover(
     Ok(())
 }
 
-async fn a_takeover_fences_even_when_the_clock_jumps_back(world: &CheckContext<'_>) -> CheckResult {
+async fn a_takeover_fences_even_if_the_clock_jumps_back(world: &CheckContext<'_>) -> CheckResult {
     let [first, second] = claim_and_take_over(world).await?;
     world.manual_clock().set(timestamp_after_ms(0));
     expect_nothing_stored(
@@ -265,7 +265,9 @@ async fn a_takeover_fences_even_when_the_clock_jumps_back(world: &CheckContext<'
     Ok(())
 }
 
-async fn a_fence_is_about_the_epoch_before_the_commit(world: &CheckContext<'_>) -> CheckResult {
+async fn a_fence_is_compared_with_the_epoch_before_the_commit(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     let next = ShardLeaseRow {
         epoch: ShardEpoch(2),
@@ -289,7 +291,7 @@ async fn a_fence_is_about_the_epoch_before_the_commit(world: &CheckContext<'_>) 
     )
 }
 
-async fn nothing_is_stored_under_an_old_epoch_after_the_takeover(
+async fn commits_with_an_old_epoch_store_nothing_after_a_takeover(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let pair = world.open_handle_pair().await?;

@@ -43,20 +43,20 @@ const LOOKALIKE_TEXTS: [&str; 20] = [
 ];
 
 super::checks!(fn written_checks, Hostile:
-    text_that_looks_alike_is_different_in_keys,
-    text_that_looks_alike_is_different_in_unique_columns,
-    run_ids_that_look_alike_are_different_runs,
-    u_0000_is_refused_in_every_text_of_every_table,
-    u_0000_is_refused_in_the_key_of_a_delete,
-    a_key_with_u_0000_is_nowhere,
-    controls_other_than_u_0000_are_kept,
+    lookalike_texts_are_different_keys,
+    lookalike_texts_are_different_unique_values,
+    lookalike_run_ids_are_different_runs,
+    u_0000_is_rejected_in_every_text_column_of_every_table,
+    u_0000_is_rejected_in_the_key_of_a_delete,
+    reading_a_key_with_u_0000_finds_nothing,
+    control_characters_other_than_u_0000_are_stored_unchanged,
 );
 
 pub(super) fn checks() -> Vec<ConformanceCheck> {
     let mut checks = written_checks();
     for (name, text) in HOSTILE_TEXTS {
         checks.extend(TEXT_CHECKS.map(|(place, question)| {
-            let name = format!("{name}_{place}_is_only_text");
+            let name = format!("{name}_{place}_is_treated_as_text");
             ConformanceCheck::new(Topic::Hostile, name, move |world| question(world, text))
         }));
     }
@@ -70,7 +70,7 @@ const TEXT_CHECKS: [(&str, TextCheck); 3] = [
     ("in_rows", |world, text| {
         Box::pin(expect_plain_text_in_rows(world, text))
     }),
-    ("in_names_of_runs", |world, text| {
+    ("in_run_ids", |world, text| {
         Box::pin(expect_plain_text_in_names(world, text))
     }),
     ("in_payloads", |world, text| {
@@ -134,7 +134,7 @@ async fn expect_plain_text_in_rows(world: &CheckContext<'_>, text: &str) -> Chec
     world.commit(Commit::new().update(&hostile, 1)).await?;
     world.commit(Commit::new().delete(&hostile, 2)).await?;
     let left: Vec<(JobRow, u64)> = world.list_records(TableScan::all_rows::<JobRow>()).await?;
-    expect_same("what is left", left, vec![(bystander, 1)])
+    expect_same("the remaining data", left, vec![(bystander, 1)])
 }
 
 async fn expect_plain_text_in_names(world: &CheckContext<'_>, text: &str) -> CheckResult {
@@ -158,17 +158,17 @@ async fn expect_plain_text_in_names(world: &CheckContext<'_>, text: &str) -> Che
         .collect();
     expect_same("the log", found, vec![named.clone()])?;
     expect_same(
-        "a repeat",
+        "a duplicate",
         world.append_event(named).await?.result.run_seq,
         run_sequence(1),
     )?;
     expect_same(
-        "whose run it is",
+        "the scope of the run",
         world.expect_head(text).await?.tenant_id,
         parse_id(text),
     )?;
     expect_same(
-        "whether it could be purged",
+        "the result of the purge",
         world.purge(PurgeTarget::Run(parse_id(text))).await?,
         true,
     )?;
@@ -186,7 +186,7 @@ async fn expect_plain_text_in_payloads(world: &CheckContext<'_>, text: &str) -> 
     let hostile = fixtures::with_payload(step_event("r", 1), &format!("{{{quoted}:{quoted}}}"));
     world.append_event(hostile.clone()).await?;
     expect_holds(
-        "a repeat does not differ",
+        "a duplicate does not differ",
         !world.append_event(hostile.clone()).await?.differs,
     )?;
     let found: Vec<_> = world
@@ -198,7 +198,7 @@ async fn expect_plain_text_in_payloads(world: &CheckContext<'_>, text: &str) -> 
     expect_same("the log", found, vec![hostile])
 }
 
-async fn text_that_looks_alike_is_different_in_keys(world: &CheckContext<'_>) -> CheckResult {
+async fn lookalike_texts_are_different_keys(world: &CheckContext<'_>) -> CheckResult {
     for name in LOOKALIKE_TEXTS {
         world
             .commit(Commit::new().insert(&queued_job_row(name)))
@@ -214,7 +214,7 @@ async fn text_that_looks_alike_is_different_in_keys(world: &CheckContext<'_>) ->
         )?;
     }
     expect_same(
-        "how many there are",
+        "the number of rows",
         world
             .scan_rows(TableScan::all_rows::<JobRow>())
             .await?
@@ -223,9 +223,7 @@ async fn text_that_looks_alike_is_different_in_keys(world: &CheckContext<'_>) ->
     )
 }
 
-async fn text_that_looks_alike_is_different_in_unique_columns(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn lookalike_texts_are_different_unique_values(world: &CheckContext<'_>) -> CheckResult {
     for (number, key) in (1..).zip(LOOKALIKE_TEXTS) {
         let receipt = world
             .commit(Commit::new().insert_or_keep(&running_execution_row(number, Some(key))))
@@ -237,7 +235,7 @@ async fn text_that_looks_alike_is_different_in_unique_columns(
         )?;
     }
     expect_same(
-        "how many there are",
+        "the number of rows",
         world
             .scan_rows(TableScan::all_rows::<ExecutionRow>())
             .await?
@@ -246,14 +244,14 @@ async fn text_that_looks_alike_is_different_in_unique_columns(
     )
 }
 
-async fn run_ids_that_look_alike_are_different_runs(world: &CheckContext<'_>) -> CheckResult {
+async fn lookalike_run_ids_are_different_runs(world: &CheckContext<'_>) -> CheckResult {
     let names: Vec<&str> = LOOKALIKE_TEXTS
         .into_iter()
         .filter(|name| name.parse::<RunId>().is_ok())
         .collect();
     for name in &names {
         expect_same(
-            "the place",
+            "the sequence",
             world
                 .append_event(step_event(name, 1))
                 .await?
@@ -263,13 +261,15 @@ async fn run_ids_that_look_alike_are_different_runs(world: &CheckContext<'_>) ->
         )?;
     }
     expect_same(
-        "how many runs there are",
+        "the number of runs",
         world.list_run_heads(None, None, 99).await?.len(),
         names.len(),
     )
 }
 
-async fn u_0000_is_refused_in_every_text_of_every_table(world: &CheckContext<'_>) -> CheckResult {
+async fn u_0000_is_rejected_in_every_text_column_of_every_table(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     for table in tables::ALL_TABLES {
         let texts = table
             .columns
@@ -288,7 +288,7 @@ async fn u_0000_is_refused_in_every_text_of_every_table(world: &CheckContext<'_>
             let error = InvalidRequest::Value {
                 table,
                 column,
-                reason: "text cannot hold U+0000",
+                reason: "text must not contain U+0000",
             };
             expect_refused(world.commit(commit).await, error)?;
         }
@@ -300,12 +300,12 @@ async fn u_0000_is_refused_in_every_text_of_every_table(world: &CheckContext<'_>
     )
 }
 
-async fn u_0000_is_refused_in_the_key_of_a_delete(world: &CheckContext<'_>) -> CheckResult {
+async fn u_0000_is_rejected_in_the_key_of_a_delete(world: &CheckContext<'_>) -> CheckResult {
     let (table, column) = (JobRow::TABLE.name, "id");
     let error = InvalidRequest::Value {
         table,
         column,
-        reason: "text cannot hold U+0000",
+        reason: "text must not contain U+0000",
     };
     expect_refused(
         world
@@ -315,7 +315,7 @@ async fn u_0000_is_refused_in_the_key_of_a_delete(world: &CheckContext<'_>) -> C
     )
 }
 
-async fn a_key_with_u_0000_is_nowhere(world: &CheckContext<'_>) -> CheckResult {
+async fn reading_a_key_with_u_0000_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("a")))
         .await?;
@@ -331,7 +331,9 @@ async fn a_key_with_u_0000_is_nowhere(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn controls_other_than_u_0000_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn control_characters_other_than_u_0000_are_stored_unchanged(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let controls: String = (1..0x20)
         .chain(0x7f..0xa0)
         .filter_map(char::from_u32)

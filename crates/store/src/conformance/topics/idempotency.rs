@@ -6,30 +6,30 @@ use super::prelude::*;
 use crate::conformance::fixtures::{queued_job_row, reader_advance, with_payload};
 
 super::checks!(Idempotency:
-    a_new_event_is_said_to_be_new,
-    a_repeat_is_answered_with_the_first_answer,
-    a_hundred_repeats_are_answered_with_the_first_answer,
-    a_repeat_is_recognised_long_after,
-    a_repeat_keeps_the_first_stamp,
-    a_repeated_batch_is_answered_as_the_first_time,
-    a_batch_that_overlaps_adds_only_what_is_new,
-    a_repeat_within_a_batch_is_answered_with_the_first,
-    a_repeat_from_another_engine_attempt_is_a_repeat,
-    a_repeat_emitted_later_is_a_repeat,
-    another_logical_attempt_is_another_event,
-    another_signal_is_another_event,
-    the_same_signal_again_is_a_repeat,
-    the_rest_of_a_commit_goes_on_beside_a_repeat,
-    a_repeat_adds_nothing_to_the_outbox,
-    a_repeat_leaves_the_head_as_it_is,
-    a_repeat_under_a_stale_fence_is_refused,
-    an_event_of_a_refused_commit_is_new_the_next_time,
-    racing_writers_of_one_key_store_it_once,
-    racing_writers_of_different_payloads_agree_on_one,
-    racing_batches_of_the_same_events_store_each_once,
+    a_new_event_is_reported_as_new,
+    a_duplicate_returns_the_first_result,
+    a_hundred_duplicates_return_the_first_result,
+    a_duplicate_is_detected_after_many_other_events,
+    a_duplicate_keeps_the_first_timestamp,
+    a_repeated_batch_returns_the_first_results,
+    an_overlapping_batch_adds_only_new_events,
+    a_duplicate_within_a_batch_returns_the_result_of_the_first,
+    an_event_from_another_engine_attempt_is_a_duplicate,
+    an_event_emitted_later_is_a_duplicate,
+    an_event_of_another_logical_attempt_is_new,
+    an_event_of_another_signal_is_new,
+    an_event_of_the_same_signal_is_a_duplicate,
+    the_rest_of_a_commit_is_stored_despite_a_duplicate,
+    a_duplicate_adds_nothing_to_the_outbox,
+    a_duplicate_does_not_change_the_head,
+    a_duplicate_with_a_stale_fence_is_rejected,
+    an_event_of_a_rejected_commit_is_new_when_sent_again,
+    concurrent_appends_of_one_key_store_it_once,
+    concurrent_appends_with_different_payloads_agree_on_one,
+    concurrent_batches_of_the_same_events_store_each_once,
 );
 
-async fn a_new_event_is_said_to_be_new(world: &CheckContext<'_>) -> CheckResult {
+async fn a_new_event_is_reported_as_new(world: &CheckContext<'_>) -> CheckResult {
     let answer = world.append_event(step_event("r", 1)).await?;
     let said = (
         answer.result.idempotent,
@@ -49,10 +49,14 @@ async fn expect_repeats_answered(world: &CheckContext<'_>, times: usize) -> Chec
     let first = world.append_event(step_event("r", 1)).await?;
     for _ in 0..times {
         let again = world.append_event(step_event("r", 1)).await?;
-        expect_same("the answer to the repeat", again, repeated_receipt(&first))?;
+        expect_same(
+            "the receipt of the duplicate",
+            again,
+            repeated_receipt(&first),
+        )?;
     }
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 9).await?,
         vec![1],
     )
@@ -71,58 +75,56 @@ fn repeated_receipt(first: &EventReceipt) -> EventReceipt {
     }
 }
 
-async fn a_repeat_is_answered_with_the_first_answer(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_returns_the_first_result(world: &CheckContext<'_>) -> CheckResult {
     expect_repeats_answered(world, 1).await
 }
 
-async fn a_hundred_repeats_are_answered_with_the_first_answer(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_hundred_duplicates_return_the_first_result(world: &CheckContext<'_>) -> CheckResult {
     expect_repeats_answered(world, 100).await
 }
 
-async fn a_repeat_is_recognised_long_after(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_is_detected_after_many_other_events(world: &CheckContext<'_>) -> CheckResult {
     let first = world.append_event(step_event("r", 1)).await?;
     world.append_events(step_events("r", 2, 1_500)).await?;
     expect_same(
-        "the answer to the repeat",
+        "the receipt of the duplicate",
         world.append_event(step_event("r", 1)).await?,
         repeated_receipt(&first),
     )
 }
 
-async fn a_repeat_keeps_the_first_stamp(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_keeps_the_first_timestamp(world: &CheckContext<'_>) -> CheckResult {
     let first = world.append_event(step_event("r", 1)).await?;
     world.manual_clock().advance_ms(60_000);
     let again = world.append_event(step_event("r", 1)).await?;
     expect_same(
-        "the stamp in the answer",
+        "the timestamp in the receipt",
         again.result.persisted_at,
         first.result.persisted_at,
     )?;
     expect_same(
-        "the stamp in the log",
+        "the timestamp in the log",
         world.read_log("r").await?[0].persisted_at,
         first.result.persisted_at,
     )
 }
 
-async fn a_repeated_batch_is_answered_as_the_first_time(world: &CheckContext<'_>) -> CheckResult {
+async fn a_repeated_batch_returns_the_first_results(world: &CheckContext<'_>) -> CheckResult {
     let first = world.append_events(step_events("r", 1, 5)).await?;
     let again = world.append_events(step_events("r", 1, 5)).await?;
     expect_same(
-        "the answers",
+        "the results",
         again,
         first.iter().map(repeated_receipt).collect(),
     )?;
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 9).await?,
         vec![1, 2, 3, 4, 5],
     )
 }
 
-async fn a_batch_that_overlaps_adds_only_what_is_new(world: &CheckContext<'_>) -> CheckResult {
+async fn an_overlapping_batch_adds_only_new_events(world: &CheckContext<'_>) -> CheckResult {
     world.append_events(step_events("r", 1, 3)).await?;
     let answers = world.append_events(step_events("r", 2, 5)).await?;
     let said: Vec<_> = answers
@@ -130,13 +132,13 @@ async fn a_batch_that_overlaps_adds_only_what_is_new(world: &CheckContext<'_>) -
         .map(|answer| (answer.result.run_seq.as_u64(), answer.result.persisted))
         .collect();
     expect_same(
-        "places, and whether they are new",
+        "sequences, and whether the events are new",
         said,
         vec![(2, false), (3, false), (4, true), (5, true)],
     )
 }
 
-async fn a_repeat_within_a_batch_is_answered_with_the_first(
+async fn a_duplicate_within_a_batch_returns_the_result_of_the_first(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let answers = world
@@ -146,21 +148,23 @@ async fn a_repeat_within_a_batch_is_answered_with_the_first(
             step_event("r", 1),
         ])
         .await?;
-    let first = expect_some("the first answer", answers.first().cloned())?;
+    let first = expect_some("the first receipt", answers.first().cloned())?;
     expect_holds("the first is new", first.result.persisted)?;
     expect_same(
-        "the others",
+        "the other results",
         answers[1..].to_vec(),
         vec![repeated_receipt(&first), repeated_receipt(&first)],
     )?;
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 9).await?,
         vec![1],
     )
 }
 
-async fn a_repeat_from_another_engine_attempt_is_a_repeat(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_from_another_engine_attempt_is_a_duplicate(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     let retry = RunEventWrite {
         engine_attempt_id: AttemptNumber::MAX,
@@ -168,30 +172,30 @@ async fn a_repeat_from_another_engine_attempt_is_a_repeat(world: &CheckContext<'
     };
     let answer = world.append_event(retry).await?;
     expect_same(
-        "repeat, differs",
+        "idempotent, differs",
         (answer.result.idempotent, answer.differs),
         (true, false),
     )?;
     expect_same(
-        "the attempt kept",
+        "the stored attempt",
         world.read_log("r").await?[0].event.engine_attempt_id,
         AttemptNumber::FIRST,
     )
 }
 
-async fn a_repeat_emitted_later_is_a_repeat(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_emitted_later_is_a_duplicate(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     let retry = RunEventWrite {
         emitted_at: EmittedAt::from(timestamp_after_ms(9_000)),
         ..step_event("r", 1)
     };
     expect_same(
-        "repeat",
+        "idempotent",
         world.append_event(retry).await?.result.idempotent,
         true,
     )?;
     expect_same(
-        "the instant kept",
+        "the stored timestamp",
         world.read_log("r").await?[0]
             .event
             .emitted_at
@@ -200,7 +204,7 @@ async fn a_repeat_emitted_later_is_a_repeat(world: &CheckContext<'_>) -> CheckRe
     )
 }
 
-async fn another_logical_attempt_is_another_event(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_another_logical_attempt_is_new(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     let next = AttemptNumber::FIRST
         .next_attempt()
@@ -211,7 +215,7 @@ async fn another_logical_attempt_is_another_event(world: &CheckContext<'_>) -> C
         ..step_event("r", 1)
     };
     expect_same(
-        "the place",
+        "the sequence",
         world
             .append_event(fixtures::with_computed_key(retry))
             .await?
@@ -234,7 +238,7 @@ fn event_paused_by_signal(signal: &str, number: u32) -> RunEventWrite {
     )
 }
 
-async fn another_signal_is_another_event(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_another_signal_is_new(world: &CheckContext<'_>) -> CheckResult {
     world
         .append_event(event_paused_by_signal("first", 1))
         .await?;
@@ -243,13 +247,13 @@ async fn another_signal_is_another_event(world: &CheckContext<'_>) -> CheckResul
         .await?
         .result;
     expect_same(
-        "place and persisted",
+        "sequence and persisted",
         (second.run_seq, second.persisted),
         (run_sequence(2), true),
     )
 }
 
-async fn the_same_signal_again_is_a_repeat(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_the_same_signal_is_a_duplicate(world: &CheckContext<'_>) -> CheckResult {
     world
         .append_event(event_paused_by_signal("first", 1))
         .await?;
@@ -258,13 +262,15 @@ async fn the_same_signal_again_is_a_repeat(world: &CheckContext<'_>) -> CheckRes
         .await?
         .result;
     expect_same(
-        "place and persisted",
+        "sequence and persisted",
         (again.run_seq, again.persisted),
         (run_sequence(1), false),
     )
 }
 
-async fn the_rest_of_a_commit_goes_on_beside_a_repeat(world: &CheckContext<'_>) -> CheckResult {
+async fn the_rest_of_a_commit_is_stored_despite_a_duplicate(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     let commit = Commit::new()
         .insert(&queued_job_row("j"))
@@ -272,7 +278,7 @@ async fn the_rest_of_a_commit_goes_on_beside_a_repeat(world: &CheckContext<'_>) 
         .append_events(step_events("r", 1, 1));
     world.commit(commit).await?;
     expect_holds(
-        "the row is there",
+        "the row exists",
         world
             .read_row(
                 crate::tables::JobRow::TABLE,
@@ -291,7 +297,7 @@ async fn the_rest_of_a_commit_goes_on_beside_a_repeat(world: &CheckContext<'_>) 
     )
 }
 
-async fn a_repeat_adds_nothing_to_the_outbox(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_adds_nothing_to_the_outbox(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     world
         .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 1)))
@@ -306,7 +312,7 @@ async fn a_repeat_adds_nothing_to_the_outbox(world: &CheckContext<'_>) -> CheckR
     )
 }
 
-async fn a_repeat_leaves_the_head_as_it_is(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_does_not_change_the_head(world: &CheckContext<'_>) -> CheckResult {
     world.append_events(step_events("r", 1, 2)).await?;
     let before = world.expect_head("r").await?;
     world.manual_clock().advance_ms(60_000);
@@ -314,7 +320,7 @@ async fn a_repeat_leaves_the_head_as_it_is(world: &CheckContext<'_>) -> CheckRes
     expect_same("the head", world.expect_head("r").await?, before)
 }
 
-async fn a_repeat_under_a_stale_fence_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_with_a_stale_fence_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     let stale = Commit::new()
         .fence_shard(crate::ShardId(1), crate::ShardEpoch(1))
@@ -330,22 +336,22 @@ async fn a_repeat_under_a_stale_fence_is_refused(world: &CheckContext<'_>) -> Ch
     )
 }
 
-async fn an_event_of_a_refused_commit_is_new_the_next_time(
+async fn an_event_of_a_rejected_commit_is_new_when_sent_again(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let stale = Commit::new()
         .fence_shard(crate::ShardId(1), crate::ShardEpoch(1))
         .append_events(step_events("r", 1, 1));
-    expect_holds("the commit is refused", world.commit(stale).await.is_err())?;
+    expect_holds("the commit is rejected", world.commit(stale).await.is_err())?;
     let answer = world.append_event(step_event("r", 1)).await?.result;
     expect_same(
-        "place and persisted",
+        "sequence and persisted",
         (answer.run_seq, answer.persisted),
         (run_sequence(1), true),
     )
 }
 
-async fn racing_writers_of_one_key_store_it_once(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_appends_of_one_key_store_it_once(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for number in 1..=4 {
         let answers = pair
@@ -353,30 +359,30 @@ async fn racing_writers_of_one_key_store_it_once(world: &CheckContext<'_>) -> Ch
             .await;
         let answers: Vec<EventReceipt> = answers.into_iter().collect::<Result<_, _>>()?;
         expect_same(
-            "how many were stored",
+            "the number of stored events",
             answers
                 .iter()
                 .filter(|answer| answer.result.persisted)
                 .count(),
             1,
         )?;
-        let first = expect_some("an answer", answers.first().cloned())?;
+        let first = expect_some("a receipt", answers.first().cloned())?;
         for answer in answers {
             expect_same(
-                "an answer but for the flags",
+                "a receipt except for its flags",
                 repeated_receipt(&answer),
                 repeated_receipt(&first),
             )?;
         }
     }
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 9).await?,
         vec![1, 2, 3, 4],
     )
 }
 
-async fn racing_writers_of_different_payloads_agree_on_one(
+async fn concurrent_appends_with_different_payloads_agree_on_one(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let pair = world.open_handle_pair().await?;
@@ -386,11 +392,11 @@ async fn racing_writers_of_different_payloads_agree_on_one(
         .await;
     let answers: Vec<EventReceipt> = answers.into_iter().collect::<Result<_, _>>()?;
     let winner = expect_some(
-        "a winner",
+        "a successful call",
         answers.iter().position(|answer| answer.result.persisted),
     )?;
     expect_same(
-        "how many differ",
+        "the number of differing duplicates",
         answers.iter().filter(|answer| answer.differs).count(),
         31,
     )?;
@@ -400,10 +406,10 @@ async fn racing_writers_of_different_payloads_agree_on_one(
         .into_iter()
         .map(|record| record.event)
         .collect();
-    expect_same("what is kept", kept, vec![saying(winner)])
+    expect_same("the stored events", kept, vec![saying(winner)])
 }
 
-async fn racing_batches_of_the_same_events_store_each_once(
+async fn concurrent_batches_of_the_same_events_store_each_once(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let pair = world.open_handle_pair().await?;
@@ -417,7 +423,7 @@ async fn racing_batches_of_the_same_events_store_each_once(
         .await;
     let answers: Vec<Vec<EventReceipt>> = answers.into_iter().collect::<Result<_, _>>()?;
     expect_same(
-        "how many were stored",
+        "the number of stored events",
         answers
             .iter()
             .flatten()
@@ -426,7 +432,7 @@ async fn racing_batches_of_the_same_events_store_each_once(
         4,
     )?;
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 9).await?,
         vec![1, 2, 3, 4],
     )

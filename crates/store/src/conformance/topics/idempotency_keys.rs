@@ -6,24 +6,24 @@ use super::prelude::*;
 use crate::IdempotencyKeyCheck;
 
 super::checks!(Keys:
-    a_right_key_is_accepted_under_every_policy,
-    a_wrong_key_is_refused_unless_told_otherwise,
-    a_wrong_key_is_refused_with_the_right_one,
-    a_wrong_key_is_named_by_its_place_in_the_call,
-    a_wrong_key_is_stored_as_it_is_when_only_warned_about,
-    a_wrong_key_is_stored_as_it_is_when_keys_are_not_checked,
-    a_key_that_is_not_checked_still_makes_repeats,
-    a_v1_key_is_refused_unless_told_otherwise,
-    a_v1_key_is_accepted_when_logs_are_imported,
-    a_v1_key_makes_repeats,
-    a_v2_key_is_accepted_when_logs_are_imported,
-    a_wrong_key_is_refused_when_logs_are_imported,
-    the_key_of_an_event_that_a_signal_caused_is_checked_with_the_signal,
-    a_key_of_another_run_is_refused,
-    a_step_event_without_a_step_is_refused_under_every_policy,
-    a_run_event_with_a_step_is_refused_under_every_policy,
-    a_payload_that_is_no_object_is_refused_under_every_policy,
-    a_signal_named_by_half_is_refused_under_every_policy,
+    a_correct_key_is_accepted_under_every_policy,
+    a_wrong_key_is_rejected_by_default,
+    the_rejection_of_a_wrong_key_names_the_expected_one,
+    the_rejection_of_a_wrong_key_names_the_index_of_the_event,
+    a_wrong_key_is_stored_unchanged_if_the_check_only_warns,
+    a_wrong_key_is_stored_unchanged_if_the_check_is_off,
+    an_unchecked_key_still_detects_duplicates,
+    a_v1_key_is_rejected_by_default,
+    a_v1_key_is_accepted_if_v1_keys_are_enabled,
+    a_v1_key_detects_duplicates,
+    a_v2_key_is_accepted_if_v1_keys_are_enabled,
+    a_wrong_key_is_rejected_if_v1_keys_are_enabled,
+    the_key_of_a_signal_event_is_checked_with_the_signal,
+    a_key_of_another_run_is_rejected,
+    a_step_event_without_a_step_is_rejected_under_every_policy,
+    a_run_event_with_a_step_is_rejected_under_every_policy,
+    a_payload_that_is_not_an_object_is_rejected_under_every_policy,
+    an_incomplete_signal_reference_is_rejected_under_every_policy,
 );
 
 const KEY_CHECKS: [IdempotencyKeyCheck; 3] = [
@@ -70,7 +70,7 @@ fn with_v1_key(number: u32) -> RunEventWrite {
 /// Expects the store to reject the event for its key and to store nothing.
 async fn expect_key_refused(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
     let mismatch = expect_some(
-        "a mismatch",
+        "an error",
         verify_idempotency_key(&event, AcceptedKeyForms::V2Only).err(),
     )?;
     expect_refused(
@@ -99,7 +99,7 @@ async fn expect_key_stored(world: &CheckContext<'_>, event: RunEventWrite) -> Ch
     expect_same("the log", kept, vec![event])
 }
 
-async fn a_right_key_is_accepted_under_every_policy(world: &CheckContext<'_>) -> CheckResult {
+async fn a_correct_key_is_accepted_under_every_policy(world: &CheckContext<'_>) -> CheckResult {
     for keys in KEY_CHECKS {
         expect_key_stored(
             &world.open_another(policy_with_key_check(keys)).await?,
@@ -110,11 +110,13 @@ async fn a_right_key_is_accepted_under_every_policy(world: &CheckContext<'_>) ->
     Ok(())
 }
 
-async fn a_wrong_key_is_refused_unless_told_otherwise(world: &CheckContext<'_>) -> CheckResult {
+async fn a_wrong_key_is_rejected_by_default(world: &CheckContext<'_>) -> CheckResult {
     expect_key_refused(world, with_wrong_key(1)).await
 }
 
-async fn a_wrong_key_is_refused_with_the_right_one(world: &CheckContext<'_>) -> CheckResult {
+async fn the_rejection_of_a_wrong_key_names_the_expected_one(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let answer = world.append_event(with_wrong_key(1)).await;
     let Err(Error::Invalid(InvalidRequest::IdempotencyKey { mismatch, .. })) = answer else {
         return Err(ConformanceFailure::new(format!("the answer is {answer:?}")));
@@ -126,7 +128,9 @@ async fn a_wrong_key_is_refused_with_the_right_one(world: &CheckContext<'_>) -> 
     )
 }
 
-async fn a_wrong_key_is_named_by_its_place_in_the_call(world: &CheckContext<'_>) -> CheckResult {
+async fn the_rejection_of_a_wrong_key_names_the_index_of_the_event(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let batch = vec![
         step_event("r", 1),
         step_event("r", 2),
@@ -134,7 +138,7 @@ async fn a_wrong_key_is_named_by_its_place_in_the_call(world: &CheckContext<'_>)
         step_event("r", 4),
     ];
     let mismatch = expect_some(
-        "a mismatch",
+        "an error",
         verify_idempotency_key(&batch[2], AcceptedKeyForms::V2Only).err(),
     )?;
     expect_refused(
@@ -148,7 +152,7 @@ async fn a_wrong_key_is_named_by_its_place_in_the_call(world: &CheckContext<'_>)
     )
 }
 
-async fn a_wrong_key_is_stored_as_it_is_when_only_warned_about(
+async fn a_wrong_key_is_stored_unchanged_if_the_check_only_warns(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_key_stored(
@@ -160,7 +164,7 @@ async fn a_wrong_key_is_stored_as_it_is_when_only_warned_about(
     .await
 }
 
-async fn a_wrong_key_is_stored_as_it_is_when_keys_are_not_checked(
+async fn a_wrong_key_is_stored_unchanged_if_the_check_is_off(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_key_stored(
@@ -172,7 +176,7 @@ async fn a_wrong_key_is_stored_as_it_is_when_keys_are_not_checked(
     .await
 }
 
-async fn a_key_that_is_not_checked_still_makes_repeats(world: &CheckContext<'_>) -> CheckResult {
+async fn an_unchecked_key_still_detects_duplicates(world: &CheckContext<'_>) -> CheckResult {
     for keys in [IdempotencyKeyCheck::Off, IdempotencyKeyCheck::Warn] {
         let world = world.open_another(policy_with_key_check(keys)).await?;
         expect_key_stored(&world, with_wrong_key(1)).await?;
@@ -186,15 +190,15 @@ async fn a_key_that_is_not_checked_still_makes_repeats(world: &CheckContext<'_>)
     Ok(())
 }
 
-async fn a_v1_key_is_refused_unless_told_otherwise(world: &CheckContext<'_>) -> CheckResult {
+async fn a_v1_key_is_rejected_by_default(world: &CheckContext<'_>) -> CheckResult {
     expect_key_refused(world, with_v1_key(1)).await
 }
 
-async fn a_v1_key_is_accepted_when_logs_are_imported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_v1_key_is_accepted_if_v1_keys_are_enabled(world: &CheckContext<'_>) -> CheckResult {
     expect_key_stored(&world.open_another(import_policy()).await?, with_v1_key(1)).await
 }
 
-async fn a_v1_key_makes_repeats(world: &CheckContext<'_>) -> CheckResult {
+async fn a_v1_key_detects_duplicates(world: &CheckContext<'_>) -> CheckResult {
     let world = world.open_another(import_policy()).await?;
     expect_key_stored(&world, with_v1_key(1)).await?;
     expect_same(
@@ -204,7 +208,7 @@ async fn a_v1_key_makes_repeats(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn a_v2_key_is_accepted_when_logs_are_imported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_v2_key_is_accepted_if_v1_keys_are_enabled(world: &CheckContext<'_>) -> CheckResult {
     expect_key_stored(
         &world.open_another(import_policy()).await?,
         step_event("r", 1),
@@ -212,7 +216,7 @@ async fn a_v2_key_is_accepted_when_logs_are_imported(world: &CheckContext<'_>) -
     .await
 }
 
-async fn a_wrong_key_is_refused_when_logs_are_imported(world: &CheckContext<'_>) -> CheckResult {
+async fn a_wrong_key_is_rejected_if_v1_keys_are_enabled(world: &CheckContext<'_>) -> CheckResult {
     expect_key_refused(
         &world.open_another(import_policy()).await?,
         with_wrong_key(1),
@@ -220,7 +224,7 @@ async fn a_wrong_key_is_refused_when_logs_are_imported(world: &CheckContext<'_>)
     .await
 }
 
-async fn the_key_of_an_event_that_a_signal_caused_is_checked_with_the_signal(
+async fn the_key_of_a_signal_event_is_checked_with_the_signal(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let paused = RunEventWrite {
@@ -244,7 +248,7 @@ async fn the_key_of_an_event_that_a_signal_caused_is_checked_with_the_signal(
     expect_key_stored(world, fixtures::with_payload(paused, signal)).await
 }
 
-async fn a_key_of_another_run_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_key_of_another_run_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_key_refused(
         world,
         RunEventWrite {
@@ -257,7 +261,7 @@ async fn a_key_of_another_run_is_refused(world: &CheckContext<'_>) -> CheckResul
 
 /// Expects the store to reject the event for its shape, whatever key check the policy sets.
 async fn expect_malformed(world: &CheckContext<'_>, event: RunEventWrite) -> CheckResult {
-    let reason = expect_some("a complaint", event.check_shape().err())?.to_string();
+    let reason = expect_some("an error", event.check_shape().err())?.to_string();
     for keys in KEY_CHECKS {
         let world = world.open_another(policy_with_key_check(keys)).await?;
         let answer = world
@@ -279,7 +283,7 @@ async fn expect_malformed(world: &CheckContext<'_>, event: RunEventWrite) -> Che
     Ok(())
 }
 
-async fn a_step_event_without_a_step_is_refused_under_every_policy(
+async fn a_step_event_without_a_step_is_rejected_under_every_policy(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_malformed(
@@ -292,7 +296,7 @@ async fn a_step_event_without_a_step_is_refused_under_every_policy(
     .await
 }
 
-async fn a_run_event_with_a_step_is_refused_under_every_policy(
+async fn a_run_event_with_a_step_is_rejected_under_every_policy(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_malformed(
@@ -305,7 +309,7 @@ async fn a_run_event_with_a_step_is_refused_under_every_policy(
     .await
 }
 
-async fn a_payload_that_is_no_object_is_refused_under_every_policy(
+async fn a_payload_that_is_not_an_object_is_rejected_under_every_policy(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     for payload in ["null", "[]", "1", "\"{}\""] {
@@ -321,7 +325,7 @@ async fn a_payload_that_is_no_object_is_refused_under_every_policy(
     Ok(())
 }
 
-async fn a_signal_named_by_half_is_refused_under_every_policy(
+async fn an_incomplete_signal_reference_is_rejected_under_every_policy(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     for payload in [r#"{"signalType":"PAUSE"}"#, r#"{"signalId":"s-1"}"#] {

@@ -8,18 +8,18 @@ use crate::conformance::fixtures::{
 };
 
 super::checks!(Immutability:
-    a_stored_event_cannot_be_changed_by_hand,
-    a_stored_event_cannot_be_deleted_by_hand,
-    the_last_event_cannot_be_deleted_by_hand,
-    the_table_of_events_cannot_be_emptied_by_hand,
-    a_journal_cannot_be_changed_by_hand,
-    a_journal_cannot_be_deleted_by_hand,
-    appending_leaves_earlier_events_as_they_are,
-    a_differing_repeat_leaves_everything_as_it_is,
-    refused_commits_leave_events_as_they_are,
-    readers_that_move_leave_events_as_they_are,
+    a_direct_update_of_an_event_is_rejected,
+    a_direct_delete_of_an_event_is_rejected,
+    a_direct_delete_of_the_last_event_is_rejected,
+    a_direct_truncate_of_the_event_table_is_rejected,
+    a_direct_update_of_a_journal_is_rejected,
+    a_direct_delete_of_a_journal_is_rejected,
+    an_append_does_not_change_earlier_events,
+    a_differing_duplicate_changes_nothing,
+    rejected_commits_do_not_change_events,
+    advancing_a_reader_does_not_change_events,
     reading_changes_nothing,
-    appending_leaves_earlier_chunks_as_they_are,
+    an_append_does_not_change_earlier_chunks,
 );
 
 /// Stores three events, an execution and two chunks of its journal.
@@ -49,14 +49,14 @@ async fn expect_tampering_refused(
 ) -> CheckResult {
     let before = prepare_store(world).await?;
     expect_same(
-        "whether the database let it happen",
+        "whether the database accepts the statement",
         world.try_tamper(&tampering).await?,
         false,
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn a_stored_event_cannot_be_changed_by_hand(world: &CheckContext<'_>) -> CheckResult {
+async fn a_direct_update_of_an_event_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_tampering_refused(
         world,
         TamperAttempt::UpdateEvent {
@@ -67,7 +67,7 @@ async fn a_stored_event_cannot_be_changed_by_hand(world: &CheckContext<'_>) -> C
     .await
 }
 
-async fn a_stored_event_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckResult {
+async fn a_direct_delete_of_an_event_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_tampering_refused(
         world,
         TamperAttempt::DeleteEvent {
@@ -78,7 +78,7 @@ async fn a_stored_event_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> C
     .await
 }
 
-async fn the_last_event_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckResult {
+async fn a_direct_delete_of_the_last_event_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_tampering_refused(
         world,
         TamperAttempt::DeleteEvent {
@@ -89,11 +89,11 @@ async fn the_last_event_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> C
     .await
 }
 
-async fn the_table_of_events_cannot_be_emptied_by_hand(world: &CheckContext<'_>) -> CheckResult {
+async fn a_direct_truncate_of_the_event_table_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_tampering_refused(world, TamperAttempt::EmptyEvents).await
 }
 
-async fn a_journal_cannot_be_changed_by_hand(world: &CheckContext<'_>) -> CheckResult {
+async fn a_direct_update_of_a_journal_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_tampering_refused(
         world,
         TamperAttempt::UpdateJournal {
@@ -103,7 +103,7 @@ async fn a_journal_cannot_be_changed_by_hand(world: &CheckContext<'_>) -> CheckR
     .await
 }
 
-async fn a_journal_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckResult {
+async fn a_direct_delete_of_a_journal_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_tampering_refused(
         world,
         TamperAttempt::DeleteJournal {
@@ -113,7 +113,7 @@ async fn a_journal_cannot_be_deleted_by_hand(world: &CheckContext<'_>) -> CheckR
     .await
 }
 
-async fn appending_leaves_earlier_events_as_they_are(world: &CheckContext<'_>) -> CheckResult {
+async fn an_append_does_not_change_earlier_events(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?.events;
     world.manual_clock().advance_ms(1_000);
     world.append_events(step_events("r", 4, 9)).await?;
@@ -124,29 +124,29 @@ async fn appending_leaves_earlier_events_as_they_are(world: &CheckContext<'_>) -
     )
 }
 
-async fn a_differing_repeat_leaves_everything_as_it_is(world: &CheckContext<'_>) -> CheckResult {
+async fn a_differing_duplicate_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
     world.manual_clock().advance_ms(1_000);
     expect_holds(
-        "it differs",
+        "whether it differs",
         world
             .append_event(with_payload(step_event("r", 2), "{\"a\":2}"))
             .await?
             .differs,
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn refused_commits_leave_events_as_they_are(world: &CheckContext<'_>) -> CheckResult {
+async fn rejected_commits_do_not_change_events(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
     let absent = Commit::new()
         .update(&queued_job_row("absent"), 1)
         .append_events(step_events("r", 4, 4));
-    expect_holds("it is refused", world.commit(absent).await.is_err())?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_holds("it is rejected", world.commit(absent).await.is_err())?;
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn readers_that_move_leave_events_as_they_are(world: &CheckContext<'_>) -> CheckResult {
+async fn advancing_a_reader_does_not_change_events(world: &CheckContext<'_>) -> CheckResult {
     let before = prepare_store(world).await?;
     world
         .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::EventBus, 0, 3)))
@@ -165,10 +165,10 @@ async fn reading_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
         .list_run_heads(Some(RunEventReader::Projector), None, 9)
         .await?;
     world.now().await?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn appending_leaves_earlier_chunks_as_they_are(world: &CheckContext<'_>) -> CheckResult {
+async fn an_append_does_not_change_earlier_chunks(world: &CheckContext<'_>) -> CheckResult {
     prepare_store(world).await?;
     let before = world.read_journal(numbered_execution(1), 0, 9).await?;
     world

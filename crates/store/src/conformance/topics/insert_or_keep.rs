@@ -8,14 +8,14 @@ use crate::conformance::fixtures::{
 use crate::tables::{ExecutionRow, JobRow};
 
 super::checks!(Rows:
-    insert_or_keep_makes_a_row_that_is_absent,
+    insert_or_keep_inserts_a_missing_row,
     insert_or_keep_keeps_the_row_with_its_key,
     insert_or_keep_keeps_the_row_with_its_unique_values,
-    insert_or_keep_answers_with_the_latest_version,
-    a_row_that_clashes_twice_is_answered_by_the_one_with_its_key,
+    insert_or_keep_returns_the_latest_version,
+    insert_or_keep_prefers_the_row_with_the_same_key,
 );
 
-async fn insert_or_keep_makes_a_row_that_is_absent(world: &CheckContext<'_>) -> CheckResult {
+async fn insert_or_keep_inserts_a_missing_row(world: &CheckContext<'_>) -> CheckResult {
     let receipt = world
         .commit(Commit::new().insert_or_keep(&queued_job_row("j")))
         .await?;
@@ -82,7 +82,7 @@ async fn insert_or_keep_keeps_the_row_with_its_unique_values(
     )
 }
 
-async fn insert_or_keep_answers_with_the_latest_version(world: &CheckContext<'_>) -> CheckResult {
+async fn insert_or_keep_returns_the_latest_version(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("j")))
         .await?;
@@ -104,9 +104,7 @@ async fn insert_or_keep_answers_with_the_latest_version(world: &CheckContext<'_>
     )
 }
 
-async fn a_row_that_clashes_twice_is_answered_by_the_one_with_its_key(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn insert_or_keep_prefers_the_row_with_the_same_key(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(
             Commit::new()

@@ -9,11 +9,11 @@ super::checks!(Journals:
     a_journal_is_read_from_the_start_of_a_chunk,
     a_journal_is_read_from_the_middle_of_a_chunk,
     a_journal_is_read_from_the_last_event_of_a_chunk,
-    reading_from_the_end_finds_nothing,
-    reading_from_beyond_the_end_finds_nothing,
+    reading_from_the_end_returns_nothing,
+    reading_beyond_the_end_returns_nothing,
     a_limit_counts_chunks,
-    reading_is_cut_at_the_policy,
-    pages_together_are_the_whole_journal,
+    a_journal_read_is_capped_by_the_policy,
+    the_pages_of_a_journal_add_up_to_the_whole_journal,
 );
 
 async fn a_journal_is_read_from_the_start_of_a_chunk(world: &CheckContext<'_>) -> CheckResult {
@@ -25,7 +25,7 @@ async fn a_journal_is_read_from_the_start_of_a_chunk(world: &CheckContext<'_>) -
         (6, vec![6]),
     ] {
         expect_same(
-            "the first numbers",
+            "the first sequences of the chunks",
             chunk_starts(world, from, 9).await?,
             expected,
         )?;
@@ -37,7 +37,7 @@ async fn a_journal_is_read_from_the_middle_of_a_chunk(world: &CheckContext<'_>) 
     append_four_chunks(world).await?;
     for (from, expected) in [(1, vec![0, 2, 5, 6]), (3, vec![2, 5, 6]), (8, vec![6])] {
         expect_same(
-            "the first numbers",
+            "the first sequences of the chunks",
             chunk_starts(world, from, 9).await?,
             expected,
         )?;
@@ -53,7 +53,7 @@ async fn a_journal_is_read_from_the_last_event_of_a_chunk(world: &CheckContext<'
     append_four_chunks(world).await?;
     for (from, expected) in [(1, vec![0, 2, 5, 6]), (4, vec![2, 5, 6]), (9, vec![6])] {
         expect_same(
-            "the first numbers",
+            "the first sequences of the chunks",
             chunk_starts(world, from, 9).await?,
             expected,
         )?;
@@ -61,16 +61,16 @@ async fn a_journal_is_read_from_the_last_event_of_a_chunk(world: &CheckContext<'
     Ok(())
 }
 
-async fn reading_from_the_end_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn reading_from_the_end_returns_nothing(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     expect_same(
-        "the first numbers",
+        "the first sequences of the chunks",
         chunk_starts(world, 10, 9).await?,
         Vec::new(),
     )
 }
 
-async fn reading_from_beyond_the_end_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn reading_beyond_the_end_returns_nothing(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     for from in [
         11,
@@ -79,7 +79,7 @@ async fn reading_from_beyond_the_end_finds_nothing(world: &CheckContext<'_>) -> 
         u64::MAX,
     ] {
         expect_same(
-            "the first numbers",
+            "the first sequences of the chunks",
             chunk_starts(world, from, 9).await?,
             Vec::new(),
         )?;
@@ -96,7 +96,7 @@ async fn a_limit_counts_chunks(world: &CheckContext<'_>) -> CheckResult {
         (9, vec![2, 5, 6]),
     ] {
         expect_same(
-            "the first numbers",
+            "the first sequences of the chunks",
             chunk_starts(world, 3, limit).await?,
             expected,
         )?;
@@ -104,7 +104,7 @@ async fn a_limit_counts_chunks(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn reading_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
+async fn a_journal_read_is_capped_by_the_policy(world: &CheckContext<'_>) -> CheckResult {
     let limits = StoreLimits {
         page_max: 2,
         ..StoreLimits::default()
@@ -118,7 +118,7 @@ async fn reading_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(&world).await?;
     for limit in [3, 1_000, usize::MAX] {
         expect_same(
-            "the first numbers",
+            "the first sequences of the chunks",
             chunk_starts(&world, 2, limit).await?,
             vec![2, 5],
         )?;
@@ -126,7 +126,9 @@ async fn reading_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn pages_together_are_the_whole_journal(world: &CheckContext<'_>) -> CheckResult {
+async fn the_pages_of_a_journal_add_up_to_the_whole_journal(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     append_four_chunks(world).await?;
     for limit in 1..=5 {
         let (mut from, mut all) = (0, Vec::new());

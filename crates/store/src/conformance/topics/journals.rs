@@ -8,27 +8,27 @@ use crate::{JournalAppend, JournalChunk};
 
 super::checks!(Journals:
     a_journal_that_was_never_written_is_empty,
-    a_journal_begins_with_event_0,
+    a_journal_starts_with_event_0,
     a_chunk_is_read_as_it_was_appended,
-    chunks_follow_each_other_without_gaps,
-    a_journal_must_be_expected_to_begin_empty,
-    too_small_an_expected_length_is_refused,
-    too_large_an_expected_length_is_refused,
-    an_impossible_expected_length_is_refused,
+    chunks_are_contiguous,
+    the_first_append_must_expect_an_empty_journal,
+    an_expected_length_that_is_too_small_is_rejected,
+    an_expected_length_that_is_too_large_is_rejected,
+    an_impossible_expected_length_is_rejected,
     the_same_append_twice_is_stored_once,
-    a_chunk_of_no_events_is_refused,
-    a_chunk_beyond_the_last_number_is_refused,
-    a_chunk_may_hold_no_bytes,
-    a_chunk_may_count_as_many_events_as_can_be_counted,
-    bytes_come_back_as_they_are,
-    journals_do_not_mix,
-    executions_that_differ_in_one_byte_have_journals_of_their_own,
+    a_chunk_without_events_is_rejected,
+    a_chunk_beyond_the_largest_sequence_is_rejected,
+    a_chunk_without_bytes_is_accepted,
+    a_chunk_with_the_largest_event_count_is_accepted,
+    the_bytes_of_a_chunk_are_stored_unchanged,
+    journals_of_different_executions_are_separate,
+    executions_that_differ_in_one_byte_have_separate_journals,
     one_commit_appends_to_many_journals,
     one_wrong_length_among_many_stores_nothing,
-    a_journal_twice_in_one_commit_is_refused,
-    racing_appends_of_one_length_have_one_winner,
-    racing_writers_that_read_again_lose_nothing,
-    the_other_handle_sees_what_was_appended,
+    two_appends_to_one_journal_in_one_commit_are_rejected,
+    of_concurrent_appends_with_one_expected_length_exactly_one_succeeds,
+    concurrent_writers_that_retry_lose_no_event,
+    a_second_handle_reads_appended_events,
 );
 
 /// Appends of 2, 3, 1 and 4 events.
@@ -91,12 +91,12 @@ async fn a_journal_that_was_never_written_is_empty(world: &CheckContext<'_>) -> 
     expect_same("the chunks", read_chunks(world, 1).await?, Vec::new())
 }
 
-async fn a_journal_begins_with_event_0(world: &CheckContext<'_>) -> CheckResult {
+async fn a_journal_starts_with_event_0(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().append_journal(numbered_append(1, 0, 1)))
         .await?;
     expect_same(
-        "the first numbers",
+        "the first sequences of the chunks",
         chunk_starts(world, 0, 9).await?,
         vec![0],
     )
@@ -113,7 +113,7 @@ async fn a_chunk_is_read_as_it_was_appended(world: &CheckContext<'_>) -> CheckRe
     )
 }
 
-async fn chunks_follow_each_other_without_gaps(world: &CheckContext<'_>) -> CheckResult {
+async fn chunks_are_contiguous(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     expect_same(
         "the chunks",
@@ -122,7 +122,7 @@ async fn chunks_follow_each_other_without_gaps(world: &CheckContext<'_>) -> Chec
     )
 }
 
-async fn a_journal_must_be_expected_to_begin_empty(world: &CheckContext<'_>) -> CheckResult {
+async fn the_first_append_must_expect_an_empty_journal(world: &CheckContext<'_>) -> CheckResult {
     expect_refused(
         world
             .commit(Commit::new().append_journal(numbered_append(1, 1, 1)))
@@ -132,7 +132,7 @@ async fn a_journal_must_be_expected_to_begin_empty(world: &CheckContext<'_>) -> 
     expect_same("the chunks", read_chunks(world, 1).await?, Vec::new())
 }
 
-async fn too_small_an_expected_length_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_expected_length_that_is_too_small_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     for expected in [0, 2, 5, 9] {
         expect_refused(
@@ -143,13 +143,13 @@ async fn too_small_an_expected_length_is_refused(world: &CheckContext<'_>) -> Ch
         )?;
     }
     expect_same(
-        "how many chunks there are",
+        "the number of chunks",
         read_chunks(world, 1).await?.len(),
         4,
     )
 }
 
-async fn too_large_an_expected_length_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_expected_length_that_is_too_large_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     expect_refused(
         world
@@ -158,13 +158,13 @@ async fn too_large_an_expected_length_is_refused(world: &CheckContext<'_>) -> Ch
         length_conflict(11, 10),
     )?;
     expect_same(
-        "how many chunks there are",
+        "the number of chunks",
         read_chunks(world, 1).await?.len(),
         4,
     )
 }
 
-async fn an_impossible_expected_length_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_impossible_expected_length_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
     for expected in [
         i64::MAX.cast_unsigned(),
@@ -192,13 +192,13 @@ async fn the_same_append_twice_is_stored_once(world: &CheckContext<'_>) -> Check
         length_conflict(0, 2),
     )?;
     expect_same(
-        "how many chunks there are",
+        "the number of chunks",
         read_chunks(world, 1).await?.len(),
         1,
     )
 }
 
-async fn a_chunk_of_no_events_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_chunk_without_events_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     let kind = world
         .commit(Commit::new().append_journal(numbered_append(1, 0, 0)))
         .await
@@ -206,7 +206,7 @@ async fn a_chunk_of_no_events_is_refused(world: &CheckContext<'_>) -> CheckResul
     expect_same("the kind of the error", kind, Err(StoreErrorKind::Invalid))
 }
 
-async fn a_chunk_beyond_the_last_number_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_chunk_beyond_the_largest_sequence_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     let kind = world
         .commit(Commit::new().append_journal(numbered_append(1, u64::MAX, 1)))
         .await
@@ -214,7 +214,7 @@ async fn a_chunk_beyond_the_last_number_is_refused(world: &CheckContext<'_>) -> 
     expect_same("the kind of the error", kind, Err(StoreErrorKind::Invalid))
 }
 
-async fn a_chunk_may_hold_no_bytes(world: &CheckContext<'_>) -> CheckResult {
+async fn a_chunk_without_bytes_is_accepted(world: &CheckContext<'_>) -> CheckResult {
     let empty = JournalAppend {
         records: Arc::from([].as_slice()),
         ..numbered_append(1, 0, 1)
@@ -229,9 +229,7 @@ async fn a_chunk_may_hold_no_bytes(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn a_chunk_may_count_as_many_events_as_can_be_counted(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_chunk_with_the_largest_event_count_is_accepted(world: &CheckContext<'_>) -> CheckResult {
     let (large, next) = (
         numbered_append(1, 0, u32::MAX),
         numbered_append(1, u64::from(u32::MAX), 1),
@@ -254,7 +252,7 @@ async fn a_chunk_may_count_as_many_events_as_can_be_counted(
     )
 }
 
-async fn bytes_come_back_as_they_are(world: &CheckContext<'_>) -> CheckResult {
+async fn the_bytes_of_a_chunk_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let records: Vec<u8> = (0..=u8::MAX).chain((0..=u8::MAX).rev()).collect();
     let all = JournalAppend {
         records: Arc::from(records),
@@ -270,7 +268,7 @@ async fn bytes_come_back_as_they_are(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn journals_do_not_mix(world: &CheckContext<'_>) -> CheckResult {
+async fn journals_of_different_executions_are_separate(world: &CheckContext<'_>) -> CheckResult {
     for appended in [
         numbered_append(1, 0, 2),
         numbered_append(2, 0, 5),
@@ -280,7 +278,7 @@ async fn journals_do_not_mix(world: &CheckContext<'_>) -> CheckResult {
         world.commit(Commit::new().append_journal(appended)).await?;
     }
     expect_same(
-        "the first",
+        "the first result",
         read_chunks(world, 1).await?,
         [numbered_append(1, 0, 2), numbered_append(1, 2, 1)]
             .iter()
@@ -288,7 +286,7 @@ async fn journals_do_not_mix(world: &CheckContext<'_>) -> CheckResult {
             .collect(),
     )?;
     expect_same(
-        "the second",
+        "the second result",
         read_chunks(world, 2).await?,
         [numbered_append(2, 0, 5), numbered_append(2, 5, 1)]
             .iter()
@@ -297,7 +295,7 @@ async fn journals_do_not_mix(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn executions_that_differ_in_one_byte_have_journals_of_their_own(
+async fn executions_that_differ_in_one_byte_have_separate_journals(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     for place in 0..32 {
@@ -362,13 +360,15 @@ async fn one_wrong_length_among_many_stores_nothing(world: &CheckContext<'_>) ->
         )?;
     }
     expect_same(
-        "what is stored",
+        "the stored data",
         world.dump_store().await?.journals,
         Vec::new(),
     )
 }
 
-async fn a_journal_twice_in_one_commit_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn two_appends_to_one_journal_in_one_commit_are_rejected(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let answer = world
         .commit(
             Commit::new()
@@ -383,7 +383,9 @@ async fn a_journal_twice_in_one_commit_is_refused(world: &CheckContext<'_>) -> C
     expect_same("the chunks", read_chunks(world, 1).await?, Vec::new())
 }
 
-async fn racing_appends_of_one_length_have_one_winner(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_appends_with_one_expected_length_exactly_one_succeeds(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     append_four_chunks(world).await?;
     let pair = world.open_handle_pair().await?;
     let saying = |nth: usize| JournalAppend {
@@ -395,7 +397,7 @@ async fn racing_appends_of_one_length_have_one_winner(world: &CheckContext<'_>) 
             store.commit(Commit::new().append_journal(saying(nth)))
         })
         .await;
-    let winner = expect_some("a winner", answers.iter().position(Result::is_ok))?;
+    let winner = expect_some("a successful call", answers.iter().position(Result::is_ok))?;
     expect_same(
         "the last chunk",
         read_chunks(world, 1).await?.pop(),
@@ -411,7 +413,7 @@ async fn racing_appends_of_one_length_have_one_winner(world: &CheckContext<'_>) 
     Ok(())
 }
 
-async fn racing_writers_that_read_again_lose_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_writers_that_retry_lose_no_event(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let answers = pair
         .race_calls(8, |store, _| Box::pin(append_when_possible(store)))
@@ -419,7 +421,7 @@ async fn racing_writers_that_read_again_lose_nothing(world: &CheckContext<'_>) -
     answers.into_iter().collect::<Result<Vec<_>, _>>()?;
     let found = read_chunks(world, 1).await?;
     expect_same(
-        "the first numbers",
+        "the first sequences of the chunks",
         found.iter().map(|chunk| chunk.first).collect(),
         (0..8).collect::<Vec<u64>>(),
     )
@@ -443,7 +445,7 @@ async fn append_when_possible(store: &(dyn Store + 'static)) -> Result<(), Error
     Err(Error::corrupt("a writer is never the fastest"))
 }
 
-async fn the_other_handle_sees_what_was_appended(world: &CheckContext<'_>) -> CheckResult {
+async fn a_second_handle_reads_appended_events(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for append in four_appends() {
         let expected = stored_chunk(&append);

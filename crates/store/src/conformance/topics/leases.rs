@@ -12,23 +12,23 @@ super::checks!(Fencing:
     a_free_shard_is_claimed_at_epoch_1,
     a_claimed_shard_is_not_claimed_again,
     a_shard_is_not_claimed_in_the_last_microsecond_of_its_lease,
-    a_shard_is_claimed_when_its_lease_ends,
-    a_claim_raises_the_epoch,
-    the_same_worker_name_twice_is_two_owners,
-    shards_are_claimed_one_by_one,
-    a_claim_that_cannot_be_stored_is_an_error_and_no_refusal,
-    a_lease_that_is_renewed_outlives_its_first_end,
-    renewal_survives_a_late_tick,
+    a_shard_is_claimed_when_its_lease_expires,
+    a_claim_increments_the_epoch,
+    two_owners_with_the_same_name_are_different_owners,
+    shards_are_claimed_independently,
+    a_claim_that_fails_to_be_stored_returns_an_error,
+    a_renewed_lease_is_valid_beyond_its_first_expiry,
+    an_expired_lease_without_a_takeover_can_be_renewed,
     renewal_never_shortens_a_lease,
     renewal_keeps_the_epoch,
-    renewal_with_an_old_token_changes_nothing,
-    renewal_with_a_token_from_before_the_last_renewal_changes_nothing,
-    release_with_an_old_token_changes_nothing,
-    a_released_shard_is_claimed_at_once,
+    renewal_with_an_old_epoch_changes_nothing,
+    renewal_with_an_outdated_lease_changes_nothing,
+    release_with_an_old_epoch_changes_nothing,
+    a_released_shard_can_be_claimed_immediately,
     a_released_lease_cannot_be_renewed,
-    racing_claims_of_a_free_shard_have_one_winner,
-    racing_claims_of_an_expired_lease_have_one_winner,
-    racing_renewal_and_claim_leave_one_owner,
+    of_concurrent_claims_of_a_free_shard_exactly_one_succeeds,
+    of_concurrent_claims_of_an_expired_lease_exactly_one_succeeds,
+    a_concurrent_renewal_and_claim_leave_one_owner,
 );
 
 pub(super) fn fenced_conflict(held: u64, given: ShardEpoch) -> CommitConflict {
@@ -77,7 +77,7 @@ pub(super) async fn read_lease_row(
 async fn a_free_shard_is_claimed_at_epoch_1(world: &CheckContext<'_>) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     expect_same(
-        "shard, epoch, end",
+        "shard, epoch, expiry",
         (lease.shard, lease.epoch, lease.until),
         (TEST_SHARD, ShardEpoch(1), timestamp_after_ms(LEASE_MS)),
     )?;
@@ -111,7 +111,7 @@ async fn a_shard_is_not_claimed_in_the_last_microsecond_of_its_lease(
     )
 }
 
-async fn a_shard_is_claimed_when_its_lease_ends(world: &CheckContext<'_>) -> CheckResult {
+async fn a_shard_is_claimed_when_its_lease_expires(world: &CheckContext<'_>) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     world.manual_clock().set(lease.until);
     expect_same(
@@ -121,7 +121,7 @@ async fn a_shard_is_claimed_when_its_lease_ends(world: &CheckContext<'_>) -> Che
     )
 }
 
-async fn a_claim_raises_the_epoch(world: &CheckContext<'_>) -> CheckResult {
+async fn a_claim_increments_the_epoch(world: &CheckContext<'_>) -> CheckResult {
     for epoch in 1..=5 {
         expect_same(
             "the epoch",
@@ -133,7 +133,9 @@ async fn a_claim_raises_the_epoch(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn the_same_worker_name_twice_is_two_owners(world: &CheckContext<'_>) -> CheckResult {
+async fn two_owners_with_the_same_name_are_different_owners(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let first = expect_claim(world, "node").await?;
     expect_same(
         "a claim under the same name",
@@ -154,7 +156,7 @@ async fn the_same_worker_name_twice_is_two_owners(world: &CheckContext<'_>) -> C
     )
 }
 
-async fn shards_are_claimed_one_by_one(world: &CheckContext<'_>) -> CheckResult {
+async fn shards_are_claimed_independently(world: &CheckContext<'_>) -> CheckResult {
     for shard in [0, 1, u32::MAX] {
         let lease = claim_shard(world.store(), ShardId(shard), "node", LEASE_MS).await?;
         expect_same(
@@ -166,14 +168,12 @@ async fn shards_are_claimed_one_by_one(world: &CheckContext<'_>) -> CheckResult 
     Ok(())
 }
 
-async fn a_claim_that_cannot_be_stored_is_an_error_and_no_refusal(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_claim_that_fails_to_be_stored_returns_an_error(world: &CheckContext<'_>) -> CheckResult {
     let (table, column) = (ShardLeaseRow::TABLE.name, "node");
     let error = InvalidRequest::Value {
         table,
         column,
-        reason: "text cannot hold U+0000",
+        reason: "text must not contain U+0000",
     };
     expect_refused(
         claim_shard(world.store(), TEST_SHARD, "\0", LEASE_MS).await,
@@ -181,7 +181,7 @@ async fn a_claim_that_cannot_be_stored_is_an_error_and_no_refusal(
     )
 }
 
-async fn a_lease_that_is_renewed_outlives_its_first_end(world: &CheckContext<'_>) -> CheckResult {
+async fn a_renewed_lease_is_valid_beyond_its_first_expiry(world: &CheckContext<'_>) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     world.manual_clock().advance_ms(LEASE_MS - 1);
     let renewed = expect_some(
@@ -189,19 +189,21 @@ async fn a_lease_that_is_renewed_outlives_its_first_end(world: &CheckContext<'_>
         renew_lease(world.store(), &lease, LEASE_MS).await?,
     )?;
     expect_same(
-        "its end",
+        "the expiry of the lease",
         renewed.until,
         timestamp_after_ms(2 * LEASE_MS - 1),
     )?;
     world.manual_clock().advance_ms(2);
     expect_same(
-        "a claim by another",
+        "a claim by another node",
         claim_shard(world.store(), TEST_SHARD, "other", LEASE_MS).await?,
         None,
     )
 }
 
-async fn renewal_survives_a_late_tick(world: &CheckContext<'_>) -> CheckResult {
+async fn an_expired_lease_without_a_takeover_can_be_renewed(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     world.manual_clock().advance_ms(10 * LEASE_MS);
     let renewed = expect_some(
@@ -209,7 +211,7 @@ async fn renewal_survives_a_late_tick(world: &CheckContext<'_>) -> CheckResult {
         renew_lease(world.store(), &lease, LEASE_MS).await?,
     )?;
     expect_same(
-        "epoch and end",
+        "epoch and expiry",
         (renewed.epoch, renewed.until),
         (ShardEpoch(1), timestamp_after_ms(11 * LEASE_MS)),
     )
@@ -222,7 +224,7 @@ async fn renewal_never_shortens_a_lease(world: &CheckContext<'_>) -> CheckResult
         "the renewed lease",
         renew_lease(world.store(), &lease, 1).await?,
     )?;
-    expect_same("its end", renewed.until, lease.until)
+    expect_same("the expiry of the lease", renewed.until, lease.until)
 }
 
 async fn renewal_keeps_the_epoch(world: &CheckContext<'_>) -> CheckResult {
@@ -249,7 +251,7 @@ async fn renewal_keeps_the_epoch(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn renewal_with_an_old_token_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn renewal_with_an_old_epoch_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     let [first, _] = claim_and_take_over(world).await?;
     let before = read_lease_row(world).await?;
     expect_same(
@@ -260,9 +262,7 @@ async fn renewal_with_an_old_token_changes_nothing(world: &CheckContext<'_>) -> 
     expect_same("the row", read_lease_row(world).await?, before)
 }
 
-async fn renewal_with_a_token_from_before_the_last_renewal_changes_nothing(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn renewal_with_an_outdated_lease_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     expect_some(
         "the renewed lease",
@@ -277,13 +277,13 @@ async fn renewal_with_a_token_from_before_the_last_renewal_changes_nothing(
     expect_same("the row", read_lease_row(world).await?, before)
 }
 
-async fn release_with_an_old_token_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn release_with_an_old_epoch_changes_nothing(world: &CheckContext<'_>) -> CheckResult {
     let [first, second] = claim_and_take_over(world).await?;
     let before = read_lease_row(world).await?;
     release_lease(world.store(), &first).await?;
     expect_same("the row", read_lease_row(world).await?, before)?;
     expect_same(
-        "a claim by a third",
+        "a claim by a third node",
         claim_shard(world.store(), TEST_SHARD, "third", LEASE_MS).await?,
         None,
     )?;
@@ -297,11 +297,11 @@ async fn release_with_an_old_token_changes_nothing(world: &CheckContext<'_>) -> 
     Ok(())
 }
 
-async fn a_released_shard_is_claimed_at_once(world: &CheckContext<'_>) -> CheckResult {
+async fn a_released_shard_can_be_claimed_immediately(world: &CheckContext<'_>) -> CheckResult {
     let lease = expect_claim(world, "node").await?;
     release_lease(world.store(), &lease).await?;
     expect_same(
-        "the epoch of the next",
+        "the epoch of the next claim",
         expect_claim(world, "other").await?.epoch,
         ShardEpoch(2),
     )
@@ -334,11 +334,13 @@ async fn expect_one_claim(world: &CheckContext<'_>, epoch: u64) -> CheckResult {
     expect_same("the epochs granted", epochs, vec![ShardEpoch(epoch)])
 }
 
-async fn racing_claims_of_a_free_shard_have_one_winner(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_claims_of_a_free_shard_exactly_one_succeeds(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     expect_one_claim(world, 1).await
 }
 
-async fn racing_claims_of_an_expired_lease_have_one_winner(
+async fn of_concurrent_claims_of_an_expired_lease_exactly_one_succeeds(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_claim(world, "node").await?;
@@ -346,7 +348,7 @@ async fn racing_claims_of_an_expired_lease_have_one_winner(
     expect_one_claim(world, 2).await
 }
 
-async fn racing_renewal_and_claim_leave_one_owner(world: &CheckContext<'_>) -> CheckResult {
+async fn a_concurrent_renewal_and_claim_leave_one_owner(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let first = expect_claim(world, "node").await?;
     world.manual_clock().advance_ms(LEASE_MS);

@@ -121,8 +121,8 @@ const COUNT_CASES: [LimitCase; 5] = [
         },
     },
     LimitCase {
-        name: "the_moves_of_a_commit",
-        what: "moves in a commit",
+        name: "the_reader_advances_of_a_commit",
+        what: "reader advances in a commit",
         limits: commit_limits,
         commit: |count| {
             let moves = numbers_up_to(count).map(|number| {
@@ -184,12 +184,12 @@ fn extra_of_size(bytes: usize) -> ExtraFields {
 }
 
 super::checks!(fn written, Limits:
-    every_list_of_a_commit_is_counted_by_itself,
-    the_usual_limits_let_a_large_event_pass,
-    the_usual_limits_let_a_large_chunk_pass,
-    text_that_rows_are_found_by_may_have_512_bytes,
-    text_that_rows_are_found_by_may_not_have_513_bytes,
-    an_append_without_events_is_refused,
+    each_list_of_a_commit_has_its_own_limit,
+    the_default_limits_accept_a_large_event,
+    the_default_limits_accept_a_large_chunk,
+    lookup_text_of_512_bytes_is_accepted,
+    lookup_text_of_513_bytes_is_rejected,
+    an_append_without_events_is_rejected,
 );
 
 pub(super) fn checks() -> Vec<ConformanceCheck> {
@@ -199,11 +199,11 @@ pub(super) fn checks() -> Vec<ConformanceCheck> {
         .map(|it| (BYTES_MAX, it))
         .chain(COUNT_CASES.iter().map(|it| (COUNT_MAX, it)))
     {
-        let name = format!("{}_may_reach_the_limit", limited.name);
+        let name = format!("{}_may_be_at_the_limit", limited.name);
         checks.push(ConformanceCheck::new(Topic::Limits, name, move |world| {
             Box::pin(expect_accepted_at_limit(world, limited, max))
         }));
-        let name = format!("{}_may_not_pass_the_limit", limited.name);
+        let name = format!("{}_must_not_exceed_the_limit", limited.name);
         checks.push(ConformanceCheck::new(Topic::Limits, name, move |world| {
             Box::pin(expect_refused_over_limit(world, limited, max))
         }));
@@ -253,10 +253,10 @@ async fn expect_refused_over_limit(
         limit: max,
     };
     expect_refused(world.commit((case.commit)(max + 1)).await, error)?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn every_list_of_a_commit_is_counted_by_itself(world: &CheckContext<'_>) -> CheckResult {
+async fn each_list_of_a_commit_has_its_own_limit(world: &CheckContext<'_>) -> CheckResult {
     let world = open_with_limits(world, commit_limits(COUNT_MAX)).await?;
     let mut whole = Commit::new();
     for part in COUNT_CASES
@@ -277,7 +277,7 @@ async fn every_list_of_a_commit_is_counted_by_itself(world: &CheckContext<'_>) -
     )
 }
 
-async fn the_usual_limits_let_a_large_event_pass(world: &CheckContext<'_>) -> CheckResult {
+async fn the_default_limits_accept_a_large_event(world: &CheckContext<'_>) -> CheckResult {
     let large = fixtures::with_payload(
         step_event("r", 1),
         &json_object_of_size(StoreLimits::default().event_bytes_max),
@@ -292,7 +292,7 @@ async fn the_usual_limits_let_a_large_event_pass(world: &CheckContext<'_>) -> Ch
     expect_holds("the log holds the event", kept == vec![large])
 }
 
-async fn the_usual_limits_let_a_large_chunk_pass(world: &CheckContext<'_>) -> CheckResult {
+async fn the_default_limits_accept_a_large_chunk(world: &CheckContext<'_>) -> CheckResult {
     let records: Arc<[u8]> = (0..4_000_000_u32)
         .map(|number| number.to_le_bytes()[0])
         .collect();
@@ -328,7 +328,7 @@ fn execution_with_long_text(bytes: usize) -> crate::tables::ExecutionRow {
     }
 }
 
-async fn text_that_rows_are_found_by_may_have_512_bytes(world: &CheckContext<'_>) -> CheckResult {
+async fn lookup_text_of_512_bytes_is_accepted(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&execution_with_long_text(512)))
         .await?;
@@ -339,15 +339,13 @@ async fn text_that_rows_are_found_by_may_have_512_bytes(world: &CheckContext<'_>
         )
         .await?;
     expect_holds(
-        "the row is there as it was given",
+        "the row is stored as given",
         row.is_some_and(|stored| stored.row == execution_with_long_text(512).to_row()),
     )
 }
 
-async fn text_that_rows_are_found_by_may_not_have_513_bytes(
-    world: &CheckContext<'_>,
-) -> CheckResult {
-    let reason = "text that rows are found by has at most 512 bytes";
+async fn lookup_text_of_513_bytes_is_rejected(world: &CheckContext<'_>) -> CheckResult {
+    let reason = "text of a key, unique or index column must have at most 512 bytes";
     let error = InvalidRequest::Value {
         table: "executions",
         column: "function",
@@ -361,7 +359,7 @@ async fn text_that_rows_are_found_by_may_not_have_513_bytes(
     )
 }
 
-async fn an_append_without_events_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_append_without_events_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     let empty = JournalAppend {
         count: 0,
         ..numbered_append(1, 0, 1)

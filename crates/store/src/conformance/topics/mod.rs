@@ -1,9 +1,11 @@
 //! The checks, one file per topic. The name of a check states the guarantee that it tests.
 
 mod atomicity;
+mod column_updates;
 mod commit_faults;
 mod contiguity;
 mod deduplication_conflicts;
+mod delete_if_exists;
 mod every_table;
 mod fencing;
 mod hostile_text;
@@ -18,8 +20,6 @@ mod limits;
 mod paging;
 mod purge;
 mod readers;
-mod removals;
-mod row_amendments;
 mod row_races;
 mod rows;
 mod scans;
@@ -86,9 +86,9 @@ pub(super) fn collect_checks() -> Vec<ConformanceCheck> {
         insert_or_keep::checks(),
         serial_numbers::checks(),
         row_races::checks(),
-        row_amendments::checks(),
+        column_updates::checks(),
         every_table::checks(),
-        removals::checks(),
+        delete_if_exists::checks(),
         scans::checks(),
         journals::checks(),
         journal_reads::checks(),
@@ -109,7 +109,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn no_two_checks_have_the_same_name() {
+    fn check_names_are_unique() {
         let checks = super::collect_checks();
         let names: BTreeSet<&str> = checks.iter().map(|check| check.name.as_str()).collect();
         assert_eq!(names.len(), checks.len());

@@ -4,23 +4,23 @@ use super::prelude::*;
 use crate::StoreLimits;
 
 super::checks!(Paging:
-    events_come_in_the_order_of_their_places,
-    the_tenth_event_comes_after_the_ninth,
-    a_watermark_skips_what_was_read,
-    a_page_holds_at_most_its_limit,
-    a_page_of_none_is_empty,
-    a_page_with_room_to_spare_holds_what_there_is,
-    a_page_without_limit_is_cut_at_the_policy,
-    the_usual_page_holds_a_thousand,
-    a_watermark_at_the_end_finds_nothing,
-    a_watermark_beyond_the_end_finds_nothing,
-    the_last_possible_watermark_finds_nothing,
+    events_are_returned_in_sequence_order,
+    sequence_numbers_are_ordered_as_numbers,
+    a_read_after_a_watermark_skips_earlier_events,
+    a_page_has_at_most_limit_events,
+    a_page_with_limit_0_is_empty,
+    a_page_with_a_large_limit_returns_all_events,
+    a_page_without_a_limit_is_capped_by_the_policy,
+    the_default_page_has_1000_events,
+    a_watermark_at_the_end_returns_nothing,
+    a_watermark_beyond_the_end_returns_nothing,
+    the_largest_watermark_returns_nothing,
     an_unknown_run_has_no_events,
-    pages_together_are_the_whole_log,
-    a_page_holds_no_event_of_a_run_with_a_similar_name,
-    what_is_appended_between_pages_is_read_at_the_end,
-    an_event_is_readable_as_soon_as_it_is_acknowledged,
-    the_same_page_is_the_same_twice,
+    the_pages_of_a_log_add_up_to_the_whole_log,
+    a_page_has_no_events_of_runs_with_similar_names,
+    events_appended_between_pages_are_read_last,
+    an_acknowledged_event_is_readable,
+    reading_a_page_twice_returns_the_same_events,
 );
 
 async fn fill_run(world: &CheckContext<'_>, count: u32) -> CheckResult {
@@ -28,7 +28,7 @@ async fn fill_run(world: &CheckContext<'_>, count: u32) -> CheckResult {
     Ok(())
 }
 
-async fn events_come_in_the_order_of_their_places(world: &CheckContext<'_>) -> CheckResult {
+async fn events_are_returned_in_sequence_order(world: &CheckContext<'_>) -> CheckResult {
     world
         .append_events(vec![
             step_event("r", 5),
@@ -38,7 +38,7 @@ async fn events_come_in_the_order_of_their_places(world: &CheckContext<'_>) -> C
         .await?;
     let log = world.read_log("r").await?;
     expect_same(
-        "the places",
+        "the sequences",
         log.iter().map(|it| it.run_seq.as_u64()).collect(),
         vec![1, 2, 3],
     )?;
@@ -52,7 +52,7 @@ async fn events_come_in_the_order_of_their_places(world: &CheckContext<'_>) -> C
     )
 }
 
-async fn the_tenth_event_comes_after_the_ninth(world: &CheckContext<'_>) -> CheckResult {
+async fn sequence_numbers_are_ordered_as_numbers(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 101).await?;
     expect_same(
         "after 8",
@@ -66,11 +66,11 @@ async fn the_tenth_event_comes_after_the_ninth(world: &CheckContext<'_>) -> Chec
     )
 }
 
-async fn a_watermark_skips_what_was_read(world: &CheckContext<'_>) -> CheckResult {
+async fn a_read_after_a_watermark_skips_earlier_events(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 7).await?;
     for after in 0..=7 {
         expect_same(
-            "the places",
+            "the sequences",
             world.read_sequences("r", after, 99).await?,
             (after + 1..=7).collect(),
         )?;
@@ -78,11 +78,11 @@ async fn a_watermark_skips_what_was_read(world: &CheckContext<'_>) -> CheckResul
     Ok(())
 }
 
-async fn a_page_holds_at_most_its_limit(world: &CheckContext<'_>) -> CheckResult {
+async fn a_page_has_at_most_limit_events(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 7).await?;
     for limit in 1..=7 {
         expect_same(
-            "the places",
+            "the sequences",
             world.read_sequences("r", 0, limit).await?,
             (1..=limit as u64).collect(),
         )?;
@@ -94,25 +94,25 @@ async fn a_page_holds_at_most_its_limit(world: &CheckContext<'_>) -> CheckResult
     )
 }
 
-async fn a_page_of_none_is_empty(world: &CheckContext<'_>) -> CheckResult {
+async fn a_page_with_limit_0_is_empty(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 2).await?;
     expect_same(
-        "the places",
+        "the sequences",
         world.read_sequences("r", 0, 0).await?,
         Vec::new(),
     )
 }
 
-async fn a_page_with_room_to_spare_holds_what_there_is(world: &CheckContext<'_>) -> CheckResult {
+async fn a_page_with_a_large_limit_returns_all_events(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 3).await?;
     expect_same(
-        "the places",
+        "the sequences",
         world.read_sequences("r", 0, 4).await?,
         vec![1, 2, 3],
     )
 }
 
-async fn a_page_without_limit_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
+async fn a_page_without_a_limit_is_capped_by_the_policy(world: &CheckContext<'_>) -> CheckResult {
     let limits = StoreLimits {
         page_max: 5,
         ..StoreLimits::default()
@@ -126,7 +126,7 @@ async fn a_page_without_limit_is_cut_at_the_policy(world: &CheckContext<'_>) -> 
     fill_run(&world, 8).await?;
     for limit in [6, 1_000, usize::MAX] {
         expect_same(
-            "the places",
+            "the sequences",
             world.read_sequences("r", 1, limit).await?,
             vec![2, 3, 4, 5, 6],
         )?;
@@ -134,10 +134,10 @@ async fn a_page_without_limit_is_cut_at_the_policy(world: &CheckContext<'_>) -> 
     Ok(())
 }
 
-async fn the_usual_page_holds_a_thousand(world: &CheckContext<'_>) -> CheckResult {
+async fn the_default_page_has_1000_events(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 1_001).await?;
     expect_same(
-        "how many",
+        "the count",
         world
             .fetch_events(&parse_id("r"), RunEventQuery::default())
             .await?
@@ -145,7 +145,7 @@ async fn the_usual_page_holds_a_thousand(world: &CheckContext<'_>) -> CheckResul
         1_000,
     )?;
     expect_same(
-        "and then",
+        "the rest",
         world
             .fetch_events(
                 &parse_id("r"),
@@ -157,25 +157,25 @@ async fn the_usual_page_holds_a_thousand(world: &CheckContext<'_>) -> CheckResul
     )
 }
 
-async fn a_watermark_at_the_end_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn a_watermark_at_the_end_returns_nothing(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 3).await?;
     expect_same(
-        "the places",
+        "the sequences",
         world.read_sequences("r", 3, 9).await?,
         Vec::new(),
     )
 }
 
-async fn a_watermark_beyond_the_end_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn a_watermark_beyond_the_end_returns_nothing(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 3).await?;
     expect_same(
-        "the places",
+        "the sequences",
         world.read_sequences("r", 4_000_000_000, 9).await?,
         Vec::new(),
     )
 }
 
-async fn the_last_possible_watermark_finds_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn the_largest_watermark_returns_nothing(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 3).await?;
     let page = RunEventQuery {
         after: RunSeq::MAX,
@@ -191,7 +191,7 @@ async fn the_last_possible_watermark_finds_nothing(world: &CheckContext<'_>) -> 
 async fn an_unknown_run_has_no_events(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 1).await?;
     expect_same(
-        "the places",
+        "the sequences",
         world.read_sequences("unknown", 0, 9).await?,
         Vec::new(),
     )?;
@@ -202,7 +202,7 @@ async fn an_unknown_run_has_no_events(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn pages_together_are_the_whole_log(world: &CheckContext<'_>) -> CheckResult {
+async fn the_pages_of_a_log_add_up_to_the_whole_log(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 23).await?;
     for limit in [1, 2, 7, 22, 23, 24] {
         let (mut after, mut all) = (0, Vec::new());
@@ -212,14 +212,12 @@ async fn pages_together_are_the_whole_log(world: &CheckContext<'_>) -> CheckResu
             after = *last;
             all.extend(page);
         }
-        expect_same("the places", all, (1..=23).collect())?;
+        expect_same("the sequences", all, (1..=23).collect())?;
     }
     Ok(())
 }
 
-async fn a_page_holds_no_event_of_a_run_with_a_similar_name(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_page_has_no_events_of_runs_with_similar_names(world: &CheckContext<'_>) -> CheckResult {
     let names = ["r", "R", "r1", "r ", "r%", "r_", " r", "ŕ", "r\u{301}"];
     for name in names {
         world.append_event(step_event(name, 1)).await?;
@@ -236,9 +234,7 @@ async fn a_page_holds_no_event_of_a_run_with_a_similar_name(
     Ok(())
 }
 
-async fn what_is_appended_between_pages_is_read_at_the_end(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn events_appended_between_pages_are_read_last(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 4).await?;
     expect_same(
         "the first page",
@@ -253,9 +249,7 @@ async fn what_is_appended_between_pages_is_read_at_the_end(
     )
 }
 
-async fn an_event_is_readable_as_soon_as_it_is_acknowledged(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn an_acknowledged_event_is_readable(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for number in 1..=20 {
         world.append_event(step_event("r", number)).await?;
@@ -269,7 +263,7 @@ async fn an_event_is_readable_as_soon_as_it_is_acknowledged(
             .await?;
         let seen: Vec<_> = seen.into_iter().map(|record| record.event).collect();
         expect_same(
-            "what the other handle sees",
+            "the rows that the second handle reads",
             seen,
             vec![step_event("r", number)],
         )?;
@@ -277,7 +271,7 @@ async fn an_event_is_readable_as_soon_as_it_is_acknowledged(
     Ok(())
 }
 
-async fn the_same_page_is_the_same_twice(world: &CheckContext<'_>) -> CheckResult {
+async fn reading_a_page_twice_returns_the_same_events(world: &CheckContext<'_>) -> CheckResult {
     fill_run(world, 9).await?;
     let page = RunEventQuery {
         after: run_sequence(2),

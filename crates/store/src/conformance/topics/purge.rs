@@ -5,35 +5,35 @@ use super::prelude::*;
 use crate::PurgeTarget;
 use crate::conformance::StoreDump;
 use crate::conformance::fixtures::{
-    current_snapshot_row, gap_alert_row, numbered_execution, pending_timer_row, queued_job_row,
-    queued_task_row, reader_advance, running_execution_row, signal_message_row,
+    current_snapshot_row, gap_alert_row, numbered_execution, queued_job_row, queued_task_row,
+    reader_advance, running_execution_row, signal_message_row,
 };
-use crate::tables::{InboxMessageRow, RunSnapshotRow, TaskRow, TimerRow};
+use crate::tables::{InboxMessageRow, RunSnapshotRow, TaskRow};
 
 super::checks!(Purge:
     purging_a_run_removes_its_events_its_head_and_its_snapshot,
-    purging_a_run_leaves_all_else_as_it_is,
-    purging_a_run_leaves_runs_with_similar_names,
-    purging_a_run_that_is_not_there_says_so,
-    purging_a_run_twice_says_so,
-    a_purged_run_begins_again_at_1,
-    a_purged_run_begins_again_without_positions,
-    a_purged_run_begins_again_with_the_stamps_of_its_time,
-    an_event_of_a_purged_run_is_new_again,
-    a_snapshot_without_a_run_is_purged_by_its_name,
+    purging_a_run_changes_nothing_else,
+    purging_a_run_keeps_runs_with_similar_names,
+    purging_a_missing_run_returns_false,
+    purging_a_run_twice_returns_false,
+    a_purged_run_starts_again_with_sequence_1,
+    a_purged_run_starts_again_without_reader_positions,
+    a_purged_run_starts_again_with_current_timestamps,
+    an_event_of_a_purged_run_is_new_when_sent_again,
+    a_snapshot_without_a_run_is_purged_with_its_run_id,
     an_alert_of_a_purged_run_can_be_raised_again,
-    purging_an_execution_removes_all_that_is_its_own,
-    purging_an_execution_leaves_all_else_as_it_is,
-    purging_an_execution_that_is_not_there_says_so,
-    purging_an_execution_twice_says_so,
-    a_purged_execution_begins_again_with_event_0,
-    a_start_key_is_free_again_when_its_execution_is_purged,
-    a_dedup_key_is_free_again_when_its_execution_is_purged,
-    serials_are_not_repeated_after_a_purge,
+    purging_an_execution_removes_all_its_data,
+    purging_an_execution_changes_nothing_else,
+    purging_a_missing_execution_returns_false,
+    purging_an_execution_twice_returns_false,
+    a_purged_execution_starts_again_with_event_0,
+    a_start_key_can_be_reused_after_its_execution_is_purged,
+    a_dedup_key_can_be_reused_after_its_execution_is_purged,
+    serials_are_not_reused_after_a_purge,
     an_execution_without_a_journal_is_purged,
     a_journal_without_an_execution_is_purged,
-    timers_and_messages_without_an_execution_are_purged,
-    the_other_handle_sees_nothing_of_what_is_purged,
+    tasks_and_messages_without_an_execution_are_purged,
+    a_second_handle_does_not_read_purged_data,
 );
 
 /// Stores two runs with snapshots, two executions with every kind of dependent row, and data that
@@ -53,9 +53,8 @@ async fn fill_store(world: &CheckContext<'_>) -> CheckResult {
                 number,
                 Some(&format!("order-{number}")),
             ))
-            .insert(&pending_timer_row(number, 1))
-            .insert(&pending_timer_row(number, 2))
-            .insert(&queued_task_row(number, 3))
+            .insert(&queued_task_row(number, 1))
+            .insert(&queued_task_row(number, 2))
             .insert(&signal_message_row(number, Some("key")))
             .insert(&signal_message_row(number, None));
     }
@@ -94,7 +93,6 @@ fn without_execution(mut dump: StoreDump) -> StoreDump {
     dump.journals.retain(|(of, _)| *of != numbered_execution(1));
     for table in [
         crate::tables::ExecutionRow::TABLE,
-        TimerRow::TABLE,
         InboxMessageRow::TABLE,
         TaskRow::TABLE,
     ] {
@@ -120,7 +118,7 @@ async fn purging_a_run_removes_its_events_its_head_and_its_snapshot(
 ) -> CheckResult {
     fill_store(world).await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_run(world, "r").await?,
         true,
     )?;
@@ -149,64 +147,64 @@ async fn purging_a_run_removes_its_events_its_head_and_its_snapshot(
     expect_same("the runs", listed, vec![parse_id("s")])
 }
 
-async fn purging_a_run_leaves_all_else_as_it_is(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_a_run_changes_nothing_else(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
     purge_run(world, "r").await?;
     expect_same(
-        "what is stored",
+        "the stored data",
         world.dump_store().await?,
         without_run(before),
     )
 }
 
-async fn purging_a_run_leaves_runs_with_similar_names(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_a_run_keeps_runs_with_similar_names(world: &CheckContext<'_>) -> CheckResult {
     let similar = ["R", "r1", "r ", " r", "r%", "%", "_", "r_", "r'", "é"];
     for name in similar {
         world.append_event(step_event(name, 1)).await?;
     }
     for absent in ["r", "e\u{301}", "r__", "%%"] {
         expect_same(
-            "whether there was anything",
+            "the result of the purge",
             purge_run(world, absent).await?,
             false,
         )?;
     }
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_run(world, "%").await?,
         true,
     )?;
     expect_same(
-        "how many runs are left",
+        "the number of remaining runs",
         world.list_run_heads(None, None, 99).await?.len(),
         similar.len() - 1,
     )
 }
 
-async fn purging_a_run_that_is_not_there_says_so(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_a_missing_run_returns_false(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_run(world, "unknown").await?,
         false,
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn purging_a_run_twice_says_so(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_a_run_twice_returns_false(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
-    expect_same("the first time", purge_run(world, "r").await?, true)?;
-    expect_same("the second time", purge_run(world, "r").await?, false)
+    expect_same("the first result", purge_run(world, "r").await?, true)?;
+    expect_same("the second result", purge_run(world, "r").await?, false)
 }
 
-async fn a_purged_run_begins_again_at_1(world: &CheckContext<'_>) -> CheckResult {
+async fn a_purged_run_starts_again_with_sequence_1(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     purge_run(world, "r").await?;
     let answers = world.append_events(step_events("r", 7, 8)).await?;
     expect_same(
-        "the places",
+        "the sequences",
         answers.iter().map(|it| it.result.run_seq).collect(),
         vec![run_sequence(1), run_sequence(2)],
     )?;
@@ -217,7 +215,9 @@ async fn a_purged_run_begins_again_at_1(world: &CheckContext<'_>) -> CheckResult
     )
 }
 
-async fn a_purged_run_begins_again_without_positions(world: &CheckContext<'_>) -> CheckResult {
+async fn a_purged_run_starts_again_without_reader_positions(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_store(world).await?;
     purge_run(world, "r").await?;
     world.append_event(step_event("r", 1)).await?;
@@ -228,7 +228,7 @@ async fn a_purged_run_begins_again_without_positions(world: &CheckContext<'_>) -
     )
 }
 
-async fn a_purged_run_begins_again_with_the_stamps_of_its_time(
+async fn a_purged_run_starts_again_with_current_timestamps(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     world.manual_clock().set(timestamp_after_ms(50_000));
@@ -236,7 +236,7 @@ async fn a_purged_run_begins_again_with_the_stamps_of_its_time(
     purge_run(world, "r").await?;
     world.manual_clock().set(timestamp_after_ms(10));
     expect_same(
-        "the stamp",
+        "the timestamp",
         world
             .append_event(step_event("r", 1))
             .await?
@@ -246,23 +246,25 @@ async fn a_purged_run_begins_again_with_the_stamps_of_its_time(
     )
 }
 
-async fn an_event_of_a_purged_run_is_new_again(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_a_purged_run_is_new_when_sent_again(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     purge_run(world, "r").await?;
     let answer = world.append_event(step_event("r", 2)).await?.result;
     expect_same(
-        "place and persisted",
+        "sequence and persisted",
         (answer.run_seq, answer.persisted),
         (run_sequence(1), true),
     )
 }
 
-async fn a_snapshot_without_a_run_is_purged_by_its_name(world: &CheckContext<'_>) -> CheckResult {
+async fn a_snapshot_without_a_run_is_purged_with_its_run_id(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world
         .commit(Commit::new().insert(&current_snapshot_row("r", 1, "{}")))
         .await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_run(world, "r").await?,
         true,
     )?;
@@ -280,22 +282,22 @@ async fn an_alert_of_a_purged_run_can_be_raised_again(world: &CheckContext<'_>) 
     let again = || Commit::new().insert_or_keep(&gap_alert_row("once"));
     let kept = world.commit(again()).await?;
     expect_same(
-        "whether it is raised twice",
+        "whether the alert is raised twice",
         kept.changes == [ChangeOutcome::Applied],
         false,
     )?;
     purge_run(world, "r").await?;
     expect_same(
-        "whether it is raised for the new run",
+        "whether the alert is raised for the new run",
         world.commit(again()).await?.changes,
         vec![ChangeOutcome::Applied],
     )
 }
 
-async fn purging_an_execution_removes_all_that_is_its_own(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_an_execution_removes_all_its_data(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_execution(world, 1).await?,
         true,
     )?;
@@ -312,23 +314,15 @@ async fn purging_an_execution_removes_all_that_is_its_own(world: &CheckContext<'
         .await?;
     expect_same("the row", row, None)?;
     expect_same(
-        "how many timers are left",
+        "the number of remaining tasks",
         world
-            .scan_rows(TableScan::all_rows::<TimerRow>())
+            .scan_rows(TableScan::all_rows::<TaskRow>())
             .await?
             .len(),
         2,
     )?;
     expect_same(
-        "how many tasks are left",
-        world
-            .scan_rows(TableScan::all_rows::<TaskRow>())
-            .await?
-            .len(),
-        1,
-    )?;
-    expect_same(
-        "how many messages are left",
+        "the number of remaining messages",
         world
             .scan_rows(TableScan::all_rows::<InboxMessageRow>())
             .await?
@@ -337,35 +331,35 @@ async fn purging_an_execution_removes_all_that_is_its_own(world: &CheckContext<'
     )
 }
 
-async fn purging_an_execution_leaves_all_else_as_it_is(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_an_execution_changes_nothing_else(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
     purge_execution(world, 1).await?;
     expect_same(
-        "what is stored",
+        "the stored data",
         world.dump_store().await?,
         without_execution(before),
     )
 }
 
-async fn purging_an_execution_that_is_not_there_says_so(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_a_missing_execution_returns_false(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let before = world.dump_store().await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_execution(world, 9).await?,
         false,
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn purging_an_execution_twice_says_so(world: &CheckContext<'_>) -> CheckResult {
+async fn purging_an_execution_twice_returns_false(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
-    expect_same("the first time", purge_execution(world, 1).await?, true)?;
-    expect_same("the second time", purge_execution(world, 1).await?, false)
+    expect_same("the first result", purge_execution(world, 1).await?, true)?;
+    expect_same("the second result", purge_execution(world, 1).await?, false)
 }
 
-async fn a_purged_execution_begins_again_with_event_0(world: &CheckContext<'_>) -> CheckResult {
+async fn a_purged_execution_starts_again_with_event_0(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     purge_execution(world, 1).await?;
     let conflict = CommitConflict::JournalLength {
@@ -393,7 +387,7 @@ async fn a_purged_execution_begins_again_with_event_0(world: &CheckContext<'_>) 
     )
 }
 
-async fn a_start_key_is_free_again_when_its_execution_is_purged(
+async fn a_start_key_can_be_reused_after_its_execution_is_purged(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     fill_store(world).await?;
@@ -404,7 +398,7 @@ async fn a_start_key_is_free_again_when_its_execution_is_purged(
     expect_same("the outcome", receipt.changes, vec![ChangeOutcome::Applied])
 }
 
-async fn a_dedup_key_is_free_again_when_its_execution_is_purged(
+async fn a_dedup_key_can_be_reused_after_its_execution_is_purged(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     fill_store(world).await?;
@@ -415,7 +409,7 @@ async fn a_dedup_key_is_free_again_when_its_execution_is_purged(
     expect_same("the outcome", receipt.changes, vec![ChangeOutcome::Applied])
 }
 
-async fn serials_are_not_repeated_after_a_purge(world: &CheckContext<'_>) -> CheckResult {
+async fn serials_are_not_reused_after_a_purge(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let last = |rows: Vec<StoredRow>| rows.last().map(|stored| stored.row.0[0].clone());
     let before = last(
@@ -441,7 +435,7 @@ async fn an_execution_without_a_journal_is_purged(world: &CheckContext<'_>) -> C
         .commit(Commit::new().insert(&running_execution_row(1, None)))
         .await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_execution(world, 1).await?,
         true,
     )
@@ -452,24 +446,24 @@ async fn a_journal_without_an_execution_is_purged(world: &CheckContext<'_>) -> C
         .commit(Commit::new().append_journal(numbered_append(1, 0, 1)))
         .await?;
     expect_same(
-        "whether there was anything",
+        "the result of the purge",
         purge_execution(world, 1).await?,
         true,
     )
 }
 
-async fn timers_and_messages_without_an_execution_are_purged(
+async fn tasks_and_messages_without_an_execution_are_purged(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     world
         .commit(
             Commit::new()
-                .insert(&pending_timer_row(1, 1))
+                .insert(&queued_task_row(1, 1))
                 .insert(&signal_message_row(2, None)),
         )
         .await?;
     expect_same(
-        "whether there was a timer",
+        "whether there was a task",
         purge_execution(world, 1).await?,
         true,
     )?;
@@ -479,8 +473,8 @@ async fn timers_and_messages_without_an_execution_are_purged(
         true,
     )?;
     expect_same(
-        "the timers",
-        world.scan_rows(TableScan::all_rows::<TimerRow>()).await?,
+        "the tasks",
+        world.scan_rows(TableScan::all_rows::<TaskRow>()).await?,
         Vec::new(),
     )?;
     expect_same(
@@ -492,11 +486,11 @@ async fn timers_and_messages_without_an_execution_are_purged(
     )
 }
 
-async fn the_other_handle_sees_nothing_of_what_is_purged(world: &CheckContext<'_>) -> CheckResult {
+async fn a_second_handle_does_not_read_purged_data(world: &CheckContext<'_>) -> CheckResult {
     fill_store(world).await?;
     let pair = world.open_handle_pair().await?;
     expect_holds(
-        "the other sees the run",
+        "the second handle reads the run",
         pair.second_handle()
             .read_run_head(&parse_id("r"))
             .await?
@@ -509,7 +503,7 @@ async fn the_other_handle_sees_nothing_of_what_is_purged(world: &CheckContext<'_
         None,
     )?;
     expect_same(
-        "a place",
+        "a sequence",
         pair.second_handle()
             .append_event(step_event("r", 1))
             .await?

@@ -5,33 +5,33 @@ use crate::conformance::fixtures::reader_advance;
 use crate::{RunHead, StoreLimits};
 
 super::checks!(Readers:
-    a_new_run_is_behind_for_every_reader,
-    a_head_says_whose_run_it_is,
-    a_reader_moves_forward,
-    readers_move_without_each_other,
-    both_readers_move_in_one_commit,
-    a_reader_may_stay_where_it_is,
-    a_reader_cannot_move_from_where_it_is_not,
-    a_reader_cannot_move_backwards,
-    a_reader_cannot_move_beyond_the_end,
-    a_reader_cannot_move_in_a_run_that_is_not_there,
-    a_reader_cannot_move_to_events_of_the_same_commit,
-    a_move_and_new_events_of_one_run_are_both_stored,
-    a_move_and_a_repeat_of_one_run_are_both_answered,
-    a_position_moved_twice_in_one_commit_is_refused,
-    only_runs_behind_are_listed,
-    a_run_that_gets_an_event_is_behind_again,
-    an_event_is_in_the_outbox_from_its_commit_on,
-    runs_are_listed_in_the_order_of_their_bytes,
-    a_list_goes_on_after_a_run,
-    a_list_goes_on_after_a_run_that_is_not_there,
-    a_list_holds_at_most_its_limit,
-    a_list_is_cut_at_the_policy,
-    a_list_of_runs_behind_is_not_cut_before_it_is_narrowed,
-    pages_together_are_all_runs,
-    a_head_in_a_list_is_the_head_of_the_run,
-    racing_readers_move_once,
-    racing_moves_and_appends_lose_nothing,
+    every_reader_is_behind_in_a_new_run,
+    a_head_has_the_scope_of_its_run,
+    a_reader_advances,
+    readers_advance_independently,
+    both_readers_advance_in_one_commit,
+    advancing_a_reader_to_its_own_position_is_accepted,
+    advancing_a_reader_from_another_position_is_rejected,
+    moving_a_reader_backwards_is_rejected,
+    moving_a_reader_beyond_the_end_is_rejected,
+    advancing_a_reader_of_a_missing_run_is_rejected,
+    advancing_a_reader_to_events_of_the_same_commit_is_rejected,
+    a_reader_advance_and_new_events_of_one_run_are_both_stored,
+    a_reader_advance_and_a_duplicate_of_one_run_are_both_accepted,
+    advancing_a_reader_twice_in_one_commit_is_rejected,
+    only_runs_with_unread_events_are_listed,
+    a_run_with_a_new_event_is_listed_again,
+    an_event_is_in_the_outbox_as_soon_as_it_is_committed,
+    runs_are_listed_in_byte_order,
+    a_list_continues_after_a_run,
+    a_list_continues_after_a_missing_run,
+    a_list_has_at_most_limit_runs,
+    a_list_is_capped_by_the_policy,
+    the_limit_of_a_list_applies_after_its_filter,
+    the_pages_of_a_list_add_up_to_all_runs,
+    a_listed_head_equals_the_head_of_the_run,
+    of_concurrent_reader_advances_exactly_one_succeeds,
+    concurrent_reader_advances_and_appends_lose_nothing,
 );
 
 const EVENT_BUS: RunEventReader = RunEventReader::EventBus;
@@ -78,12 +78,12 @@ fn owned_names(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-async fn a_new_run_is_behind_for_every_reader(world: &CheckContext<'_>) -> CheckResult {
+async fn every_reader_is_behind_in_a_new_run(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     expect_same("the positions", reader_positions(world).await?, [0, 0])?;
     for reader in RunEventReader::ALL {
         expect_same(
-            "runs behind",
+            "runs behind the reader",
             list_run_ids(world, Some(reader), None, 9).await?,
             owned_names(&["r"]),
         )?;
@@ -91,7 +91,7 @@ async fn a_new_run_is_behind_for_every_reader(world: &CheckContext<'_>) -> Check
     Ok(())
 }
 
-async fn a_head_says_whose_run_it_is(world: &CheckContext<'_>) -> CheckResult {
+async fn a_head_has_the_scope_of_its_run(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     let expected = RunHead {
         run_id: parse_id("r"),
@@ -106,27 +106,27 @@ async fn a_head_says_whose_run_it_is(world: &CheckContext<'_>) -> CheckResult {
     expect_same("the head", world.expect_head("r").await?, expected)
 }
 
-async fn a_reader_moves_forward(world: &CheckContext<'_>) -> CheckResult {
+async fn a_reader_advances(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     commit_advance(world, PROJECTOR, 0, 1).await?;
     commit_advance(world, PROJECTOR, 1, 3).await?;
     expect_same("the positions", reader_positions(world).await?, [3, 0])
 }
 
-async fn readers_move_without_each_other(world: &CheckContext<'_>) -> CheckResult {
+async fn readers_advance_independently(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r", "s"]).await?;
     commit_advance(world, EVENT_BUS, 0, 2).await?;
     commit_advance(world, PROJECTOR, 0, 1).await?;
     expect_same("the positions", reader_positions(world).await?, [1, 2])?;
     let other = world.expect_head("s").await?;
     expect_same(
-        "in the other run",
+        "the position in the other run",
         (other.projected_seq, other.delivered_seq),
         (RunSeq::ZERO, RunSeq::ZERO),
     )
 }
 
-async fn both_readers_move_in_one_commit(world: &CheckContext<'_>) -> CheckResult {
+async fn both_readers_advance_in_one_commit(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     world
         .commit(
@@ -138,7 +138,9 @@ async fn both_readers_move_in_one_commit(world: &CheckContext<'_>) -> CheckResul
     expect_same("the positions", reader_positions(world).await?, [3, 2])
 }
 
-async fn a_reader_may_stay_where_it_is(world: &CheckContext<'_>) -> CheckResult {
+async fn advancing_a_reader_to_its_own_position_is_accepted(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     commit_advance(world, EVENT_BUS, 0, 0).await?;
     commit_advance(world, EVENT_BUS, 0, 2).await?;
@@ -146,7 +148,9 @@ async fn a_reader_may_stay_where_it_is(world: &CheckContext<'_>) -> CheckResult 
     expect_same("the positions", reader_positions(world).await?, [0, 2])
 }
 
-async fn a_reader_cannot_move_from_where_it_is_not(world: &CheckContext<'_>) -> CheckResult {
+async fn advancing_a_reader_from_another_position_is_rejected(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     commit_advance(world, EVENT_BUS, 0, 2).await?;
     for from in [0, 1, 3] {
@@ -161,7 +165,7 @@ async fn a_reader_cannot_move_from_where_it_is_not(world: &CheckContext<'_>) -> 
     expect_same("the positions", reader_positions(world).await?, [0, 2])
 }
 
-async fn a_reader_cannot_move_backwards(world: &CheckContext<'_>) -> CheckResult {
+async fn moving_a_reader_backwards_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     commit_advance(world, EVENT_BUS, 0, 2).await?;
     let error = InvalidRequest::ReaderAdvance {
@@ -175,7 +179,7 @@ async fn a_reader_cannot_move_backwards(world: &CheckContext<'_>) -> CheckResult
     expect_same("the positions", reader_positions(world).await?, [0, 2])
 }
 
-async fn a_reader_cannot_move_beyond_the_end(world: &CheckContext<'_>) -> CheckResult {
+async fn moving_a_reader_beyond_the_end_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     for to in [run_sequence(4), RunSeq::MAX] {
         let error = InvalidRequest::ReaderAdvance {
@@ -193,7 +197,7 @@ async fn a_reader_cannot_move_beyond_the_end(world: &CheckContext<'_>) -> CheckR
     expect_same("the positions", reader_positions(world).await?, [0, 0])
 }
 
-async fn a_reader_cannot_move_in_a_run_that_is_not_there(world: &CheckContext<'_>) -> CheckResult {
+async fn advancing_a_reader_of_a_missing_run_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_refused(
         commit_advance(world, EVENT_BUS, 0, 0).await,
         InvalidRequest::NoSuchRun(parse_id("r")),
@@ -201,7 +205,7 @@ async fn a_reader_cannot_move_in_a_run_that_is_not_there(world: &CheckContext<'_
     expect_same("the head", world.read_run_head(&parse_id("r")).await?, None)
 }
 
-async fn a_reader_cannot_move_to_events_of_the_same_commit(
+async fn advancing_a_reader_to_events_of_the_same_commit_is_rejected(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     fill_runs(world, &["r"]).await?;
@@ -225,7 +229,9 @@ async fn a_reader_cannot_move_to_events_of_the_same_commit(
     )
 }
 
-async fn a_move_and_new_events_of_one_run_are_both_stored(world: &CheckContext<'_>) -> CheckResult {
+async fn a_reader_advance_and_new_events_of_one_run_are_both_stored(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     world
         .commit(
@@ -236,13 +242,15 @@ async fn a_move_and_new_events_of_one_run_are_both_stored(world: &CheckContext<'
         .await?;
     expect_same("the positions", reader_positions(world).await?, [0, 3])?;
     expect_same(
-        "the last place",
+        "the last sequence",
         world.expect_head("r").await?.last_seq,
         run_sequence(5),
     )
 }
 
-async fn a_move_and_a_repeat_of_one_run_are_both_answered(world: &CheckContext<'_>) -> CheckResult {
+async fn a_reader_advance_and_a_duplicate_of_one_run_are_both_accepted(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     let receipt = world
         .commit(
@@ -252,19 +260,21 @@ async fn a_move_and_a_repeat_of_one_run_are_both_answered(world: &CheckContext<'
         )
         .await?;
     expect_same(
-        "places",
+        "sequences",
         receipt.events.iter().map(|it| it.result.run_seq).collect(),
         vec![run_sequence(2)],
     )?;
     expect_same("the positions", reader_positions(world).await?, [0, 3])?;
     expect_same(
-        "the last place",
+        "the last sequence",
         world.expect_head("r").await?.last_seq,
         run_sequence(3),
     )
 }
 
-async fn a_position_moved_twice_in_one_commit_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn advancing_a_reader_twice_in_one_commit_is_rejected(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     let twice = Commit::new()
         .advance_reader(reader_advance("r", EVENT_BUS, 0, 1))
@@ -276,17 +286,17 @@ async fn a_position_moved_twice_in_one_commit_is_refused(world: &CheckContext<'_
     expect_same("the positions", reader_positions(world).await?, [0, 0])
 }
 
-async fn only_runs_behind_are_listed(world: &CheckContext<'_>) -> CheckResult {
+async fn only_runs_with_unread_events_are_listed(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["q", "r", "s"]).await?;
     commit_advance(world, EVENT_BUS, 0, 3).await?;
     commit_advance(world, PROJECTOR, 0, 2).await?;
     expect_same(
-        "behind the bus",
+        "runs behind the event bus",
         list_run_ids(world, Some(EVENT_BUS), None, 9).await?,
         owned_names(&["q", "s"]),
     )?;
     expect_same(
-        "behind the projector",
+        "runs behind the projector",
         list_run_ids(world, Some(PROJECTOR), None, 9).await?,
         owned_names(&["q", "r", "s"]),
     )?;
@@ -297,7 +307,7 @@ async fn only_runs_behind_are_listed(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn a_run_that_gets_an_event_is_behind_again(world: &CheckContext<'_>) -> CheckResult {
+async fn a_run_with_a_new_event_is_listed_again(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     commit_advance(world, EVENT_BUS, 0, 3).await?;
     expect_same(
@@ -314,17 +324,19 @@ async fn a_run_that_gets_an_event_is_behind_again(world: &CheckContext<'_>) -> C
     expect_same("the positions", reader_positions(world).await?, [0, 3])
 }
 
-async fn an_event_is_in_the_outbox_from_its_commit_on(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_is_in_the_outbox_as_soon_as_it_is_committed(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     world.append_event(step_event("r", 1)).await?;
     let heads = pair
         .second_handle()
         .list_run_heads(Some(EVENT_BUS), None, 9)
         .await?;
-    expect_same("what the other handle has to deliver", heads.len(), 1)
+    expect_same("the runs that the second handle lists", heads.len(), 1)
 }
 
-async fn runs_are_listed_in_the_order_of_their_bytes(world: &CheckContext<'_>) -> CheckResult {
+async fn runs_are_listed_in_byte_order(world: &CheckContext<'_>) -> CheckResult {
     let ordered = [
         " ", "!", "10", "9", "A", "B", "Z", "_", "a", "aa", "b", "z", "~", "é", "中", "😀",
     ];
@@ -343,7 +355,7 @@ async fn runs_are_listed_in_the_order_of_their_bytes(world: &CheckContext<'_>) -
     )
 }
 
-async fn a_list_goes_on_after_a_run(world: &CheckContext<'_>) -> CheckResult {
+async fn a_list_continues_after_a_run(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["q", "r", "s"]).await?;
     expect_same(
         "after q",
@@ -351,13 +363,13 @@ async fn a_list_goes_on_after_a_run(world: &CheckContext<'_>) -> CheckResult {
         owned_names(&["r", "s"]),
     )?;
     expect_same(
-        "after s",
+        "the runs after s",
         list_run_ids(world, Some(EVENT_BUS), Some("s"), 9).await?,
         Vec::new(),
     )
 }
 
-async fn a_list_goes_on_after_a_run_that_is_not_there(world: &CheckContext<'_>) -> CheckResult {
+async fn a_list_continues_after_a_missing_run(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["q", "s"]).await?;
     expect_same(
         "after r",
@@ -366,7 +378,7 @@ async fn a_list_goes_on_after_a_run_that_is_not_there(world: &CheckContext<'_>) 
     )
 }
 
-async fn a_list_holds_at_most_its_limit(world: &CheckContext<'_>) -> CheckResult {
+async fn a_list_has_at_most_limit_runs(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["q", "r", "s"]).await?;
     for (limit, expected) in [
         (0, vec![]),
@@ -383,7 +395,7 @@ async fn a_list_holds_at_most_its_limit(world: &CheckContext<'_>) -> CheckResult
     Ok(())
 }
 
-async fn a_list_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
+async fn a_list_is_capped_by_the_policy(world: &CheckContext<'_>) -> CheckResult {
     let limits = StoreLimits {
         page_max: 2,
         ..StoreLimits::default()
@@ -405,9 +417,7 @@ async fn a_list_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn a_list_of_runs_behind_is_not_cut_before_it_is_narrowed(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn the_limit_of_a_list_applies_after_its_filter(world: &CheckContext<'_>) -> CheckResult {
     let runs: Vec<String> = (10..30).map(|number| format!("r{number}")).collect();
     fill_runs(world, &runs.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     let delivered = runs[..18]
@@ -423,7 +433,7 @@ async fn a_list_of_runs_behind_is_not_cut_before_it_is_narrowed(
     )
 }
 
-async fn pages_together_are_all_runs(world: &CheckContext<'_>) -> CheckResult {
+async fn the_pages_of_a_list_add_up_to_all_runs(world: &CheckContext<'_>) -> CheckResult {
     let runs: Vec<String> = (10..27).map(|number| format!("r{number}")).collect();
     fill_runs(world, &runs.iter().map(String::as_str).collect::<Vec<_>>()).await?;
     for limit in [1, 4, 17] {
@@ -446,7 +456,7 @@ async fn pages_together_are_all_runs(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn a_head_in_a_list_is_the_head_of_the_run(world: &CheckContext<'_>) -> CheckResult {
+async fn a_listed_head_equals_the_head_of_the_run(world: &CheckContext<'_>) -> CheckResult {
     fill_runs(world, &["q", "r"]).await?;
     commit_advance(world, EVENT_BUS, 0, 2).await?;
     let heads = world.list_run_heads(None, None, 9).await?;
@@ -457,7 +467,9 @@ async fn a_head_in_a_list_is_the_head_of_the_run(world: &CheckContext<'_>) -> Ch
     )
 }
 
-async fn racing_readers_move_once(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_reader_advances_exactly_one_succeeds(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     let pair = world.open_handle_pair().await?;
     let answers = pair
@@ -466,7 +478,7 @@ async fn racing_readers_move_once(world: &CheckContext<'_>) -> CheckResult {
         })
         .await;
     expect_same(
-        "how many moved",
+        "the number of successful advances",
         answers.iter().filter(|answer| answer.is_ok()).count(),
         1,
     )?;
@@ -484,7 +496,9 @@ async fn racing_readers_move_once(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn racing_moves_and_appends_lose_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_reader_advances_and_appends_lose_nothing(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     fill_runs(world, &["r"]).await?;
     let pair = world.open_handle_pair().await?;
     let part = |nth: usize| match nth {
@@ -504,7 +518,7 @@ async fn racing_moves_and_appends_lose_nothing(world: &CheckContext<'_>) -> Chec
     }
     expect_same("the positions", reader_positions(world).await?, [2, 3])?;
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 99).await?,
         (1..=13).collect(),
     )

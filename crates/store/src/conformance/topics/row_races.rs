@@ -10,13 +10,13 @@ use crate::conformance::store_dump;
 use crate::tables::ExecutionRow;
 
 super::checks!(Rows:
-    racing_inserts_of_one_key_have_one_winner,
-    racing_starts_make_one_execution,
-    racing_starts_under_other_ids_make_one_execution,
-    racing_updates_of_one_version_have_one_winner,
-    racing_deletes_have_one_winner,
-    racing_messages_with_one_dedup_key_leave_one,
-    racing_messages_all_get_a_serial_of_their_own,
+    of_concurrent_inserts_of_one_key_exactly_one_succeeds,
+    concurrent_starts_create_one_execution,
+    concurrent_starts_with_different_ids_create_one_execution,
+    of_concurrent_updates_of_one_version_exactly_one_succeeds,
+    of_concurrent_deletes_exactly_one_succeeds,
+    concurrent_messages_with_one_dedup_key_store_one,
+    concurrent_messages_get_different_serials,
 );
 
 /// Runs a commit sixteen times concurrently, and expects the store to apply one and the others to
@@ -30,7 +30,7 @@ pub(super) async fn expect_one_winner(
         .race_calls(16, |store, nth| store.commit(commit(nth)))
         .await;
     expect_same(
-        "how many were stored",
+        "the number of stored events",
         answers.iter().filter(|answer| answer.is_ok()).count(),
         1,
     )?;
@@ -38,14 +38,18 @@ pub(super) async fn expect_one_winner(
         .into_iter()
         .filter_map(Result::err)
         .filter(|error| error.kind() == StoreErrorKind::Conflict);
-    expect_same("how many were told of a conflict", conflicts.count(), 15)
+    expect_same("the number of conflicts", conflicts.count(), 15)
 }
 
-async fn racing_inserts_of_one_key_have_one_winner(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_inserts_of_one_key_exactly_one_succeeds(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     expect_one_winner(world, |_| Commit::new().insert(&queued_job_row("j"))).await
 }
 
-async fn racing_updates_of_one_version_have_one_winner(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_updates_of_one_version_exactly_one_succeeds(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("j")))
         .await?;
@@ -57,7 +61,7 @@ async fn racing_updates_of_one_version_have_one_winner(world: &CheckContext<'_>)
     )
 }
 
-async fn racing_deletes_have_one_winner(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_deletes_exactly_one_succeeds(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("j")))
         .await?;
@@ -83,7 +87,7 @@ async fn expect_one_start(
         .flat_map(|receipt| receipt.changes)
         .collect();
     expect_same(
-        "how many were made",
+        "the number of executions",
         outcomes
             .iter()
             .filter(|outcome| **outcome == ChangeOutcome::Applied)
@@ -91,13 +95,13 @@ async fn expect_one_start(
         1,
     )?;
     let rows = store_dump::read_all_rows(world.store(), ExecutionRow::TABLE).await?;
-    expect_same("how many there are", rows.len(), 1)?;
+    expect_same("the number of rows", rows.len(), 1)?;
     for outcome in outcomes
         .into_iter()
         .filter(|outcome| *outcome != ChangeOutcome::Applied)
     {
         expect_same(
-            "the answer to the others",
+            "the result of the other calls",
             outcome,
             ChangeOutcome::Kept(rows[0].clone()),
         )?;
@@ -105,15 +109,17 @@ async fn expect_one_start(
     Ok(())
 }
 
-async fn racing_starts_make_one_execution(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_starts_create_one_execution(world: &CheckContext<'_>) -> CheckResult {
     expect_one_start(world, |_| 1).await
 }
 
-async fn racing_starts_under_other_ids_make_one_execution(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_starts_with_different_ids_create_one_execution(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     expect_one_start(world, |nth| u8::try_from(nth).unwrap_or(0)).await
 }
 
-async fn racing_messages_with_one_dedup_key_leave_one(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_messages_with_one_dedup_key_store_one(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for answer in pair
         .race_calls(16, |store, _| {
@@ -131,7 +137,7 @@ async fn racing_messages_with_one_dedup_key_leave_one(world: &CheckContext<'_>) 
     expect_same("the messages", found, vec![numbered_execution(1)])
 }
 
-async fn racing_messages_all_get_a_serial_of_their_own(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_messages_get_different_serials(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for answer in pair
         .race_calls(32, |store, _| {
@@ -142,9 +148,9 @@ async fn racing_messages_all_get_a_serial_of_their_own(world: &CheckContext<'_>)
         answer?;
     }
     let serials = read_serials(world).await?;
-    expect_same("how many", serials.len(), 32)?;
+    expect_same("the count", serials.len(), 32)?;
     expect_holds(
-        "each is larger than the one before",
+        "each serial is larger than the previous one",
         serials.is_sorted_by(|one, next| one < next),
     )
 }

@@ -2,24 +2,24 @@
 
 use super::prelude::*;
 use crate::conformance::fixtures::{
-    numbered_execution, pending_timer_row, queued_job_row, record_key, reserved_item_row,
+    numbered_execution, queued_job_row, queued_task_row, record_key, reserved_item_row,
     running_execution_row, signal_message_row,
 };
-use crate::tables::{InboxMessageRow, JobRow, TimerRow};
+use crate::tables::{InboxMessageRow, JobRow, TaskRow};
 use crate::{RowChange, TableRow};
 
 super::checks!(Rows:
-    an_absent_row_is_none,
-    a_row_is_found_by_its_whole_key,
+    reading_a_missing_row_returns_none,
+    a_row_is_found_by_its_complete_key,
     tables_do_not_share_rows,
-    deleting_the_row_of_an_execution_deletes_nothing_else,
-    version_0_is_no_version_of_an_absent_row,
-    a_row_twice_in_one_commit_is_refused,
-    a_missing_value_is_refused,
-    a_value_of_another_type_is_refused,
-    a_row_of_another_width_is_refused,
-    a_message_for_an_unknown_execution_waits_visibly,
-    a_reader_sees_what_another_handle_wrote,
+    a_delete_of_an_execution_row_deletes_nothing_else,
+    version_0_does_not_match_a_missing_row,
+    two_changes_of_one_row_in_one_commit_are_rejected,
+    a_missing_value_is_rejected,
+    a_value_of_the_wrong_type_is_rejected,
+    a_row_with_the_wrong_number_of_columns_is_rejected,
+    a_message_for_an_unknown_execution_is_stored,
+    a_second_handle_reads_written_rows,
 );
 
 pub(super) async fn read_job(
@@ -40,42 +40,42 @@ pub(super) async fn read_messages(
         .collect())
 }
 
-async fn an_absent_row_is_none(world: &CheckContext<'_>) -> CheckResult {
+async fn reading_a_missing_row_returns_none(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("j")))
         .await?;
     expect_same("the row", read_job(world, "k").await?, None)?;
     expect_same(
         "an empty table",
-        world.scan_rows(TableScan::all_rows::<TimerRow>()).await?,
+        world.scan_rows(TableScan::all_rows::<TaskRow>()).await?,
         Vec::new(),
     )
 }
 
-async fn a_row_is_found_by_its_whole_key(world: &CheckContext<'_>) -> CheckResult {
-    let timers = [
-        pending_timer_row(1, 1),
-        pending_timer_row(1, 2),
-        pending_timer_row(2, 1),
+async fn a_row_is_found_by_its_complete_key(world: &CheckContext<'_>) -> CheckResult {
+    let tasks = [
+        queued_task_row(1, 1),
+        queued_task_row(1, 2),
+        queued_task_row(2, 1),
     ];
     world
         .commit(
-            timers
+            tasks
                 .iter()
-                .fold(Commit::new(), |commit, timer| commit.insert(timer)),
+                .fold(Commit::new(), |commit, task| commit.insert(task)),
         )
         .await?;
-    for timer in timers {
+    for task in tasks {
         expect_same(
             "the row",
-            world.read_record(record_key(&timer)).await?,
-            Some((timer, 1)),
+            world.read_record(record_key(&task)).await?,
+            Some((task, 1)),
         )?;
     }
     expect_same(
-        "no such pair",
+        "a key of two existing halves",
         world
-            .read_row(TimerRow::TABLE, record_key(&pending_timer_row(2, 2)))
+            .read_row(TaskRow::TABLE, record_key(&queued_task_row(2, 2)))
             .await?,
         None,
     )
@@ -101,12 +101,12 @@ async fn tables_do_not_share_rows(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn deleting_the_row_of_an_execution_deletes_nothing_else(
+async fn a_delete_of_an_execution_row_deletes_nothing_else(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let around = Commit::new()
         .append_journal(fixtures::numbered_append(1, 0, 2))
-        .insert(&pending_timer_row(1, 1))
+        .insert(&queued_task_row(1, 1))
         .insert(&signal_message_row(1, None));
     world.commit(around).await?;
     let before = world.dump_store().await?;
@@ -116,10 +116,10 @@ async fn deleting_the_row_of_an_execution_deletes_nothing_else(
     world
         .commit(Commit::new().delete(&running_execution_row(1, None), 1))
         .await?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn version_0_is_no_version_of_an_absent_row(world: &CheckContext<'_>) -> CheckResult {
+async fn version_0_does_not_match_a_missing_row(world: &CheckContext<'_>) -> CheckResult {
     let conflict = || CommitConflict::RowVersion {
         table: JobRow::TABLE.name,
         key: record_key(&queued_job_row("j")),
@@ -141,7 +141,9 @@ async fn version_0_is_no_version_of_an_absent_row(world: &CheckContext<'_>) -> C
     expect_same("the row", read_job(world, "j").await?, None)
 }
 
-async fn a_row_twice_in_one_commit_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn two_changes_of_one_row_in_one_commit_are_rejected(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("j")))
         .await?;
@@ -175,7 +177,7 @@ fn insert_malformed_job(change: impl Fn(&mut Vec<ColumnValue>)) -> Commit {
     commit
 }
 
-async fn a_missing_value_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_missing_value_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     for (place, column) in JobRow::TABLE
         .columns
         .iter()
@@ -200,7 +202,7 @@ async fn a_missing_value_is_refused(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn a_value_of_another_type_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_value_of_the_wrong_type_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     for (place, column) in JobRow::TABLE.columns.iter().enumerate() {
         let (table, column) = (JobRow::TABLE.name, column.name);
         let answer = world
@@ -213,14 +215,16 @@ async fn a_value_of_another_type_is_refused(world: &CheckContext<'_>) -> CheckRe
             InvalidRequest::Value {
                 table,
                 column,
-                reason: "the value is of another type",
+                reason: "the value has the wrong type",
             },
         )?;
     }
     Ok(())
 }
 
-async fn a_row_of_another_width_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_row_with_the_wrong_number_of_columns_is_rejected(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let table = JobRow::TABLE.name;
     let narrow = world
         .commit(insert_malformed_job(|values| drop(values.pop())))
@@ -243,12 +247,12 @@ async fn a_row_of_another_width_is_refused(world: &CheckContext<'_>) -> CheckRes
         InvalidRequest::Value {
             table,
             column: "id",
-            reason: "there are more values than columns",
+            reason: "the row has more values than the table has columns",
         },
     )
 }
 
-async fn a_message_for_an_unknown_execution_waits_visibly(world: &CheckContext<'_>) -> CheckResult {
+async fn a_message_for_an_unknown_execution_is_stored(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&signal_message_row(9, Some("key"))))
         .await?;
@@ -256,13 +260,13 @@ async fn a_message_for_an_unknown_execution_waits_visibly(world: &CheckContext<'
         .where_equal(&signal_message_row(9, None).shard);
     let waiting: Vec<(InboxMessageRow, u64)> = world.list_records(scan).await?;
     expect_same(
-        "for whom messages wait",
+        "the executions that have messages",
         waiting.iter().map(|(it, _)| it.execution_id).collect(),
         vec![numbered_execution(9)],
     )
 }
 
-async fn a_reader_sees_what_another_handle_wrote(world: &CheckContext<'_>) -> CheckResult {
+async fn a_second_handle_reads_written_rows(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     for attempts in 0..10 {
         let name = format!("j{attempts}");
@@ -278,7 +282,7 @@ async fn a_reader_sees_what_another_handle_wrote(world: &CheckContext<'_>) -> Ch
             .commit(Commit::new().delete(&queued_job_row(&name), 1))
             .await?;
         expect_same(
-            "the row, seen by the other",
+            "the row that the second handle reads",
             pair.second_handle()
                 .read_row(JobRow::TABLE, record_key(&queued_job_row(&name)))
                 .await?,

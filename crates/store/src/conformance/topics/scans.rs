@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::BoxFuture;
+use onward_base::SharedText;
 
 use super::prelude::*;
-use crate::conformance::fixtures::{pending_timer_row, queued_job_row};
+use crate::conformance::fixtures::{queued_job_row, queued_task_row};
 use crate::conformance::store_dump;
-use crate::tables::{JobRow, TimerRow};
+use crate::tables::{JobRow, TaskRow};
 use crate::{IndexSchema, RowChange, StoreLimits, tables};
 
 /// Number of rows that each table is filled with.
@@ -19,32 +20,32 @@ const PREFIXES_MAX: usize = 12;
 type ScanCheck = for<'a> fn(&'a CheckContext<'a>, ScanOrder) -> BoxFuture<'a, CheckResult>;
 
 const SCAN_CHECKS: [(&str, ScanCheck); 5] = [
-    ("come_in_order_and_end_at_the_limit", |world, order| {
+    ("are_scanned_in_order_up_to_the_limit", |world, order| {
         Box::pin(expect_in_order(world, order))
     }),
-    ("are_narrowed_by_equal_values", |world, order| {
+    ("are_filtered_by_equal_values", |world, order| {
         Box::pin(expect_equal_filter(world, order))
     }),
-    ("end_at_until", |world, order| {
+    ("end_at_the_upper_bound", |world, order| {
         Box::pin(expect_upper_bound(world, order))
     }),
-    ("come_in_reverse", |world, order| {
+    ("are_scanned_in_descending_order", |world, order| {
         Box::pin(expect_reversed(world, order))
     }),
-    ("are_paged_without_loss_or_repetition", |world, order| {
+    ("are_paged_without_gaps_or_duplicates", |world, order| {
         Box::pin(expect_paged(world, order))
     }),
 ];
 
 super::checks!(fn written_checks, Scans:
     a_scan_of_an_empty_table_is_empty,
-    a_scan_is_cut_at_the_policy,
-    the_usual_scan_gives_a_thousand_rows,
-    what_is_due_is_found_before_what_is_not,
-    a_page_after_a_row_that_is_gone_goes_on_behind_it,
+    a_scan_is_capped_by_the_policy,
+    the_default_scan_returns_1000_rows,
+    a_scan_returns_due_rows_before_later_rows,
+    a_page_after_a_deleted_row_continues_behind_it,
     text_is_ordered_by_its_bytes,
-    a_scan_shows_the_latest_version,
-    rows_are_counted_up_to_the_limit_and_beyond_a_page,
+    a_scan_returns_the_latest_version,
+    a_count_covers_more_than_a_page_and_stops_at_the_limit,
 );
 
 pub(super) fn checks() -> Vec<ConformanceCheck> {
@@ -110,7 +111,7 @@ async fn fill_table(
         .collect();
     world.commit(commit).await?;
     let mut rows = store_dump::read_all_rows(world.store(), table).await?;
-    expect_same("how many rows there are", rows.len() as u64, ROW_COUNT)?;
+    expect_same("the number of rows", rows.len() as u64, ROW_COUNT)?;
     rows.sort_by_key(|stored| order.order_values(stored));
     Ok(rows)
 }
@@ -352,7 +353,7 @@ async fn a_scan_of_an_empty_table_is_empty(world: &CheckContext<'_>) -> CheckRes
     Ok(())
 }
 
-async fn a_scan_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
+async fn a_scan_is_capped_by_the_policy(world: &CheckContext<'_>) -> CheckResult {
     let limits = StoreLimits {
         page_max: 3,
         ..StoreLimits::default()
@@ -365,14 +366,14 @@ async fn a_scan_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
         .await?;
     world
         .commit((1..=5).fold(Commit::new(), |commit, promise| {
-            commit.insert(&pending_timer_row(1, promise))
+            commit.insert(&queued_task_row(1, promise))
         }))
         .await?;
     for limit in [4, 1_000, usize::MAX] {
         expect_same(
-            "how many rows",
+            "the number of rows",
             world
-                .scan_rows(TableScan::all_rows::<TimerRow>().with_limit(limit))
+                .scan_rows(TableScan::all_rows::<TaskRow>().with_limit(limit))
                 .await?
                 .len(),
             3,
@@ -381,52 +382,59 @@ async fn a_scan_is_cut_at_the_policy(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn the_usual_scan_gives_a_thousand_rows(world: &CheckContext<'_>) -> CheckResult {
+async fn the_default_scan_returns_1000_rows(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit((1..=1_001).fold(Commit::new(), |commit, promise| {
-            commit.insert(&pending_timer_row(1, promise))
+            commit.insert(&queued_task_row(1, promise))
         }))
         .await?;
     expect_same(
-        "how many rows",
+        "the number of rows",
         world
-            .scan_rows(TableScan::all_rows::<TimerRow>())
+            .scan_rows(TableScan::all_rows::<TaskRow>())
             .await?
             .len(),
         1_000,
     )?;
-    let rest = TableScan::all_rows::<TimerRow>().starting_after(&pending_timer_row(1, 1_000));
-    expect_same("and then", world.scan_rows(rest).await?.len(), 1)
+    let rest = TableScan::all_rows::<TaskRow>().starting_after(&queued_task_row(1, 1_000));
+    expect_same("the rest", world.scan_rows(rest).await?.len(), 1)
 }
 
-async fn what_is_due_is_found_before_what_is_not(world: &CheckContext<'_>) -> CheckResult {
-    let due = |promise: u32, ms: u64| TimerRow {
-        fire_at: timestamp_after_ms(ms),
-        ..pending_timer_row(1, promise)
+/// Selects the queued tasks of a function, in the order in which they were queued.
+fn tasks_of_function(function: &str) -> TableScan {
+    let task = queued_task_row(1, 1);
+    TableScan::by_index::<TaskRow>(TaskRow::BY_FUNCTION)
+        .where_equal(&task.tenant_id)
+        .where_equal(&task.project_id)
+        .where_equal(&task.environment_id)
+        .where_equal(&SharedText::from(function))
+        .where_equal(&task.state)
+}
+
+async fn a_scan_returns_due_rows_before_later_rows(world: &CheckContext<'_>) -> CheckResult {
+    let due = |promise: u32, ms: u64| TaskRow {
+        queued_at: timestamp_after_ms(ms),
+        ..queued_task_row(1, promise)
     };
-    let timers = [due(1, 30), due(2, 10), due(3, 20), due(4, 40)];
+    let tasks = [due(1, 30), due(2, 10), due(3, 20), due(4, 40)];
     world
         .commit(
-            timers
+            tasks
                 .iter()
-                .fold(Commit::new(), |commit, timer| commit.insert(timer)),
+                .fold(Commit::new(), |commit, task| commit.insert(task)),
         )
         .await?;
-    let scan = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
-        .where_equal(&crate::ShardId(1))
-        .where_at_most(&timestamp_after_ms(30));
+    let scan = tasks_of_function("charge").where_at_most(&timestamp_after_ms(30));
     let found: Vec<u32> = world
         .list_records(scan)
         .await?
         .into_iter()
-        .map(|(timer, _): (TimerRow, u64)| timer.promise)
+        .map(|(task, _): (TaskRow, u64)| task.promise)
         .collect();
     expect_same("the promises", found, vec![2, 3, 1])
 }
 
-async fn a_page_after_a_row_that_is_gone_goes_on_behind_it(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_page_after_a_deleted_row_continues_behind_it(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(["a", "b", "c"].iter().fold(Commit::new(), |commit, name| {
             commit.insert(&queued_job_row(name))
@@ -438,7 +446,7 @@ async fn a_page_after_a_row_that_is_gone_goes_on_behind_it(
     let rest: Vec<(JobRow, u64)> = world
         .list_records(TableScan::all_rows::<JobRow>().starting_after(&queued_job_row("b")))
         .await?;
-    expect_same("what follows", rest, vec![(queued_job_row("c"), 1)])
+    expect_same("the next page", rest, vec![(queued_job_row("c"), 1)])
 }
 
 async fn text_is_ordered_by_its_bytes(world: &CheckContext<'_>) -> CheckResult {
@@ -456,10 +464,14 @@ async fn text_is_ordered_by_its_bytes(world: &CheckContext<'_>) -> CheckResult {
         .into_iter()
         .map(|(job, _): (JobRow, u64)| job.id.to_string())
         .collect();
-    expect_same("the names", found, names.map(str::to_owned).to_vec())
+    expect_same(
+        "the names in order",
+        found,
+        names.map(str::to_owned).to_vec(),
+    )
 }
 
-async fn a_scan_shows_the_latest_version(world: &CheckContext<'_>) -> CheckResult {
+async fn a_scan_returns_the_latest_version(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&queued_job_row("j")))
         .await?;
@@ -475,64 +487,66 @@ async fn a_scan_shows_the_latest_version(world: &CheckContext<'_>) -> CheckResul
                 .where_at_most(&timestamp_after_ms(49)),
         )
         .await?;
-    expect_same("at its old place", early, Vec::new())?;
+    expect_same("the row at its old position", early, Vec::new())?;
     let late: Vec<(JobRow, u64)> = world
         .list_records(
             TableScan::by_index::<JobRow>(JobRow::BY_STATUS)
                 .where_equal(&queued_job_row("j").status),
         )
         .await?;
-    expect_same("at its new place", late, vec![(changed, 2)])
+    expect_same("the row at its new position", late, vec![(changed, 2)])
 }
 
-async fn rows_are_counted_up_to_the_limit_and_beyond_a_page(
+async fn a_count_covers_more_than_a_page_and_stops_at_the_limit(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_same(
-        "of nothing",
-        world.count_rows(TableScan::all_rows::<TimerRow>()).await?,
+        "the number of rows of an empty table",
+        world.count_rows(TableScan::all_rows::<TaskRow>()).await?,
         0,
     )?;
-    let timers = (1..=1_500).map(|promise| TimerRow {
-        fire_at: timestamp_after_ms(promise.into()),
-        ..pending_timer_row(1, promise)
+    let tasks = (1..=1_500).map(|promise| TaskRow {
+        queued_at: timestamp_after_ms(promise.into()),
+        ..queued_task_row(1, promise)
     });
     world
-        .commit(timers.fold(Commit::new(), |commit, timer| commit.insert(&timer)))
+        .commit(tasks.fold(Commit::new(), |commit, task| commit.insert(&task)))
         .await?;
     expect_same(
-        "beyond a page",
+        "the count beyond a page",
         world
-            .count_rows(TableScan::all_rows::<TimerRow>().with_limit(100_000))
+            .count_rows(TableScan::all_rows::<TaskRow>().with_limit(100_000))
             .await?,
         1_500,
     )?;
     expect_same(
-        "up to the limit",
+        "the count up to the limit",
         world
-            .count_rows(TableScan::all_rows::<TimerRow>().with_limit(700))
+            .count_rows(TableScan::all_rows::<TaskRow>().with_limit(700))
             .await?,
         700,
     )?;
-    let due = TableScan::by_index::<TimerRow>(TimerRow::BY_DUE)
-        .where_equal(&crate::ShardId(1))
+    let due = tasks_of_function("charge")
         .where_at_most(&timestamp_after_ms(30))
         .with_limit(100_000);
     expect_same(
-        "of those that are due",
+        "the number of due rows",
         world.count_rows(due.clone()).await?,
         30,
     )?;
-    let after = TimerRow {
-        fire_at: timestamp_after_ms(10),
-        ..pending_timer_row(1, 10)
+    let after = TaskRow {
+        queued_at: timestamp_after_ms(10),
+        ..queued_task_row(1, 10)
     };
     expect_same(
-        "of those after one",
+        "the number of rows after a key",
         world.count_rows(due.starting_after(&after)).await?,
         20,
     )?;
-    let elsewhere =
-        TableScan::by_index::<TimerRow>(TimerRow::BY_DUE).where_equal(&crate::ShardId(2));
-    expect_same("of another shard", world.count_rows(elsewhere).await?, 0)
+    let others = tasks_of_function("refund");
+    expect_same(
+        "the number of rows of another function",
+        world.count_rows(others).await?,
+        0,
+    )
 }

@@ -7,14 +7,14 @@ use crate::conformance::fixtures::{gap_alert_row, record_key, signal_message_row
 use crate::tables::{AlertRow, InboxMessageRow};
 
 super::checks!(Rows:
-    serials_grow,
+    serials_increase,
     serials_follow_the_order_of_the_commit,
-    a_serial_is_not_repeated_when_the_last_row_is_deleted,
-    a_serial_is_not_repeated_when_all_rows_are_deleted,
-    a_kept_row_with_a_serial_shows_it,
-    rows_with_a_serial_and_no_dedup_key_are_all_kept,
-    a_row_with_a_serial_is_updated_by_it,
-    a_serial_cannot_be_chosen,
+    a_serial_is_not_reused_after_the_last_row_is_deleted,
+    a_serial_is_not_reused_after_all_rows_are_deleted,
+    insert_or_keep_returns_the_serial_of_the_kept_row,
+    rows_with_a_serial_and_no_dedup_key_are_all_stored,
+    a_row_with_a_serial_is_updated_by_its_serial,
+    an_insert_with_a_chosen_serial_is_rejected,
 );
 
 pub(super) async fn read_serials(world: &CheckContext<'_>) -> Result<Vec<i64>, ConformanceFailure> {
@@ -25,16 +25,16 @@ pub(super) async fn read_serials(world: &CheckContext<'_>) -> Result<Vec<i64>, C
         .collect())
 }
 
-async fn serials_grow(world: &CheckContext<'_>) -> CheckResult {
+async fn serials_increase(world: &CheckContext<'_>) -> CheckResult {
     for _ in 0..12 {
         world
             .commit(Commit::new().insert(&signal_message_row(1, None)))
             .await?;
     }
     let serials = read_serials(world).await?;
-    expect_same("how many", serials.len(), 12)?;
+    expect_same("the count", serials.len(), 12)?;
     expect_holds(
-        "each is larger than the one before",
+        "each serial is larger than the previous one",
         serials.is_sorted_by(|one, next| one < next),
     )
 }
@@ -68,7 +68,7 @@ async fn expect_no_serial_reuse(world: &CheckContext<'_>, deleted: usize) -> Che
     world.commit(three).await?;
     let before = read_messages(world).await?;
     let largest = expect_some(
-        "a serial",
+        "a serial number",
         before
             .iter()
             .filter_map(|message| message.message_id.0)
@@ -88,19 +88,21 @@ async fn expect_no_serial_reuse(world: &CheckContext<'_>, deleted: usize) -> Che
     )
 }
 
-async fn a_serial_is_not_repeated_when_the_last_row_is_deleted(
+async fn a_serial_is_not_reused_after_the_last_row_is_deleted(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_no_serial_reuse(world, 1).await
 }
 
-async fn a_serial_is_not_repeated_when_all_rows_are_deleted(
+async fn a_serial_is_not_reused_after_all_rows_are_deleted(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_no_serial_reuse(world, 3).await
 }
 
-async fn a_kept_row_with_a_serial_shows_it(world: &CheckContext<'_>) -> CheckResult {
+async fn insert_or_keep_returns_the_serial_of_the_kept_row(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -120,7 +122,9 @@ async fn a_kept_row_with_a_serial_shows_it(world: &CheckContext<'_>) -> CheckRes
     )
 }
 
-async fn rows_with_a_serial_and_no_dedup_key_are_all_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn rows_with_a_serial_and_no_dedup_key_are_all_stored(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     for _ in 0..3 {
         world
             .commit(Commit::new().insert_or_keep(&signal_message_row(1, None)))
@@ -130,10 +134,10 @@ async fn rows_with_a_serial_and_no_dedup_key_are_all_kept(world: &CheckContext<'
         .insert_or_keep(&signal_message_row(1, None))
         .insert_or_keep(&signal_message_row(1, None));
     world.commit(several).await?;
-    expect_same("how many", read_messages(world).await?.len(), 5)
+    expect_same("the count", read_messages(world).await?.len(), 5)
 }
 
-async fn a_row_with_a_serial_is_updated_by_it(world: &CheckContext<'_>) -> CheckResult {
+async fn a_row_with_a_serial_is_updated_by_its_serial(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -159,7 +163,7 @@ async fn a_row_with_a_serial_is_updated_by_it(world: &CheckContext<'_>) -> Check
     )
 }
 
-async fn a_serial_cannot_be_chosen(world: &CheckContext<'_>) -> CheckResult {
+async fn an_insert_with_a_chosen_serial_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     let chosen = InboxMessageRow {
         message_id: SerialId(Some(7)),
         ..signal_message_row(1, None)

@@ -4,23 +4,23 @@ use onward_runs::{RunSnapshot, project_run};
 
 use super::prelude::*;
 use crate::conformance::fixtures::{current_snapshot_row, reader_advance};
-use crate::tables::RunSnapshotRow;
+use crate::tables::{RunSnapshotRow, SnapshotCondition};
 use crate::{PurgeTarget, StoreLimits};
 
 super::checks!(Snapshots:
-    a_run_that_nobody_projected_has_no_snapshot,
-    the_snapshot_that_was_kept_is_the_one_that_is_got,
-    a_snapshot_survives_the_way_through_the_store,
-    a_projection_is_the_fold_of_the_log_at_every_length,
+    an_unprojected_run_has_no_snapshot,
+    get_snapshot_returns_the_stored_snapshot,
+    a_snapshot_is_stored_unchanged,
+    a_projection_equals_the_reduced_log_at_every_length,
     a_projection_reads_beyond_the_first_page,
-    a_projection_of_an_unknown_run_is_refused,
+    a_projection_of_an_unknown_run_is_rejected,
     an_event_of_an_unknown_type_advances_the_projection,
-    snapshot_and_position_move_together,
-    a_snapshot_is_not_overwritten_by_one_who_did_not_read_it,
-    a_stale_position_keeps_the_snapshot_out,
-    text_that_is_no_snapshot_is_damage,
-    a_snapshot_goes_with_its_run,
-    a_projection_is_made_of_the_log_and_not_of_the_snapshot,
+    a_snapshot_and_its_reader_position_are_stored_atomically,
+    a_snapshot_write_with_an_old_version_is_rejected,
+    a_stale_reader_position_rejects_the_snapshot,
+    an_unreadable_snapshot_is_corrupt,
+    a_snapshot_is_purged_with_its_run,
+    a_projection_reads_the_log_and_not_the_snapshot,
 );
 
 /// A run from start to end, with a step that fails, is retried and succeeds.
@@ -54,7 +54,7 @@ fn to_snapshot_row(snapshot: &RunSnapshot) -> RunSnapshotRow {
     fixtures::current_snapshot_row("r", snapshot.last_event_seq.as_u64(), &text)
 }
 
-async fn a_run_that_nobody_projected_has_no_snapshot(world: &CheckContext<'_>) -> CheckResult {
+async fn an_unprojected_run_has_no_snapshot(world: &CheckContext<'_>) -> CheckResult {
     append_and_project(world).await?;
     expect_same(
         "the snapshot",
@@ -63,16 +63,14 @@ async fn a_run_that_nobody_projected_has_no_snapshot(world: &CheckContext<'_>) -
     )
 }
 
-async fn the_snapshot_that_was_kept_is_the_one_that_is_got(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn get_snapshot_returns_the_stored_snapshot(world: &CheckContext<'_>) -> CheckResult {
     let whole = append_and_project(world).await?;
     let early = project_run(parse_id("r"), &world.read_log("r").await?[..5]);
     world
         .commit(Commit::new().insert(&to_snapshot_row(&early)))
         .await?;
     expect_same(
-        "the first",
+        "the first result",
         world.get_snapshot(&parse_id("r")).await?,
         Some(early),
     )?;
@@ -80,21 +78,21 @@ async fn the_snapshot_that_was_kept_is_the_one_that_is_got(
         .commit(Commit::new().update(&to_snapshot_row(&whole), 1))
         .await?;
     expect_same(
-        "the second",
+        "the second result",
         world.get_snapshot(&parse_id("r")).await?,
         Some(whole),
     )?;
     expect_same(
-        "of another run",
+        "the snapshot of another run",
         world.get_snapshot(&parse_id("s")).await?,
         None,
     )
 }
 
-async fn a_snapshot_survives_the_way_through_the_store(world: &CheckContext<'_>) -> CheckResult {
+async fn a_snapshot_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let row = RunSnapshotRow {
         holes: Some("[3, 17]".into()),
-        condition: "STALE".into(),
+        condition: SnapshotCondition::Stale,
         ..to_snapshot_row(&append_and_project(world).await?)
     };
     world.commit(Commit::new().insert(&row)).await?;
@@ -105,7 +103,7 @@ async fn a_snapshot_survives_the_way_through_the_store(world: &CheckContext<'_>)
     )
 }
 
-async fn a_projection_is_the_fold_of_the_log_at_every_length(
+async fn a_projection_equals_the_reduced_log_at_every_length(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     for event in sample_run_events() {
@@ -118,7 +116,7 @@ async fn a_projection_is_the_fold_of_the_log_at_every_length(
         )?;
     }
     expect_same(
-        "the last place in it",
+        "its last sequence",
         world.project_snapshot(&parse_id("r")).await?.last_event_seq,
         run_sequence(8),
     )
@@ -143,7 +141,7 @@ async fn a_projection_reads_beyond_the_first_page(world: &CheckContext<'_>) -> C
     )
 }
 
-async fn a_projection_of_an_unknown_run_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn a_projection_of_an_unknown_run_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     append_and_project(world).await?;
     expect_refused(
         world.project_snapshot(&parse_id("unknown")).await,
@@ -170,7 +168,9 @@ async fn an_event_of_an_unknown_type_advances_the_projection(
     )
 }
 
-async fn snapshot_and_position_move_together(world: &CheckContext<'_>) -> CheckResult {
+async fn a_snapshot_and_its_reader_position_are_stored_atomically(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let whole = append_and_project(world).await?;
     let advance = reader_advance("r", RunEventReader::Projector, 0, 8);
     world
@@ -192,9 +192,7 @@ async fn snapshot_and_position_move_together(world: &CheckContext<'_>) -> CheckR
     )
 }
 
-async fn a_snapshot_is_not_overwritten_by_one_who_did_not_read_it(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_snapshot_write_with_an_old_version_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     let whole = append_and_project(world).await?;
     let stale = to_snapshot_row(&RunSnapshot {
         last_event_seq: run_sequence(2),
@@ -230,7 +228,7 @@ async fn a_snapshot_is_not_overwritten_by_one_who_did_not_read_it(
     )
 }
 
-async fn a_stale_position_keeps_the_snapshot_out(world: &CheckContext<'_>) -> CheckResult {
+async fn a_stale_reader_position_rejects_the_snapshot(world: &CheckContext<'_>) -> CheckResult {
     let whole = append_and_project(world).await?;
     world
         .commit(Commit::new().advance_reader(reader_advance("r", RunEventReader::Projector, 0, 5)))
@@ -253,7 +251,7 @@ async fn a_stale_position_keeps_the_snapshot_out(world: &CheckContext<'_>) -> Ch
     )
 }
 
-async fn text_that_is_no_snapshot_is_damage(world: &CheckContext<'_>) -> CheckResult {
+async fn an_unreadable_snapshot_is_corrupt(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&current_snapshot_row("r", 1, "{}")))
         .await?;
@@ -264,7 +262,7 @@ async fn text_that_is_no_snapshot_is_damage(world: &CheckContext<'_>) -> CheckRe
     expect_same("the kind of the error", kind, Err(StoreErrorKind::Corrupt))
 }
 
-async fn a_snapshot_goes_with_its_run(world: &CheckContext<'_>) -> CheckResult {
+async fn a_snapshot_is_purged_with_its_run(world: &CheckContext<'_>) -> CheckResult {
     let whole = append_and_project(world).await?;
     world
         .commit(
@@ -283,15 +281,13 @@ async fn a_snapshot_goes_with_its_run(world: &CheckContext<'_>) -> CheckResult {
         .list_records(TableScan::all_rows::<RunSnapshotRow>())
         .await?;
     expect_same(
-        "what is left",
+        "the remaining data",
         left,
         vec![(current_snapshot_row("s", 1, "{}"), 1)],
     )
 }
 
-async fn a_projection_is_made_of_the_log_and_not_of_the_snapshot(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn a_projection_reads_the_log_and_not_the_snapshot(world: &CheckContext<'_>) -> CheckResult {
     let whole = append_and_project(world).await?;
     let wrong = RunSnapshot {
         failed_steps: 99,

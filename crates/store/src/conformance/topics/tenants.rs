@@ -7,16 +7,16 @@ use crate::conformance::fixtures::{reserved_item_row, running_execution_row};
 use crate::tables::{ExecutionRow, OutboxItemRow};
 
 super::checks!(Tenants:
-    an_event_of_another_tenant_is_refused,
-    an_event_of_another_project_is_refused,
-    an_event_of_another_environment_is_refused,
-    a_repeat_by_another_tenant_is_refused_and_told_nothing,
-    two_tenants_cannot_begin_a_run_in_one_batch,
-    the_foreign_event_is_named_by_its_place_in_the_call,
-    a_foreign_event_stops_the_events_of_other_runs_in_its_batch,
-    racing_tenants_leave_the_run_to_one_of_them,
-    a_purged_run_may_begin_again_with_another_tenant,
-    tenants_that_differ_in_case_are_two_tenants,
+    an_event_of_another_tenant_is_rejected,
+    an_event_of_another_project_is_rejected,
+    an_event_of_another_environment_is_rejected,
+    a_duplicate_from_another_tenant_is_rejected_without_details,
+    two_tenants_cannot_start_a_run_in_one_batch,
+    the_rejection_of_a_foreign_event_names_its_index,
+    a_foreign_event_rejects_the_events_of_other_runs_in_its_batch,
+    of_concurrent_tenants_exactly_one_gets_the_run,
+    a_purged_run_may_start_again_with_another_tenant,
+    tenants_that_differ_in_case_are_different,
     a_start_key_is_unique_within_tenant_project_environment_and_function,
     an_outbox_key_is_unique_within_tenant_and_workspace,
 );
@@ -33,10 +33,10 @@ async fn expect_foreign_refused(world: &CheckContext<'_>, event: RunEventWrite) 
     world.append_events(step_events("r", 1, 2)).await?;
     let before = world.dump_store().await?;
     expect_refused(world.append_event(event).await, foreign_run_conflict(0))?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn an_event_of_another_tenant_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_another_tenant_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_foreign_refused(
         world,
         RunEventWrite {
@@ -47,7 +47,7 @@ async fn an_event_of_another_tenant_is_refused(world: &CheckContext<'_>) -> Chec
     .await
 }
 
-async fn an_event_of_another_project_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_another_project_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_foreign_refused(
         world,
         RunEventWrite {
@@ -58,7 +58,7 @@ async fn an_event_of_another_project_is_refused(world: &CheckContext<'_>) -> Che
     .await
 }
 
-async fn an_event_of_another_environment_is_refused(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_another_environment_is_rejected(world: &CheckContext<'_>) -> CheckResult {
     expect_foreign_refused(
         world,
         RunEventWrite {
@@ -69,7 +69,7 @@ async fn an_event_of_another_environment_is_refused(world: &CheckContext<'_>) ->
     .await
 }
 
-async fn a_repeat_by_another_tenant_is_refused_and_told_nothing(
+async fn a_duplicate_from_another_tenant_is_rejected_without_details(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     expect_foreign_refused(
@@ -82,7 +82,7 @@ async fn a_repeat_by_another_tenant_is_refused_and_told_nothing(
     .await
 }
 
-async fn two_tenants_cannot_begin_a_run_in_one_batch(world: &CheckContext<'_>) -> CheckResult {
+async fn two_tenants_cannot_start_a_run_in_one_batch(world: &CheckContext<'_>) -> CheckResult {
     let other = RunEventWrite {
         tenant_id: parse_id("other"),
         ..step_event("r", 2)
@@ -94,9 +94,7 @@ async fn two_tenants_cannot_begin_a_run_in_one_batch(world: &CheckContext<'_>) -
     expect_same("the head", world.read_run_head(&parse_id("r")).await?, None)
 }
 
-async fn the_foreign_event_is_named_by_its_place_in_the_call(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn the_rejection_of_a_foreign_event_names_its_index(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     let other = RunEventWrite {
         tenant_id: parse_id("other"),
@@ -115,7 +113,7 @@ async fn the_foreign_event_is_named_by_its_place_in_the_call(
     )
 }
 
-async fn a_foreign_event_stops_the_events_of_other_runs_in_its_batch(
+async fn a_foreign_event_rejects_the_events_of_other_runs_in_its_batch(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
@@ -124,7 +122,7 @@ async fn a_foreign_event_stops_the_events_of_other_runs_in_its_batch(
         ..step_event("r", 2)
     };
     expect_holds(
-        "it is refused",
+        "it is rejected",
         world
             .append_events(vec![step_event("s", 1), other, step_event("t", 1)])
             .await
@@ -139,7 +137,7 @@ async fn a_foreign_event_stops_the_events_of_other_runs_in_its_batch(
     expect_same("the runs", runs, vec![parse_id("r")])
 }
 
-async fn racing_tenants_leave_the_run_to_one_of_them(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_tenants_exactly_one_gets_the_run(world: &CheckContext<'_>) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let by = |nth: usize| {
         let number = u32::try_from(nth).unwrap_or(0);
@@ -169,7 +167,7 @@ async fn racing_tenants_leave_the_run_to_one_of_them(world: &CheckContext<'_>) -
     )
 }
 
-async fn a_purged_run_may_begin_again_with_another_tenant(world: &CheckContext<'_>) -> CheckResult {
+async fn a_purged_run_may_start_again_with_another_tenant(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     world.purge(PurgeTarget::Run(parse_id("r"))).await?;
     world
@@ -179,13 +177,13 @@ async fn a_purged_run_may_begin_again_with_another_tenant(world: &CheckContext<'
         })
         .await?;
     expect_same(
-        "whose run it is",
+        "the scope of the run",
         world.expect_head("r").await?.tenant_id,
         parse_id("other"),
     )
 }
 
-async fn tenants_that_differ_in_case_are_two_tenants(world: &CheckContext<'_>) -> CheckResult {
+async fn tenants_that_differ_in_case_are_different(world: &CheckContext<'_>) -> CheckResult {
     expect_foreign_refused(
         world,
         RunEventWrite {

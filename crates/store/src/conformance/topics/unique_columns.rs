@@ -8,16 +8,16 @@ use crate::conformance::fixtures::{
 use crate::tables::{ExecutionRow, OutboxItemRow};
 
 super::checks!(Rows:
-    a_key_never_conflicts_with_its_own_row,
-    an_update_may_change_what_is_unique,
-    an_update_frees_what_was_unique,
-    a_delete_frees_what_was_unique,
-    what_is_unique_is_judged_before_the_commit,
-    a_row_with_nothing_in_a_unique_column_is_exempt,
-    an_update_to_nothing_frees_what_was_unique,
-    the_same_unique_values_beside_another_first_column_are_free,
-    an_insert_that_clashes_twice_is_told_of_its_key,
-    the_same_unique_values_twice_in_one_commit_are_refused,
+    an_update_does_not_conflict_with_its_own_unique_values,
+    an_update_may_change_unique_values,
+    an_update_frees_old_unique_values,
+    a_delete_frees_unique_values,
+    unique_values_are_checked_against_the_state_before_the_commit,
+    a_row_with_null_in_a_unique_column_is_exempt,
+    an_update_to_null_frees_unique_values,
+    unique_values_that_differ_in_the_first_column_do_not_conflict,
+    an_insert_with_two_conflicts_reports_the_key,
+    equal_unique_values_in_one_commit_are_rejected,
 );
 
 pub(super) fn not_unique_conflict<R: TableRecord>(holder: &R) -> CommitConflict {
@@ -28,7 +28,9 @@ pub(super) fn not_unique_conflict<R: TableRecord>(holder: &R) -> CommitConflict 
     }
 }
 
-async fn a_key_never_conflicts_with_its_own_row(world: &CheckContext<'_>) -> CheckResult {
+async fn an_update_does_not_conflict_with_its_own_unique_values(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let execution = running_execution_row(1, Some("order-1"));
     world.commit(Commit::new().insert(&execution)).await?;
     let parked = ExecutionRow {
@@ -43,7 +45,7 @@ async fn a_key_never_conflicts_with_its_own_row(world: &CheckContext<'_>) -> Che
     )
 }
 
-async fn an_update_may_change_what_is_unique(world: &CheckContext<'_>) -> CheckResult {
+async fn an_update_may_change_unique_values(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -66,7 +68,7 @@ async fn an_update_may_change_what_is_unique(world: &CheckContext<'_>) -> CheckR
     )
 }
 
-async fn an_update_frees_what_was_unique(world: &CheckContext<'_>) -> CheckResult {
+async fn an_update_frees_old_unique_values(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&reserved_item_row("a", "one")))
         .await?;
@@ -79,7 +81,7 @@ async fn an_update_frees_what_was_unique(world: &CheckContext<'_>) -> CheckResul
     Ok(())
 }
 
-async fn a_delete_frees_what_was_unique(world: &CheckContext<'_>) -> CheckResult {
+async fn a_delete_frees_unique_values(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&reserved_item_row("a", "one")))
         .await?;
@@ -92,7 +94,9 @@ async fn a_delete_frees_what_was_unique(world: &CheckContext<'_>) -> CheckResult
     Ok(())
 }
 
-async fn what_is_unique_is_judged_before_the_commit(world: &CheckContext<'_>) -> CheckResult {
+async fn unique_values_are_checked_against_the_state_before_the_commit(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -115,10 +119,10 @@ async fn what_is_unique_is_judged_before_the_commit(world: &CheckContext<'_>) ->
         world.commit(swap).await,
         not_unique_conflict(&reserved_item_row("b", "two")),
     )?;
-    expect_same("what is stored", world.dump_store().await?, before)
+    expect_same("the stored data", world.dump_store().await?, before)
 }
 
-async fn a_row_with_nothing_in_a_unique_column_is_exempt(world: &CheckContext<'_>) -> CheckResult {
+async fn a_row_with_null_in_a_unique_column_is_exempt(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -132,7 +136,7 @@ async fn a_row_with_nothing_in_a_unique_column_is_exempt(world: &CheckContext<'_
     expect_same("the outcome", receipt.changes, vec![ChangeOutcome::Applied])
 }
 
-async fn an_update_to_nothing_frees_what_was_unique(world: &CheckContext<'_>) -> CheckResult {
+async fn an_update_to_null_frees_unique_values(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(Commit::new().insert(&running_execution_row(1, Some("order"))))
         .await?;
@@ -150,7 +154,7 @@ async fn an_update_to_nothing_frees_what_was_unique(world: &CheckContext<'_>) ->
     )
 }
 
-async fn the_same_unique_values_beside_another_first_column_are_free(
+async fn unique_values_that_differ_in_the_first_column_do_not_conflict(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     world
@@ -176,7 +180,7 @@ async fn the_same_unique_values_beside_another_first_column_are_free(
     )
 }
 
-async fn an_insert_that_clashes_twice_is_told_of_its_key(world: &CheckContext<'_>) -> CheckResult {
+async fn an_insert_with_two_conflicts_reports_the_key(world: &CheckContext<'_>) -> CheckResult {
     world
         .commit(
             Commit::new()
@@ -197,9 +201,7 @@ async fn an_insert_that_clashes_twice_is_told_of_its_key(world: &CheckContext<'_
     )
 }
 
-async fn the_same_unique_values_twice_in_one_commit_are_refused(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn equal_unique_values_in_one_commit_are_rejected(world: &CheckContext<'_>) -> CheckResult {
     let twice = Commit::new()
         .insert(&signal_message_row(1, Some("key")))
         .insert_or_keep(&signal_message_row(1, Some("key")));
@@ -208,5 +210,5 @@ async fn the_same_unique_values_twice_in_one_commit_are_refused(
         world.commit(twice).await,
         InvalidRequest::TouchedTwice(what),
     )?;
-    expect_same("what is stored", read_messages(world).await?, Vec::new())
+    expect_same("the stored data", read_messages(world).await?, Vec::new())
 }

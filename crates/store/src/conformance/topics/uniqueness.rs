@@ -8,18 +8,18 @@ use crate::{IdempotencyKeyCheck, PurgeTarget};
 
 super::checks!(Uniqueness:
     a_key_is_stored_once_in_a_run,
-    the_same_key_in_another_run_is_another_event,
+    a_key_in_another_run_is_another_event,
     an_event_id_belongs_to_one_event_of_a_run,
     an_event_id_belongs_to_one_event_of_all_runs,
-    an_event_id_is_taken_for_the_rest_of_its_batch,
-    an_event_id_is_taken_for_other_runs_of_its_batch,
-    an_event_id_is_free_again_when_its_run_is_purged,
-    an_event_id_of_a_refused_commit_is_still_free,
-    a_repeated_key_counts_before_a_taken_id,
-    a_repeat_under_another_id_leaves_that_id_free,
-    the_refused_event_is_named_by_its_place_in_the_call,
-    racing_events_with_one_id_leave_one_of_them,
-    racing_appends_never_share_a_place,
+    an_event_id_is_reserved_for_the_rest_of_its_batch,
+    an_event_id_is_reserved_for_other_runs_of_its_batch,
+    an_event_id_can_be_reused_after_its_run_is_purged,
+    an_event_id_of_a_rejected_commit_can_be_used,
+    a_duplicate_key_takes_precedence_over_a_taken_event_id,
+    a_duplicate_with_another_event_id_does_not_reserve_that_id,
+    the_rejection_of_an_event_names_its_index,
+    of_concurrent_events_with_one_id_exactly_one_is_stored,
+    concurrent_appends_get_different_sequence_numbers,
 );
 
 async fn a_key_is_stored_once_in_a_run(world: &CheckContext<'_>) -> CheckResult {
@@ -39,7 +39,7 @@ async fn a_key_is_stored_once_in_a_run(world: &CheckContext<'_>) -> CheckResult 
     )
 }
 
-async fn the_same_key_in_another_run_is_another_event(world: &CheckContext<'_>) -> CheckResult {
+async fn a_key_in_another_run_is_another_event(world: &CheckContext<'_>) -> CheckResult {
     let world = world
         .open_another(StorePolicy {
             key_check: IdempotencyKeyCheck::Off,
@@ -60,7 +60,7 @@ async fn the_same_key_in_another_run_is_another_event(world: &CheckContext<'_>) 
         (false, true),
     )?;
     expect_same(
-        "the places in the second run",
+        "the sequences in the second run",
         world.read_sequences("s", 0, 9).await?,
         vec![1],
     )
@@ -91,7 +91,7 @@ async fn an_event_id_belongs_to_one_event_of_a_run(world: &CheckContext<'_>) -> 
         event_id_conflict(0, &second),
     )?;
     expect_same(
-        "the places in the log",
+        "the sequences in the log",
         world.read_sequences("r", 0, 9).await?,
         vec![1],
     )
@@ -114,7 +114,9 @@ async fn an_event_id_belongs_to_one_event_of_all_runs(world: &CheckContext<'_>) 
     )
 }
 
-async fn an_event_id_is_taken_for_the_rest_of_its_batch(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_id_is_reserved_for_the_rest_of_its_batch(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let [first, second] = events_with_same_id();
     expect_refused(
         world.append_events(vec![first, second.clone()]).await,
@@ -127,7 +129,9 @@ async fn an_event_id_is_taken_for_the_rest_of_its_batch(world: &CheckContext<'_>
     )
 }
 
-async fn an_event_id_is_taken_for_other_runs_of_its_batch(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_id_is_reserved_for_other_runs_of_its_batch(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let first = step_event("r", 1);
     let second = RunEventWrite {
         event_id: first.event_id,
@@ -139,7 +143,9 @@ async fn an_event_id_is_taken_for_other_runs_of_its_batch(world: &CheckContext<'
     )
 }
 
-async fn an_event_id_is_free_again_when_its_run_is_purged(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_id_can_be_reused_after_its_run_is_purged(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world.append_event(step_event("r", 1)).await?;
     world.purge(PurgeTarget::Run(parse_id("r"))).await?;
     let heir = RunEventWrite {
@@ -152,11 +158,11 @@ async fn an_event_id_is_free_again_when_its_run_is_purged(world: &CheckContext<'
     )
 }
 
-async fn an_event_id_of_a_refused_commit_is_still_free(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_id_of_a_rejected_commit_can_be_used(world: &CheckContext<'_>) -> CheckResult {
     let stale = Commit::new()
         .fence_shard(crate::ShardId(1), crate::ShardEpoch(9))
         .append_events(step_events("r", 1, 1));
-    expect_holds("the commit is refused", world.commit(stale).await.is_err())?;
+    expect_holds("the commit is rejected", world.commit(stale).await.is_err())?;
     expect_holds(
         "the event is stored",
         world
@@ -167,7 +173,9 @@ async fn an_event_id_of_a_refused_commit_is_still_free(world: &CheckContext<'_>)
     )
 }
 
-async fn a_repeated_key_counts_before_a_taken_id(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_key_takes_precedence_over_a_taken_event_id(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     world.append_events(step_events("r", 1, 2)).await?;
     let repeat = RunEventWrite {
         event_id: step_event("r", 2).event_id,
@@ -175,13 +183,15 @@ async fn a_repeated_key_counts_before_a_taken_id(world: &CheckContext<'_>) -> Ch
     };
     let answer = world.append_event(repeat).await?.result;
     expect_same(
-        "event id and place",
+        "event id and sequence",
         (answer.event_id, answer.run_seq),
         (step_event("r", 1).event_id, run_sequence(1)),
     )
 }
 
-async fn a_repeat_under_another_id_leaves_that_id_free(world: &CheckContext<'_>) -> CheckResult {
+async fn a_duplicate_with_another_event_id_does_not_reserve_that_id(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let other = fixtures::event_id("elsewhere", 1);
     world.append_event(step_event("r", 1)).await?;
     let repeat = world
@@ -192,7 +202,7 @@ async fn a_repeat_under_another_id_leaves_that_id_free(world: &CheckContext<'_>)
         .await?
         .result;
     expect_same(
-        "the id in the answer",
+        "the id in the receipt",
         repeat.event_id,
         step_event("r", 1).event_id,
     )?;
@@ -204,15 +214,13 @@ async fn a_repeat_under_another_id_leaves_that_id_free(world: &CheckContext<'_>)
         .await?
         .result;
     expect_same(
-        "the id in the next answer",
+        "the id in the next receipt",
         (user.event_id, user.persisted),
         (other, true),
     )
 }
 
-async fn the_refused_event_is_named_by_its_place_in_the_call(
-    world: &CheckContext<'_>,
-) -> CheckResult {
+async fn the_rejection_of_an_event_names_its_index(world: &CheckContext<'_>) -> CheckResult {
     world.append_event(step_event("s", 1)).await?;
     let mut batch = step_events("r", 1, 5);
     batch[3].event_id = step_event("s", 1).event_id;
@@ -220,7 +228,9 @@ async fn the_refused_event_is_named_by_its_place_in_the_call(
     expect_refused(world.append_events(batch).await, error)
 }
 
-async fn racing_events_with_one_id_leave_one_of_them(world: &CheckContext<'_>) -> CheckResult {
+async fn of_concurrent_events_with_one_id_exactly_one_is_stored(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let one_id = |number: usize| {
         let run = format!("r{number}");
         RunEventWrite {
@@ -233,7 +243,7 @@ async fn racing_events_with_one_id_leave_one_of_them(world: &CheckContext<'_>) -
         .race_calls(8, |store, number| store.append_event(one_id(number)))
         .await;
     expect_same(
-        "how many were stored",
+        "the number of stored events",
         answers.iter().filter(|answer| answer.is_ok()).count(),
         1,
     )?;
@@ -241,13 +251,15 @@ async fn racing_events_with_one_id_leave_one_of_them(world: &CheckContext<'_>) -
         expect_refused(answer, event_id_conflict(0, &one_id(0)))?;
     }
     expect_same(
-        "how many runs there are",
+        "the number of runs",
         world.list_run_heads(None, None, 99).await?.len(),
         1,
     )
 }
 
-async fn racing_appends_never_share_a_place(world: &CheckContext<'_>) -> CheckResult {
+async fn concurrent_appends_get_different_sequence_numbers(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let pair = world.open_handle_pair().await?;
     let number = |number: usize| u32::try_from(number).unwrap_or(0);
     let answers = pair
@@ -259,5 +271,5 @@ async fn racing_appends_never_share_a_place(world: &CheckContext<'_>) -> CheckRe
     for answer in answers {
         places.insert(answer?.result.run_seq);
     }
-    expect_same("how many different places were given", places.len(), 32)
+    expect_same("the number of different sequences", places.len(), 32)
 }

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use onward_base::{Payload, Timestamp};
+use onward_campaign_core::ItemStatus;
 use onward_runs::{AttemptNumber, EmittedAt, ExtraFields};
 
 use super::prelude::*;
 use crate::conformance::fixtures::{
-    gap_alert_row, numbered_execution, pending_timer_row, queued_job_row, reserved_item_row,
+    gap_alert_row, numbered_execution, queued_job_row, queued_task_row, reserved_item_row,
     running_execution_row, shard_lease_row, signal_message_row,
 };
-use crate::tables::{AlertRow, ExecutionRow, InboxMessageRow, JobRow, ShardLeaseRow, TimerRow};
+use crate::tables::{AlertRow, ExecutionRow, InboxMessageRow, JobRow, ShardLeaseRow, TaskRow};
 use crate::{RowChange, SerialId, ShardEpoch, ShardId, TableRow};
 
 /// Payloads that a store is likely to alter.
@@ -54,31 +55,31 @@ const PAYLOADS: [(&str, &str); 15] = [
 ];
 
 super::checks!(fn written_checks, Verbatim:
-    no_payload_is_not_an_empty_one,
-    a_payload_nested_as_deep_as_it_may_be_is_kept,
-    unknown_members_are_kept,
-    the_longest_ids_are_kept,
-    the_longest_ids_of_many_bytes_a_letter_are_kept,
-    the_largest_attempts_are_kept,
-    the_longest_instant_is_kept,
-    an_event_of_any_type_is_kept,
-    every_field_of_an_event_is_kept,
-    the_first_and_the_last_instant_are_kept_in_rows,
-    the_smallest_and_the_largest_integer_are_kept_in_rows,
-    the_largest_counters_are_kept_in_rows,
-    empty_text_is_not_nothing,
-    empty_bytes_are_kept,
-    every_byte_is_kept,
-    true_and_false_are_kept,
-    a_long_text_is_kept,
-    text_that_is_json_is_kept_as_text,
-    a_key_is_kept_in_every_type,
+    a_missing_payload_differs_from_an_empty_one,
+    a_payload_of_the_largest_nesting_depth_is_stored_unchanged,
+    unknown_members_are_stored_unchanged,
+    the_longest_ids_are_stored_unchanged,
+    the_longest_multibyte_ids_are_stored_unchanged,
+    the_largest_attempt_numbers_are_stored_unchanged,
+    the_longest_emitted_at_is_stored_unchanged,
+    an_event_of_any_type_is_stored_unchanged,
+    every_field_of_an_event_is_stored_unchanged,
+    the_smallest_and_the_largest_timestamp_are_stored_unchanged_in_rows,
+    the_smallest_and_the_largest_integer_are_stored_unchanged_in_rows,
+    the_largest_counters_are_stored_unchanged_in_rows,
+    empty_text_differs_from_null,
+    empty_bytes_are_stored_unchanged,
+    every_byte_value_is_stored_unchanged,
+    true_and_false_are_stored_unchanged,
+    a_long_text_is_stored_unchanged,
+    json_in_a_text_column_is_stored_unchanged,
+    key_columns_of_every_type_are_stored_unchanged,
 );
 
 pub(super) fn checks() -> Vec<ConformanceCheck> {
     let mut checks = written_checks();
     checks.extend(PAYLOADS.map(|(name, payload)| {
-        let name = format!("{name}_is_kept_in_a_payload");
+        let name = format!("{name}_is_stored_unchanged_in_a_payload");
         ConformanceCheck::new(Topic::Verbatim, name, move |world| {
             Box::pin(expect_payload_kept(world, payload))
         })
@@ -120,7 +121,7 @@ async fn expect_row_kept<R: TableRecord + PartialEq + std::fmt::Debug + Clone + 
         Some(stored.clone()),
     )?;
     expect_holds(
-        "a scan gives it too",
+        "the scanned row",
         world
             .scan_rows(TableScan::all_rows::<R>())
             .await?
@@ -139,12 +140,14 @@ async fn expect_payload_kept(world: &CheckContext<'_>, payload: &str) -> CheckRe
     .await
 }
 
-async fn no_payload_is_not_an_empty_one(world: &CheckContext<'_>) -> CheckResult {
+async fn a_missing_payload_differs_from_an_empty_one(world: &CheckContext<'_>) -> CheckResult {
     expect_event_kept(world, step_event("r", 1)).await?;
     expect_payload_kept(&world.open_another(StorePolicy::default()).await?, "{}").await
 }
 
-async fn a_payload_nested_as_deep_as_it_may_be_is_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn a_payload_of_the_largest_nesting_depth_is_stored_unchanged(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let depth = Payload::NESTING_MAX - 1;
     expect_payload_kept(
         world,
@@ -153,12 +156,12 @@ async fn a_payload_nested_as_deep_as_it_may_be_is_kept(world: &CheckContext<'_>)
     .await
 }
 
-async fn unknown_members_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn unknown_members_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let text =
         r#"{"z":1.0,"adapterVersion":"1.4","cost":1e400,"é":{"b":[null,{"":"\u0000"}]},"":0}"#;
     let extra =
         ExtraFields::parse(text).map_err(|error| ConformanceFailure::new(error.to_string()))?;
-    expect_same("the members before", extra.as_json(), Some(text))?;
+    expect_same("the unknown members before", extra.as_json(), Some(text))?;
     expect_event_kept(
         world,
         RunEventWrite {
@@ -189,7 +192,7 @@ fn event_with_long_ids(text: &str) -> RunEventWrite {
     })
 }
 
-async fn the_longest_ids_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn the_longest_ids_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     expect_event_kept(world, event_with_long_ids(&"x".repeat(255))).await?;
     expect_same(
         "the run in the head",
@@ -198,7 +201,7 @@ async fn the_longest_ids_are_kept(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn the_longest_ids_of_many_bytes_a_letter_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn the_longest_multibyte_ids_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     for letter in ["é", "中", "😀"] {
         expect_event_kept(
             world,
@@ -212,7 +215,7 @@ async fn the_longest_ids_of_many_bytes_a_letter_are_kept(world: &CheckContext<'_
     Ok(())
 }
 
-async fn the_largest_attempts_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn the_largest_attempt_numbers_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let (engine_attempt_id, logical_attempt_id) = (AttemptNumber::MAX, AttemptNumber::MAX);
     expect_event_kept(
         world,
@@ -225,7 +228,7 @@ async fn the_largest_attempts_are_kept(world: &CheckContext<'_>) -> CheckResult 
     .await
 }
 
-async fn the_longest_instant_is_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn the_longest_emitted_at_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let text = format!(
         "2026-03-01T12:00:00.{}+00:00",
         "1".repeat(EmittedAt::BYTES_MAX - 26)
@@ -240,7 +243,7 @@ async fn the_longest_instant_is_kept(world: &CheckContext<'_>) -> CheckResult {
     .await
 }
 
-async fn an_event_of_any_type_is_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn an_event_of_any_type_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     for (number, kind) in (1..).zip([
         "SomethingNew",
         "x",
@@ -259,7 +262,7 @@ async fn an_event_of_any_type_is_kept(world: &CheckContext<'_>) -> CheckResult {
     Ok(())
 }
 
-async fn every_field_of_an_event_is_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn every_field_of_an_event_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let mut whole = step_event("r", 1);
     whole.event_type = parse_id("StepCompleted");
     whole.emitted_at = parse_id("2026-03-01T12:00:00.123456789Z");
@@ -274,16 +277,18 @@ async fn every_field_of_an_event_is_kept(world: &CheckContext<'_>) -> CheckResul
     expect_event_kept(world, fixtures::with_computed_key(whole)).await
 }
 
-async fn the_first_and_the_last_instant_are_kept_in_rows(world: &CheckContext<'_>) -> CheckResult {
+async fn the_smallest_and_the_largest_timestamp_are_stored_unchanged_in_rows(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     let instants = [-1, 0, 1].map(|us| Timestamp::from_micros(us).unwrap_or(Timestamp::EPOCH));
-    for (promise, fire_at) in
+    for (promise, queued_at) in
         (1..).zip(instants.into_iter().chain([Timestamp::MIN, Timestamp::MAX]))
     {
         expect_row_kept(
             world,
-            &TimerRow {
-                fire_at,
-                ..pending_timer_row(1, promise)
+            &TaskRow {
+                queued_at,
+                ..queued_task_row(1, promise)
             },
         )
         .await?;
@@ -291,24 +296,24 @@ async fn the_first_and_the_last_instant_are_kept_in_rows(world: &CheckContext<'_
     Ok(())
 }
 
-async fn the_smallest_and_the_largest_integer_are_kept_in_rows(
+async fn the_smallest_and_the_largest_integer_are_stored_unchanged_in_rows(
     world: &CheckContext<'_>,
 ) -> CheckResult {
     let numbers = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
     let row = |number: i64| {
-        let TableRow(mut values) = pending_timer_row(1, 0).to_row();
+        let TableRow(mut values) = queued_task_row(1, 0).to_row();
         values[1] = ColumnValue::Int(number);
         TableRow(values)
     };
     let mut commit = Commit::new();
     commit.changes = numbers
         .map(|number| RowChange::Insert {
-            table: TimerRow::TABLE,
+            table: TaskRow::TABLE,
             row: row(number),
         })
         .to_vec();
     world.commit(commit).await?;
-    let rows = world.scan_rows(TableScan::all_rows::<TimerRow>()).await?;
+    let rows = world.scan_rows(TableScan::all_rows::<TaskRow>()).await?;
     expect_same(
         "the rows, in their order",
         rows,
@@ -321,7 +326,9 @@ async fn the_smallest_and_the_largest_integer_are_kept_in_rows(
     )
 }
 
-async fn the_largest_counters_are_kept_in_rows(world: &CheckContext<'_>) -> CheckResult {
+async fn the_largest_counters_are_stored_unchanged_in_rows(
+    world: &CheckContext<'_>,
+) -> CheckResult {
     expect_row_kept(
         world,
         &ShardLeaseRow {
@@ -332,9 +339,9 @@ async fn the_largest_counters_are_kept_in_rows(world: &CheckContext<'_>) -> Chec
     .await?;
     expect_row_kept(
         world,
-        &TimerRow {
+        &TaskRow {
             shard: ShardId(u32::MAX),
-            ..pending_timer_row(1, u32::MAX)
+            ..queued_task_row(1, u32::MAX)
         },
     )
     .await?;
@@ -348,7 +355,7 @@ async fn the_largest_counters_are_kept_in_rows(world: &CheckContext<'_>) -> Chec
     .await
 }
 
-async fn empty_text_is_not_nothing(world: &CheckContext<'_>) -> CheckResult {
+async fn empty_text_differs_from_null(world: &CheckContext<'_>) -> CheckResult {
     let (empty, nothing) = (
         running_execution_row(1, Some("")),
         running_execution_row(2, None),
@@ -369,7 +376,7 @@ async fn empty_text_is_not_nothing(world: &CheckContext<'_>) -> CheckResult {
     )
 }
 
-async fn empty_bytes_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn empty_bytes_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     expect_row_kept(
         world,
         &ExecutionRow {
@@ -380,7 +387,7 @@ async fn empty_bytes_are_kept(world: &CheckContext<'_>) -> CheckResult {
     .await
 }
 
-async fn every_byte_is_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn every_byte_value_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let body: Arc<[u8]> = (0..=u8::MAX).collect();
     expect_row_kept(
         world,
@@ -392,14 +399,14 @@ async fn every_byte_is_kept(world: &CheckContext<'_>) -> CheckResult {
     .await
 }
 
-async fn true_and_false_are_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn true_and_false_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let mut skipped = reserved_item_row("skipped", "two");
-    (skipped.status, skipped.skipped) = ("skipped".into(), true);
+    (skipped.status, skipped.skipped) = (ItemStatus::Skipped, true);
     expect_row_kept(world, &reserved_item_row("queued", "one")).await?;
     expect_row_kept(world, &skipped).await
 }
 
-async fn a_long_text_is_kept(world: &CheckContext<'_>) -> CheckResult {
+async fn a_long_text_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let long: String = (0..50_000_u32)
         .filter_map(|number| char::from_u32(0x20 + number % 0x2000))
         .collect();
@@ -412,20 +419,20 @@ async fn a_long_text_is_kept(world: &CheckContext<'_>) -> CheckResult {
         .list_records(TableScan::all_rows::<AlertRow>())
         .await?;
     expect_holds(
-        "the text is kept",
+        "the text is stored",
         kept.iter().any(|(kept, _)| &*kept.message == long.as_str()),
     )
 }
 
-async fn text_that_is_json_is_kept_as_text(world: &CheckContext<'_>) -> CheckResult {
+async fn json_in_a_text_column_is_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
     let text = "{ \"b\": 1.0,\n \"a\": 123456789012345678901234567890, \"a\": \"\\u0000\" }";
     let mut item = reserved_item_row("a", "one");
     item.payload = Some(text.into());
     expect_row_kept(world, &item).await
 }
 
-async fn a_key_is_kept_in_every_type(world: &CheckContext<'_>) -> CheckResult {
-    expect_row_kept(world, &pending_timer_row(1, 7)).await?;
+async fn key_columns_of_every_type_are_stored_unchanged(world: &CheckContext<'_>) -> CheckResult {
+    expect_row_kept(world, &queued_task_row(1, 7)).await?;
     expect_row_kept(world, &queued_job_row("né 中 😀")).await?;
     world
         .commit(Commit::new().insert(&signal_message_row(3, Some("key"))))
@@ -435,7 +442,7 @@ async fn a_key_is_kept_in_every_type(world: &CheckContext<'_>) -> CheckResult {
         .await?;
     let (found, _) = expect_some("the message", kept.into_iter().next())?;
     expect_holds(
-        "the store gave it a number",
+        "the store assigned a serial",
         found.message_id != SerialId(None),
     )?;
     expect_same("the execution", found.execution_id, numbered_execution(3))

@@ -1,4 +1,4 @@
-//! Stores that are wrong about run events.
+//! Stores with bugs in run events.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -15,14 +15,14 @@ use onward_store::{
     Store as _, StorePolicy,
 };
 
-use super::Flaw;
+use super::StoreFlaw;
 
-/// A repeat replaces what the first one carried.
+/// A duplicate replaces the payload of the first event.
 #[derive(Default)]
-pub(crate) struct KeepsTheSecondPayload(Mutex<BTreeMap<(RunId, IdempotencyKey), Option<Payload>>>);
+pub(crate) struct KeepsSecondPayload(Mutex<BTreeMap<(RunId, IdempotencyKey), Option<Payload>>>);
 
 #[async_trait]
-impl Flaw for KeepsTheSecondPayload {
+impl StoreFlaw for KeepsSecondPayload {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let latest = commit
             .events
@@ -47,7 +47,7 @@ impl Flaw for KeepsTheSecondPayload {
     }
 }
 
-/// Places are 1, 2, 4, 5 …
+/// Sequence numbers are 1, 2, 4, 5 …
 pub(crate) struct LeavesAGap;
 
 fn with_gap(seq: RunSeq) -> RunSeq {
@@ -59,7 +59,7 @@ fn with_gap(seq: RunSeq) -> RunSeq {
 }
 
 #[async_trait]
-impl Flaw for LeavesAGap {
+impl StoreFlaw for LeavesAGap {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit).await?;
         receipt
@@ -95,11 +95,11 @@ impl Flaw for LeavesAGap {
     }
 }
 
-/// Every event is said to be new.
-pub(crate) struct DeniesRepeats;
+/// Every event is reported as new.
+pub(crate) struct ReportsDuplicatesAsNew;
 
 #[async_trait]
-impl Flaw for DeniesRepeats {
+impl StoreFlaw for ReportsDuplicatesAsNew {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         answering(memory, commit, |it| {
             (it.result.idempotent, it.result.persisted) = (false, true)
@@ -108,11 +108,11 @@ impl Flaw for DeniesRepeats {
     }
 }
 
-/// A repeat that carries something else passes unnoticed.
+/// A duplicate with different content is not reported.
 pub(crate) struct HidesDifferences;
 
 #[async_trait]
-impl Flaw for HidesDifferences {
+impl StoreFlaw for HidesDifferences {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         answering(memory, commit, |it| it.differs = false).await
     }
@@ -128,11 +128,11 @@ async fn answering(
     Ok(receipt)
 }
 
-/// Payloads are compared letter by letter.
-pub(crate) struct ComparesPayloadsByTheirText;
+/// Payloads are compared as text.
+pub(crate) struct ComparesPayloadText;
 
 #[async_trait]
-impl Flaw for ComparesPayloadsByTheirText {
+impl StoreFlaw for ComparesPayloadText {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit.clone()).await?;
         for (event, answer) in commit.events.iter().zip(&mut receipt.events) {
@@ -152,12 +152,12 @@ impl Flaw for ComparesPayloadsByTheirText {
     }
 }
 
-/// A repeat is recognised by its key alone, whatever its run.
+/// A duplicate is detected by its key alone, regardless of its run.
 #[derive(Default)]
-pub(crate) struct TakesKeysOfOtherRunsForRepeats(Mutex<BTreeMap<IdempotencyKey, EventReceipt>>);
+pub(crate) struct DetectsDuplicatesAcrossRuns(Mutex<BTreeMap<IdempotencyKey, EventReceipt>>);
 
 #[async_trait]
-impl Flaw for TakesKeysOfOtherRunsForRepeats {
+impl StoreFlaw for DetectsDuplicatesAcrossRuns {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         if let [event] = commit.events.as_slice()
             && let Some(known) = self.0.lock().unwrap().get(&event.idempotency_key)
@@ -180,11 +180,11 @@ impl Flaw for TakesKeysOfOtherRunsForRepeats {
     }
 }
 
-/// Two events may have one id.
+/// Two events may have the same id.
 pub(crate) struct SharesEventIds;
 
 #[async_trait]
-impl Flaw for SharesEventIds {
+impl StoreFlaw for SharesEventIds {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -201,11 +201,11 @@ impl Flaw for SharesEventIds {
     }
 }
 
-/// An event of another tenant is added to the run all the same.
-pub(crate) struct CrossesTenants;
+/// An event of another tenant is appended to the run.
+pub(crate) struct IgnoresTenants;
 
 #[async_trait]
-impl Flaw for CrossesTenants {
+impl StoreFlaw for IgnoresTenants {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -221,11 +221,11 @@ impl Flaw for CrossesTenants {
     }
 }
 
-/// Whose run it is is looked at before anything else about its events.
-pub(crate) struct LooksForForeignEventsFirst;
+/// The tenant of each run is checked before anything else about its events.
+pub(crate) struct ChecksTenantsFirst;
 
 #[async_trait]
-impl Flaw for LooksForForeignEventsFirst {
+impl StoreFlaw for ChecksTenantsFirst {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         for (index, event) in commit.events.iter().enumerate() {
             let head = memory.read_run_head(&event.run_id).await?;
@@ -241,12 +241,12 @@ impl Flaw for LooksForForeignEventsFirst {
     }
 }
 
-/// Events are stamped with whatever the clock says, also when it was set back.
+/// Timestamps follow the clock, even if it is set back.
 #[derive(Default)]
-pub(crate) struct StampsBackwards(Mutex<BTreeMap<RunEventId, Timestamp>>);
+pub(crate) struct TimestampsGoBackwards(Mutex<BTreeMap<RunEventId, Timestamp>>);
 
 #[async_trait]
-impl Flaw for StampsBackwards {
+impl StoreFlaw for TimestampsGoBackwards {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let now = memory.now().await?;
         let mut receipt = memory.commit(commit).await?;
@@ -276,11 +276,11 @@ impl Flaw for StampsBackwards {
     }
 }
 
-/// Events are stamped with the producer's clock.
-pub(crate) struct BelievesTheProducersClock;
+/// Events are timestamped with the producer's clock.
+pub(crate) struct UsesProducerClock;
 
 #[async_trait]
-impl Flaw for BelievesTheProducersClock {
+impl StoreFlaw for UsesProducerClock {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut receipt = memory.commit(commit.clone()).await?;
         for (event, answer) in commit.events.iter().zip(&mut receipt.events) {
@@ -290,7 +290,7 @@ impl Flaw for BelievesTheProducersClock {
     }
 }
 
-/// Events are changed on their way in.
+/// Changes events before they are stored.
 async fn rewriting(
     memory: &MemoryStore,
     mut commit: Commit,
@@ -304,7 +304,7 @@ async fn rewriting(
 pub(crate) struct ParsesPayloads;
 
 #[async_trait]
-impl Flaw for ParsesPayloads {
+impl StoreFlaw for ParsesPayloads {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let parse = |text: &Payload| {
             let value: Option<serde_json::Value> = serde_json::from_str(text.as_str()).ok();
@@ -320,21 +320,21 @@ impl Flaw for ParsesPayloads {
     }
 }
 
-/// Unknown members are left out.
+/// Unknown members are dropped.
 pub(crate) struct DropsUnknownMembers;
 
 #[async_trait]
-impl Flaw for DropsUnknownMembers {
+impl StoreFlaw for DropsUnknownMembers {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         rewriting(memory, commit, |event| event.extra = ExtraFields::NONE).await
     }
 }
 
-/// The producer's instant is kept, but not its letters.
+/// The producer's timestamp is stored, but not its text.
 pub(crate) struct RewritesEmittedAt;
 
 #[async_trait]
-impl Flaw for RewritesEmittedAt {
+impl StoreFlaw for RewritesEmittedAt {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         rewriting(memory, commit, |event| {
             event.emitted_at = EmittedAt::from(event.emitted_at.to_timestamp())
@@ -343,11 +343,11 @@ impl Flaw for RewritesEmittedAt {
     }
 }
 
-/// Pages come last event first.
+/// Pages are in reverse order.
 pub(crate) struct ReversesPages;
 
 #[async_trait]
-impl Flaw for ReversesPages {
+impl StoreFlaw for ReversesPages {
     async fn run_events(
         &self,
         memory: &MemoryStore,
@@ -360,11 +360,11 @@ impl Flaw for ReversesPages {
     }
 }
 
-/// A page begins with the watermark instead of after it.
-pub(crate) struct RepeatsTheWatermark;
+/// A page starts at the watermark instead of after it.
+pub(crate) struct IncludesWatermark;
 
 #[async_trait]
-impl Flaw for RepeatsTheWatermark {
+impl StoreFlaw for IncludesWatermark {
     async fn run_events(
         &self,
         memory: &MemoryStore,
@@ -378,10 +378,10 @@ impl Flaw for RepeatsTheWatermark {
     }
 }
 
-/// Keys are not checked, whatever the policy.
-pub(crate) struct TrustsKeys;
+/// Keys are not checked, regardless of the policy.
+pub(crate) struct SkipsKeyCheck;
 
-impl Flaw for TrustsKeys {
+impl StoreFlaw for SkipsKeyCheck {
     fn policy(&self, policy: StorePolicy) -> StorePolicy {
         StorePolicy {
             key_check: IdempotencyKeyCheck::Off,
@@ -390,11 +390,11 @@ impl Flaw for TrustsKeys {
     }
 }
 
-/// Whoever can write to the database can change history.
-pub(crate) struct LetsHistoryBeChanged;
+/// Direct writes to the database can change stored events.
+pub(crate) struct AllowsTampering;
 
-impl Flaw for LetsHistoryBeChanged {
-    fn lets_tampering_happen(&self) -> bool {
+impl StoreFlaw for AllowsTampering {
+    fn allows_tampering(&self) -> bool {
         true
     }
 }

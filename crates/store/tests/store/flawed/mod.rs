@@ -1,5 +1,5 @@
-//! Stores that are wrong on purpose, each in one way. A suite that does not notice them would not
-//! notice an adapter that is wrong by accident.
+//! Stores with a deliberate bug each. A suite that does not detect these bugs would not detect
+//! those of a real adapter.
 
 pub(crate) mod events;
 pub(crate) mod reads;
@@ -18,9 +18,9 @@ use onward_store::{
     RunEventQuery, RunEventReader, RunHead, Store, StorePolicy, StoredRow, TableScan, TableSchema,
 };
 
-/// What a flawed store does differently. By default: nothing.
+/// What a flawed store does differently. Default: nothing.
 #[async_trait]
-pub(crate) trait Flaw: Send + Sync + 'static {
+pub(crate) trait StoreFlaw: Send + Sync + 'static {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         memory.commit(commit).await
     }
@@ -79,27 +79,27 @@ pub(crate) trait Flaw: Send + Sync + 'static {
         policy
     }
 
-    fn lets_tampering_happen(&self) -> bool {
+    fn allows_tampering(&self) -> bool {
         false
     }
 }
 
-/// Makes stores with a flaw.
-pub(crate) struct Planted(pub(crate) fn() -> Box<dyn Flaw>);
+/// Opens stores with a flaw.
+pub(crate) struct FlawedStoreFactory(pub(crate) fn() -> Box<dyn StoreFlaw>);
 
-/// No flaw: what is wrong with the others is not the way they are made.
-pub(crate) struct Faultless;
+/// No flaw: shows that the wrapper itself is correct.
+pub(crate) struct NoFlaw;
 
-impl Flaw for Faultless {}
+impl StoreFlaw for NoFlaw {}
 
-struct Flawed {
+struct FlawedStore {
     memory: MemoryStore,
     policy: StorePolicy,
-    flaw: Box<dyn Flaw>,
+    flaw: Box<dyn StoreFlaw>,
 }
 
 #[async_trait]
-impl StoreFactory for Planted {
+impl StoreFactory for FlawedStoreFactory {
     fn name(&self) -> &str {
         "flawed"
     }
@@ -111,7 +111,7 @@ impl StoreFactory for Planted {
     ) -> Result<Box<dyn OpenedStore>, Error> {
         let flaw = (self.0)();
         let policy = flaw.policy(policy);
-        Ok(Box::new(Shared(Arc::new(Flawed {
+        Ok(Box::new(SharedFlawedStore(Arc::new(FlawedStore {
             memory: MemoryStore::new(policy, clock),
             policy,
             flaw,
@@ -119,25 +119,25 @@ impl StoreFactory for Planted {
     }
 }
 
-struct Shared(Arc<Flawed>);
+struct SharedFlawedStore(Arc<FlawedStore>);
 
 #[async_trait]
-impl OpenedStore for Shared {
+impl OpenedStore for SharedFlawedStore {
     fn store(&self) -> &(dyn Store + 'static) {
         &*self.0
     }
 
     async fn open_second_handle(&self) -> Result<Option<Arc<dyn Store>>, Error> {
-        Ok(Some(Arc::<Flawed>::clone(&self.0)))
+        Ok(Some(Arc::<FlawedStore>::clone(&self.0)))
     }
 
     async fn try_tamper(&self, _: &TamperAttempt) -> Result<bool, Error> {
-        Ok(self.0.flaw.lets_tampering_happen())
+        Ok(self.0.flaw.allows_tampering())
     }
 }
 
 #[async_trait]
-impl Store for Flawed {
+impl Store for FlawedStore {
     fn policy(&self) -> &StorePolicy {
         &self.policy
     }

@@ -1,4 +1,4 @@
-//! Stores that are wrong about scans, journals and lists of runs.
+//! Stores with bugs in scans, journals and lists of runs.
 
 use async_trait::async_trait;
 use onward_journal::ExecutionId;
@@ -9,13 +9,13 @@ use onward_store::{
     StorePolicy, StoredRow, TableScan,
 };
 
-use super::Flaw;
+use super::StoreFlaw;
 
-/// A scan goes on beyond its end.
-pub(crate) struct ForgetsUntil;
+/// A scan ignores its upper bound.
+pub(crate) struct IgnoresUpperBound;
 
 #[async_trait]
-impl Flaw for ForgetsUntil {
+impl StoreFlaw for IgnoresUpperBound {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         memory
             .scan_rows(TableScan {
@@ -26,11 +26,11 @@ impl Flaw for ForgetsUntil {
     }
 }
 
-/// A scan ends before its end.
-pub(crate) struct TakesUntilForBefore;
+/// A scan excludes the rows at its upper bound.
+pub(crate) struct ExcludesUpperBound;
 
 #[async_trait]
-impl Flaw for TakesUntilForBefore {
+impl StoreFlaw for ExcludesUpperBound {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         let (order, place) = (scan.table.scan_order(scan.index), scan.equal.len());
         let (table, until) = (scan.table, scan.until.clone());
@@ -42,11 +42,11 @@ impl Flaw for TakesUntilForBefore {
     }
 }
 
-/// Every page is the first.
-pub(crate) struct ForgetsAfter;
+/// Every page is the first page.
+pub(crate) struct IgnoresPagePosition;
 
 #[async_trait]
-impl Flaw for ForgetsAfter {
+impl StoreFlaw for IgnoresPagePosition {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         memory
             .scan_rows(TableScan {
@@ -57,11 +57,12 @@ impl Flaw for ForgetsAfter {
     }
 }
 
-/// Pages go on after a place in the index, so rows that share it are lost.
-pub(crate) struct PagesWithoutTheKey;
+/// A page continues after the index columns without the key, so rows with equal index columns are
+/// lost.
+pub(crate) struct PagesWithoutKey;
 
 #[async_trait]
-impl Flaw for PagesWithoutTheKey {
+impl StoreFlaw for PagesWithoutKey {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         let Some(index) = scan.index else {
             return memory.scan_rows(scan).await;
@@ -78,10 +79,10 @@ impl Flaw for PagesWithoutTheKey {
 }
 
 /// Text is ordered without regard to case.
-pub(crate) struct OrdersWithoutCase;
+pub(crate) struct OrdersCaseInsensitively;
 
 #[async_trait]
-impl Flaw for OrdersWithoutCase {
+impl StoreFlaw for OrdersCaseInsensitively {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         let mut rows = memory.scan_rows(scan).await?;
         rows.sort_by_key(|stored| stored.row.0[0].to_string().to_lowercase());
@@ -89,21 +90,21 @@ impl Flaw for OrdersWithoutCase {
     }
 }
 
-/// The limit is cut off to 32 bits.
-pub(crate) struct CutsLimits;
+/// The limit is truncated to 32 bits.
+pub(crate) struct TruncatesLimits;
 
 #[async_trait]
-impl Flaw for CutsLimits {
+impl StoreFlaw for TruncatesLimits {
     async fn rows(&self, memory: &MemoryStore, scan: TableScan) -> Result<Vec<StoredRow>, Error> {
         let limit = usize::try_from(u32::try_from(scan.limit).unwrap_or(0)).unwrap();
         memory.scan_rows(TableScan { limit, ..scan }).await
     }
 }
 
-/// Answers are as large as they are asked to be.
-pub(crate) struct IgnoresThePagePolicy;
+/// Pages are not capped by the policy.
+pub(crate) struct IgnoresPagePolicy;
 
-impl Flaw for IgnoresThePagePolicy {
+impl StoreFlaw for IgnoresPagePolicy {
     fn policy(&self, policy: StorePolicy) -> StorePolicy {
         StorePolicy {
             limits: StoreLimits {
@@ -115,10 +116,10 @@ impl Flaw for IgnoresThePagePolicy {
     }
 }
 
-/// Commits are as large as they are.
-pub(crate) struct IgnoresTheOtherLimits;
+/// The limits of commits are not enforced.
+pub(crate) struct IgnoresCommitLimits;
 
-impl Flaw for IgnoresTheOtherLimits {
+impl StoreFlaw for IgnoresCommitLimits {
     fn policy(&self, policy: StorePolicy) -> StorePolicy {
         StorePolicy {
             limits: StoreLimits {
@@ -130,11 +131,11 @@ impl Flaw for IgnoresTheOtherLimits {
     }
 }
 
-/// A chunk that began before is left out.
-pub(crate) struct SkipsTheChunkInTheMiddle;
+/// The chunk that contains the first requested event is omitted if it starts earlier.
+pub(crate) struct SkipsPartialChunk;
 
 #[async_trait]
-impl Flaw for SkipsTheChunkInTheMiddle {
+impl StoreFlaw for SkipsPartialChunk {
     async fn journal(
         &self,
         memory: &MemoryStore,
@@ -150,11 +151,11 @@ impl Flaw for SkipsTheChunkInTheMiddle {
     }
 }
 
-/// Every journal is read from its beginning.
-pub(crate) struct IgnoresFrom;
+/// Every journal is read from its start.
+pub(crate) struct IgnoresFirstSequence;
 
 #[async_trait]
-impl Flaw for IgnoresFrom {
+impl StoreFlaw for IgnoresFirstSequence {
     async fn journal(
         &self,
         memory: &MemoryStore,
@@ -166,11 +167,11 @@ impl Flaw for IgnoresFrom {
     }
 }
 
-/// Every run is said to be behind.
+/// Every run is listed as behind.
 pub(crate) struct ListsEveryRunAsBehind;
 
 #[async_trait]
-impl Flaw for ListsEveryRunAsBehind {
+impl StoreFlaw for ListsEveryRunAsBehind {
     async fn runs(
         &self,
         memory: &MemoryStore,
@@ -182,11 +183,11 @@ impl Flaw for ListsEveryRunAsBehind {
     }
 }
 
-/// The list is cut before it is narrowed: a page of finished runs hides those behind it.
-pub(crate) struct CutsBeforeNarrowing;
+/// The limit applies before the filter: a page of finished runs hides later runs that are behind.
+pub(crate) struct LimitsBeforeFiltering;
 
 #[async_trait]
-impl Flaw for CutsBeforeNarrowing {
+impl StoreFlaw for LimitsBeforeFiltering {
     async fn runs(
         &self,
         memory: &MemoryStore,
@@ -202,11 +203,11 @@ impl Flaw for CutsBeforeNarrowing {
     }
 }
 
-/// A list begins with the run it should go on after.
-pub(crate) struct RepeatsTheLastRun;
+/// A list starts with the run that it should continue after.
+pub(crate) struct RepeatsLastRun;
 
 #[async_trait]
-impl Flaw for RepeatsTheLastRun {
+impl StoreFlaw for RepeatsLastRun {
     async fn runs(
         &self,
         memory: &MemoryStore,
@@ -221,11 +222,11 @@ impl Flaw for RepeatsTheLastRun {
     }
 }
 
-/// The event bus is where the projector is.
+/// The position of the event bus is read from the projector.
 pub(crate) struct ConfusesReaders;
 
 #[async_trait]
-impl Flaw for ConfusesReaders {
+impl StoreFlaw for ConfusesReaders {
     async fn run(&self, memory: &MemoryStore, run: &RunId) -> Result<Option<RunHead>, Error> {
         let head = memory.read_run_head(run).await?;
         Ok(head.map(|head| {

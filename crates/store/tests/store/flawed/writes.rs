@@ -1,4 +1,4 @@
-//! Stores that are wrong about commits, rows and retention.
+//! Stores with bugs in commits, rows and retention.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -13,13 +13,13 @@ use onward_store::{
     TableRecord as _, TableRow, TableScan, TableSchema,
 };
 
-use super::Flaw;
+use super::StoreFlaw;
 
-/// Nobody looks at the epoch.
+/// The epoch is not checked.
 pub(crate) struct IgnoresFences;
 
 #[async_trait]
-impl Flaw for IgnoresFences {
+impl StoreFlaw for IgnoresFences {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -30,11 +30,11 @@ impl Flaw for IgnoresFences {
     }
 }
 
-/// An epoch is only refused if it is too old.
-pub(crate) struct LetsFutureEpochsPass;
+/// An epoch is only rejected if it is too old.
+pub(crate) struct AcceptsFutureEpochs;
 
 #[async_trait]
-impl Flaw for LetsFutureEpochsPass {
+impl StoreFlaw for AcceptsFutureEpochs {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -52,11 +52,11 @@ impl Flaw for LetsFutureEpochsPass {
     }
 }
 
-/// A journal is appended to, however long it is.
+/// An append is accepted regardless of the length of the journal.
 pub(crate) struct IgnoresJournalLength;
 
 #[async_trait]
-impl Flaw for IgnoresJournalLength {
+impl StoreFlaw for IgnoresJournalLength {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -72,11 +72,11 @@ impl Flaw for IgnoresJournalLength {
     }
 }
 
-/// A row is changed, whatever its version.
+/// A row is changed regardless of its version.
 pub(crate) struct IgnoresVersions;
 
 #[async_trait]
-impl Flaw for IgnoresVersions {
+impl StoreFlaw for IgnoresVersions {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -96,11 +96,11 @@ impl Flaw for IgnoresVersions {
     }
 }
 
-/// An amendment writes the row as it was given, whole.
-pub(crate) struct AmendsAllColumns;
+/// A column update writes all columns of the row.
+pub(crate) struct UpdatesAllColumns;
 
 #[async_trait]
-impl Flaw for AmendsAllColumns {
+impl StoreFlaw for UpdatesAllColumns {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -128,7 +128,7 @@ fn all_columns(change: RowChange) -> RowChange {
     }
 }
 
-/// Makes the commit without those removals that `is_lost` picks, and says that they were made.
+/// Applies the commit without the deletes that `is_lost` selects, and reports them as applied.
 async fn losing(
     memory: &MemoryStore,
     mut commit: Commit,
@@ -156,21 +156,21 @@ async fn losing(
     Ok(receipt)
 }
 
-/// A removal is said to be made, and is not.
-pub(crate) struct OnlyPretendsToRemove;
+/// A delete-if-exists is reported as applied, but is not.
+pub(crate) struct SkipsDeleteIfExists;
 
 #[async_trait]
-impl Flaw for OnlyPretendsToRemove {
+impl StoreFlaw for SkipsDeleteIfExists {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         losing(memory, commit, |_| true).await
     }
 }
 
-/// A row is removed only if nobody has changed it.
-pub(crate) struct RemovesOnlyTheFirstVersion;
+/// A delete-if-exists deletes only rows that were never updated.
+pub(crate) struct DeletesOnlyFirstVersion;
 
 #[async_trait]
-impl Flaw for RemovesOnlyTheFirstVersion {
+impl StoreFlaw for DeletesOnlyFirstVersion {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let mut changed: Vec<(&str, RowKey)> = Vec::new();
         for change in &commit.changes {
@@ -188,22 +188,22 @@ impl Flaw for RemovesOnlyTheFirstVersion {
     }
 }
 
-/// A removal is lost where its commit changes other rows as well.
-pub(crate) struct LosesRemovalsAmongOthers;
+/// A delete-if-exists is lost if its commit changes other rows as well.
+pub(crate) struct LosesDeletesAmongOtherChanges;
 
 #[async_trait]
-impl Flaw for LosesRemovalsAmongOthers {
+impl StoreFlaw for LosesDeletesAmongOtherChanges {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let is_alone = commit.changes.len() == 1;
         losing(memory, commit, |_| !is_alone).await
     }
 }
 
-/// Removing what is absent is a conflict, as deleting it is.
-pub(crate) struct RefusesToRemoveNothing;
+/// A delete-if-exists of a missing row is a conflict.
+pub(crate) struct RejectsDeleteOfMissingRow;
 
 #[async_trait]
-impl Flaw for RefusesToRemoveNothing {
+impl StoreFlaw for RejectsDeleteOfMissingRow {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -226,11 +226,11 @@ impl Flaw for RefusesToRemoveNothing {
     }
 }
 
-/// Part of a refused commit is stored all the same.
-pub(crate) struct StoresPart(pub(crate) fn(Commit) -> Commit);
+/// Part of a rejected commit is stored.
+pub(crate) struct StoresPartOfCommit(pub(crate) fn(Commit) -> Commit);
 
 #[async_trait]
-impl Flaw for StoresPart {
+impl StoreFlaw for StoresPartOfCommit {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let answer = memory.commit(commit.clone()).await;
         if answer.is_err() {
@@ -240,11 +240,11 @@ impl Flaw for StoresPart {
     }
 }
 
-/// Run events are stored first, and all else afterwards: two writes where there should be one.
-pub(crate) struct WritesTwice;
+/// Run events are stored first and the rest afterwards, in a second transaction.
+pub(crate) struct StoresInTwoTransactions;
 
 #[async_trait]
-impl Flaw for WritesTwice {
+impl StoreFlaw for StoresInTwoTransactions {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -259,11 +259,11 @@ impl Flaw for WritesTwice {
     }
 }
 
-/// What must be unique is made to be, by leaving it out.
+/// Rows with duplicate unique values are silently dropped.
 pub(crate) struct IgnoresUniqueColumns;
 
 #[async_trait]
-impl Flaw for IgnoresUniqueColumns {
+impl StoreFlaw for IgnoresUniqueColumns {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -283,11 +283,11 @@ impl Flaw for IgnoresUniqueColumns {
     }
 }
 
-/// Whether there is such a row already is judged by its key, and not by what else is unique.
+/// An existing row is found only by its key, and not by its unique values.
 pub(crate) struct KeepsByKeyOnly;
 
 #[async_trait]
-impl Flaw for KeepsByKeyOnly {
+impl StoreFlaw for KeepsByKeyOnly {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -314,11 +314,11 @@ fn leave_out_unique(table: &'static TableSchema, TableRow(values): &mut TableRow
         .for_each(|place| values[place] = ColumnValue::Null);
 }
 
-/// What is there is overwritten, not kept.
-pub(crate) struct OverwritesWhatShouldBeKept;
+/// An existing row is overwritten instead of kept.
+pub(crate) struct OverwritesInsertOrKeep;
 
 #[async_trait]
-impl Flaw for OverwritesWhatShouldBeKept {
+impl StoreFlaw for OverwritesInsertOrKeep {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for (change, outcome) in commit.changes.into_iter().zip(&receipt.changes) {
@@ -340,12 +340,12 @@ impl Flaw for OverwritesWhatShouldBeKept {
     }
 }
 
-/// A number is given again once its row is gone: the largest there is, plus one.
+/// A serial is reused after its row is deleted: it is the largest stored serial plus one.
 #[derive(Default)]
 pub(crate) struct ReusesSerials(Mutex<BTreeMap<ColumnValue, i64>>);
 
 #[async_trait]
-impl Flaw for ReusesSerials {
+impl StoreFlaw for ReusesSerials {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -393,11 +393,11 @@ impl Flaw for ReusesSerials {
     }
 }
 
-/// Nobody minds a reader that goes back.
-pub(crate) struct LetsReadersGoBack;
+/// A reader may move backwards.
+pub(crate) struct AcceptsReadersMovingBack;
 
 #[async_trait]
-impl Flaw for LetsReadersGoBack {
+impl StoreFlaw for AcceptsReadersMovingBack {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -408,11 +408,11 @@ impl Flaw for LetsReadersGoBack {
     }
 }
 
-/// A reader that is elsewhere than it believes is moved all the same.
-pub(crate) struct IgnoresPositions;
+/// A reader is moved regardless of its current position.
+pub(crate) struct IgnoresReaderPositions;
 
 #[async_trait]
-impl Flaw for IgnoresPositions {
+impl StoreFlaw for IgnoresReaderPositions {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -426,11 +426,11 @@ impl Flaw for IgnoresPositions {
     }
 }
 
-/// A reader that would go beyond the end is moved to the end.
-pub(crate) struct StopsReadersAtTheEnd;
+/// A reader that would move beyond the end is moved to the end.
+pub(crate) struct ClampsReadersToEnd;
 
 #[async_trait]
-impl Flaw for StopsReadersAtTheEnd {
+impl StoreFlaw for ClampsReadersToEnd {
     async fn commit(
         &self,
         memory: &MemoryStore,
@@ -448,7 +448,7 @@ impl Flaw for StopsReadersAtTheEnd {
     }
 }
 
-/// Values are changed on their way into a row.
+/// Changes values before they are stored in a row.
 async fn rewriting(
     memory: &MemoryStore,
     mut commit: Commit,
@@ -466,11 +466,11 @@ async fn rewriting(
     memory.commit(commit).await
 }
 
-/// Instants in rows are cut off at the millisecond.
-pub(crate) struct CutsInstants;
+/// Timestamps in rows are truncated to milliseconds.
+pub(crate) struct TruncatesTimestamps;
 
 #[async_trait]
-impl Flaw for CutsInstants {
+impl StoreFlaw for TruncatesTimestamps {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let cut = |at: Timestamp| {
             Timestamp::from_micros(at.as_micros().div_euclid(1_000) * 1_000).unwrap_or(at)
@@ -484,11 +484,11 @@ impl Flaw for CutsInstants {
     }
 }
 
-/// Text is stored without the blanks at its end.
+/// Text is stored without trailing blanks.
 pub(crate) struct TrimsText;
 
 #[async_trait]
-impl Flaw for TrimsText {
+impl StoreFlaw for TrimsText {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         rewriting(memory, commit, |value| {
             if let ColumnValue::Text(text) = value {
@@ -499,11 +499,11 @@ impl Flaw for TrimsText {
     }
 }
 
-/// Deleting the row of an execution takes its journal along.
+/// Deleting the row of an execution deletes its journal.
 pub(crate) struct DeletesInCascade;
 
 #[async_trait]
-impl Flaw for DeletesInCascade {
+impl StoreFlaw for DeletesInCascade {
     async fn commit(&self, memory: &MemoryStore, commit: Commit) -> Result<CommitReceipt, Error> {
         let receipt = memory.commit(commit.clone()).await?;
         for change in commit.changes {
@@ -519,21 +519,21 @@ impl Flaw for DeletesInCascade {
     }
 }
 
-/// Retention says yes and does nothing.
-pub(crate) struct OnlyPretendsToPurge;
+/// A purge reports success and deletes nothing.
+pub(crate) struct SkipsPurge;
 
 #[async_trait]
-impl Flaw for OnlyPretendsToPurge {
+impl StoreFlaw for SkipsPurge {
     async fn purge(&self, _: &MemoryStore, _: PurgeTarget) -> Result<bool, Error> {
         Ok(true)
     }
 }
 
-/// Retention takes every run along whose name begins with that of the run.
+/// A purge deletes every run whose id starts with that of the run.
 pub(crate) struct PurgesByPrefix;
 
 #[async_trait]
-impl Flaw for PurgesByPrefix {
+impl StoreFlaw for PurgesByPrefix {
     async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
         let PurgeTarget::Run(run) = purge else {
             return memory.purge(purge).await;
@@ -547,11 +547,11 @@ impl Flaw for PurgesByPrefix {
     }
 }
 
-/// Retention removes an execution's row and forgets what belongs to it.
-pub(crate) struct PurgesOnlyTheRow;
+/// A purge deletes the row of an execution and keeps its other data.
+pub(crate) struct PurgesOnlyRow;
 
 #[async_trait]
-impl Flaw for PurgesOnlyTheRow {
+impl StoreFlaw for PurgesOnlyRow {
     async fn purge(&self, memory: &MemoryStore, purge: PurgeTarget) -> Result<bool, Error> {
         let PurgeTarget::Execution(execution) = purge else {
             return memory.purge(purge).await;

@@ -1,0 +1,49 @@
+//! Migration 2 renames the keys of stored campaign documents and drops the table `timers`.
+
+use onward_store::tables::CampaignRunRow;
+use onward_store::{Commit, RecordReader as _, Store, TableScan};
+use onward_testing::CAMPAIGN_DOCUMENT_MIGRATIONS;
+
+use crate::Place;
+use crate::groups::campaign_run;
+
+async fn insert_documents(store: &dyn Store) {
+    for (number, migration) in CAMPAIGN_DOCUMENT_MIGRATIONS.iter().enumerate() {
+        let row = CampaignRunRow {
+            document: migration.before.into(),
+            ..campaign_run(number)
+        };
+        store.commit(Commit::new().insert(&row)).await.unwrap();
+    }
+}
+
+/// Brings a store back to schema 1.
+fn revert_migration(place: &Place) {
+    place
+        .raw()
+        .execute_batch(
+            "DELETE FROM onward_migrations WHERE number = 2; CREATE TABLE timers (promise INTEGER) STRICT",
+        )
+        .unwrap();
+}
+
+#[tokio::test]
+async fn the_keys_of_stored_campaigns_are_renamed_once() {
+    let place = Place::new();
+    insert_documents(&*place.open()).await;
+    revert_migration(&place);
+    for _ in 0..2 {
+        let rows: Vec<(CampaignRunRow, u64)> = place
+            .open()
+            .list_records(TableScan::all_rows::<CampaignRunRow>())
+            .await
+            .unwrap();
+        assert_eq!(rows.len(), CAMPAIGN_DOCUMENT_MIGRATIONS.len());
+        for ((row, _), migration) in rows.iter().zip(CAMPAIGN_DOCUMENT_MIGRATIONS) {
+            assert_eq!(&*row.document, migration.after);
+        }
+    }
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'timers'";
+    let tables: i64 = place.raw().query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 0);
+}
