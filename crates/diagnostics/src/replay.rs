@@ -18,7 +18,7 @@ const EVENTS_BEYOND_MAX: u64 = 1_000;
 /// Result of replaying a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(
-    tag = "verdict",
+    tag = "outcome",
     rename_all = "camelCase",
     rename_all_fields = "camelCase"
 )]
@@ -35,7 +35,7 @@ pub enum ReplayOutcome {
         /// Description of what is recorded.
         recorded: String,
         /// Description of what the code requested.
-        asked: String,
+        requested: String,
     },
 }
 
@@ -50,7 +50,7 @@ pub enum ReplayEnd {
     /// Beyond the journal: the code continues where the record ends.
     Beyond {
         /// Description of the first thing it requests.
-        asked: String,
+        requested: String,
     },
     /// Before the code began: the execution was cancelled without having run.
     NotBegun,
@@ -105,13 +105,13 @@ pub fn replay_journal(
             ExecutionProgress::Diverged(ReplayDivergence {
                 sequence,
                 recorded,
-                requested: asked,
+                requested,
             }),
             _,
         ) => ReplayOutcome::Diverges {
             sequence,
             recorded,
-            asked,
+            requested,
         },
         (_, None) => ReplayOutcome::Repeats {
             end: end_of_open_journal(journal, beyond),
@@ -126,7 +126,7 @@ fn end_of_open_journal(journal: &Journal, beyond: Option<&JournalEvent>) -> Repl
     match beyond {
         None => ReplayEnd::Waits(waits::pending_waits(journal)),
         Some(first) => ReplayEnd::Beyond {
-            asked: first.event.describe(own).to_string(),
+            requested: first.event.describe(own).to_string(),
         },
     }
 }
@@ -139,7 +139,7 @@ fn compare_final_event(
 ) -> ReplayOutcome {
     let own = journal.journal_state().execution_id();
     let is_cancelled = matches!(last.event, Event::ExecutionCancelled { .. });
-    let asked = match beyond {
+    let requested = match beyond {
         Some(end) if is_same_end(&last.event, &end.event) => {
             return ReplayOutcome::Repeats {
                 end: ReplayEnd::Over,
@@ -157,7 +157,7 @@ fn compare_final_event(
     ReplayOutcome::Diverges {
         sequence: last.sequence,
         recorded: last.event.describe(own).to_string(),
-        asked,
+        requested,
     }
 }
 
@@ -185,7 +185,7 @@ fn divergence_from_violation(violation: &RuleViolation) -> ReplayOutcome {
     ReplayOutcome::Diverges {
         sequence: *sequence,
         recorded,
-        asked: format!("{event}, against rule {rule}: {message}"),
+        requested: format!("{event}, against rule {rule}: {message}"),
     }
 }
 

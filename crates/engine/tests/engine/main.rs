@@ -10,25 +10,25 @@ mod abandoned_attempts;
 mod ahead;
 mod core_harness;
 mod cross_node;
-mod doctor;
 mod edges;
-mod editable_store;
-mod explain;
 mod node;
 mod nodes;
 mod observed_store;
 mod projector;
 mod projector_loop;
-mod replay;
-mod script;
-mod script_runtime;
 mod slow_steps;
 mod task_claims;
 mod task_deployment;
-mod task_diagnosis;
-mod task_fixture;
 mod task_handover;
 mod task_leases;
 mod task_withdrawal;
-mod verify;
-mod workflow_fixture;
+
+#[path = "../fixtures/editable_store.rs"]
+#[expect(dead_code, reason = "only the tests of the diagnostics damage logs")]
+mod editable_store;
+#[path = "../fixtures/run_script.rs"]
+mod run_script;
+#[path = "../fixtures/script_runtime.rs"]
+mod script_runtime;
+#[path = "../fixtures/task_fixture.rs"]
+mod task_fixture;

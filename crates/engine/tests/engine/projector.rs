@@ -11,7 +11,7 @@ use onward_store::{
 };
 
 use crate::editable_store::EditableStore;
-use crate::script::{run_id, script};
+use crate::run_script::{run_id, script};
 
 const WHOLE: &str =
     "RunStarted, StepStarted a, StepStarted b, StepCompleted a, StepCompleted b, RunCompleted";

@@ -9,7 +9,7 @@ use onward_runs::RunSeq;
 use onward_store::{RunStateStore as _, Store};
 
 use crate::editable_store::EditableStore;
-use crate::script::{run_id, script};
+use crate::run_script::{run_id, script};
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_is_never_more_than_a_second_behind() {

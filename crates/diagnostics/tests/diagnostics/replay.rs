@@ -30,9 +30,9 @@ async fn the_same_code_repeats_every_journal() {
     for function in ["echo", "fail", "chain", "again"] {
         let id = fixture.waiting(function, "3").await;
         let journal = journal(&fixture, id).await;
-        let verdict = replay_journal(&journal, &mut script(function, json("3"))).unwrap();
+        let outcome = replay_journal(&journal, &mut script(function, json("3"))).unwrap();
         assert_eq!(
-            verdict,
+            outcome,
             ReplayOutcome::Repeats {
                 end: ReplayEnd::Over
             },
@@ -53,7 +53,7 @@ async fn the_same_code_repeats_every_journal() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_divergence_is_found() {
-    let verdict = replay_with("chain", "3", |host| async move {
+    let outcome = replay_with("chain", "3", |host| async move {
         host.invoke_function("quick", json("1")).await?;
         host.invoke_function("quick", json("2")).await
     })
@@ -61,54 +61,54 @@ async fn the_first_divergence_is_found() {
     let ReplayOutcome::Diverges {
         sequence,
         recorded,
-        asked,
-    } = verdict
+        requested,
+    } = outcome
     else {
-        panic!("{verdict:?}")
+        panic!("{outcome:?}")
     };
     assert_eq!(sequence, 6);
     assert_eq!(recorded, "InvokeScheduled(\"root.1\", \"quick\", 1)");
-    assert_eq!(asked, "an invocation of quick with 2");
+    assert_eq!(requested, "an invocation of quick with 2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_different_end_is_a_divergence() {
-    let verdict = replay_with("echo", "3", |_| async { Ok(json("4")) }).await;
+    let outcome = replay_with("echo", "3", |_| async { Ok(json("4")) }).await;
     let ReplayOutcome::Diverges {
         sequence,
         recorded,
-        asked,
-    } = verdict
+        requested,
+    } = outcome
     else {
-        panic!("{verdict:?}")
+        panic!("{outcome:?}")
     };
     assert_eq!(
-        (sequence, recorded.as_str(), asked.as_str()),
+        (sequence, recorded.as_str(), requested.as_str()),
         (1, "ExecutionCompleted(3)", "ExecutionCompleted(4)")
     );
-    let verdict = replay_with("fail", "3", |_| async {
+    let outcome = replay_with("fail", "3", |_| async {
         Err(ExecutionError::from_kind_name("card_expired", "no"))
     })
     .await;
     assert!(matches!(
-        verdict,
+        outcome,
         ReplayOutcome::Diverges { sequence: 1, .. }
     ));
-    let verdict = replay_with("echo", "3", |host| async move {
+    let outcome = replay_with("echo", "3", |host| async move {
         host.sleep(1).await.map(|()| Payload::null())
     })
     .await;
     assert!(
-        matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked.starts_with("TimerScheduled")),
-        "{verdict:?}"
+        matches!(&outcome, ReplayOutcome::Diverges { requested, .. } if requested.starts_with("TimerScheduled")),
+        "{outcome:?}"
     );
-    let verdict = replay_with("chain", "2", |host| async move {
+    let outcome = replay_with("chain", "2", |host| async move {
         host.invoke_function("quick", json("1")).await
     })
     .await;
     assert!(
-        matches!(&verdict, ReplayOutcome::Diverges { asked, .. } if asked == "the end of the function"),
-        "{verdict:?}"
+        matches!(&outcome, ReplayOutcome::Diverges { requested, .. } if requested == "the end of the function"),
+        "{outcome:?}"
     );
 }
 
@@ -116,19 +116,19 @@ async fn a_different_end_is_a_divergence() {
 async fn continuing_after_the_end_of_a_journal_is_no_divergence() {
     let fixture = WorkflowFixture::new().await;
     let id = fixture.start("approve", "1").await;
-    let verdict = replay_journal(
+    let outcome = replay_journal(
         &journal(&fixture, id).await,
         &mut script("approve", json("1")),
     )
     .unwrap();
     let ReplayOutcome::Repeats {
-        end: ReplayEnd::Beyond { asked },
-    } = verdict
+        end: ReplayEnd::Beyond { requested },
+    } = outcome
     else {
-        panic!("{verdict:?}")
+        panic!("{outcome:?}")
     };
     assert_eq!(
-        asked,
+        requested,
         "ExecutionAwaiting([\"root.0\"], Signal(\"approval\"))"
     );
     let before = fixture.client.read_journal(id).await.unwrap().len();
@@ -141,13 +141,13 @@ async fn an_execution_cancelled_before_it_ran_has_nothing_to_repeat() {
     let id = fixture.start("approve", "1").await;
     fixture.client.request_cancel(id, "enough").await.unwrap();
     fixture.waiting("echo", "1").await;
-    let verdict = replay_journal(
+    let outcome = replay_journal(
         &journal(&fixture, id).await,
         &mut script("approve", json("1")),
     )
     .unwrap();
     assert_eq!(
-        verdict,
+        outcome,
         ReplayOutcome::Repeats {
             end: ReplayEnd::NotBegun
         }
@@ -156,15 +156,15 @@ async fn an_execution_cancelled_before_it_ran_has_nothing_to_repeat() {
 
 #[tokio::test(start_paused = true)]
 async fn the_open_waits_are_reported() {
-    let verdict = replay_with("approve", "1", |host| async move {
+    let outcome = replay_with("approve", "1", |host| async move {
         Ok(host.await_signal("approval", None).await?.unwrap())
     })
     .await;
     let ReplayOutcome::Repeats {
         end: ReplayEnd::Waits(waits),
-    } = verdict
+    } = outcome
     else {
-        panic!("{verdict:?}")
+        panic!("{outcome:?}")
     };
     assert_eq!(
         waits.waits_for[0].target,

@@ -12,7 +12,7 @@ use onward_store::{
 };
 
 use crate::editable_store::EditableStore;
-use crate::script::{run_id, script};
+use crate::run_script::{run_id, script};
 
 const LOG: &str = "RunStarted, StepStarted a, StepCompleted a, RunCompleted";
 
