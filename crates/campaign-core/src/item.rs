@@ -41,9 +41,9 @@ text_enum! {
         /// The maximum number of sends or attempts was reached.
         Exhausted = "exhausted",
         /// An operator resolved the item.
-        OperatorResolution = "verdict",
+        OperatorResolution = "operator_resolution",
         /// The message of the item cannot be rendered.
-        InvalidMessage = "unfit",
+        InvalidMessage = "invalid_message",
     }
 }
 

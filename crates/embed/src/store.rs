@@ -15,7 +15,7 @@ pub enum StoreOpenError {
     #[error("this is not a store: expected sqlite:PATH, postgres://USER@HOST/DATABASE or memory:")]
     UnsupportedUrl,
     /// There is no store at this path.
-    #[error("there is no store at {0}")]
+    #[error("no store found at {0}")]
     NotFound(String),
     /// The store could not be opened, for the reason that the store error gives.
     #[error("cannot open {0}")]

@@ -62,7 +62,7 @@ impl GuestOperations {
                 Some(_) => Some(format!(
                     "operation {number} is neither an invocation nor a timer"
                 )),
-                None => Some(format!("there is no promise {number}")),
+                None => Some(format!("promise {number} does not exist")),
             })
     }
 
@@ -72,7 +72,7 @@ impl GuestOperations {
             self.join_sets.get(&set),
             self.operations.get(promise as usize),
         ) {
-            (None, _) => Some(format!("there is no join set {set}")),
+            (None, _) => Some(format!("join set {set} does not exist")),
             (Some(set), _) if set.is_sealed => {
                 Some("results were taken from the join set already".to_owned())
             }

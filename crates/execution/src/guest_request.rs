@@ -257,7 +257,7 @@ fn next_result(
     world: &mut dyn ExecutionEnvironment,
 ) -> ReplayResult<GuestWaitState> {
     let Some(remaining) = execution.guest_operations.remaining_members(set) else {
-        return refuse_misuse(format!("there is no join set {set}"));
+        return refuse_misuse(format!("join set {set} does not exist"));
     };
     if remaining.is_empty() {
         return respond_with(GuestResponse::NextResult(JoinSetNext::Empty));
@@ -319,7 +319,7 @@ fn take_result(
 /// run.
 fn close_join_set(execution: &mut Execution, set: u32) -> ReplayResult<GuestWaitState> {
     let Some(remaining) = execution.guest_operations.remaining_members(set) else {
-        return refuse_misuse(format!("there is no join set {set}"));
+        return refuse_misuse(format!("join set {set} does not exist"));
     };
     if execution.peek_recorded().is_none() {
         let unwanted: Vec<u32> = remaining.iter().copied().collect();

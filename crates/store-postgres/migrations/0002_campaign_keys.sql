@@ -86,3 +86,7 @@ UPDATE campaign_runs SET version = version + 1, document = onward_migrate_campai
 
 DROP FUNCTION onward_migrate_campaign(TEXT);
 DROP FUNCTION onward_rename_keys(JSONB, TEXT);
+
+UPDATE channel_outbox SET version = version + 1,
+    reason = CASE reason WHEN 'verdict' THEN 'operator_resolution' ELSE 'invalid_message' END
+WHERE reason IN ('verdict', 'unfit');

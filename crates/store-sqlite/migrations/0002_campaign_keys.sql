@@ -88,3 +88,7 @@ UPDATE campaign_runs SET version = version + 1, document = (
     SELECT document FROM migrated ORDER BY step DESC LIMIT 1
 )
 WHERE json_valid(document);
+
+UPDATE channel_outbox SET version = version + 1,
+    reason = CASE reason WHEN 'verdict' THEN 'operator_resolution' ELSE 'invalid_message' END
+WHERE reason IN ('verdict', 'unfit');

@@ -242,7 +242,7 @@ pub enum InvalidRequest {
         last: RunSeq,
     },
     /// The run does not exist.
-    #[error("there is no run {0}")]
+    #[error("run {0} not found")]
     NoSuchRun(RunId),
     /// A constraint of the database rejected a row, for example because of an unknown status.
     #[error("the database rejected the row: {0}")]

@@ -1,5 +1,5 @@
-//! Stored campaign documents before and after migration 2, which renames their keys. Both adapters
-//! are tested with the same documents.
+//! Campaigns as schema 1 stores them, and what migration 2 makes of them. Both adapters are tested
+//! with the same rows.
 
 /// A campaign document of schema 1 and the document that migration 2 makes of it.
 #[derive(Debug, Clone, Copy)]
@@ -34,3 +34,18 @@ pub const CAMPAIGN_DOCUMENT_MIGRATIONS: &[CampaignDocumentMigration] = &[
         after: "not JSON",
     },
 ];
+
+/// Inserts the outbox items `invalid`, `refused` and `resolved` with the reasons of schema 1. A row of
+/// `campaign_runs` must exist: each database has its own form of a timestamp, which is copied.
+pub const INSERT_ITEMS_OF_SCHEMA_1: &str = "
+    INSERT INTO channel_outbox (
+        id, run_id, job_id, tenant_id, workspace_id, channel, provider, recipient_id,
+        recipient_address, idempotency_key, status, skipped, calls, reason, created_at, version
+    )
+    SELECT item.id, 'r', 'j', 't', 'w', 'email', 'mail', item.id, 'a@example.com', item.id,
+        'failed', false, 1, item.reason, (SELECT min(created_at) FROM campaign_runs), 1
+    FROM (
+        SELECT 'invalid' AS id, 'unfit' AS reason
+        UNION ALL SELECT 'refused', 'refused'
+        UNION ALL SELECT 'resolved', 'verdict'
+    ) AS item";

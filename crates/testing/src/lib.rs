@@ -23,7 +23,9 @@ mod mail_server;
 mod proxy;
 mod reaper;
 
-pub use campaign_documents::{CAMPAIGN_DOCUMENT_MIGRATIONS, CampaignDocumentMigration};
+pub use campaign_documents::{
+    CAMPAIGN_DOCUMENT_MIGRATIONS, CampaignDocumentMigration, INSERT_ITEMS_OF_SCHEMA_1,
+};
 pub use cluster::{ClusterDurability, PostgresCluster};
 pub use disk_fault::DiskFault;
 pub use error::Error;

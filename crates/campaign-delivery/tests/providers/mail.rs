@@ -48,7 +48,7 @@ async fn every_recipient_receives_one_mail() {
         .collect();
     all.push(("invalid", "no address"));
     let items = fixture.send(&all).await;
-    assert_eq!(items["invalid"], "failed unfit");
+    assert_eq!(items["invalid"], "failed invalid_message");
     assert_eq!(
         items.values().filter(|it| *it == "sent").count(),
         25,

@@ -172,7 +172,7 @@ async fn many_items_are_settled_together_and_failures_are_reported_per_item() {
         .await
         .unwrap();
     assert!(rest.iter().all(|(_, outcome)| outcome.is_ok()), "{rest:?}");
-    let (failed, sent) = ("failed verdict", "sent");
+    let (failed, sent) = ("failed operator_resolution", "sent");
     let expected = [
         ("a", sent),
         ("b", sent),

@@ -66,7 +66,7 @@ async fn a_refused_item_fails_and_an_invalid_message_is_not_sent() {
     let expected = [
         ("a", "sent"),
         ("b", "failed refused"),
-        ("invalid", "failed unfit"),
+        ("invalid", "failed invalid_message"),
     ];
     assert_eq!(world.statuses().await, expect(&expected));
     assert!(!world.provider.calls().contains_key("invalid"));

@@ -140,7 +140,9 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
                 ReplayEnd::Over => "ended".to_owned(),
                 ReplayEnd::NotBegun => "ended: cancelled before its code ran".to_owned(),
                 ReplayEnd::Waits(waits) => format_waits(waits, journal),
-                ReplayEnd::Beyond { asked } => format!("continues beyond the journal with {asked}"),
+                ReplayEnd::Beyond { requested } => {
+                    format!("continues beyond the journal with {requested}")
+                }
             };
             let result = console::style_success("repeats");
             console::print_message(format_args!(
@@ -151,14 +153,14 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
         ReplayOutcome::Diverges {
             sequence,
             recorded,
-            asked,
+            requested,
         } => {
             console::print_message(format_args!(
                 "{}: at event {sequence} of {events}",
                 console::style_error("diverges")
             ));
             console::print_message(format_args!("  recorded:  {recorded}"));
-            console::print_message(format_args!("  requested: {asked}"));
+            console::print_message(format_args!("  requested: {requested}"));
         }
     }
 }

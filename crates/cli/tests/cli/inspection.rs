@@ -303,11 +303,11 @@ fn replay_repeats_the_journal_or_reports_the_divergence() {
         let diverges = replay(&id, &["--component", other.to_str().unwrap(), "--json"]);
         let report = json_object(&diverges);
         assert_eq!(
-            (code(&diverges), &report["verdict"]),
+            (code(&diverges), &report["outcome"]),
             (1, &Value::from("diverges"))
         );
         assert_eq!(
-            (&report["sequence"], &report["asked"]),
+            (&report["sequence"], &report["requested"]),
             (
                 &before.last().unwrap()["sequence"],
                 &Value::from("signal user_approved")
@@ -442,7 +442,7 @@ fn inspecting_a_missing_execution_or_store_fails() {
         .unwrap();
     assert_eq!(code(&output), 2);
     assert!(
-        text(&output.stderr).contains("there is no store at absent.db"),
+        text(&output.stderr).contains("no store found at absent.db"),
         "{}",
         text(&output.stderr)
     );

@@ -292,7 +292,7 @@ fn a_missing_store_or_run_is_reported() {
         "reading does not create a store"
     );
     assert!(
-        text(&output.stderr).contains("there is no store at"),
+        text(&output.stderr).contains("no store found at"),
         "{}",
         text(&output.stderr)
     );

@@ -142,7 +142,7 @@ fn invalid_commands_are_reported() {
     let file = fixture.folder.path().join("no.wasm");
     std::fs::write(&file, b"\0asm nothing").unwrap();
     for (args, message) in [
-        (&["start", "nothing"][..], "there is no function nothing"),
+        (&["start", "nothing"][..], "function nothing not found"),
         (&["start", "fetch_user", "1"], "fetch_user is a task"),
         (&["start", "echo", "{"], "invalid JSON"),
         (&["show", "zz"], "zz is not an execution id"),
@@ -351,7 +351,7 @@ fn only_deploy_creates_a_store() {
             .unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert!(
-            text(&output.stderr).contains("there is no store"),
+            text(&output.stderr).contains("no store found"),
             "{args:?}: {}",
             text(&output.stderr)
         );

@@ -49,13 +49,13 @@ pub enum ClientError {
     #[error(transparent)]
     Store(#[from] Error),
     /// No function of this name is deployed in the scope.
-    #[error("there is no function {0}: deploy a component that has it")]
+    #[error("function {0} not found: deploy a component that exports it")]
     FunctionNotFound(String),
     /// The function is a task, which only a workflow can invoke.
     #[error("{0} is a task: only workflows can be started, tasks are invoked by workflows")]
     NotAWorkflow(String),
     /// No execution has this id in the scope.
-    #[error("there is no execution {0}")]
+    #[error("execution {0} not found")]
     ExecutionNotFound(ExecutionId),
     /// The execution has ended, so it accepts no more messages.
     #[error("execution {0} is over")]

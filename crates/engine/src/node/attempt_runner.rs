@@ -171,6 +171,6 @@ fn not_loaded_error(reason: impl Display) -> ExecutionError {
 fn unknown_function_error(attempt: &TaskAttempt) -> ExecutionError {
     ExecutionError::from_kind_name(
         "unknown_function",
-        format!("there is no task {}", attempt.function),
+        format!("task {} not found", attempt.function),
     )
 }

@@ -130,7 +130,7 @@ pub(super) fn start_attempts(
             ResolvedFunction::Unknown => {
                 let error = ExecutionError::from_kind_name(
                     "unknown_function",
-                    format!("there is no function {function}"),
+                    format!("function {function} not found"),
                 );
                 fail_attempt(core, active, number, error, now)?;
             }

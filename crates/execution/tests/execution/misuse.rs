@@ -61,14 +61,14 @@ fn a_guest_that_misuses_the_host_gets_an_error() {
     let outcome = run_without_crash(&plan);
     let errors = outcome.result.clone().unwrap();
     for expected in [
-        "misuse there is no promise 0",
+        "misuse promise 0 does not exist",
         "misuse there is nothing to wait for",
         "operation 0 is neither an invocation nor a timer",
         "5000 bytes of randomness, at most 4096",
-        "there is no join set 7",
+        "join set 7 does not exist",
         "operation 1 is neither an invocation nor a timer",
         "promise 2 is named twice",
-        "there is no join set 9",
+        "join set 9 does not exist",
         "operation 0 is not an invocation",
         "promise 2 is in a join set already",
         "operation 3 is not an invocation",

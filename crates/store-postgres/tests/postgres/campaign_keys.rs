@@ -1,8 +1,10 @@
-//! Migration 2 renames the keys of stored campaign documents and drops the table `timers`.
+//! Migration 2 renames the keys of stored campaign documents and the reasons of items, and drops
+//! the table `timers`.
 
-use onward_store::tables::CampaignRunRow;
+use onward_campaign_core::ItemReason;
+use onward_store::tables::{CampaignRunRow, OutboxItemRow};
 use onward_store::{Commit, RecordReader as _, Store as _, TableScan};
-use onward_testing::CAMPAIGN_DOCUMENT_MIGRATIONS;
+use onward_testing::{CAMPAIGN_DOCUMENT_MIGRATIONS, INSERT_ITEMS_OF_SCHEMA_1};
 
 use crate::sample::campaign_run;
 use crate::server::{Fixture, connect, fresh, open};
@@ -19,10 +21,14 @@ async fn insert_documents(fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn the_keys_of_stored_campaigns_are_renamed_once() {
+async fn stored_campaigns_and_items_are_migrated_once() {
     let fixture = fresh().await;
     insert_documents(&fixture).await;
     let client = connect(&fixture.url).await;
+    client
+        .batch_execute(INSERT_ITEMS_OF_SCHEMA_1)
+        .await
+        .unwrap();
     // Brings the store back to schema 1.
     client
         .batch_execute(
@@ -40,6 +46,17 @@ async fn the_keys_of_stored_campaigns_are_renamed_once() {
         for ((row, _), migration) in rows.iter().zip(CAMPAIGN_DOCUMENT_MIGRATIONS) {
             assert_eq!(&*row.document, migration.after);
         }
+        let items: Vec<(OutboxItemRow, u64)> = store
+            .list_records(TableScan::all_rows::<OutboxItemRow>())
+            .await
+            .unwrap();
+        let reasons: Vec<_> = items.iter().filter_map(|(item, _)| item.reason).collect();
+        let expected = [
+            ItemReason::InvalidMessage,
+            ItemReason::Refused,
+            ItemReason::OperatorResolution,
+        ];
+        assert_eq!(reasons, expected);
     }
     let sql = "SELECT count(*) FROM pg_class WHERE relname = 'timers' OR relname LIKE 'onward_%campaign%'";
     let left: i64 = client.query_one(sql, &[]).await.unwrap().get(0);

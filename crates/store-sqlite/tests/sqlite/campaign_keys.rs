@@ -1,8 +1,10 @@
-//! Migration 2 renames the keys of stored campaign documents and drops the table `timers`.
+//! Migration 2 renames the keys of stored campaign documents and the reasons of items, and drops
+//! the table `timers`.
 
-use onward_store::tables::CampaignRunRow;
+use onward_campaign_core::ItemReason;
+use onward_store::tables::{CampaignRunRow, OutboxItemRow};
 use onward_store::{Commit, RecordReader as _, Store, TableScan};
-use onward_testing::CAMPAIGN_DOCUMENT_MIGRATIONS;
+use onward_testing::{CAMPAIGN_DOCUMENT_MIGRATIONS, INSERT_ITEMS_OF_SCHEMA_1};
 
 use crate::Place;
 use crate::groups::campaign_run;
@@ -28,13 +30,14 @@ fn revert_migration(place: &Place) {
 }
 
 #[tokio::test]
-async fn the_keys_of_stored_campaigns_are_renamed_once() {
+async fn stored_campaigns_and_items_are_migrated_once() {
     let place = Place::new();
     insert_documents(&*place.open()).await;
+    place.raw().execute_batch(INSERT_ITEMS_OF_SCHEMA_1).unwrap();
     revert_migration(&place);
     for _ in 0..2 {
-        let rows: Vec<(CampaignRunRow, u64)> = place
-            .open()
+        let store = place.open();
+        let rows: Vec<(CampaignRunRow, u64)> = store
             .list_records(TableScan::all_rows::<CampaignRunRow>())
             .await
             .unwrap();
@@ -42,6 +45,17 @@ async fn the_keys_of_stored_campaigns_are_renamed_once() {
         for ((row, _), migration) in rows.iter().zip(CAMPAIGN_DOCUMENT_MIGRATIONS) {
             assert_eq!(&*row.document, migration.after);
         }
+        let items: Vec<(OutboxItemRow, u64)> = store
+            .list_records(TableScan::all_rows::<OutboxItemRow>())
+            .await
+            .unwrap();
+        let reasons: Vec<_> = items.iter().filter_map(|(item, _)| item.reason).collect();
+        let expected = [
+            ItemReason::InvalidMessage,
+            ItemReason::Refused,
+            ItemReason::OperatorResolution,
+        ];
+        assert_eq!(reasons, expected);
     }
     let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'timers'";
     let tables: i64 = place.raw().query_row(sql, [], |row| row.get(0)).unwrap();

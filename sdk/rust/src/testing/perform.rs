@@ -284,7 +284,7 @@ fn check_await(state: &State, promises: &[u32]) -> Option<String> {
             Some(Operation::Other) => Some(format!(
                 "operation {promise} is neither an invocation nor a timer"
             )),
-            None => Some(format!("there is no promise {promise}")),
+            None => Some(format!("promise {promise} does not exist")),
         })
 }
 
@@ -328,5 +328,5 @@ fn done(result: Result<(), Error>) -> Answer {
 }
 
 fn unknown_set(set: u32) -> Error {
-    misuse(format!("there is no join set {set}"))
+    misuse(format!("join set {set} does not exist"))
 }
