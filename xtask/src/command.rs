@@ -1,6 +1,7 @@
 //! Runs external programs. Their output is shown, or captured and printed on failure. Errors
 //! contain the command line, so that it can be repeated by hand.
 
+use std::env;
 use std::fmt::{self, Display, Formatter};
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -97,6 +98,11 @@ impl<'a> ToolCommand<'a> {
             .envs(self.environment.iter().copied())
             .current_dir(self.run.root.join(self.folder))
             .stdin(Stdio::null());
+        for (name, _) in env::vars_os() {
+            if name.to_str().is_some_and(describes_this_package) {
+                command.env_remove(name);
+            }
+        }
         command
     }
 
@@ -110,6 +116,13 @@ impl<'a> ToolCommand<'a> {
         }
         bail!("`{self}` failed ({status})")
     }
+}
+
+/// Whether `cargo run` set this variable for xtask. Build scripts that depend on such a variable
+/// would run again, and everything above them would be built again, whenever a build is started by
+/// xtask after one that was not.
+fn describes_this_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// The command line as typed in the root of the workspace.
@@ -196,6 +209,15 @@ mod tests {
             error.to_string(),
             "`sh -c 'exit 3'` failed (exit status: 3)"
         );
+    }
+
+    #[test]
+    fn a_command_does_not_inherit_the_description_of_the_package() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some());
+        let run = here();
+        let variables = ToolCommand::new(&run, "env", [""; 0]).quiet().unwrap();
+        assert!(!variables.contains("CARGO_PKG_"), "{variables}");
+        assert!(!variables.contains("CARGO_MANIFEST_"), "{variables}");
     }
 
     #[test]

@@ -35,8 +35,8 @@ pub const CAMPAIGN_DOCUMENT_MIGRATIONS: &[CampaignDocumentMigration] = &[
     },
 ];
 
-/// Inserts the outbox items `invalid`, `refused` and `resolved` with the reasons of schema 1. A row of
-/// `campaign_runs` must exist: each database has its own form of a timestamp, which is copied.
+/// Inserts the outbox items `invalid`, `refused` and `resolved` with the reasons of schema 1. A row
+/// of `campaign_runs` must exist: each database has its own form of a timestamp, which is copied.
 pub const INSERT_ITEMS_OF_SCHEMA_1: &str = "
     INSERT INTO channel_outbox (
         id, run_id, job_id, tenant_id, workspace_id, channel, provider, recipient_id,

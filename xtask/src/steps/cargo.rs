@@ -1,7 +1,9 @@
 //! The checks that are one cargo command each, with `--locked` so that none of them changes what it
 //! checks.
 
-use anyhow::Result;
+use std::env;
+
+use anyhow::{Context as _, Result};
 
 use crate::command::ToolCommand;
 use crate::run::{Length, XtaskRun};
@@ -24,29 +26,29 @@ pub(crate) fn clippy(run: &XtaskRun) -> Result<()> {
     ToolCommand::new(run, "cargo", ARGS).shown()
 }
 
+/// Everything that the tests, the model and the benchmarks execute. They select the whole workspace
+/// too: with other packages cargo would resolve other features and build most crates again.
+pub(crate) fn build(run: &XtaskRun) -> Result<()> {
+    const ARGS: [&str; 4] = ["build", "--workspace", "--all-targets", "--locked"];
+    ToolCommand::new(run, "cargo", ARGS).shown()
+}
+
 /// Every test in a process of its own, the slowest first, with two Postgres servers that all of
 /// them share; then the examples in the documentation.
 ///
-/// A long run also enumerates longer journals, kills processes ten times as often, those that send
-/// campaigns two hundred times, and lets nodes come and go for two minutes.
+/// A long run also enumerates longer journals, simulates ten times as many worlds, kills processes
+/// ten times as often, those that send campaigns two hundred times, and lets nodes come and go for
+/// two minutes.
 pub(crate) fn test(run: &XtaskRun) -> Result<()> {
-    const NEXTEST: [&str; 11] = [
-        "run",
-        "--quiet",
-        "--package",
-        "onward-testing",
-        "--locked",
-        "--bin",
-        "with-clusters",
-        "--",
-        "cargo",
-        "nextest",
-        "run",
-    ];
+    const NEXTEST: [&str; 5] = ["cargo", "nextest", "run", "--workspace", "--locked"];
     tools::ensure_schemathesis(run)?;
     tools::ensure_aiosmtpd(run)?;
-    let args = NEXTEST.into_iter().chain(["--workspace", "--locked"]);
-    let mut call = ToolCommand::new(run, "cargo", args);
+    build(run)?;
+    let this_program = env::current_exe().context("cannot locate the running xtask")?;
+    // Cargo writes all programs of the workspace to one folder.
+    let with_clusters = this_program.with_file_name("with-clusters");
+    let with_clusters = with_clusters.to_string_lossy();
+    let mut call = ToolCommand::new(run, &with_clusters, NEXTEST);
     if run.length == Length::Long {
         for (name, value) in LONG_TESTS {
             call = call.with_environment(name, value);

@@ -89,6 +89,13 @@ static STEPS: &[Step] = &[
         run: cargo::clippy,
     },
     Step {
+        name: "build",
+        purpose: "the workspace builds, once for the tests and the benchmarks",
+        lane: Lane::Main,
+        tools: &[],
+        run: cargo::build,
+    },
+    Step {
         name: "test",
         purpose: "unit, property, integration, crash and documentation tests pass",
         lane: Lane::Main,

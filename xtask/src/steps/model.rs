@@ -68,7 +68,7 @@ const WALKS: Quint = Quint {
     walks: Some(200),
 };
 
-/// The scripts that the code wrote, with its verdicts beside each event.
+/// The scripts that the code wrote, with its decisions beside each event.
 const SCRIPTS: Quint = Quint {
     args: &["test", "--backend=typescript", "--main=traffic"],
     walks: None,
@@ -152,8 +152,7 @@ fn traffic(run: &XtaskRun, search: &Search) -> Result<()> {
             format!("--out-itf={folder}/itf/{{seq}}.json"),
         ],
     )?;
-    const REPLAY: &str =
-        "test --package onward-journal --locked --test journal model:: -- --nocapture";
+    const REPLAY: &str = "test --workspace --locked --test journal model:: -- --nocapture";
     ToolCommand::new(run, "cargo", REPLAY.split(' '))
         .with_environment("ONWARD_TRAFFIC_DIR", &folder)
         .with_environment("ONWARD_SEED", &search.seed.to_string())

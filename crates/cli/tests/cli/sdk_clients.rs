@@ -106,16 +106,14 @@ fn workers_in_typescript_pass_their_scenarios_and_greet() {
 #[test]
 fn workers_in_rust_greet() {
     let served = WorkerServer::start();
-    let run = [
-        "run",
-        "--quiet",
-        "--locked",
-        "-p",
-        "onward-worker",
-        "--example",
-        "greet",
-    ];
-    let greeted = served.run_program(".", env!("CARGO"), &run);
+    // Cargo builds the examples of the workspace with its tests, in the folder beside its programs.
+    let program = Path::new(env!("CARGO_BIN_EXE_onward")).with_file_name("examples/greet");
+    assert!(
+        program.exists(),
+        "{} is needed: cargo build -p onward-worker --example greet",
+        program.display()
+    );
+    let greeted = served.run_program(".", program.to_str().unwrap(), &[]);
     assert!(
         greeted.contains("hello Ada, from Rust at attempt 1"),
         "{greeted}"
