@@ -46,8 +46,9 @@ const POLICY: &str = "policy = { window = 2 }";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_with_wrong_clocks_keep_their_leases_and_send_each_item_once() {
+    // Two hours less the time between the two readings.
     assert!(
-        seconds_since_epoch("+1h") - seconds_since_epoch("-1h") >= 7_200,
+        seconds_since_epoch("+1h") - seconds_since_epoch("-1h") > 7_000,
         "faketime shifts the clocks"
     );
     let harness = CampaignHarness::postgres(POLICY).await;
