@@ -154,6 +154,14 @@ impl PostgresCluster {
         Ok(url)
     }
 
+    /// Returns a database as an SQL dump.
+    pub fn dump_database(&self, url: &str) -> Result<String, Error> {
+        self.installation
+            .server_command("pg_dump")
+            .with_args(["--no-owner", "-d", url])
+            .run_for_output()
+    }
+
     /// Returns the URL of a database by name; the database need not exist.
     pub fn database_url(&self, database: &str) -> String {
         format!("postgres://{SUPERUSER}@127.0.0.1:{}/{database}", self.port)

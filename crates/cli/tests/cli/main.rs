@@ -14,6 +14,7 @@ mod campaign_messages;
 mod campaign_watch;
 mod cluster_faults;
 mod disk_faults;
+mod fixture_store;
 mod http_server;
 mod inspection;
 mod journal_commands;

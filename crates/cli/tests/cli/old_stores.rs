@@ -1,15 +1,11 @@
-//! Stores of earlier schemas: they open, nothing in them is lost, and their work continues.
-//!
-//! A fixture holds the same work in each database: a completed, a cancelled, a blocked and an
-//! unstarted execution, a task that waits for a worker, a run with its events, a token, a
-//! suppressed address, and two campaign runs, of which one is paused and one has four items in
-//! doubt after a kill -9.
+//! Stores of every schema: they open, nothing in them is lost, and their work continues. Stores of
+//! earlier schemas are fixtures; a store of the current one is written by
+//! [`fixture_store`](crate::fixture_store), with the same work.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::thread;
 
@@ -17,10 +13,12 @@ use onward_testing::{ClusterDurability, PostgresCluster};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::fixture_store::{ORDER, start_accepting_service, write_config, write_store};
 use crate::http_server::Server;
 use crate::{onward, text};
 
-/// The execution with the key `waits-for-approval`. Its id is a digest, equal in all fixtures.
+/// The execution with the key `waits-for-approval`. Its id is a digest of its
+/// component, key and scope, equal in all fixtures.
 const BLOCKED_EXECUTION: &str = "8bca1462ca3a56a9bb9edec239d83c760cebbb9b3fd521f0dc6ede76451ca22c";
 
 struct RestoredStore {
@@ -118,20 +116,23 @@ fn allow_all_users(folder: &Path) {
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-fn nothing_is_lost_and_work_continues(store: &RestoredStore) {
+fn only_writing_commands_migrate(store: &RestoredStore) {
     let (code, printed) = store.run(&["ls"]);
     assert_eq!(code, Some(2), "a command that reads does not migrate");
     assert!(printed.contains("older than this program"), "{printed}");
-    // A command that writes migrates the store. The id is that of the fixture's execution.
+}
+
+fn nothing_is_lost_and_work_continues(store: &RestoredStore, blocked: &str) {
+    // A command that writes migrates the store.
     let (code, printed) = store.run(&[
         "signal",
-        BLOCKED_EXECUTION,
+        blocked,
         "approval",
         r#"{"approved":true,"by":"Ada"}"#,
     ]);
     assert_eq!(code, Some(0), "{printed}");
-    let blocked = store.execution_with_key("waits-for-approval");
-    assert_eq!(blocked["execution"], BLOCKED_EXECUTION);
+    let found = store.execution_with_key("waits-for-approval");
+    assert_eq!(found["execution"], blocked);
 
     for (key, state) in [
         ("waits-for-approval", "Blocked"),
@@ -149,11 +150,10 @@ fn nothing_is_lost_and_work_continues(store: &RestoredStore) {
     let (_, tokens) = store.run(&["token", "ls"]);
     assert!(tokens.contains("ops"), "{tokens}");
 
-    let order = r#"{"customer":"Ada","item":"lamp","quantity":2}"#;
     let (code, printed) = store.run(&[
         "start",
         "order",
-        order,
+        ORDER,
         "--key",
         "waits-for-approval",
         "--wait",
@@ -186,12 +186,7 @@ fn paused_campaign_run_completes(store: &RestoredStore) {
     let paused = store.json(&["campaign", "ls", "--status", "paused"]);
     assert_eq!(paused.len(), 1, "{paused:?}");
     let run = paused[0]["run"].as_str().unwrap();
-    let config = store.folder.path().join("onward.toml");
-    let provider = format!(
-        "[providers.service.http]\nurl = \"http://127.0.0.1:{}/\"\nbody = '{{\"to\": {{{{ to }}}}}}'\n",
-        start_accepting_service()
-    );
-    fs::write(&config, provider).unwrap();
+    let config = write_config(store.folder.path(), start_accepting_service());
     let serve = [
         "serve",
         "--store",
@@ -213,45 +208,89 @@ fn paused_campaign_run_completes(store: &RestoredStore) {
     }
 }
 
-/// Starts an HTTP service that accepts every request. Returns its port.
-fn start_accepting_service() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            thread::spawn(move || accept_requests(stream));
-        }
-    });
-    port
-}
-
-fn accept_requests(stream: TcpStream) {
-    let mut reader = BufReader::new(stream);
-    loop {
-        let (mut length, mut line) = (0, String::new());
-        while reader.read_line(&mut line).unwrap_or(0) > 0 && line != "\r\n" {
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            line.clear();
-        }
-        let mut body = vec![0; length];
-        let response = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
-        if line.is_empty()
-            || reader.read_exact(&mut body).is_err()
-            || reader.get_mut().write_all(response).is_err()
-        {
-            return;
-        }
+#[test]
+fn sqlite_stores_of_earlier_schemas_keep_their_work() {
+    for schema in 1..newest_schema("store-sqlite") {
+        let store = RestoredStore::sqlite(&format!("schema-{schema}"));
+        only_writing_commands_migrate(&store);
+        nothing_is_lost_and_work_continues(&store, BLOCKED_EXECUTION);
     }
 }
 
 #[test]
-fn a_sqlite_store_of_schema_1_keeps_its_work() {
-    nothing_is_lost_and_work_continues(&RestoredStore::sqlite("schema-1"));
+fn postgres_stores_of_earlier_schemas_keep_their_work() {
+    for schema in 1..newest_schema("store-postgres") {
+        let store = RestoredStore::postgres(&format!("schema-{schema}"));
+        only_writing_commands_migrate(&store);
+        nothing_is_lost_and_work_continues(&store, BLOCKED_EXECUTION);
+    }
 }
 
 #[test]
-fn a_postgres_store_of_schema_1_keeps_its_work() {
-    nothing_is_lost_and_work_continues(&RestoredStore::postgres("schema-1"));
+fn a_sqlite_store_of_the_current_schema_keeps_its_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("store.db");
+    let store = RestoredStore {
+        url: format!("sqlite:{}", file.display()),
+        folder,
+        _cluster: None,
+    };
+    write_store(&store.url, store.folder.path());
+    if writes_fixtures() {
+        let log = file.with_extension("db-wal");
+        assert!(!log.exists(), "the last process checkpoints the log");
+        let schema = newest_schema("store-sqlite");
+        compress(&fs::read(&file).unwrap(), schema, "sqlite.db.gz");
+    }
+    let blocked = store.execution_with_key("waits-for-approval");
+    nothing_is_lost_and_work_continues(&store, blocked["execution"].as_str().unwrap());
+}
+
+#[test]
+fn a_postgres_store_of_the_current_schema_keeps_its_work() {
+    let cluster = PostgresCluster::shared_cluster(ClusterDurability::Synced).unwrap();
+    let url = cluster.create_database().unwrap();
+    let store = RestoredStore {
+        folder: tempfile::tempdir().unwrap(),
+        url,
+        _cluster: Some(Arc::clone(&cluster)),
+    };
+    write_store(&store.url, store.folder.path());
+    if writes_fixtures() {
+        let dump = cluster.dump_database(&store.url).unwrap();
+        let schema = newest_schema("store-postgres");
+        compress(dump.as_bytes(), schema, "postgres.sql.gz");
+    }
+    let blocked = store.execution_with_key("waits-for-approval");
+    nothing_is_lost_and_work_continues(&store, blocked["execution"].as_str().unwrap());
+}
+
+/// Number of migrations of an adapter, which is the number of its newest schema.
+fn newest_schema(adapter: &str) -> usize {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let migrations = fs::read_dir(crates.join(adapter).join("migrations")).unwrap();
+    migrations.count()
+}
+
+fn writes_fixtures() -> bool {
+    std::env::var_os("ONWARD_WRITE_FIXTURES").is_some()
+}
+
+fn compress(bytes: &[u8], schema: usize, name: &str) {
+    let path = fixture(&format!("schema-{schema}"), name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut file = fs::File::create(path).unwrap();
+    let mut gzip = Command::new("gzip");
+    let mut gzip = gzip
+        .args(["-9", "-n", "-c"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = gzip.stdin.take().unwrap();
+    let bytes = bytes.to_vec();
+    let writer = thread::spawn(move || input.write_all(&bytes).unwrap());
+    io::copy(&mut gzip.stdout.take().unwrap(), &mut file).unwrap();
+    writer.join().unwrap();
+    assert!(gzip.wait().unwrap().success());
 }
