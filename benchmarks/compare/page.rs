@@ -40,11 +40,40 @@ pub(crate) fn write(root: &Path, machine: &str, sides: &[ComparisonFigures]) -> 
 pub(crate) fn put(root: &Path, place: &PagePlace, section: &str) -> Result<()> {
     let path = root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    let page = replaced(&page, place, section)
+    let page = replaced(&page, place, &wrap_lines(section))
         .with_context(|| format!("{PAGE} does not contain the marker lines of this comparison"))?;
     fs::write(&path, page).with_context(|| format!("cannot write {PAGE}"))?;
     eprintln!("  updated {PAGE}");
     Ok(())
+}
+
+/// Columns of a Markdown page; tables are not wrapped.
+const PAGE_WIDTH: usize = 100;
+
+/// Wraps paragraphs and list items. The further lines of an item are indented as its text is.
+fn wrap_lines(section: &str) -> String {
+    let mut wrapped = String::new();
+    for line in section.split_inclusive('\n') {
+        if line.starts_with('|') {
+            wrapped.push_str(line);
+            continue;
+        }
+        let text = line.trim_start_matches([' ', '-']);
+        let indent = line.chars().count() - text.chars().count();
+        wrapped.extend(line.chars().take(indent));
+        let mut column = indent;
+        for word in text.split_inclusive([' ', '\n']) {
+            if column > indent && column + word.trim_end().chars().count() > PAGE_WIDTH {
+                wrapped.truncate(wrapped.trim_end().len());
+                wrapped.push('\n');
+                wrapped.push_str(&" ".repeat(indent));
+                column = indent;
+            }
+            wrapped.push_str(word);
+            column += word.chars().count();
+        }
+    }
+    wrapped
 }
 
 /// Replaces the text between the marker lines.
@@ -196,7 +225,7 @@ fn slower(names: &[&str], rows: &[ComparisonPageRow]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ComparisonPageRow, PagePlace, replaced, shown, slower, times};
+    use super::{ComparisonPageRow, PagePlace, replaced, shown, slower, times, wrap_lines};
 
     #[test]
     fn only_the_text_between_the_markers_changes() {
@@ -210,6 +239,21 @@ mod tests {
             "a\n<begin>\n\nnew\n\n<end>\nb\n"
         );
         assert_eq!(replaced("a\nb\n", &place, "new"), None);
+    }
+
+    #[test]
+    fn list_items_are_wrapped_and_tables_are_not() {
+        let words = "word ".repeat(30);
+        let table = format!("| {words}|\n");
+        let section = format!("- {}\n\n{table}short\n", words.trim_end());
+        let nineteen = "word ".repeat(19);
+        let eleven = "word ".repeat(11);
+        let expected = format!(
+            "- {}\n  {}\n\n{table}short\n",
+            nineteen.trim_end(),
+            eleven.trim_end()
+        );
+        assert_eq!(wrap_lines(&section), expected);
     }
 
     #[test]

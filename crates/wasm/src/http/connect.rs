@@ -70,16 +70,19 @@ impl GuestConnector {
         let host = normalize_host(uri.host().ok_or("the URL has no host")?);
         let usual = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual);
-        let private = self
-            .rules
-            .iter()
-            .any(|rule| rule.private_networks && rule.pattern.matches(&host, port, usual));
+        let allows_private = |rule: &HostRule| {
+            rule.private_networks && rule.pattern.matches(&host, port, usual)
+        };
+        let private_networks = match self.rules.iter().any(allows_private) {
+            true => PrivateNetworks::Allowed,
+            false => PrivateNetworks::Denied,
+        };
         let addresses = match host.parse::<IpAddr>() {
             Ok(address) => vec![address],
             Err(_) => self.resolver.resolve_host(host.clone()).await?,
         };
         for address in &addresses {
-            check_address(&host, *address, private)?;
+            check_address(&host, *address, private_networks)?;
         }
         let mut failure = ConnectError::from(format!("`{host}` has no address"));
         for address in addresses {
@@ -95,12 +98,23 @@ impl GuestConnector {
     }
 }
 
+/// Whether a rule lets guests reach private addresses of a host.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PrivateNetworks {
+    Allowed,
+    Denied,
+}
+
 /// Fails if guests must not reach the address. One forbidden address among several is enough to
 /// refuse the host, because the attacker who added it may control which one is used.
-fn check_address(host: &str, address: IpAddr, private: bool) -> Result<(), HttpError> {
+fn check_address(
+    host: &str,
+    address: IpAddr,
+    private_networks: PrivateNetworks,
+) -> Result<(), HttpError> {
     match classify_address(address) {
         AddressClass::Public => Ok(()),
-        AddressClass::Private(_) if private => Ok(()),
+        AddressClass::Private(_) if private_networks == PrivateNetworks::Allowed => Ok(()),
         AddressClass::Private(reason) | AddressClass::Forbidden(reason) => {
             Err(HttpError::AddressDenied {
                 host: host.to_owned(),

@@ -22,15 +22,27 @@ use crate::shard::{
 use crate::task_matcher::ClaimSlot;
 use crate::task_queue::{self, LeasedTask};
 
+/// Where an attempt is polled for the first time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstPoll {
+    /// By the loop of its shard, which saves the hand-over to another thread.
+    ShardLoop,
+    /// In a spawned task, by any free thread.
+    AnyThread,
+}
+
 impl ShardOwner<'_> {
     /// Performs the actions that the core returned.
     pub(super) fn perform_actions(&mut self, actions: Vec<ShardAction>) {
         self.update_memory_count();
-        let is_alone = actions
+        let attempts = actions
             .iter()
             .filter(|action| matches!(action, ShardAction::Perform(_)))
-            .count()
-            == 1;
+            .count();
+        let first_poll = match attempts {
+            1 => FirstPoll::ShardLoop,
+            _ => FirstPoll::AnyThread,
+        };
         let is_busy = actions
             .iter()
             .filter(|action| matches!(action, ShardAction::Commit { .. }))
@@ -47,7 +59,7 @@ impl ShardOwner<'_> {
                 ShardAction::Load(execution) => self.begin_load(execution, Duration::ZERO),
                 ShardAction::LoadLater(execution) => self.begin_load(execution, RETRY_DELAY),
                 ShardAction::ReadInbox => self.needs_inbox_read = true,
-                ShardAction::Perform(attempt) => self.perform_attempt(*attempt, is_alone),
+                ShardAction::Perform(attempt) => self.perform_attempt(*attempt, first_poll),
                 ShardAction::AbortAttempt(id) => self.abort_attempt(&id),
                 ShardAction::AnnounceTasks {
                     owner,
@@ -114,7 +126,7 @@ impl ShardOwner<'_> {
     /// Performs an attempt. A single component task is polled here first, because most end in less
     /// time than it takes to hand one to another thread; it yields soon in any case and then
     /// continues in a spawned task. If there are several, each is spawned, for any free thread.
-    fn perform_attempt(&mut self, attempt: TaskAttempt, is_alone: bool) {
+    fn perform_attempt(&mut self, attempt: TaskAttempt, first_poll: FirstPoll) {
         let (node, ended) = (Arc::clone(self.node), self.attempt_end_sender.clone());
         let (id, performance) = (attempt.id, attempt.dispatch_id);
         node_metrics::count_retries(u64::from(id.attempt > 1));
@@ -123,7 +135,7 @@ impl ShardOwner<'_> {
             (InvokeKind::Function, ResolvedFunction::Task(_))
         );
         let mut work = Box::pin(async move { attempt_runner::run_attempt(&node, &attempt).await });
-        if is_alone
+        if first_poll == FirstPoll::ShardLoop
             && is_code
             && let Some(result) = (&mut work).now_or_never()
         {
