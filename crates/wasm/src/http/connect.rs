@@ -70,9 +70,8 @@ impl GuestConnector {
         let host = normalize_host(uri.host().ok_or("the URL has no host")?);
         let usual = default_port(uri.scheme_str());
         let port = uri.port_u16().unwrap_or(usual);
-        let allows_private = |rule: &HostRule| {
-            rule.private_networks && rule.pattern.matches(&host, port, usual)
-        };
+        let allows_private =
+            |rule: &HostRule| rule.private_networks && rule.pattern.matches(&host, port, usual);
         let private_networks = match self.rules.iter().any(allows_private) {
             true => PrivateNetworks::Allowed,
             false => PrivateNetworks::Denied,
