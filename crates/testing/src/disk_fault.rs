@@ -1,10 +1,11 @@
 //! Injects a disk fault: a library to preload into a process whose store is called `store.db`.
 
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-use tempfile::TempDir;
+use crate::preload_library::PreloadLibrary;
+
+static LIBRARY: OnceLock<PreloadLibrary> = OnceLock::new();
 
 /// The fault that the n-th call of its kind on the store's files meets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,30 +32,9 @@ impl DiskFault {
 
     /// Injects the fault into `command` at the `nth` call, counted from 1 since the process start.
     pub fn inject_at(self, nth: usize, command: &mut Command) {
+        let library = LIBRARY.get_or_init(|| PreloadLibrary::compile("disk.c"));
         command
-            .env("LD_PRELOAD", preload_library())
+            .env("LD_PRELOAD", library.path())
             .env(self.variable_name(), nth.to_string());
     }
-}
-
-/// Returns the path of the library, which is compiled once per process.
-fn preload_library() -> &'static PathBuf {
-    static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_, path) = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let library = folder.path().join("disk.so");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/src/disk.c");
-        let mut compiler = Command::new("cc");
-        compiler
-            .args(["-shared", "-fPIC", "-O1", "-o"])
-            .arg(&library)
-            .arg(source)
-            .arg("-ldl");
-        let built = compiler
-            .status()
-            .expect("a C compiler is needed to build the failing disk");
-        assert!(built.success(), "the failing disk does not compile");
-        (folder, library)
-    });
-    path
 }

@@ -1,5 +1,5 @@
 //! Test support for the other crates: temporary Postgres servers, TCP proxies that can cut
-//! connections to them, disk faults, a mail server and generated run events.
+//! connections to them, disk faults, power cuts, a mail server and generated run events.
 //!
 //! A Postgres server is a separate cluster in a temporary folder, on a free port of the loopback
 //! interface. It is removed with all of its data when the test ends, however it ends.
@@ -20,6 +20,8 @@ mod error;
 mod event_generator;
 mod installation;
 mod mail_server;
+mod power_cut;
+mod preload_library;
 mod proxy;
 mod reaper;
 
@@ -31,4 +33,5 @@ pub use disk_fault::DiskFault;
 pub use error::Error;
 pub use event_generator::RunEventGenerator;
 pub use mail_server::TestMailServer;
+pub use power_cut::PowerCutDisk;
 pub use proxy::TcpProxy;

@@ -26,6 +26,11 @@ impl Server {
     }
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
+        Self::try_spawn(command).expect("the server prints its address")
+    }
+
+    /// Returns `None` if the process ends before it serves.
+    pub(crate) fn try_spawn(command: &mut Command) -> Option<Self> {
         let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -40,12 +45,13 @@ impl Server {
                 break;
             }
         }
+        let Some(address) = address else {
+            child.wait().unwrap();
+            return None;
+        };
         // A full pipe would block the server, so reading continues.
         std::thread::spawn(move || lines.for_each(drop));
-        Self {
-            child,
-            address: address.expect("the server prints its address"),
-        }
+        Some(Self { child, address })
     }
 
     pub(crate) fn url(&self) -> String {

@@ -23,6 +23,7 @@ mod sdk_clients;
 mod server_authorization;
 mod server_configuration;
 mod server_limits;
+mod server_power_cuts;
 mod server_shutdown;
 mod state_commands;
 mod traces;

@@ -1,6 +1,6 @@
 //! Workflows from the command line, with compiled components, processes and kills.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
@@ -20,7 +20,17 @@ pub(crate) struct WorkflowStoreFixture {
 impl WorkflowStoreFixture {
     pub(crate) fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let url = format!("sqlite:{}", folder.path().join("store.db").display());
+        let path = folder.path().to_owned();
+        Self::new_sqlite(folder, &path)
+    }
+
+    /// The store is in another folder than the working directory of the commands.
+    pub(crate) fn sqlite_in(path: &Path) -> Self {
+        Self::new_sqlite(tempfile::tempdir().unwrap(), path)
+    }
+
+    fn new_sqlite(folder: TempDir, path: &Path) -> Self {
+        let url = format!("sqlite:{}", path.join("store.db").display());
         Self {
             folder,
             url,

@@ -12,6 +12,7 @@ mod groups;
 mod journals;
 mod migrations;
 mod poison;
+mod power_cuts;
 mod schema;
 mod statements;
 
