@@ -8,6 +8,7 @@ mod command;
 mod compare;
 mod guests;
 mod run;
+mod soak;
 mod steps;
 mod tidy;
 mod tools;
@@ -20,6 +21,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::compare::CompareArgs;
 use crate::run::{Length, Output, XtaskRun};
+use crate::soak::SoakArgs;
 use crate::steps::{TimingDetail, fuzz, model, mutants};
 use crate::tidy::names;
 use crate::tidy::repository::Repository;
@@ -60,6 +62,9 @@ enum XtaskCommand {
     },
     /// Benchmark Onward and other engines in turn, with the same workloads and load driver.
     Compare(CompareArgs),
+    /// Repeat the tests that search for rare failures with other seeds, for a limited time, and add
+    /// the figures to docs/ledger.md.
+    Soak(SoakArgs),
     /// Run mutation tests: mutate the code, and expect a test to fail for each mutant.
     Mutants {
         /// Arguments for `cargo mutants`.
@@ -164,6 +169,10 @@ fn run_command(task: XtaskCommand) -> Result<()> {
         XtaskCommand::Compare(args) => {
             let run = XtaskRun::locate(Length::Short, Output::OnFailure)?;
             compare::compare(&run, &args)
+        }
+        XtaskCommand::Soak(args) if args.list => print_data(&soak::list()),
+        XtaskCommand::Soak(args) => {
+            soak::soak(&XtaskRun::locate(Length::Short, Output::OnFailure)?, &args)
         }
         XtaskCommand::Mutants { extra } => {
             let run = XtaskRun::locate(Length::Short, Output::Shown)?;

@@ -25,12 +25,16 @@ fn run(seed: u64, faults: SimFaults) -> SimReport {
     }
 }
 
-/// The seeds to run: `ONWARD_SEED` selects one, `ONWARD_SEEDS` sets their number.
+/// The seeds to run: `ONWARD_SEED` selects one, `ONWARD_SEEDS` sets their number and
+/// `ONWARD_FIRST_SEED` the first of them.
 fn seeds(default_count: u64) -> std::ops::Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     match number("ONWARD_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("ONWARD_SEEDS").unwrap_or(default_count),
+        None => {
+            let first = number("ONWARD_FIRST_SEED").unwrap_or(0);
+            first..first + number("ONWARD_SEEDS").unwrap_or(default_count)
+        }
     }
 }
 

@@ -55,8 +55,8 @@ impl PowerCutDisk {
             .expect("the folder exists")
     }
 
-    /// Cuts the power of `command` at its `step`th write or sync, counted from 1; `seed` selects the
-    /// sectors that are lost.
+    /// Cuts the power of `command` at its `step`th write or sync, counted from 1; `seed` selects
+    /// the sectors that are lost.
     pub fn cut_at(&self, step: u64, seed: u64, command: &mut Command) {
         let library = LIBRARY.get_or_init(|| PreloadLibrary::compile("power_cut.c"));
         command

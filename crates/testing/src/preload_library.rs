@@ -1,4 +1,5 @@
-//! Compiles the C files beside this one into libraries that are preloaded into processes under test.
+//! Compiles the C files beside this one into libraries that are preloaded into processes under
+//! test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -15,7 +15,8 @@ use crate::http_server::{Server, create_token};
 use crate::text;
 use crate::workflows::WorkflowStoreFixture;
 
-/// Number of power cuts; `ONWARD_SERVER_POWER_CUTS` overrides it for longer runs.
+/// Number of power cuts; `ONWARD_SERVER_POWER_CUTS` overrides it, and `ONWARD_FIRST_SEED` selects
+/// others.
 const CUTS: u64 = 300;
 
 /// Cuts before the store is verified and a new one is created.
@@ -44,7 +45,9 @@ struct LoadClient<'a> {
 
 #[test]
 fn no_acknowledged_request_is_lost_in_a_power_cut_of_the_server() {
-    let cuts = std::env::var("ONWARD_SERVER_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().unwrap());
+    let number = |name: &str| std::env::var(name).map(|number| number.parse().unwrap());
+    let cuts = number("ONWARD_SERVER_POWER_CUTS").unwrap_or(CUTS);
+    let first_seed = number("ONWARD_FIRST_SEED").unwrap_or(0);
     let (mut started, mut signalled, mut appended) = (0, 0, 0);
     let mut cut = 0;
     while cut < cuts {
@@ -53,7 +56,7 @@ fn no_acknowledged_request_is_lost_in_a_power_cut_of_the_server() {
         let tokens = LoadTokens::create(&fixture);
         let ledger = Mutex::new(RequestLedger::default());
         for _ in 0..CUTS_PER_STORE {
-            run_until_the_power_is_cut(&fixture, &disk, &tokens, &ledger, cut);
+            run_until_the_power_is_cut(&fixture, &disk, &tokens, &ledger, first_seed + cut);
             cut += 1;
         }
         let ledger = ledger.into_inner().unwrap();
@@ -89,15 +92,15 @@ fn run_until_the_power_is_cut(
     disk: &PowerCutDisk,
     tokens: &LoadTokens,
     ledger: &Mutex<RequestLedger>,
-    cut: u64,
+    seed: u64,
 ) {
     let mut command = fixture.command(&["serve", "--listen", "127.0.0.1:0"]);
-    let step = 1 + cut.wrapping_mul(7_919) % LAST_STEP;
-    disk.cut_at(step, cut, &mut command);
+    let step = 1 + seed.wrapping_mul(7_919) % LAST_STEP;
+    disk.cut_at(step, seed, &mut command);
     let Some(mut server) = Server::try_spawn(&mut command) else {
         return;
     };
-    let names = AtomicU64::new(cut * 1_000_000);
+    let names = AtomicU64::new(seed * 1_000_000);
     let client = &LoadClient {
         address: &server.address,
         ledger,
@@ -117,7 +120,7 @@ fn run_until_the_power_is_cut(
 
 impl LoadClient<'_> {
     fn unique_name(&self) -> String {
-        format!("cut-{}", self.names.fetch_add(1, Ordering::Relaxed))
+        format!("power-{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
     fn start(&self, token: &str, function: &str, input: &Value) -> Option<String> {

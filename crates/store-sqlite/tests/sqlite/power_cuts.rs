@@ -19,7 +19,7 @@ const LEDGER: &str = "ONWARD_POWER_LEDGER";
 const ROUND: &str = "ONWARD_POWER_ROUND";
 const SYNCHRONOUS: &str = "ONWARD_POWER_SYNCHRONOUS";
 
-/// Number of power cuts; `ONWARD_POWER_CUTS` overrides it for longer runs.
+/// Number of power cuts; `ONWARD_POWER_CUTS` overrides it, and `ONWARD_FIRST_SEED` selects others.
 const CUTS: u64 = 5_000;
 
 /// Cuts before a new store is created, so that cuts while a store is created happen as well.
@@ -70,7 +70,9 @@ fn was_cut(output: &Output) -> bool {
 
 #[test]
 fn no_acknowledged_event_is_lost_in_a_power_cut() {
-    let cuts = std::env::var("ONWARD_POWER_CUTS").map_or(CUTS, |cuts| cuts.parse().unwrap());
+    let number = |name: &str| std::env::var(name).map(|number| number.parse().unwrap());
+    let cuts = number("ONWARD_POWER_CUTS").unwrap_or(CUTS);
+    let first_seed = number("ONWARD_FIRST_SEED").unwrap_or(0);
     let (mut reached, mut acknowledged) = (0, 0);
     let mut cut = 0;
     while cut < cuts {
@@ -83,7 +85,7 @@ fn no_acknowledged_event_is_lost_in_a_power_cut() {
                 .env(FOLDER, disk.path())
                 .env(LEDGER, &ledger)
                 .env(ROUND, cut.to_string());
-            let (step, seed) = nth_cut(cut);
+            let (step, seed) = nth_cut(first_seed + cut);
             disk.cut_at(step, seed, &mut child);
             reached += u64::from(was_cut(&child.output().unwrap()));
             cut += 1;
