@@ -9,6 +9,7 @@ pub mod baseline;
 mod checksum;
 mod connection;
 mod error;
+mod file_access;
 mod integrity;
 mod latency;
 mod migrate;
@@ -89,7 +90,10 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the file, and creates or migrates it if necessary. This call blocks briefly.
     pub fn open(path: &Path, options: Options) -> Result<Self, Error> {
+        file_access::create_private_file(path);
         let mut connection = connection::open_writable(path)?;
+        // Only now it is known to be a store: a file of another program is left unchanged.
+        file_access::restrict_access(path, &FILE_SUFFIXES);
         migrate::apply_migrations(&mut connection, options.clock.now())?;
         let writer = SqliteWriter::spawn_thread(connection, Arc::clone(&options.clock))?;
         Ok(Self::from_parts(Some(writer), path, options))

@@ -4,8 +4,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+use crate::file_access;
 
 /// Lock files of dead processes are kept this long, so that other processes can check for them.
 const STALE_LOCK_AGE: Duration = Duration::from_secs(600);
@@ -32,6 +35,7 @@ pub(crate) fn acquire_process_lock(store: &Path, name: &str) -> io::Result<Proce
         .create(true)
         .truncate(true)
         .write(true)
+        .mode(file_access::PRIVATE_MODE)
         .open(&path)?;
     held.lock()?;
     Ok(ProcessLock { _file: held, path })

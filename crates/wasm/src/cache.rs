@@ -2,14 +2,16 @@
 //! is loaded again after each start.
 //!
 //! Cached machine code is executed without further checks, so a file is used only if its checksum
-//! matches. wasmtime has its own cache, but it does not detect damaged files, and its API to load
-//! code from elsewhere is `unsafe`. Therefore wasmtime's cache gets an empty folder, the stage: a
-//! cached file is copied there after its checksum was verified, and newly compiled code is taken
-//! from there and sealed, that is, stored with a checksum.
+//! matches, and if no other user can write to it or to the folder. wasmtime has its own cache, but
+//! it does not detect damaged files, and its API to load code from elsewhere is `unsafe`. Therefore
+//! wasmtime's cache gets an empty folder, the stage: a cached file is copied there after its
+//! checksum was verified, and newly compiled code is taken from there and sealed, that is, stored
+//! with a checksum.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::hash::{Hash, Hasher};
-use std::io::{self, Error, ErrorKind};
+use std::io::{self, Error, ErrorKind, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component as PathPart, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +25,8 @@ use wasmtime::{CacheConfig, Engine, Result};
 /// First line of a sealed file. A new file format must use a different line.
 const MAGIC: &str = "onward compiled component 1";
 const STAGE_PREFIX: &str = "stage-";
+/// Mode of the folder: access for its owner only.
+const FOLDER_MODE: u32 = 0o700;
 /// A stage older than ours by more than this was left by a process that crashed.
 const STALE_STAGE_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -32,6 +36,8 @@ pub(crate) struct CompiledCache(Option<CacheFolder>);
 struct CacheFolder {
     path: PathBuf,
     stage: TempDir,
+    /// Id of the user of this process.
+    user: u32,
     wasmtime: wasmtime::Cache,
     bytes_max: u64,
 }
@@ -41,17 +47,32 @@ impl CompiledCache {
         let Some(path) = path else {
             return Ok(Self(None));
         };
-        fs::create_dir_all(path)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(FOLDER_MODE)
+            .create(path)?;
         let path = fs::canonicalize(path)?;
         let stage = tempfile::Builder::new()
             .prefix(STAGE_PREFIX)
+            .permissions(fs::Permissions::from_mode(FOLDER_MODE))
             .tempdir_in(&path)?;
+        // The owner of the stage is the user of this process.
+        let user = stage.path().metadata()?.uid();
+        let metadata = path.metadata()?;
+        if is_foreign(&metadata, user) {
+            return Err(wasmtime::Error::msg(format!(
+                "the cache folder {} belongs to another user, or other users can write to it: \
+                 remove it, run chmod 700 on it, or name another one in ONWARD_CACHE",
+                path.display()
+            )));
+        }
         let mut config = CacheConfig::new();
         config.with_directory(stage.path());
         let wasmtime = wasmtime::Cache::new(config)?;
         let folder = CacheFolder {
             path,
             stage,
+            user,
             wasmtime,
             bytes_max,
         };
@@ -100,7 +121,15 @@ impl CompiledCache {
 impl CacheFolder {
     /// Verifies a sealed file and copies its code to the stage.
     fn unseal_to_stage(&self, key: &str) -> io::Result<()> {
-        let file = fs::read(self.path.join(key))?;
+        let mut sealed = fs::File::open(self.path.join(key))?;
+        if is_foreign(&sealed.metadata()?, self.user) {
+            return Err(Error::new(
+                ErrorKind::PermissionDenied,
+                "other users can write to the cached file",
+            ));
+        }
+        let mut file = Vec::new();
+        sealed.read_to_end(&mut file)?;
         let (name, code) =
             open_seal(key, &file).ok_or_else(|| Error::new(ErrorKind::InvalidData, "damaged"))?;
         let staged = self.stage.path().join(name);
@@ -199,6 +228,13 @@ impl CacheFolder {
         }
         Ok(())
     }
+}
+
+/// Whether a user other than `user` and the superuser can change a file or folder. A checksum does
+/// not protect against them: a user who can write code can write its checksum too.
+fn is_foreign(metadata: &fs::Metadata, user: u32) -> bool {
+    let is_writable_by_others = metadata.mode() & 0o022 != 0;
+    is_writable_by_others || !(metadata.uid() == user || metadata.uid() == 0)
 }
 
 /// Treats a missing file as success: other processes use the same folder and remove files
@@ -348,6 +384,30 @@ mod tests {
             assert!(!reuses(folder.path(), WAT), "{length} bytes");
         }
         assert!(reuses(folder.path(), WAT));
+    }
+
+    #[test]
+    fn code_that_other_users_can_write_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let set_mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        let path = folder.path().join("new/cache");
+        reuses(&path, WAT);
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o700);
+        let file = sealed(&path).pop().unwrap();
+        assert_eq!(file.metadata().unwrap().mode() & 0o777, 0o600);
+        assert!(reuses(&path, WAT));
+        for mode in [0o620, 0o602] {
+            set_mode(&file, mode);
+            assert!(!reuses(&path, WAT), "mode {mode:o}");
+            assert!(reuses(&path, WAT), "it was replaced");
+        }
+        for mode in [0o720, 0o702, 0o777] {
+            set_mode(&path, mode);
+            let refused = CompiledCache::open(Some(&path), 1 << 20).err().unwrap();
+            assert!(refused.to_string().contains("ONWARD_CACHE"), "{refused}");
+        }
     }
 
     #[test]
