@@ -213,7 +213,11 @@ fn examine_job(job: &JobRow, items: &[OutboxItemRow], now: Timestamp) -> Vec<Run
     {
         findings.push((
             CampaignFindingKind::Inconsistent,
-            format!("the counts of job {id} are {stored:?}, but its items give {actual:?}"),
+            format!(
+                "the counts of job {id} are {}, but its items give {}",
+                describe_counts(&stored),
+                describe_counts(&actual)
+            ),
         ));
     }
     if status.is_terminal() && !stored.is_settled() {
@@ -250,6 +254,18 @@ fn examine_job(job: &JobRow, items: &[OutboxItemRow], now: Timestamp) -> Vec<Run
         ));
     }
     findings
+}
+
+/// The counts as the outbox commands print them: `3 items, 1 sent, 0 failed, …`.
+fn describe_counts(counts: &ItemCounts) -> String {
+    let ItemCounts {
+        items,
+        sent,
+        failed,
+        skipped,
+        in_doubt,
+    } = counts;
+    format!("{items} items, {sent} sent, {failed} failed, {skipped} skipped, {in_doubt} in doubt")
 }
 
 const fn unsettled_items(counts: &ItemCounts) -> u64 {

@@ -241,8 +241,12 @@ impl JournalState {
         match (self.execution_state(), act) {
             (None, _) => "a journal begins with ExecutionStarted".to_owned(),
             (Some(_), LifecycleAction::ResumeUnsatisfied) => {
+                let is_incomplete = |id: &PromiseId| {
+                    (self.promise_state(id)).is_none_or(|promise| !promise.is_complete())
+                };
                 let waiting: Vec<String> = self
                     .waiting_on()
+                    .filter(is_incomplete)
                     .take(8)
                     .map(|id| self.display_id(&id).to_string())
                     .collect();
