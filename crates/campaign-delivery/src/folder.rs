@@ -2,6 +2,8 @@
 
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -24,7 +26,8 @@ const KEY_CHARS_MAX: usize = 128;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FolderSpec {
-    /// Path of the folder, required. It is created if it does not exist.
+    /// Path of the folder, required. The first message creates it if it does not exist; checks of a
+    /// campaign do not touch the file system.
     pub path: PathBuf,
     /// Timeout of writing one file, in milliseconds. default: 10000.
     #[serde(default = "default_timeout_ms")]
@@ -47,14 +50,6 @@ pub enum FolderError {
     /// The path is empty.
     #[error("`folder.path` is empty: specify the path of a folder")]
     EmptyPath,
-    /// The folder does not exist and cannot be created.
-    #[error("`folder.path`: the folder {} cannot be created: {cause}", path.display())]
-    NotCreated {
-        /// Path of the folder.
-        path: PathBuf,
-        /// The error of the operating system.
-        cause: std::io::Error,
-    },
 }
 
 impl FolderSpec {
@@ -71,13 +66,10 @@ impl FolderSpec {
         if self.path.as_os_str().is_empty() {
             return Err(FolderError::EmptyPath);
         }
-        std::fs::create_dir_all(&self.path).map_err(|cause| FolderError::NotCreated {
-            path: self.path.clone(),
-            cause,
-        })?;
         Ok(FolderProvider {
             name: name.to_owned(),
             path: self.path.clone(),
+            has_created_folder: Arc::default(),
         })
     }
 }
@@ -87,6 +79,8 @@ impl FolderSpec {
 pub(crate) struct FolderProvider {
     name: String,
     path: PathBuf,
+    /// Whether a message was written, so that a folder that was deleted since is not created again.
+    has_created_folder: Arc<AtomicBool>,
 }
 
 #[async_trait]
@@ -143,7 +137,15 @@ impl FolderProvider {
             );
         };
         let (folder, text, name) = (self.path.clone(), message_json(item), file_name(item.key));
-        match tokio::task::spawn_blocking(move || write_durably(&folder, &file, &text)).await {
+        let has_created_folder = Arc::clone(&self.has_created_folder);
+        let write = move || {
+            if !has_created_folder.load(Ordering::Relaxed) {
+                create_private_folder(&folder)?;
+                has_created_folder.store(true, Ordering::Relaxed);
+            }
+            write_durably(&folder, &file, &text)
+        };
+        match tokio::task::spawn_blocking(write).await {
             Ok(Ok(())) => SendOutcome::Accepted(Some(name)),
             Ok(Err(outcome)) => outcome,
             Err(_) => SendOutcome::Unknown("the task that writes the file panicked".into()),
@@ -162,6 +164,17 @@ fn message_json(item: &OutgoingItem<'_>) -> String {
         "key": item.key, "item": item.item_id, "to": item.to, "recipient": item.recipient, "message": parts,
     });
     format!("{content:#}\n")
+}
+
+/// Creates the folder, with access for this user only, unless it exists.
+fn create_private_folder(folder: &Path) -> Result<(), SendOutcome> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder).map_err(|cause| {
+        SendOutcome::Deferred(sanitize_text(&format!("cannot create the folder: {cause}")))
+    })
 }
 
 /// Creates the file completely and durably. An existing file counts as success.
@@ -278,7 +291,9 @@ mod tests {
     async fn a_deleted_folder_has_accepted_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let folder = folder(&dir.path().join("sent"));
-        std::fs::remove_dir(dir.path().join("sent")).unwrap();
+        let first = folder.write_message(&item("ab11", &message("first"))).await;
+        assert!(matches!(first, SendOutcome::Accepted(_)));
+        std::fs::remove_dir_all(dir.path().join("sent")).unwrap();
         assert!(matches!(
             folder
                 .write_message(&item("ab12", &message("undelivered")))
@@ -288,24 +303,28 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_created_is_rejected() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let spec = |path: &std::path::Path| -> FolderSpec {
-            serde_json::from_value(serde_json::json!({ "path": path })).unwrap()
-        };
+    fn building_a_provider_does_not_touch_the_file_system() {
+        let dir = tempfile::tempdir().unwrap();
+        folder(&dir.path().join("a/b"));
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+        let empty: FolderSpec = serde_json::from_value(serde_json::json!({ "path": "" })).unwrap();
         assert!(
-            spec(&file.path().join("in"))
-                .build_provider("dev")
-                .unwrap_err()
-                .to_string()
-                .contains("cannot be created")
-        );
-        assert!(
-            spec(std::path::Path::new(""))
+            empty
                 .build_provider("dev")
                 .unwrap_err()
                 .to_string()
                 .contains("`folder.path` is empty")
+        );
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_cannot_be_created_defers_its_messages() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let folder = folder(&file.path().join("in"));
+        let outcome = folder.write_message(&item("ab12", &message("late"))).await;
+        assert!(
+            matches!(&outcome, SendOutcome::Deferred(why) if why.contains("cannot create the folder")),
+            "{outcome:?}"
         );
     }
 }

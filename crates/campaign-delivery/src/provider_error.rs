@@ -89,7 +89,7 @@ pub enum CampaignProviderError {
     /// The campaign file defines a provider, which the node does not allow.
     #[error(
         "this server does not allow providers in campaign files: use the name of one of its \
-         providers, or start it with --inline-providers"
+         providers, or start it with --inline-providers (onward dev: --allow-inline-providers)"
     )]
     InlineNotAllowed,
     /// The definition in the campaign file is invalid.
