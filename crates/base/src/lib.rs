@@ -8,6 +8,7 @@
 //!   id types of other crates.
 //! - [`text_enum!`] declares enums that are stored and sent as text.
 //! - [`ExponentialBackoff`]: the delay before a retry.
+//! - [`is_unprintable`]: characters that must be escaped before they are printed.
 //! - [`hex`], [`excerpt`]: hexadecimal digits, and foreign text made safe for an error message.
 
 mod backoff;
@@ -16,6 +17,7 @@ pub mod excerpt;
 pub mod hex;
 mod name;
 mod payload;
+mod printable;
 mod scope;
 mod text;
 mod text_enum;
@@ -28,6 +30,7 @@ pub use {minicbor, serde};
 pub use backoff::{BackoffFactor, ExponentialBackoff};
 pub use name::{BoundedName, NameError};
 pub use payload::{Payload, PayloadError};
+pub use printable::is_unprintable;
 pub use scope::{EnvironmentId, ProjectId, Scope, TenantId};
 pub use text::SharedText;
 pub use text_id::{ExpectedFormat, ValueError, is_key_part};

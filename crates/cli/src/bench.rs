@@ -1,7 +1,7 @@
 //! `onward bench`: parses the arguments and prints the report; `onward-benchmarks` measures. The
 //! measured servers and workers are this binary again, as child processes.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -104,6 +104,6 @@ async fn measure_and_print(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     } else {
         report.to_tables()
     };
-    io::stdout().lock().write_all(text.as_bytes())?;
+    console::text_output().write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

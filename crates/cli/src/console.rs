@@ -1,5 +1,5 @@
-//! Terminal output: messages, escaping and colours with one meaning each. `anstream` strips colours
-//! if the output is not a terminal or `NO_COLOR` is set.
+//! Messages, and colours with one meaning each. `anstream` strips colours if the output is not a
+//! terminal or `NO_COLOR` is set.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -7,6 +7,9 @@ use std::io::{self, Write as _};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use onward_journal::ExecutionState;
+
+use crate::terminal_output;
+pub(crate) use crate::terminal_output::{json_output, output, text_output};
 
 /// Output format of a command.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,27 +33,21 @@ pub(crate) fn is_color_enabled(stdout: &io::Stdout) -> bool {
     AutoStream::choice(stdout) != ColorChoice::Never
 }
 
-/// Prints a message on standard error. A failed write is ignored.
+/// Prints a message on standard error, escaped. A failed write is ignored.
 pub(crate) fn print_message(message: impl Display) {
+    let message = terminal_output::escape_message(&message.to_string());
     let _ = writeln!(anstream::stderr(), "{message}");
 }
 
-/// Escapes control characters in untrusted text, so that a terminal does not interpret them.
-pub(crate) fn escape_control_chars(text: &str) -> String {
-    let escape = |character: char| {
-        if character.is_control() || is_bidi_control(character) {
-            character.escape_default().to_string()
-        } else {
-            character.to_string()
-        }
-    };
-    text.chars().map(escape).collect()
+/// Prints lines of text on standard error, escaped. A failed write is ignored.
+pub(crate) fn print_lines(text: &str) {
+    let text = terminal_output::escape_lines(text, "\n");
+    let _ = write!(anstream::stderr(), "{text}");
 }
 
-/// Whether the character changes the direction of the text next to it, so that a line reads
-/// differently.
-const fn is_bidi_control(character: char) -> bool {
-    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Escapes untrusted text, so that a terminal does not interpret it and it stays on its line.
+pub(crate) fn escape_control_chars(text: &str) -> String {
+    terminal_output::escape_text(text)
 }
 
 /// Styles an error.
@@ -100,30 +97,5 @@ pub(crate) fn state_style(state: ExecutionState) -> Style {
         ExecutionState::Completed => AnsiColor::Green.on_default().bold(),
         ExecutionState::Failed => AnsiColor::Red.on_default().bold(),
         ExecutionState::Cancelled => AnsiColor::Magenta.on_default().bold(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_are_escaped() {
-        assert_eq!(
-            escape_control_chars("a\u{1b}[2Jb\r\n"),
-            "a\\u{1b}[2Jb\\r\\n"
-        );
-        for mark in [
-            '\u{61c}', '\u{200e}', '\u{200f}', '\u{202a}', '\u{202e}', '\u{2066}', '\u{2069}',
-        ] {
-            assert_eq!(
-                escape_control_chars(&format!("a{mark}b")),
-                format!("a\\u{{{:x}}}b", u32::from(mark))
-            );
-        }
-        assert_eq!(
-            escape_control_chars("Zoë, Łódź, שלום, 👩\u{200d}🚀"),
-            "Zoë, Łódź, שלום, 👩\u{200d}🚀"
-        );
     }
 }

@@ -5,6 +5,8 @@ use std::io::{self, IsTerminal as _};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::terminal_output::LogOutput;
+
 /// Initializes logging. `ONWARD_LOG` sets the level, for example `debug` or `onward_engine=debug`;
 /// default: `warn`.
 pub(crate) fn init_stderr_logging() {
@@ -17,6 +19,6 @@ pub(crate) fn init_stderr_logging() {
         .with_target(false);
     subscriber
         .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
+        .with_writer(|| LogOutput)
         .init();
 }

@@ -20,6 +20,7 @@ mod serve;
 mod shutdown;
 mod state;
 mod terminal;
+mod terminal_output;
 
 use std::io;
 use std::process::ExitCode;
@@ -61,7 +62,13 @@ enum CliCommand {
 
 fn main() -> ExitCode {
     logging::init_stderr_logging();
-    let outcome = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => return report_usage_error(&error),
+        // Help or the version, which are printed to standard output.
+        Err(error) => error.exit(),
+    };
+    let outcome = match cli.command {
         CliCommand::Execution(command) => execution::run_execution_command(&command),
         CliCommand::Server(command) => serve::run_server_command(&command),
         CliCommand::Bench(args) => bench::run_bench(&args),
@@ -78,6 +85,11 @@ fn main() -> ExitCode {
 const EXIT_BROKEN_PIPE: u8 = 128 + 13;
 /// Exit code of a command that could not be carried out.
 const EXIT_COMMAND_FAILED: u8 = 2;
+
+fn report_usage_error(error: &clap::Error) -> ExitCode {
+    console::print_lines(&error.render().ansi().to_string());
+    ExitCode::from(EXIT_COMMAND_FAILED)
+}
 
 fn report_failure(error: &anyhow::Error) -> ExitCode {
     let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {

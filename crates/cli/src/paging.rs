@@ -1,6 +1,6 @@
 //! Prints lists that the API returns in pages.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 
 use onward_api::problem::Problem;
 use serde::Serialize;
@@ -36,7 +36,7 @@ impl ListOutputArgs {
         line: impl Fn(&T) -> String,
         mut page: impl AsyncFnMut(u32, Option<String>) -> Result<ListPage<T>, Problem>,
     ) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = console::output(self.json);
         let (mut left, mut next, mut is_first, mut is_truncated) = (self.limit, None, true, false);
         while left > 0 {
             let requested = u32::try_from(left).unwrap_or(PAGE_SIZE).min(PAGE_SIZE);

@@ -71,7 +71,11 @@ pub(crate) async fn check_campaign(args: &CampaignCheckArgs) -> anyhow::Result<E
             prerequisites,
             audience: report,
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&output)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&output)?
+        )?;
     } else {
         print_check_report(&prerequisites, &report)?;
         match &args.invalid_rows {
@@ -129,7 +133,7 @@ pub(super) fn print_check_report(
     prerequisites: &[PrerequisiteCheck],
     report: &AudienceReport,
 ) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = console::text_output();
     for PrerequisiteCheck { id, pass, message } in prerequisites {
         let mark = if *pass {
             console::style_success("ok  ").to_string()

@@ -1,6 +1,6 @@
 //! `onward campaign pause`, `resume` and `cancel`: change the control state of a campaign run.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::campaign::CampaignControl;
@@ -31,7 +31,7 @@ pub(crate) async fn control_campaign_run(
         .control_campaign_run(&args.run.run, control, args.actor.requested_by())
         .await?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&run)?)?;
+        writeln!(console::json_output(), "{}", serde_json::to_string(&run)?)?;
     } else {
         console::print_message(format_args!(
             "{} is {}",

@@ -111,7 +111,11 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
         };
     deployed.prerequisites = prerequisites;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&deployed)?
+        )?;
     } else {
         print_deployed_campaign(&deployed)?;
     }
@@ -135,7 +139,7 @@ fn report_unmet_prerequisites(
 ) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(
-            io::stdout(),
+            console::text_output(),
             "{}",
             serde_json::json!({ "pass": false, "prerequisites": prerequisites })
         )?;
@@ -148,7 +152,11 @@ fn report_unmet_prerequisites(
 /// Reports that earlier runs have reached recipients, and the options that resolve it.
 fn report_reached_before(args: &CampaignDeployArgs, problem: &Problem) -> anyhow::Result<ExitCode> {
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(problem)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(problem)?
+        )?;
     } else {
         let remedy = if args.new_only {
             "no other recipients are left; use --resend to send to all recipients again"
@@ -218,7 +226,7 @@ fn print_deployed_campaign(deployed: &DeployCampaignResponse) -> io::Result<()> 
         excluded,
         ..
     } = deployed;
-    writeln!(io::stdout(), "{run}")?;
+    writeln!(console::text_output(), "{run}")?;
     if *existed {
         console::print_message(
             "already deployed: this is the run of the same campaign and audience (campaign retry \

@@ -61,7 +61,11 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
         );
         is_complete &= message.error.is_none();
         if args.json {
-            writeln!(io::stdout(), "{}", serde_json::to_string(&message)?)?;
+            writeln!(
+                console::json_output(),
+                "{}",
+                serde_json::to_string(&message)?
+            )?;
         } else {
             print_preview(&message)?;
         }
@@ -76,7 +80,7 @@ pub(crate) async fn preview_campaign(args: &CampaignPreviewArgs) -> anyhow::Resu
 }
 
 fn print_preview(message: &MessagePreview) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = console::text_output();
     writeln!(
         out,
         "{:<12} {} ({})",

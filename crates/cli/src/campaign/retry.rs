@@ -1,6 +1,6 @@
 //! `onward campaign retry`: creates a run for the recipients that an ended run did not reach.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use super::{ActorArg, CampaignRunArg, watch};
@@ -36,9 +36,13 @@ pub(crate) async fn retry_campaign_run(args: &CampaignRetryArgs) -> anyhow::Resu
         .retry_campaign_run(&args.run.run, args.actor.requested_by())
         .await?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&deployed)?
+        )?;
     } else {
-        writeln!(io::stdout(), "{}", deployed.run)?;
+        writeln!(console::text_output(), "{}", deployed.run)?;
         let recipients = console::format_count(deployed.items.into(), "recipient");
         let outcome = if deployed.existed {
             "already retried"

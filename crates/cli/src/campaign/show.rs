@@ -46,7 +46,7 @@ pub(crate) async fn show_campaign_run(args: &CampaignShowArgs) -> anyhow::Result
     let audit = read_audit_trail(&onward, &run.summary.run).await?;
     if args.json {
         writeln!(
-            io::stdout(),
+            console::json_output(),
             "{}",
             serde_json::to_string(&CampaignShowOutput {
                 run: &run,
@@ -88,7 +88,7 @@ fn print_campaign_run(
     skipped: usize,
     audit: &[CampaignAuditEntry],
 ) -> io::Result<()> {
-    let mut out = anstream::stdout().lock();
+    let mut out = console::text_output();
     write_run_summary(&mut out, run)?;
     write_run_activity(&mut out, run)?;
     writeln!(out)?;

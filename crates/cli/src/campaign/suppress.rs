@@ -1,6 +1,6 @@
 //! `onward campaign suppress`: adds, removes and lists addresses on the suppression list.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,7 +84,9 @@ impl SuppressAddressArgs {
         let mut all_accepted = true;
         while let Some(outcome) = outcomes.next().await {
             match outcome {
-                Ok(it) if self.json => writeln!(io::stdout(), "{}", serde_json::to_string(&it)?)?,
+                Ok(it) if self.json => {
+                    writeln!(console::json_output(), "{}", serde_json::to_string(&it)?)?
+                }
                 Ok(it) => console::print_message(describe(&it)),
                 Err(problem) if problem.code == Code::Unprocessable => {
                     all_accepted = false;

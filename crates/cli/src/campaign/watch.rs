@@ -175,7 +175,7 @@ impl CampaignProgressBar {
                     progress_bar::format_progress(run, self.items_per_second(), usize::MAX)
                 }
             };
-            writeln!(io::stdout(), "{text}")?;
+            writeln!(console::output(self.format == OutputFormat::Json), "{text}")?;
         }
         Ok(())
     }
@@ -192,7 +192,7 @@ impl CampaignProgressBar {
             terminal::terminal_columns(),
         );
         let mut out = io::stdout();
-        write!(out, "\r{line}\x1b[J\r")?;
+        write!(out, "\r{}\x1b[J\r", console::escape_control_chars(&line))?;
         self.is_open = true;
         out.flush()
     }

@@ -1,6 +1,6 @@
 //! `onward cancel`: requests the cancellation of an execution.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::execution::{AcceptedMessage, CancelExecutionRequest};
@@ -49,7 +49,11 @@ pub(crate) async fn cancel_execution(args: &ExecutionCancelArgs) -> anyhow::Resu
             sent,
             reason: &args.reason,
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&output)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&output)?
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     console::print_message(format_args!("cancellation requested: {}", sent.execution));

@@ -45,7 +45,11 @@ pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
     drop(progress);
     written?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&report)?
+        )?;
     } else {
         let DoctorReport {
             ok,
@@ -86,14 +90,15 @@ pub(crate) async fn run_doctor(args: &DoctorArgs) -> anyhow::Result<ExitCode> {
 
 fn print_finding(args: &DoctorArgs, found: &DoctorFinding) -> io::Result<()> {
     if args.json {
-        return writeln!(io::stdout(), "{}", serde_json::to_string(found)?);
+        return writeln!(console::json_output(), "{}", serde_json::to_string(found)?);
     }
     let mark = if found.class == FindingClass::Warning {
         "warning: "
     } else {
         ""
     };
-    writeln!(io::stdout(), "{mark}{found}")
+    let found = console::escape_control_chars(&found.to_string());
+    writeln!(console::text_output(), "{mark}{found}")
 }
 
 /// Formats the number of executions and events examined so far.

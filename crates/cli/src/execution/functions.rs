@@ -1,11 +1,12 @@
 //! `onward functions`: lists the functions that can be started and invoked.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::component::DeployedFunction;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::console;
 
 /// List the deployed functions and their components
 ///
@@ -28,16 +29,17 @@ pub(crate) async fn list_functions(args: &FunctionListArgs) -> anyhow::Result<Ex
         .await?
         .list_functions()
         .await?;
-    let mut out = io::stdout().lock();
+    let mut out = console::output(args.json);
     if args.json {
         for function in &functions {
             writeln!(out, "{}", serde_json::to_string(function)?)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
+    let escaped_name = |function: &DeployedFunction| console::escape_control_chars(&function.name);
     let width = functions
         .iter()
-        .map(|function| function.name.len())
+        .map(|function| escaped_name(function).chars().count())
         .max()
         .unwrap_or(0)
         .max("function".len());
@@ -46,20 +48,21 @@ pub(crate) async fn list_functions(args: &FunctionListArgs) -> anyhow::Result<Ex
         "{:<width$}  {:<8}  {:<27}  {:<19}  hosts",
         "function", "kind", "deployed", "component"
     )?;
-    for DeployedFunction {
-        name,
-        kind,
-        component,
-        hosts,
-        deployed_at,
-    } in &functions
-    {
+    for function in &functions {
+        let DeployedFunction {
+            kind,
+            component,
+            hosts,
+            deployed_at,
+            ..
+        } = function;
         let digest = component.get(..19).unwrap_or(component);
         writeln!(
             out,
-            "{name:<width$}  {:<8}  {deployed_at:<27}  {digest}  {}",
+            "{:<width$}  {:<8}  {deployed_at:<27}  {digest}  {}",
+            escaped_name(function),
             kind.as_str(),
-            hosts.join(" ")
+            console::escape_control_chars(&hosts.join(" "))
         )?;
     }
     Ok(ExitCode::SUCCESS)

@@ -79,8 +79,9 @@ fn format_execution_row(
         created_at,
     }: &ExecutionSummary,
 ) -> String {
-    let (short, key) = (
+    let (short, function, key) = (
         &execution[..12],
+        console::escape_control_chars(function),
         console::escape_control_chars(key.as_deref().unwrap_or_default()),
     );
     format!("{short}  {state:<10}  {function:<24}  {created_at:<27}  {key}")

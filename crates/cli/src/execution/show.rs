@@ -1,6 +1,6 @@
 //! `onward show`: prints an execution and its journal.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::execution::{ChildExecution, ExecutionView};
@@ -32,7 +32,7 @@ pub(crate) async fn show_execution(args: &ExecutionShowArgs) -> anyhow::Result<E
     let onward = args.connection.open_connection(AccessMode::Read).await?;
     let shown = onward.get_execution(&args.execution.id).await?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&shown)?)?;
+        writeln!(console::json_output(), "{}", serde_json::to_string(&shown)?)?;
     } else {
         let id = shown.execution.parse()?;
         print_execution(
@@ -50,11 +50,12 @@ fn print_execution(
     events: &[JournalEvent],
 ) -> anyhow::Result<()> {
     let children = &shown.children;
-    let mut out = anstream::stdout().lock();
+    let mut out = console::text_output();
     writeln!(
         out,
         "execution  {id}\nfunction   {}\ncomponent  {}",
-        shown.function, shown.component
+        console::escape_control_chars(&shown.function),
+        shown.component
     )?;
     writeln!(
         out,
@@ -73,8 +74,9 @@ fn print_execution(
         } = child;
         writeln!(
             out,
-            "{label:<10} {promise} {} {function} ({})",
+            "{label:<10} {promise} {} {} ({})",
             &execution[..12],
+            console::escape_control_chars(function),
             console::style_state_name(state)
         )?;
     }

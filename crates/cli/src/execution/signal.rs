@@ -1,6 +1,6 @@
 //! `onward signal`: sends a signal to an execution.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::RawJson;
@@ -59,12 +59,17 @@ pub(crate) async fn signal_execution(args: &ExecutionSignalArgs) -> anyhow::Resu
             payload,
             key: args.key.as_deref(),
         };
-        writeln!(io::stdout(), "{}", serde_json::to_string(&output)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&output)?
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     console::print_message(format_args!(
         "signal {} sent to {}",
-        &*args.name, sent.execution
+        console::escape_control_chars(&args.name),
+        sent.execution
     ));
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `onward start`: starts an execution of a workflow.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::execution::{
@@ -109,22 +109,27 @@ fn print_started(started: &StartExecutionResponse) {
 
 fn print_result(args: &ExecutionStartArgs, started: &StartExecutionResponse) -> anyhow::Result<()> {
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(started)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(started)?
+        )?;
         return Ok(());
     }
     if !args.wait {
         print_started(started);
     }
     match (&started.result, &started.error) {
-        (Some(result), _) => writeln!(io::stdout(), "{}", result.as_str())?,
+        (Some(result), _) => writeln!(console::json_output(), "{}", result.as_str())?,
         (_, Some(FailureDetail { kind, message })) => {
             console::print_message(format_args!(
-                "{}: {kind}: {}",
+                "{}: {}: {}",
                 console::style_error("failed"),
+                console::escape_control_chars(kind),
                 console::escape_control_chars(message)
             ));
         }
-        _ => writeln!(io::stdout(), "{}", started.execution)?,
+        _ => writeln!(console::text_output(), "{}", started.execution)?,
     }
     Ok(())
 }

@@ -56,6 +56,7 @@ fn format_task_row(task: &TaskSummary) -> String {
         ..
     } = task;
     let worker = console::escape_control_chars(worker.as_deref().unwrap_or_default());
+    let function = console::escape_control_chars(function);
     format!(
         "{function:<24}  {state:<7}  {attempt:>7}  {:<12}  {queued_at:<27}  {worker}",
         &execution[..12]

@@ -145,7 +145,7 @@ impl ExecutionWatcher {
     ) -> anyhow::Result<()> {
         for event in events {
             match &mut self.table {
-                None => writeln!(io::stdout(), "{}", JournalLine::new(&event, id))?,
+                None => writeln!(console::json_output(), "{}", JournalLine::new(&event, id))?,
                 Some(table) => {
                     journal.append(event.clone()).context("invalid journal")?;
                     let state = journal.execution_state().context("the journal is empty")?;
@@ -191,7 +191,8 @@ impl ExecutionWatcher {
         let mut out = io::stdout();
         // A line that is too long is truncated instead of wrapped, because a wrapped line could not
         // be overwritten.
-        write!(out, "\r\x1b[K\x1b[?7l{}\x1b[?7h", waits.summary_line(now))?;
+        let summary = console::escape_control_chars(&waits.summary_line(now).to_string());
+        write!(out, "\r\x1b[K\x1b[?7l{summary}\x1b[?7h")?;
         Ok(out.flush()?)
     }
 

@@ -1,6 +1,6 @@
 //! `onward why`: explains what an execution waits for and what happens next.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::explanation::{ExecutionExplanation, ExecutionOutcomeView, ExecutionOwner};
@@ -33,9 +33,13 @@ pub(crate) async fn explain_execution(args: &WhyArgs) -> anyhow::Result<ExitCode
     let onward = args.connection.open_connection(AccessMode::Read).await?;
     let explanation = onward.explain_execution(&args.execution.id).await?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&explanation)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&explanation)?
+        )?;
     } else {
-        let mut out = anstream::stdout().lock();
+        let mut out = console::text_output();
         for (label, line) in explanation_lines(&explanation) {
             writeln!(out, "{label:<10} {line}")?;
         }
@@ -48,7 +52,10 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
     let now = explained.now.0;
     let mut lines = vec![
         ("execution", explained.execution.0.to_string()),
-        ("function", explained.function.clone()),
+        (
+            "function",
+            console::escape_control_chars(&explained.function),
+        ),
         (
             "state",
             format!(
@@ -95,7 +102,11 @@ fn explanation_lines(explained: &ExecutionExplanation) -> Vec<(&'static str, Str
             .map(|wait| format_wait(wait, now)),
     );
     push_notices(&mut lines, explained);
-    push_lines(&mut lines, "next", explained.next.iter().cloned());
+    push_lines(
+        &mut lines,
+        "next",
+        (explained.next.iter()).map(|next| console::escape_control_chars(next)),
+    );
     lines
 }
 
@@ -196,7 +207,7 @@ fn format_owner(owner: &ExecutionOwner, now: Timestamp) -> String {
 }
 
 fn format_wait(wait: &ExecutionWait, now: Timestamp) -> String {
-    let name = wait.target_name();
+    let name = console::escape_control_chars(&wait.target_name());
     let promise = wait
         .promise
         .as_ref()

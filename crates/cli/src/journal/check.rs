@@ -79,7 +79,7 @@ pub(crate) fn check_journal(args: &JournalCheckArgs) -> anyhow::Result<ExitCode>
         table.finish()?;
     }
     if args.json {
-        writeln!(io::stdout(), "{}", outcome.to_json()?)?;
+        writeln!(console::json_output(), "{}", outcome.to_json()?)?;
     } else {
         outcome.print_outcome();
     }
@@ -98,7 +98,11 @@ fn report_unreadable_file(
         ok: false,
         message: format!("{error:#}"),
     };
-    writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+    writeln!(
+        console::json_output(),
+        "{}",
+        serde_json::to_string(&report)?
+    )?;
     Ok(ExitCode::from(crate::EXIT_COMMAND_FAILED))
 }
 

@@ -1,6 +1,6 @@
 //! `onward journal replay`: checks that code repeats what a journal records.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -84,7 +84,11 @@ pub(crate) async fn run_journal_replay(args: &JournalReplayArgs) -> anyhow::Resu
         outcome,
     };
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&report)?
+        )?;
     } else {
         print_replay_report(&report, &journal);
     }
@@ -159,8 +163,9 @@ fn print_replay_report(report: &JournalReplayReport, journal: &Journal) {
                 "{}: at event {sequence} of {events}",
                 console::style_error("diverges")
             ));
-            console::print_message(format_args!("  recorded:  {recorded}"));
-            console::print_message(format_args!("  requested: {requested}"));
+            let escape = |text: &String| console::escape_control_chars(text);
+            console::print_message(format_args!("  recorded:  {}", escape(recorded)));
+            console::print_message(format_args!("  requested: {}", escape(requested)));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! `onward journal show`: prints the journal of an execution in the format that `onward journal
 //! check` reads.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
+use crate::console;
 use crate::execution::ExecutionArg;
 
 /// Print the journal of an execution as JSON Lines, one event per line
@@ -28,6 +29,6 @@ pub(crate) async fn show_journal(args: &JournalShowArgs) -> anyhow::Result<ExitC
     let lines = onward
         .get_execution_journal(&args.execution.id, 0, 0)
         .await?;
-    io::stdout().lock().write_all(lines.as_bytes())?;
+    console::json_output().write_all(lines.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -73,7 +73,7 @@ impl JournalTable {
             writeln!(self.out, "seq  {:<EVENT_WIDTH$}  state", "event")?;
             writeln!(self.out, "───  {:<EVENT_WIDTH$}  ─────", "─────")?;
         }
-        let text = event.event.describe(own).to_string();
+        let text = console::escape_control_chars(&event.event.describe(own).to_string());
         write!(self.out, "{:>3}  {text:<EVENT_WIDTH$}  ", event.sequence)?;
         if self.is_colored {
             writeln!(self.out, "{style}{state}{style:#}")

@@ -1,6 +1,6 @@
 //! `onward jobs ls`, `dead` and `redrive`: list and redrive campaign jobs.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use onward_api::campaign::CampaignItemCounts;
@@ -153,7 +153,9 @@ pub(crate) async fn redrive_jobs(args: &JobRedriveArgs) -> anyhow::Result<ExitCo
     let mut all_redriven = true;
     for job in &args.jobs {
         match onward.redrive_job(job, args.actor.requested_by()).await {
-            Ok(job) if args.json => writeln!(io::stdout(), "{}", serde_json::to_string(&job)?)?,
+            Ok(job) if args.json => {
+                writeln!(console::json_output(), "{}", serde_json::to_string(&job)?)?
+            }
             Ok(job) => console::print_message(format_args!("{} is redriven", job.job)),
             // A job that cannot be redriven does not stop the others.
             Err(problem) => {

@@ -1,7 +1,7 @@
 //! `onward outbox settle`: records the outcome of items in doubt.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -150,7 +150,7 @@ fn print_settlement(
     args: &OutboxSettleArgs,
     settlement: &SettleItemsResponse,
 ) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = console::output(args.json);
     for item in &settlement.settled {
         match args.json {
             true => writeln!(out, "{}", serde_json::to_string(item)?)?,

@@ -1,6 +1,6 @@
 //! `onward token`: creates, lists and revokes the tokens that authorize requests to a server.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anyhow::bail;
@@ -120,9 +120,13 @@ async fn create_token(args: &TokenCreateArgs) -> anyhow::Result<()> {
         }
     };
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&created)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&created)?
+        )?;
     } else {
-        writeln!(io::stdout(), "{}", created.token)?;
+        writeln!(console::text_output(), "{}", created.token)?;
         console::print_message(format_args!(
             "created token {} with role {}; keep it, it is not shown again",
             console::escape_control_chars(&created.name),
@@ -140,7 +144,7 @@ async fn list_tokens(args: &TokenListArgs) -> anyhow::Result<()> {
         } => token::list_tokens(&**client.store(), client.scope()).await?,
         access => access.require_server()?.list_tokens().await?,
     };
-    let mut out = io::stdout().lock();
+    let mut out = console::output(args.json);
     if !args.json {
         writeln!(
             out,

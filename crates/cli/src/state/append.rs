@@ -1,6 +1,6 @@
 //! `onward state append`: appends run events and prints one result per line.
 
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl StateAppendArgs {
 pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<ExitCode> {
     let lines = LineReader::open_path(&args.file)?;
     let mut output = AppendOutput {
-        out: io::BufWriter::new(io::stdout()),
+        out: io::BufWriter::new(console::output(args.json)),
         json: args.json,
         refused_count: 0,
     };
@@ -112,7 +112,7 @@ async fn catch_up_snapshots(store: &Arc<dyn Store>) -> anyhow::Result<()> {
 }
 
 struct AppendOutput {
-    out: io::BufWriter<io::Stdout>,
+    out: io::BufWriter<Box<dyn io::Write>>,
     json: bool,
     refused_count: u64,
 }

@@ -7,6 +7,7 @@ use onward_api::problem::Code;
 use onward_runs::RunId;
 
 use crate::connection::{AccessMode, ConnectionArgs};
+use crate::console;
 
 /// Maximum number of events per request.
 const EVENT_PAGE_SIZE: u32 = 1_000;
@@ -30,7 +31,7 @@ pub(crate) struct StateEventsArgs {
 
 pub(crate) async fn print_run_events(args: &StateEventsArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(console::json_output());
     let (mut after, mut left) = (args.after, args.limit);
     while left > 0 {
         let limit = u32::try_from(left)

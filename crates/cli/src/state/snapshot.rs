@@ -48,12 +48,12 @@ pub(crate) async fn print_snapshot(args: &StateSnapshotArgs) -> anyhow::Result<E
         ),
         _ => {}
     }
-    let stdout = io::stdout();
-    if stdout.is_terminal() {
+    let mut out = console::json_output();
+    if io::stdout().is_terminal() {
         let document: serde_json::Value = serde_json::from_str(found.snapshot.as_str())?;
-        writeln!(&stdout, "{}", serde_json::to_string_pretty(&document)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
     } else {
-        writeln!(&stdout, "{}", found.snapshot.as_str())?;
+        writeln!(out, "{}", found.snapshot.as_str())?;
     }
     Ok(ExitCode::SUCCESS)
 }

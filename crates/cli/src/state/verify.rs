@@ -53,7 +53,11 @@ pub(crate) async fn verify_state(args: &StateVerifyArgs) -> anyhow::Result<ExitC
     drop(progress);
     written?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&report)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&report)?
+        )?;
     } else {
         let VerifyReport {
             ok,
@@ -77,8 +81,13 @@ pub(crate) async fn verify_state(args: &StateVerifyArgs) -> anyhow::Result<ExitC
 
 fn print_finding(args: &StateVerifyArgs, finding: &VerifyFinding) -> io::Result<()> {
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(finding)?)
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(finding)?
+        )
     } else {
-        writeln!(io::stdout(), "{finding}")
+        let finding = console::escape_control_chars(&finding.to_string());
+        writeln!(console::text_output(), "{finding}")
     }
 }

@@ -26,6 +26,7 @@ mod server_limits;
 mod server_power_cuts;
 mod server_shutdown;
 mod state_commands;
+mod terminal_text;
 mod traces;
 mod worked_journals;
 mod worker_setup;

@@ -221,7 +221,7 @@ impl CampaignDemo {
         } else {
             console::style_error("NOT reached once each").to_string()
         };
-        let mut out = anstream::stdout().lock();
+        let mut out = console::text_output();
         writeln!(
             out,
             "\n{called} recipients {outcome}: {repeated} with a repeated provider call; run {}",

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+use crate::console;
+
 /// Timeout of each wait.
 const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -51,7 +53,7 @@ pub(crate) async fn run_demo(args: &DemoArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn print_step(message: &str) -> io::Result<()> {
-    writeln!(io::stdout(), "• {message}")
+    writeln!(console::text_output(), "• {message}")
 }
 
 /// A child process that works on a store. It is killed on drop.

@@ -2,7 +2,7 @@
 //! each result is recorded once.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +140,7 @@ impl OrderDemo {
         killed: u32,
         next: u32,
     ) -> anyhow::Result<()> {
-        let mut out = io::stdout().lock();
+        let mut out = console::text_output();
         let started_at = events
             .first()
             .map_or(Timestamp::EPOCH, |first| first.timestamp);
@@ -166,7 +166,7 @@ impl OrderDemo {
 
     fn print_next_steps(&self) -> anyhow::Result<()> {
         let id = &self.execution.to_string()[..8];
-        let mut out = io::stdout().lock();
+        let mut out = console::text_output();
         writeln!(out, "\nThe store is kept. Try:")?;
         writeln!(out, "  export ONWARD_STORE={}", self.url)?;
         for command in [
@@ -244,7 +244,7 @@ fn print_summary(events: &[JournalEvent]) -> anyhow::Result<()> {
         console::style_error("NOT recorded once each").to_string()
     };
     writeln!(
-        anstream::stdout(),
+        console::text_output(),
         "\nresults {outcome}: {}",
         all.join(", ")
     )?;
