@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
 use onward_base::Timestamp;
 use onward_engine::node::TraceExporter;
 use onward_engine::shard::AttemptId;
@@ -18,6 +17,9 @@ use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanExporter as _, SpanLinks};
 use tokio::sync::mpsc;
+
+use super::settings::redact_url;
+use crate::format_error_chain;
 
 /// Maximum number of queued spans; further spans are dropped and counted.
 const QUEUED_SPANS_MAX: usize = 8_192;
@@ -52,9 +54,12 @@ pub(super) fn start_otlp_export(
         .with_http()
         .with_protocol(Protocol::HttpBinary);
     let exporter = exporter.with_endpoint(format!("{}/v1/traces", endpoint.trim_end_matches('/')));
-    let mut exporter = exporter
-        .build()
-        .with_context(|| format!("cannot create the OTLP exporter for {endpoint}"))?;
+    let redaction = EndpointRedaction::new(endpoint);
+    let mut exporter = exporter.build().map_err(|error| {
+        let error = redaction.apply(&format_error_chain(&error.into()));
+        let shown = &redaction.shown;
+        anyhow::anyhow!("cannot create the OTLP exporter for {shown}: {error}")
+    })?;
     let instance = KeyValue::new("service.instance.id", node.to_owned());
     exporter.set_resource(
         &Resource::builder_empty()
@@ -78,12 +83,51 @@ pub(super) fn start_otlp_export(
                 .export(batch.drain(..).map(to_span_data).collect())
                 .await
             {
+                let error = redaction.apply(&error.to_string());
                 tracing::warn!(%error, spans = count, "cannot export traces");
                 metrics::counter!("onward_spans_dropped_total").increment(count);
             }
         }
     };
     Ok((Arc::new(OtlpSpanSender(sender)), export))
+}
+
+/// Removes the password of the collector from texts of the HTTP client, which repeat its URL.
+struct EndpointRedaction {
+    /// The endpoint as it was given.
+    endpoint: String,
+    /// The endpoint without its password.
+    shown: String,
+    /// The user and password in the endpoint, and the password alone, where it has them.
+    secrets: Vec<String>,
+}
+
+impl EndpointRedaction {
+    fn new(endpoint: &str) -> Self {
+        let authority = endpoint
+            .split_once("://")
+            .map_or(endpoint, |(_, rest)| rest);
+        let end = authority.find(['/', '?', '#']).unwrap_or(authority.len());
+        let user = authority[..end].rsplit_once('@').map(|(user, _)| user);
+        let password = user.and_then(|user| user.split_once(':'));
+        let secrets = [user, password.map(|(_, password)| password)];
+        let secrets = secrets
+            .into_iter()
+            .flatten()
+            .filter(|text| !text.is_empty());
+        Self {
+            endpoint: endpoint.to_owned(),
+            shown: redact_url(endpoint),
+            secrets: secrets.map(str::to_owned).collect(),
+        }
+    }
+
+    fn apply(&self, text: &str) -> String {
+        let shown = text.replace(&self.endpoint, &self.shown);
+        self.secrets
+            .iter()
+            .fold(shown, |shown, secret| shown.replace(secret, "***"))
+    }
 }
 
 /// Returns the trace id of an execution. It is derived from the execution id, so every node
@@ -206,5 +250,31 @@ fn to_span_data(span: TraceSpan) -> SpanData {
         links,
         status: error.map_or(Status::Ok, |error| Status::error(error.to_string())),
         instrumentation_scope: InstrumentationScope::builder("onward").build(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_password_of_the_collector_is_not_repeated() {
+        for endpoint in [
+            "http://me:s3cret@collector:4318",
+            "http://me:s3cret@collector:4318/?password=s3cret",
+            "me:s3cret@collector",
+            "http://me:s3c:ret@x@collector",
+        ] {
+            let redaction = EndpointRedaction::new(endpoint);
+            let text = format!("cannot send to {endpoint}/v1/traces: {endpoint} is away");
+            let shown = redaction.apply(&text);
+            assert!(!shown.contains("s3c"), "{shown}");
+            assert!(shown.contains("collector"), "{shown}");
+        }
+        let plain = EndpointRedaction::new("http://127.0.0.1:4318");
+        assert_eq!(
+            plain.apply("refused by 127.0.0.1:4318"),
+            "refused by 127.0.0.1:4318"
+        );
     }
 }

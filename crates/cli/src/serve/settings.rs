@@ -350,7 +350,11 @@ fn env_variable(name: &str) -> Option<String> {
 /// Returns a URL with its password replaced by `***`.
 pub(crate) fn redact_url(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else {
-        return url.to_owned();
+        // Not a URL, but it may be one whose scheme was forgotten.
+        return match url.rsplit_once('@') {
+            Some((user, rest)) if user.contains(':') => format!("***@{rest}"),
+            _ => url.to_owned(),
+        };
     };
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -398,6 +402,7 @@ mod tests {
                 "postgres://me:***@db/onward",
             ),
             ("sqlite:/tmp/a.db", "sqlite:/tmp/a.db"),
+            ("me:secret@collector:4318", "***@collector:4318"),
         ] {
             assert_eq!(redact_url(url), shown);
         }
