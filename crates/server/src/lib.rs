@@ -9,6 +9,7 @@ mod connections;
 mod http_types;
 mod request_limits;
 mod routes;
+mod unread_body;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -15,6 +15,9 @@ use crate::problem::{Code, Problem};
 /// Maximum total time that one request waits because of rate limiting.
 const RATE_LIMIT_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// The size of the largest request that any path of a server accepts: a component.
+const REQUEST_BYTES_MAX: usize = 64 << 20;
+
 /// Timeout of a response that streams findings.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
@@ -110,6 +113,7 @@ impl ApiClient {
         &self,
         mut request: RequestBuilder,
     ) -> Result<Response, Problem> {
+        check_body_size(&request)?;
         let mut remaining = RATE_LIMIT_WAIT_MAX;
         let response = loop {
             let retry = request.try_clone();
@@ -139,6 +143,19 @@ impl ApiClient {
         Err(serde_json::from_str(&text)
             .unwrap_or_else(|_| unexpected_response_problem(&format!("status {status}"))))
     }
+}
+
+/// Fails if the body is larger than any request may be. The server would close the connection while
+/// the body is sent, and its response could be lost.
+fn check_body_size(request: &RequestBuilder) -> Result<(), Problem> {
+    let built = request.try_clone().and_then(|request| request.build().ok());
+    let bytes = (built.as_ref().and_then(|built| built.body()?.as_bytes())).map_or(0, <[u8]>::len);
+    if bytes <= REQUEST_BYTES_MAX {
+        return Ok(());
+    }
+    let detail =
+        format!("the request has {bytes} bytes, but a server accepts at most {REQUEST_BYTES_MAX}");
+    Err(Problem::new(Code::TooLarge, detail))
 }
 
 /// The time from the `Retry-After` header of a response with status 429; `None` for other

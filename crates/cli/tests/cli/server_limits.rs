@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::http_server::{Server, create_token};
 use crate::text;
 use crate::workflows::WorkflowStoreFixture;
+use crate::{run_with_input, text};
 
 /// The report at the end of a check of all data.
 fn fetch_report(server: &Server, path: &str, token: &str) -> Value {
@@ -286,5 +287,49 @@ fn a_rate_limited_command_waits_and_retries() {
         text(&malformed.stderr).contains("such as http://127.0.0.1:7400"),
         "{}",
         text(&malformed.stderr)
+    );
+}
+
+#[test]
+fn a_command_reports_why_the_server_refused_a_large_request() {
+    let fixture = WorkflowStoreFixture::sqlite();
+    let (admin, worker) = (
+        create_token(&fixture, "admin", &[]),
+        create_token(&fixture, "worker", &[]),
+    );
+    let server = Server::start(&fixture, &[]);
+    let large = format!("\"{}\"", "x".repeat(10 << 20));
+    for _ in 0..5 {
+        let refused = run_with_input(
+            server.command(&admin, &["start", "chain", "-"]),
+            large.as_bytes(),
+        );
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(
+            text(&refused.stderr).contains("the body exceeds the maximum size for this path"),
+            "{}",
+            text(&refused.stderr)
+        );
+    }
+    // A refusal for another reason arrives too.
+    let component = fixture.folder.path().join("large.wasm");
+    std::fs::write(&component, &large).unwrap();
+    let deploy = ["deploy", component.to_str().unwrap()];
+    let refused = server.run(&worker, &deploy);
+    assert!(
+        text(&refused.stderr).contains("the token has the role worker"),
+        "{}",
+        text(&refused.stderr)
+    );
+    // Larger than any request: nothing is sent.
+    std::fs::File::create(&component)
+        .unwrap()
+        .set_len((64 << 20) + 1)
+        .unwrap();
+    let refused = server.run(&admin, &deploy);
+    assert!(
+        text(&refused.stderr).contains("a server accepts at most 67108864"),
+        "{}",
+        text(&refused.stderr)
     );
 }

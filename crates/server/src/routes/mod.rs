@@ -27,7 +27,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::http_types::ProblemResponse;
-use crate::{ServerState, request_limits};
+use crate::{ServerState, request_limits, unread_body};
 
 /// Maximum size of a body in bytes, for routes without a limit of their own.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -159,6 +159,7 @@ pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
             ))
             .into_response()
         })
+        .layer(axum::middleware::from_fn(unread_body::drain_unread_body))
         .layer(axum::middleware::from_fn(request_limits::enforce_limits))
         .with_state(app)
 }
