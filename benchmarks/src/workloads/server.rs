@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use onward_api::OnwardApi as _;
 use onward_api::client::{ApiClient, ClientConfig};
+use onward_api::component::ComponentDeployment;
 use onward_api::token::TokenRole;
 use onward_base::Scope;
 use onward_service::token;
@@ -134,7 +135,11 @@ impl BenchServerLauncher {
             .collect();
         server
             .client
-            .deploy_component(WORKFLOWS.to_vec(), hosts)
+            .deploy_component(ComponentDeployment {
+                code: WORKFLOWS.to_vec(),
+                hosts,
+                replace: false,
+            })
             .await
             .context("cannot deploy the workflows")?;
         Ok(server)

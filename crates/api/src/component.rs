@@ -40,6 +40,27 @@ impl FunctionKind {
     }
 }
 
+/// A component to deploy.
+#[derive(Debug, Clone, Default)]
+pub struct ComponentDeployment {
+    /// The bytes of the component.
+    pub code: Vec<u8>,
+    /// Hosts to which its functions may send requests, if the process that runs them allows these
+    /// hosts too.
+    pub hosts: Vec<String>,
+    /// Whether it may take over names of functions of another component.
+    pub replace: bool,
+}
+
+/// A function name that a deployment took from another component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReplacedFunction {
+    /// The name of the function.
+    pub function: String,
+    /// The digest of the component that had the name before.
+    pub component: String,
+}
+
 /// The result of deploying a component.
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub struct DeployComponentResponse {
@@ -47,6 +68,9 @@ pub struct DeployComponentResponse {
     pub component: String,
     /// The functions that the component exports.
     pub functions: Vec<FunctionInfo>,
+    /// The names that it took from other components.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replaced: Vec<ReplacedFunction>,
 }
 
 /// A deployed function: the component that its name resolves to.

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use crate::RawJson;
 use crate::campaign::CampaignApi;
-use crate::component::{DeployComponentResponse, DeployedFunction};
+use crate::component::{ComponentDeployment, DeployComponentResponse, DeployedFunction};
 use crate::execution::{
     AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
     ListExecutionsQuery, SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse,
@@ -26,12 +26,11 @@ use crate::task::{ListTasksQuery, TaskPage};
 /// executions fails with `ambiguous_id`.
 #[async_trait]
 pub trait OnwardApi: CampaignApi {
-    /// Deploys a component. Its functions may send requests to `hosts`, if the process that runs
-    /// them allows these hosts too.
+    /// Deploys a component. Fails with `functions_taken` if it has names of functions of another
+    /// component and may not replace them.
     async fn deploy_component(
         &self,
-        code: Vec<u8>,
-        hosts: Vec<String>,
+        deployment: ComponentDeployment,
     ) -> Result<DeployComponentResponse, Problem>;
 
     /// Returns the bytes of the component that an execution runs.

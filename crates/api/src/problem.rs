@@ -126,6 +126,8 @@ problem_codes! {
     KeyTaken "key_taken" 409 "the idempotency key was used for a different request";
     /// Earlier runs of the campaign have reached some of the recipients of this deployment.
     RecipientsAlreadyReached "recipients_already_reached" 409 "earlier runs have reached some of the recipients: set `previousRecipients` to `exclude` or `resend`";
+    /// Another component has some of the names of the component's functions.
+    FunctionsTaken "functions_taken" 409 "another component has functions of these names: set `replace` to take them over";
     /// A concurrent change interfered, or the resource is not in the expected state.
     Conflict "conflict" 409 "the resource is not in the expected state";
     /// The claim token is no longer valid: the task has ended, or another worker has claimed it.

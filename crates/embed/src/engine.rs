@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use onward_base::Payload;
-use onward_engine::client::{ClientError, EngineClient, StartedExecution};
+use onward_engine::client::{ClientError, EngineClient, StartedExecution, TakeoverPolicy};
 use onward_engine::node::Node;
 use onward_journal::{ComponentDigest, ExecutionError, ExecutionId};
 use onward_store::Store;
@@ -112,19 +112,40 @@ impl Engine {
     }
 
     /// Deploys a component. Its functions may send requests to `hosts`, if the process that runs
-    /// them allows these hosts too.
+    /// them allows these hosts too. Fails if the component has names of functions of another
+    /// component, unless it is a new build of that one and has all of its functions.
     pub async fn deploy_component(
         &self,
         code: &[u8],
         hosts: &[String],
     ) -> Result<ComponentDigest, EngineError> {
+        self.deploy_with_policy(code, hosts, TakeoverPolicy::Refuse)
+            .await
+    }
+
+    /// Deploys a component that may take over names of functions of other components.
+    pub async fn deploy_component_replacing(
+        &self,
+        code: &[u8],
+        hosts: &[String],
+    ) -> Result<ComponentDigest, EngineError> {
+        self.deploy_with_policy(code, hosts, TakeoverPolicy::Replace)
+            .await
+    }
+
+    async fn deploy_with_policy(
+        &self,
+        code: &[u8],
+        hosts: &[String],
+        policy: TakeoverPolicy,
+    ) -> Result<ComponentDigest, EngineError> {
         let functions = self.wasm.read_functions(code, hosts)?;
-        let digest = self
+        let receipt = self
             .client
-            .deploy_component(code, &functions, hosts)
+            .deploy_component(code, &functions, hosts, policy)
             .await?;
         self.node.refresh_functions().await?;
-        Ok(digest)
+        Ok(receipt.component)
     }
 
     /// Starts a workflow. If the idempotency key `key` has already started an execution, returns

@@ -19,7 +19,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_api::component::{
-    DeployComponentResponse, DeployedFunction, FunctionInfo, FunctionKind,
+    ComponentDeployment, DeployComponentResponse, DeployedFunction, FunctionInfo, FunctionKind,
+    ReplacedFunction,
 };
 use onward_api::execution::{
     AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
@@ -38,7 +39,7 @@ use onward_base::{Scope, SharedText};
 use onward_campaign_delivery::ProviderRegistry;
 use onward_campaign_dispatch::CampaignDoctorStats;
 use onward_diagnostics::{doctor, explain};
-use onward_engine::client::EngineClient;
+use onward_engine::client::{EngineClient, FunctionTakeover, TakeoverPolicy};
 use onward_engine::node::{self, Node};
 use onward_execution::{GuestFunction, GuestFunctionKind};
 use onward_store::tables::{ComponentRow, DeployedFunctionKind, FunctionRow};
@@ -197,9 +198,13 @@ impl ApiService {
 impl OnwardApi for ApiService {
     async fn deploy_component(
         &self,
-        code: Vec<u8>,
-        hosts: Vec<String>,
+        deployment: ComponentDeployment,
     ) -> Result<DeployComponentResponse, Problem> {
+        let ComponentDeployment {
+            code,
+            hosts,
+            replace,
+        } = deployment;
         let Some(runtime) = &self.component_runtime else {
             return Err(Problem::new(
                 Code::Unavailable,
@@ -209,17 +214,23 @@ impl OnwardApi for ApiService {
         let functions = runtime.deployable_functions(&code, &hosts).await;
         let functions =
             functions.map_err(|error| Problem::new(Code::BadComponent, error.to_string()))?;
-        let digest = self
+        let policy = if replace {
+            TakeoverPolicy::Replace
+        } else {
+            TakeoverPolicy::Refuse
+        };
+        let receipt = self
             .client
-            .deploy_component(&code, &functions, &hosts)
+            .deploy_component(&code, &functions, &hosts, policy)
             .await
             .map_err(engine_problem)?;
         if let Some(node) = &self.node {
             node.refresh_functions().await.map_err(store_problem)?;
         }
         Ok(DeployComponentResponse {
-            component: digest.to_string(),
+            component: receipt.component.to_string(),
             functions: functions.iter().map(function_info).collect(),
+            replaced: receipt.replaced.iter().map(replaced_function).collect(),
         })
     }
 
@@ -437,6 +448,13 @@ fn api_deployed_function(row: &FunctionRow) -> Result<DeployedFunction, Error> {
         hosts: serde_json::from_str(&row.hosts).map_err(Error::corrupt)?,
         deployed_at: row.deployed_at.to_string(),
     })
+}
+
+fn replaced_function(taken: &FunctionTakeover) -> ReplacedFunction {
+    ReplacedFunction {
+        function: taken.function.to_string(),
+        component: taken.component.to_string(),
+    }
 }
 
 /// The wire form of a function that a component exports.

@@ -15,6 +15,8 @@ pub(super) fn engine_problem(error: ClientError) -> Problem {
         ClientError::ExecutionEnded(_) => Code::ExecutionOver,
         ClientError::IdempotencyKeyConflict(_) => Code::KeyTaken,
         ClientError::FunctionDeployed(_) => Code::Conflict,
+        ClientError::UnprintableFunctionName(_) => Code::BadComponent,
+        ClientError::FunctionsTaken(_) => Code::FunctionsTaken,
         ClientError::LeaseLost => Code::LeaseLost,
         ClientError::PayloadTooLarge { .. } => Code::TooLarge,
     };

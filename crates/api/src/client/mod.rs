@@ -12,7 +12,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::transport::unreachable_problem;
-use crate::component::{DeployComponentResponse, DeployedFunction, FunctionList};
+use crate::component::{
+    ComponentDeployment, DeployComponentResponse, DeployedFunction, FunctionList,
+};
 use crate::execution::{
     AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
     FailureDetail, ListExecutionsQuery, SignalExecutionRequest, StartExecutionRequest,
@@ -289,12 +291,17 @@ fn invalid_json_problem(error: &serde_json::Error) -> Problem {
 impl OnwardApi for ApiClient {
     async fn deploy_component(
         &self,
-        code: Vec<u8>,
-        hosts: Vec<String>,
+        deployment: ComponentDeployment,
     ) -> Result<DeployComponentResponse, Problem> {
+        let ComponentDeployment {
+            code,
+            hosts,
+            replace,
+        } = deployment;
         let request = self
             .build_request(Method::POST, &["components"])?
-            .query(&[("allowHosts", hosts.join(","))]);
+            .query(&[("allowHosts", hosts.join(","))])
+            .query(&[("replace", replace)]);
         let request = request
             .header("content-type", "application/wasm")
             .timeout(RESPONSE_TIMEOUT * 10);

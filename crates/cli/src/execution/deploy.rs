@@ -1,10 +1,11 @@
 //! `onward deploy`: stores a component.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use onward_api::component::ComponentDeployment;
 
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
@@ -24,6 +25,10 @@ pub(crate) struct ComponentDeployArgs {
     /// *.example.com, host:8443. The process that runs them has to allow the host too
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
     hosts: Vec<String>,
+    /// Take over names of functions of other components. A new build of a component, which has all
+    /// of its function names, needs no permission
+    #[arg(long)]
+    replace: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -34,20 +39,35 @@ pub(crate) async fn deploy_component(args: &ComponentDeployArgs) -> anyhow::Resu
     let code = std::fs::read(&args.component).with_context(|| format!("cannot read {name}"))?;
     let onward = args.connection.open_connection(AccessMode::Create).await?;
     let deployed = onward
-        .deploy_component(code, args.hosts.clone())
+        .deploy_component(ComponentDeployment {
+            code,
+            hosts: args.hosts.clone(),
+            replace: args.replace,
+        })
         .await
         .with_context(|| format!("cannot deploy {name}"))?;
     if args.json {
-        writeln!(io::stdout(), "{}", serde_json::to_string(&deployed)?)?;
+        writeln!(
+            console::json_output(),
+            "{}",
+            serde_json::to_string(&deployed)?
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     for function in &deployed.functions {
+        let name = console::escape_control_chars(&function.name);
         writeln!(
-            io::stdout(),
-            "{:<9} {}",
-            function.kind.as_str(),
-            function.name
+            console::text_output(),
+            "{:<9} {name}",
+            function.kind.as_str()
         )?;
+    }
+    for replaced in &deployed.replaced {
+        console::print_message(format_args!(
+            "took over {} of {}",
+            console::escape_control_chars(&replaced.function),
+            replaced.component
+        ));
     }
     console::print_message(format_args!(
         "{} {name} as {}",

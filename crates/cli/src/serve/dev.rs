@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use onward_api::OnwardApi as _;
+use onward_api::component::ComponentDeployment;
 use onward_campaign_delivery::{
     EnvironmentSecrets, InlineProviderPolicy, ProviderRegistry, ProviderSpec,
 };
@@ -101,7 +102,10 @@ async fn deploy_examples(store: &Arc<dyn Store>) -> anyhow::Result<()> {
         .with_component_runtime(Arc::new(WasmComponentRuntime::with_defaults()?));
     if service.list_functions().await?.is_empty() {
         service
-            .deploy_component(ORDERS_COMPONENT.to_vec(), Vec::new())
+            .deploy_component(ComponentDeployment {
+                code: ORDERS_COMPONENT.to_vec(),
+                ..ComponentDeployment::default()
+            })
             .await?;
     }
     Ok(())

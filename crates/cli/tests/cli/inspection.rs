@@ -248,12 +248,12 @@ fn show_links_children() {
     );
 }
 
-fn built_components() -> PathBuf {
+pub(crate) fn built_components() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/workflows/built")
 }
 
 /// Writes a copy of the component with every `from` replaced by `to`, which has the same length.
-fn write_modified_component(folder: &Path, from: &str, to: &str) -> PathBuf {
+pub(crate) fn write_modified_component(folder: &Path, from: &str, to: &str) -> PathBuf {
     let mut code = std::fs::read(built_components().join("journals.wasm")).unwrap();
     assert_eq!(from.len(), to.len());
     let places: Vec<usize> = (0..code.len() - from.len())

@@ -13,6 +13,7 @@ mod campaign_commands;
 mod campaign_messages;
 mod campaign_watch;
 mod cluster_faults;
+mod deployments;
 mod disk_faults;
 mod fixture_store;
 mod http_server;

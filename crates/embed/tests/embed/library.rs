@@ -376,7 +376,7 @@ async fn evicted_code_is_loaded_again_when_needed() {
         .execution;
     wait_until_blocked(&engine, id).await;
     engine
-        .deploy_component(&built("orders.wasm"), &[])
+        .deploy_component_replacing(&built("orders.wasm"), &[])
         .await
         .unwrap();
     engine.request_cancel(id, "enough").await.unwrap();
@@ -410,7 +410,7 @@ async fn concurrent_deployments_all_succeed() {
         );
         deploying.spawn(async move {
             engine
-                .deploy_component(&code, &[format!("host-{place}.example")])
+                .deploy_component_replacing(&code, &[format!("host-{place}.example")])
                 .await
         });
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use onward_base::{Payload, Timestamp};
 use onward_embed::{ClientError, EngineClient, Scope, WasmComponentRuntime};
-use onward_engine::client::SHARD_COUNT;
+use onward_engine::client::{SHARD_COUNT, TakeoverPolicy};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_journal::{Event, ExecutionId};
 use onward_store::tables::InboxMessageRow;
@@ -212,6 +212,7 @@ impl World {
                         &code,
                         &shared_wasm().read_functions(&code, &[]).unwrap(),
                         &[],
+                        TakeoverPolicy::Replace,
                     )
                     .await
                     .unwrap();

@@ -19,6 +19,7 @@ use onward_execution::ExecutionLimits;
 use onward_journal::ExecutionId;
 use onward_store::{Error, ShardId, Store};
 
+pub use self::deploy::{DeploymentReceipt, FunctionTakeover, TakeoverPolicy};
 pub use self::reads::{ExecutionListOrder, is_execution_over, read_journal};
 use crate::node::{LocalHub, Node, Notification, ShardHint};
 use crate::task_matcher::TaskMatcher;
@@ -63,6 +64,17 @@ pub enum ClientError {
     /// The function is deployed as part of a component, so workers cannot perform it.
     #[error("function {0} is deployed in a component: workers cannot claim its tasks")]
     FunctionDeployed(String),
+    /// The name of a function has a character that a terminal would interpret.
+    #[error(
+        "invalid function name \"{0}\": it has control characters or characters that change the direction of text"
+    )]
+    UnprintableFunctionName(String),
+    /// Other components have some of the names of a component's functions.
+    #[error(
+        "the component would take over functions of another component: {}; deploy it with --replace (HTTP: replace=true) if it should",
+        join_takeovers(.0)
+    )]
+    FunctionsTaken(Vec<FunctionTakeover>),
     /// The claim token is not valid: the worker does not hold the task.
     #[error(
         "claim token is no longer valid: the task completed, was cancelled, or its lease expired and another worker has it"
@@ -79,6 +91,11 @@ pub enum ClientError {
         /// Maximum size in bytes.
         limit: usize,
     },
+}
+
+fn join_takeovers(taken: &[FunctionTakeover]) -> String {
+    let taken: Vec<String> = taken.iter().map(ToString::to_string).collect();
+    taken.join(", ")
 }
 
 /// Client that reads and changes executions through their store, within one scope.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use onward_base::Payload;
-use onward_engine::client::{ClientError, EngineClient};
+use onward_engine::client::{ClientError, EngineClient, TakeoverPolicy};
 use onward_engine::node::{FunctionRegistry, NativeTaskRegistry, Node, NodeOptions};
 use onward_engine::shard::TaskAttempt;
 use onward_execution::{JoinSetNext, ScriptedGuest};
@@ -245,7 +245,12 @@ async fn a_key_starts_one_execution_even_after_a_new_deployment() {
     let again = start().await.unwrap();
     world
         .client
-        .deploy_component(b"newer scripts", &workflows(FUNCTIONS), &[])
+        .deploy_component(
+            b"newer scripts",
+            &workflows(FUNCTIONS),
+            &[],
+            TakeoverPolicy::Refuse,
+        )
         .await
         .unwrap();
     let later = start().await.unwrap();
@@ -332,7 +337,7 @@ async fn a_broken_component_does_not_affect_others() {
     let world = World::new().await;
     world
         .client
-        .deploy_component(BROKEN, &workflows(&["other"]), &[])
+        .deploy_component(BROKEN, &workflows(&["other"]), &[], TakeoverPolicy::Refuse)
         .await
         .unwrap();
     let (_stop, _node) = world.node();

@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use onward_engine::client::ClientError;
+use onward_engine::client::{ClientError, TakeoverPolicy};
 use onward_engine::task_queue::ClaimRequest;
 use onward_execution::{GuestFunction, GuestFunctionKind};
 use onward_journal::{Event, InvokePerformer};
@@ -22,7 +22,7 @@ async fn a_queued_task_is_redirected_to_a_component_deployed_later(fixture: Task
     };
     fixture
         .client
-        .deploy_component(b"tasks", &[task], &[])
+        .deploy_component(b"tasks", &[task], &[], TakeoverPolicy::Refuse)
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -53,7 +53,7 @@ async fn deploy_charge(fixture: &TaskFixture) {
     };
     fixture
         .client
-        .deploy_component(b"tasks", &[task], &[])
+        .deploy_component(b"tasks", &[task], &[], TakeoverPolicy::Refuse)
         .await
         .unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -4,7 +4,9 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::OnwardApi as _;
-use onward_api::component::{ComponentList, DeployComponentResponse, FunctionList};
+use onward_api::component::{
+    ComponentDeployment, ComponentList, DeployComponentResponse, FunctionList,
+};
 use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -13,7 +15,7 @@ use super::error_responses;
 use crate::auth::AuthenticatedCaller;
 use crate::http_types::{JsonResult, ProblemResponse, QueryParams, RawBody};
 
-/// Query of a deployment: permissions of the component's functions.
+/// Query of a deployment.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -22,12 +24,17 @@ pub(super) struct DeployComponentQuery {
     /// `api.example.com,*.example.org`; default: none.
     #[serde(rename = "allowHosts", default)]
     allow_hosts: String,
+    /// Whether the component may take over names of functions of another component; default: false.
+    /// A new build of a component, which has all of its function names, needs no permission.
+    #[serde(default)]
+    replace: bool,
 }
 
 /// Deploys a component.
 ///
 /// Its functions can be started and invoked from now on. Executions that have already started keep
-/// the component with which they started.
+/// the component with which they started. A component that has names of functions of another
+/// component is refused with `functions_taken`, unless `replace` is set.
 #[utoipa::path(
     post, path = "/v1/components", tag = "components", operation_id = "deployComponent", params(DeployComponentQuery),
     request_body(content = Vec<u8>, content_type = "application/wasm", description = "The bytes of the component"),
@@ -38,10 +45,10 @@ pub(super) struct DeployComponentQuery {
 )]
 pub(super) async fn deploy_component(
     access: AuthenticatedCaller,
-    QueryParams(permissions): QueryParams<DeployComponentQuery>,
+    QueryParams(query): QueryParams<DeployComponentQuery>,
     RawBody(code): RawBody,
 ) -> Result<Response, ProblemResponse> {
-    let hosts = permissions
+    let hosts = query
         .allow_hosts
         .split(',')
         .map(str::trim)
@@ -49,7 +56,11 @@ pub(super) async fn deploy_component(
     let hosts = hosts.map(str::to_owned).collect();
     let deployed = access
         .require_permission(Permission::Build)?
-        .deploy_component(code.to_vec(), hosts)
+        .deploy_component(ComponentDeployment {
+            code: code.to_vec(),
+            hosts,
+            replace: query.replace,
+        })
         .await?;
     Ok((StatusCode::CREATED, Json(deployed)).into_response())
 }

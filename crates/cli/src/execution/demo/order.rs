@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use onward_base::{Payload, Scope, Timestamp};
 use onward_embed::WasmComponentRuntime;
-use onward_engine::client::EngineClient;
+use onward_engine::client::{EngineClient, TakeoverPolicy};
 use onward_journal::{AwaitKind, Event, ExecutionId, JournalEvent};
 use onward_store_sqlite::{Options, SqliteStore};
 
@@ -60,6 +60,7 @@ impl OrderDemo {
                 ORDERS_COMPONENT,
                 &WasmComponentRuntime::with_defaults()?.read_functions(ORDERS_COMPONENT, &[])?,
                 &[],
+                TakeoverPolicy::Refuse,
             )
             .await?;
         let started = client
