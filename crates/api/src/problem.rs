@@ -106,6 +106,8 @@ problem_codes! {
     Unauthenticated "unauthenticated" 401 "authentication is required";
     /// The token does not permit the operation.
     Forbidden "forbidden" 403 "the role of the token lacks the required permission";
+    /// A web page of another origin sent the request.
+    CrossSiteRequest "cross_site_request" 403 "requests of web pages of other origins are refused";
     /// The resource does not exist, or it belongs to another scope.
     NotFound "not_found" 404 "resource not found";
     /// The execution does not exist.
@@ -138,6 +140,8 @@ problem_codes! {
     TooLarge "too_large" 413 "the request is too large";
     /// The media type of the body is not the expected one.
     UnsupportedMediaType "unsupported_media_type" 415 "unsupported media type";
+    /// The header `Host` names no host of this server.
+    MisdirectedRequest "misdirected_request" 421 "the request names another host";
     /// The request can be parsed, but its content is invalid.
     Unprocessable "unprocessable" 422 "the content of the request is invalid";
     /// The component cannot be run.

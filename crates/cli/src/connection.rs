@@ -15,13 +15,16 @@ use onward_service::ApiService;
 use onward_store::StorePolicy;
 use serde::Deserialize;
 
+use crate::dev_folder;
+
 /// The store or server that a command uses.
 #[derive(clap::Args)]
 pub(crate) struct ConnectionArgs {
     /// Store: sqlite:PATH, postgres://USER@HOST/DATABASE or memory: [env: ONWARD_STORE]
     #[arg(long = "store", value_name = "URL", conflicts_with = "server")]
     store: Option<String>,
-    /// Server: http://HOST:PORT; the token is read from ONWARD_TOKEN [env: ONWARD_SERVER]
+    /// Server: http://HOST:PORT; the token is read from ONWARD_TOKEN, or from the file that onward
+    /// dev created in .onward [env: ONWARD_SERVER]
     #[arg(long = "server", value_name = "URL")]
     server: Option<String>,
     /// Profile in profiles.toml with the server and token to use [env: ONWARD_PROFILE]
@@ -236,7 +239,7 @@ impl ConnectionArgs {
     fn resolve_target(&self) -> anyhow::Result<ConnectionTarget> {
         let at = |url: &str| ServerAccess {
             url: url.to_owned(),
-            token: env_variable("ONWARD_TOKEN"),
+            token: env_variable("ONWARD_TOKEN").or_else(|| dev_folder::find_token(url)),
             scope: None,
         };
         match (&self.store, &self.server, &self.profile) {
@@ -290,7 +293,8 @@ fn resolve_profile(name: &str) -> anyhow::Result<ConnectionTarget> {
     let token = profile
         .token
         .clone()
-        .or_else(|| env_variable("ONWARD_TOKEN"));
+        .or_else(|| env_variable("ONWARD_TOKEN"))
+        .or_else(|| dev_folder::find_token(&profile.server));
     Ok(ConnectionTarget::Server(ServerAccess {
         url: profile.server.clone(),
         token,

@@ -5,6 +5,7 @@ mod bench;
 mod campaign;
 mod connection;
 mod console;
+mod dev_folder;
 mod execution;
 mod fd_limit;
 mod journal;

@@ -36,13 +36,14 @@ const UNKNOWN_TOKEN_KEY: &str = "?";
 pub(crate) const SCOPE_HEADERS: [&str; 3] =
     ["onward-tenant", "onward-project", "onward-environment"];
 
-/// Whether requests need a token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Which tokens are valid. Every request needs one.
+#[derive(Clone)]
 pub enum AuthMode {
-    /// Every request needs a valid bearer token.
+    /// The tokens in the store, each with its role and scope.
     Tokens,
-    /// Requests without a token have full access to all scopes; for development only.
-    Disabled,
+    /// The tokens in the store, and one with full access to all scopes, for development only.
+    /// Its digest is [`token::token_digest`].
+    TokensAndOwner(Arc<[u8]>),
 }
 
 /// Authenticates requests, caches valid tokens and enforces the rate limit of each token.
@@ -57,7 +58,7 @@ pub(crate) struct TokenAuthenticator {
 struct CallerIdentity {
     scope: Scope,
     role: TokenRole,
-    /// Name of the caller's token; `None` for a request without a token.
+    /// Name of the caller's token; `None` for the owner token, which has no name.
     token_name: Option<SharedText>,
     /// Whether the caller may access the whole store and not only its scope.
     full_access: bool,
@@ -101,22 +102,21 @@ impl TokenAuthenticator {
         default_scope: &Scope,
     ) -> Result<CallerIdentity, ProblemResponse> {
         let Some(token) = bearer_token(parts)? else {
-            return match self.auth_mode {
-                AuthMode::Disabled => {
-                    self.check_rate_limit("")?;
-                    Ok(CallerIdentity {
-                        scope: requested_scope(parts, default_scope)?,
-                        role: TokenRole::Admin,
-                        token_name: None,
-                        full_access: true,
-                    })
-                }
-                AuthMode::Tokens => Err(unauthenticated_error(
-                    "no token given: send the header `Authorization: Bearer onward_…`; the command \
-                     line reads the token from ONWARD_TOKEN or from a profile",
-                )),
-            };
+            return Err(unauthenticated_error(
+                "no token given: send the header `Authorization: Bearer onward_…`; the command line \
+                 reads the token from ONWARD_TOKEN, from a profile, or from .onward/token, which \
+                 onward dev creates",
+            ));
         };
+        if self.is_owner_token(token) {
+            self.check_rate_limit(token)?;
+            return Ok(CallerIdentity {
+                scope: requested_scope(parts, default_scope)?,
+                role: TokenRole::Admin,
+                token_name: None,
+                full_access: true,
+            });
+        }
         let caller = match self.cached_caller(token) {
             Some(caller) => caller,
             // All requests with unknown tokens share one rate limit.
@@ -138,6 +138,15 @@ impl TokenAuthenticator {
                  and Onward-Environment, or use a token of that scope",
             )
             .into())
+        }
+    }
+
+    /// Whether this is the token of [`AuthMode::TokensAndOwner`]. Digests are compared, so the time
+    /// of the comparison reveals nothing about the token.
+    fn is_owner_token(&self, token: &str) -> bool {
+        match &self.auth_mode {
+            AuthMode::Tokens => false,
+            AuthMode::TokensAndOwner(digest) => token::token_digest(token) == *digest,
         }
     }
 

@@ -72,24 +72,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
     type Rejection = ProblemResponse;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
-        let media = request
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .unwrap_or_default();
-        let media = media
-            .split(';')
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_ascii_lowercase();
-        if media != "application/json" {
-            return Err(Problem::new(
-                Code::UnsupportedMediaType,
-                "the header Content-Type must be application/json",
-            )
-            .into());
-        }
+        require_media_type(&request, "application/json")?;
         let RawBody(bytes) = RawBody::from_request(request, state).await?;
         serde_json::from_slice(&bytes).map(Self).map_err(|error| {
             let code = if error.is_data() {
@@ -99,6 +82,36 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for JsonBody<T> {
             };
             Problem::new(code, error.to_string()).into()
         })
+    }
+}
+
+/// Fails if the content type of a request is not `expected`. A browser sends none of the types that
+/// the API requires to another origin without asking that server first.
+fn require_media_type(request: &Request, expected: &str) -> Result<(), ProblemResponse> {
+    let media = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default();
+    if media.trim().eq_ignore_ascii_case(expected) {
+        return Ok(());
+    }
+    let detail = format!("the header Content-Type must be {expected}");
+    Err(Problem::new(Code::UnsupportedMediaType, detail).into())
+}
+
+/// Extracts the bytes of a component; requires the content type `application/wasm`.
+pub(crate) struct ComponentBody(pub(crate) Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for ComponentBody {
+    type Rejection = ProblemResponse;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
+        require_media_type(&request, "application/wasm")?;
+        RawBody::from_request(request, state)
+            .await
+            .map(|RawBody(bytes)| Self(bytes))
     }
 }
 

@@ -2,10 +2,12 @@
 //!
 //! - `routes`: one handler per operation of [`ApiService`], described as OpenAPI.
 //! - `auth`: bearer tokens, roles and request rate limits.
+//! - `host_check`: refuses requests that web pages of other sites make a browser send.
 //! - `connections`: accepts connections, with timeouts and graceful shutdown.
 
 mod auth;
 mod connections;
+mod host_check;
 mod http_types;
 mod request_limits;
 mod routes;
@@ -23,6 +25,7 @@ use tokio::sync::watch;
 use self::auth::TokenAuthenticator;
 
 pub use auth::AuthMode;
+pub use host_check::HostCheck;
 pub use routes::openapi_document;
 
 /// Interval at which the rate limit state of inactive callers is dropped.
@@ -31,8 +34,10 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 /// Settings of the HTTP server.
 #[derive(Clone)]
 pub struct Options {
-    /// Whether requests need a token.
+    /// Which tokens are valid.
     pub auth_mode: AuthMode,
+    /// The host names under which clients may address the server.
+    pub host_check: HostCheck,
     /// Rate limit of each token in requests per second; `None` means no limit.
     pub requests_per_second: Option<NonZeroU32>,
     /// Time that a connection has to send the complete head of its next request before the server
@@ -83,7 +88,7 @@ pub async fn serve_http(
         metrics: options.metrics,
         stage: stage.clone(),
     });
-    let router = routes::build_router(Arc::clone(&app));
+    let router = routes::build_router(Arc::clone(&app), options.host_check);
     let pruning = tokio::spawn({
         let app = Arc::clone(&app);
         async move {

@@ -33,9 +33,7 @@ pub async fn create_token(
             "name: must have 1 to 100 characters and no control characters",
         ));
     }
-    let mut bytes = [0; TOKEN_ENTROPY_BYTES];
-    getrandom::fill(&mut bytes).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    let token = format!("{TOKEN_PREFIX}{}", hex::encode_hex(&bytes));
+    let token = generate_token()?;
     let row = TokenRow {
         token_hash: token_digest(&token),
         tenant_id: scope.tenant.clone(),
@@ -54,6 +52,21 @@ pub async fn create_token(
         )),
         Err(error) => Err(crate::store_problem(error)),
     }
+}
+
+/// Generates the text of a new token.
+pub fn generate_token() -> Result<String, Problem> {
+    let mut bytes = [0; TOKEN_ENTROPY_BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    Ok(format!("{TOKEN_PREFIX}{}", hex::encode_hex(&bytes)))
+}
+
+/// Whether a text has the form of a token.
+pub fn is_token_text(text: &str) -> bool {
+    text.strip_prefix(TOKEN_PREFIX).is_some_and(|digits| {
+        digits.len() == 2 * TOKEN_ENTROPY_BYTES
+            && digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+    })
 }
 
 /// Lists the tokens of a scope, without the secrets.

@@ -5,11 +5,8 @@
 //! use onward_worker::{ClientConfig, TaskFailure, Worker, WorkerTaskContext};
 //!
 //! # async fn example() -> Result<(), onward_worker::Problem> {
-//! let access = ClientConfig {
-//!     url: "http://127.0.0.1:7400".to_owned(),
-//!     ..ClientConfig::default()
-//! };
-//! let worker = Worker::new(&access)?.register_task(
+//! // The server and the token of ONWARD_SERVER and ONWARD_TOKEN.
+//! let worker = Worker::new(&ClientConfig::from_env())?.register_task(
 //!     "greet",
 //!     |name: String, _: WorkerTaskContext| async move {
 //!         if name.is_empty() {

@@ -1,16 +1,17 @@
 //! `onward config show`: prints the effective settings of a server and their sources.
 
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::Subcommand;
-use onward_embed::HostPattern;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::settings::{
     ResolvedSetting, ServerSettings, ServerSettingsArgs, SettingSource, redact_url,
 };
+
+use crate::console;
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigSubcommand {
@@ -40,7 +41,7 @@ pub(crate) fn show_config(
 ) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
     let rows = setting_rows(&settings);
-    let mut out = io::stdout().lock();
+    let mut out = console::output(args.json);
     if args.json {
         let all: Map<String, Value> = rows
             .into_iter()
@@ -69,7 +70,7 @@ pub(crate) fn show_config(
 }
 
 /// Returns all settings in the order in which they are printed.
-fn setting_rows(settings: &ServerSettings) -> [SettingRow; 16] {
+fn setting_rows(settings: &ServerSettings) -> [SettingRow; 17] {
     let campaigns = &settings.campaigns;
     let listen = json!(settings.listen.value.to_string());
     [
@@ -82,6 +83,7 @@ fn setting_rows(settings: &ServerSettings) -> [SettingRow; 16] {
         url_row("otlp-endpoint", &settings.otlp_endpoint),
         plain_row("requests-per-second", &settings.requests_per_second),
         plain_row("idle-timeout-ms", &settings.idle_timeout_ms),
+        hosts_row("allowed-hosts", &settings.allowed_hosts),
         hosts_row("allow-hosts", &settings.allow_hosts),
         hosts_row("allow-private-hosts", &settings.allow_private_hosts),
         plain_row("campaigns.max-jobs", &campaigns.max_jobs),
@@ -105,7 +107,10 @@ fn url_row(name: &'static str, setting: &ResolvedSetting<Option<String>>) -> Set
     (name, json!(url), setting.source)
 }
 
-fn hosts_row(name: &'static str, setting: &ResolvedSetting<Vec<HostPattern>>) -> SettingRow {
+fn hosts_row(
+    name: &'static str,
+    setting: &ResolvedSetting<Vec<impl std::fmt::Display>>,
+) -> SettingRow {
     let hosts: Vec<String> = setting.value.iter().map(ToString::to_string).collect();
     (name, json!(hosts), setting.source)
 }

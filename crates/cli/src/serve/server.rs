@@ -11,7 +11,7 @@ use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry};
 use onward_embed::{Engine, EngineBuilder, HostRule};
 use onward_engine::client::EngineClient;
 use onward_engine::projector::{self, Projector};
-use onward_server::{AuthMode, Options};
+use onward_server::{AuthMode, HostCheck, Options};
 use onward_service::{ApiService, ServerStage, token};
 use onward_store::{Store, StorePolicy};
 use tokio::net::TcpListener;
@@ -130,8 +130,11 @@ pub(super) async fn serve_until_stopped(
     let service = service.with_providers(providers);
     let (stage, staged) = watch::channel(ServerStage::Serving);
     let idle_timeout = Duration::from_millis(settings.idle_timeout_ms.value.get());
+    let allowed_hosts: Vec<String> =
+        (settings.allowed_hosts.value.iter().map(ToString::to_string)).collect();
     let options = Options {
         auth_mode,
+        host_check: HostCheck::new(address, &allowed_hosts),
         requests_per_second,
         header_timeout: idle_timeout,
         metrics: Some(metrics),

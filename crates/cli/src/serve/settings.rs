@@ -55,6 +55,11 @@ pub(crate) struct ServerSettingsArgs {
     /// has not arrived by then [env: ONWARD_IDLE_TIMEOUT_MS] [default: 120000]
     #[arg(long, value_name = "MS")]
     idle_timeout_ms: Option<NonZeroU64>,
+    /// Accept requests whose header Host has this name, besides localhost, 127.0.0.1 and [::1]. A
+    /// server on a non-loopback address accepts all names, unless this is given [env:
+    /// ONWARD_ALLOWED_HOSTS]
+    #[arg(long = "allowed-host", value_name = "NAME", value_delimiter = ',')]
+    allowed_hosts: Option<Vec<ServerHostName>>,
     /// Allow tasks to send requests to this host: api.example.com, *.example.com, host:8443. Their
     /// component has to allow the host too [env: ONWARD_ALLOW_HOSTS]
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
@@ -84,11 +89,47 @@ struct ServerSettingsFile {
     otlp_endpoint: Option<String>,
     requests_per_second: Option<NonZeroU32>,
     idle_timeout_ms: Option<NonZeroU64>,
+    allowed_hosts: Option<Vec<String>>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
     campaigns: Option<CampaignSettingsTable>,
     /// The providers that send campaigns, by name.
     providers: Option<BTreeMap<String, ProviderSpec>>,
+}
+
+/// A host name under which clients address this server, without a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ServerHostName(String);
+
+/// Reason why a text is not a [`ServerHostName`].
+#[derive(Debug, thiserror::Error)]
+#[error("expected a host name without scheme and port, such as onward.example.com")]
+pub(crate) struct InvalidServerHostName;
+
+impl FromStr for ServerHostName {
+    type Err = InvalidServerHostName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidServerHostName> {
+        let address = text
+            .strip_prefix('[')
+            .and_then(|text| text.strip_suffix(']'));
+        let is_name = |character: char| {
+            character.is_ascii_alphanumeric() || matches!(character, '.' | '-' | '_')
+        };
+        let is_valid = match address {
+            Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => !text.is_empty() && text.chars().all(is_name),
+        };
+        is_valid
+            .then(|| Self(text.to_owned()))
+            .ok_or(InvalidServerHostName)
+    }
+}
+
+impl fmt::Display for ServerHostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Source of a setting.
@@ -130,6 +171,7 @@ pub(crate) struct ServerSettings {
     pub(crate) otlp_endpoint: ResolvedSetting<Option<String>>,
     pub(crate) requests_per_second: ResolvedSetting<NonZeroU32>,
     pub(crate) idle_timeout_ms: ResolvedSetting<NonZeroU64>,
+    pub(crate) allowed_hosts: ResolvedSetting<Vec<ServerHostName>>,
     pub(crate) allow_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) campaigns: CampaignSettings,
@@ -147,6 +189,14 @@ const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("n
 const DEFAULT_IDLE_TIMEOUT_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
 
 impl ServerSettingsArgs {
+    /// Returns options that set only the host names, for a command without the others.
+    pub(crate) fn with_allowed_hosts(allowed_hosts: Option<Vec<ServerHostName>>) -> Self {
+        Self {
+            allowed_hosts,
+            ..Self::default()
+        }
+    }
+
     /// Resolves the effective settings from command line, environment, file and defaults.
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
         let (args, file) = (self.clone(), self.read_config_file()?);
@@ -195,6 +245,11 @@ impl ServerSettingsArgs {
                 "ONWARD_IDLE_TIMEOUT_MS",
                 file.idle_timeout_ms,
                 DEFAULT_IDLE_TIMEOUT_MS,
+            )?,
+            allowed_hosts: resolve_hosts(
+                args.allowed_hosts,
+                "ONWARD_ALLOWED_HOSTS",
+                file.allowed_hosts.as_deref(),
             )?,
             allow_hosts: resolve_hosts(
                 args.allow_hosts,
@@ -259,14 +314,17 @@ where
 }
 
 /// Resolves a list of hosts; in the environment it is separated by commas.
-fn resolve_hosts(
-    argument: Option<Vec<HostPattern>>,
+fn resolve_hosts<H>(
+    argument: Option<Vec<H>>,
     variable_name: &str,
     in_file: Option<&[String]>,
-) -> anyhow::Result<ResolvedSetting<Vec<HostPattern>>> {
-    let in_file = in_file.map(parse_host_patterns).transpose()?;
+) -> anyhow::Result<ResolvedSetting<Vec<H>>>
+where
+    H: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    let in_file = in_file.map(parse_hosts).transpose()?;
     resolve_setting(argument, variable_name, in_file, Vec::new, |text| {
-        parse_host_patterns(&split_list(text))
+        parse_hosts(&split_list(text))
     })
 }
 
@@ -338,7 +396,10 @@ fn split_list(text: &str) -> Vec<String> {
         .collect()
 }
 
-fn parse_host_patterns(hosts: &[String]) -> anyhow::Result<Vec<HostPattern>> {
+fn parse_hosts<H>(hosts: &[String]) -> anyhow::Result<Vec<H>>
+where
+    H: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
     let parse = |host: &String| host.parse().with_context(|| format!("invalid host {host}"));
     hosts.iter().map(parse).collect()
 }

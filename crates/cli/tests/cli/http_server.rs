@@ -94,21 +94,24 @@ impl Server {
         headers: &str,
         body: &str,
     ) -> HttpResponse {
-        let mut stream = self.connect();
-        stream
-            .set_read_timeout(Some(Duration::from_secs(30)))
-            .unwrap();
         let bearer = if token.is_empty() {
             String::new()
         } else {
             format!("authorization: Bearer {token}\r\n")
         };
         let length = body.len();
-        write!(
-            stream,
-            "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{bearer}{headers}content-length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
+        self.send_raw(&format!(
+            "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{bearer}{headers}content-length: {length}\r\n\r\n{body}"
+        ))
+    }
+
+    /// Sends these bytes and reads the response up to the end of the connection.
+    pub(crate) fn send_raw(&self, request: &str) -> HttpResponse {
+        let mut stream = self.connect();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
         let mut response = Vec::new();
         stream.read_to_end(&mut response).unwrap();
         let response = String::from_utf8(response).unwrap();

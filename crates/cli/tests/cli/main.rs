@@ -14,6 +14,7 @@ mod campaign_messages;
 mod campaign_watch;
 mod cluster_faults;
 mod deployments;
+mod dev_server;
 mod disk_faults;
 mod fixture_store;
 mod http_server;
@@ -45,7 +46,8 @@ fn onward(args: &[&str]) -> Command {
         .env_remove("CLICOLOR_FORCE")
         .env_remove("NO_COLOR")
         .env_remove("ONWARD_STORE")
-        .env_remove("ONWARD_SERVER");
+        .env_remove("ONWARD_SERVER")
+        .env_remove("ONWARD_TOKEN");
     command
 }
 

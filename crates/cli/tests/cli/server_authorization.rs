@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use crate::http_server::{Server, create_token, start_workflow};
+use crate::http_server::{HttpResponse, Server, create_token, start_workflow};
 use crate::text;
 use crate::workflows::WorkflowStoreFixture;
 
@@ -20,6 +20,16 @@ const fn status(letter: char) -> u16 {
         'u' => 422,
         _ => 403,
     }
+}
+
+/// Sends a request with the content type that its path requires.
+fn send_body(server: &Server, request: &str, token: &str, body: &str) -> HttpResponse {
+    let media = if request == "POST /v1/components" {
+        "content-type: application/wasm\r\n"
+    } else {
+        "content-type: application/json\r\n"
+    };
+    server.send_request_with(request, token, media, body)
 }
 
 #[expect(
@@ -102,7 +112,7 @@ fn a_token_grants_only_its_role_and_scope() {
             if request.ends_with("/component") && letter == 'r' {
                 continue;
             }
-            let response = server.send_request(request, token, body);
+            let response = send_body(&server, request, token, body);
             // The first cancel request ends the execution: later ones conflict.
             let has_ended = letter == 'o' && response.status == 409;
             assert!(

@@ -1,67 +1,8 @@
-//! Configuration of a server: the defaults of `onward dev`, and the precedence of file, environment
-//! and command line.
+//! Configuration of a server: the precedence of file, environment and command line.
 
 use serde_json::{Value, json};
 
-use crate::http_server::Server;
 use crate::{onward, text};
-
-#[test]
-fn the_development_server_needs_no_token_and_has_examples_deployed() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut command = onward(&["dev", "--listen", "127.0.0.1:0"]);
-    command.current_dir(folder.path()).env(
-        "ONWARD_CACHE",
-        std::env::temp_dir().join("onward-test-cache"),
-    );
-    let server = Server::spawn(&mut command);
-    assert_eq!(server.send_request("GET /readyz", "", "").body, "ready\n");
-    let functions = server.send_request("GET /v1/functions", "", "").json();
-    assert!(
-        functions["functions"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|it| it["name"] == "order"),
-        "{functions}"
-    );
-    let start = [
-        "start",
-        "order",
-        r#"{"customer":"Ada","item":"lamp","quantity":2}"#,
-    ];
-    let started = onward(&start)
-        .env("ONWARD_SERVER", server.url())
-        .output()
-        .unwrap();
-    assert_eq!(started.status.code(), Some(0), "{}", text(&started.stderr));
-    // The development server does not restrict tenants: a command works as on a store.
-    let runs = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../examples/runs/orders.jsonl"
-    );
-    let appended = onward(&["state", "append", runs])
-        .env("ONWARD_SERVER", server.url())
-        .output()
-        .unwrap();
-    assert_eq!(
-        appended.status.code(),
-        Some(0),
-        "{}",
-        text(&appended.stderr)
-    );
-    let metrics = server.send_request("GET /metrics", "", "").body;
-    for line in [
-        "onward_http_request_seconds_count",
-        "onward_in_doubt_total 0",
-        "# HELP onward_in_doubt_total ",
-    ] {
-        assert!(metrics.contains(line), "{line}: {metrics}");
-    }
-    let document = server.send_request("GET /openapi.json", "", "").json();
-    assert!(document["paths"]["/v1/executions"]["post"].is_object());
-    assert!(folder.path().join(".onward/onward.db").exists());
-}
 
 #[test]
 fn settings_come_from_file_environment_and_command_line() {

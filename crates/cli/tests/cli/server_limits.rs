@@ -8,7 +8,6 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::http_server::{Server, create_token};
-use crate::text;
 use crate::workflows::WorkflowStoreFixture;
 use crate::{run_with_input, text};
 
@@ -189,9 +188,9 @@ fn an_idle_connection_is_closed() {
     // No data, part of a head, the start of another protocol, and silence after a response.
     for sent in [
         "",
-        "GET /healthz HTTP/1.1\r\nhost: a\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\n",
         "PRI * HT",
-        "GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
     ] {
         let mut stream = server.connect();
         stream.write_all(sent.as_bytes()).unwrap();

@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 
 use super::error_responses;
 use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, ProblemResponse, QueryParams, RawBody};
+use crate::http_types::{ComponentBody, JsonResult, ProblemResponse, QueryParams};
 
 /// Query of a deployment.
 #[derive(Deserialize, IntoParams)]
@@ -46,7 +46,7 @@ pub(super) struct DeployComponentQuery {
 pub(super) async fn deploy_component(
     access: AuthenticatedCaller,
     QueryParams(query): QueryParams<DeployComponentQuery>,
-    RawBody(code): RawBody,
+    ComponentBody(code): ComponentBody,
 ) -> Result<Response, ProblemResponse> {
     let hosts = query
         .allow_hosts

@@ -24,7 +24,8 @@ error_responses! {
     CommonErrors:
         "400" "The request is malformed",
         "401" "The header `Authorization` is missing, or its bearer token is invalid",
-        "403" "The role of the token lacks the required permission, or the request names another scope",
+        "403" "The role of the token lacks the required permission, the request names another scope, or a web page of another origin sent it",
+        "421" "The header `Host` names no host of this server",
         "429" "The rate limit of the token is exceeded: retry after the time in the header `Retry-After`",
         "500" "Internal error",
         "503" "Temporarily unavailable, or the outcome is unknown: retry with the same idempotency key",

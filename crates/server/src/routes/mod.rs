@@ -27,7 +27,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::http_types::ProblemResponse;
-use crate::{ServerState, request_limits, unread_body};
+use crate::{HostCheck, ServerState, host_check, request_limits, unread_body};
 
 /// Maximum size of a body in bytes, for routes without a limit of their own.
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -132,9 +132,9 @@ pub fn openapi_document() -> utoipa::openapi::OpenApi {
     api
 }
 
-/// Builds the router with all routes, the OpenAPI document, health checks, metrics and request
-/// limits.
-pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
+/// Builds the router with all routes, the OpenAPI document, health checks, metrics, the check of
+/// the host and request limits.
+pub(crate) fn build_router(app: Arc<ServerState>, host_check: HostCheck) -> Router {
     let document = openapi_document();
     let (described, _) = openapi_routes().split_for_parts();
     described
@@ -159,6 +159,10 @@ pub(crate) fn build_router(app: Arc<ServerState>) -> Router {
             ))
             .into_response()
         })
+        .layer(axum::middleware::from_fn_with_state(
+            host_check,
+            host_check::enforce_host_check,
+        ))
         .layer(axum::middleware::from_fn(unread_body::drain_unread_body))
         .layer(axum::middleware::from_fn(request_limits::enforce_limits))
         .with_state(app)
