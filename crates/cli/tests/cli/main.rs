@@ -21,6 +21,7 @@ mod http_server;
 mod inspection;
 mod journal_commands;
 mod old_stores;
+mod private_files;
 mod sdk_clients;
 mod server_authorization;
 mod server_configuration;
