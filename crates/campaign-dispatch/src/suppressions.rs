@@ -1,10 +1,11 @@
 //! The suppression list: addresses to which a channel must not send.
 
+use futures_util::future::join_all;
 use onward_base::SharedText;
-use onward_campaign_core::DeliveryChannel;
-use onward_store::tables::SuppressionRow;
+use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
+use onward_store::tables::{CampaignRunRow, SuppressionRow};
 use onward_store::{
-    ChangeOutcome, ColumnCodec as _, Commit, Error, RowKey, TableRecord as _, TableScan,
+    ChangeOutcome, ColumnCodec as _, Commit, Error, RowKey, Store, TableRecord as _, TableScan,
 };
 
 use crate::campaign_error::CampaignError;
@@ -30,7 +31,7 @@ impl ScopedCampaigns {
             tenant_id,
             workspace_id,
             channel,
-            address: address.to_lowercase().into(),
+            address: listed_form(address),
             reason: reason.into(),
             created_at,
         };
@@ -58,7 +59,7 @@ impl ScopedCampaigns {
             self.columns.tenant_id.to_value(),
             self.columns.workspace_id.to_value(),
             channel.to_value(),
-            SharedText::from(address.to_lowercase()).to_value(),
+            listed_form(address).to_value(),
         ]);
         let was_listed = self
             .store
@@ -94,4 +95,41 @@ impl ScopedCampaigns {
         }
         Ok(scan_filtered(&*self.store, scan, |_| true, limit).await?)
     }
+}
+
+/// The positions of the recipients that are on the suppression list of the run's channel.
+pub(crate) async fn find_suppressed(
+    store: &dyn Store,
+    run: &CampaignRunRow,
+    recipients: &[AudienceRecipient],
+) -> Result<Vec<usize>, Error> {
+    let (tenant, workspace, channel) = (&run.tenant_id, &run.workspace_id, &run.channel);
+    let first = TableScan::all_rows::<SuppressionRow>()
+        .where_equal(tenant)
+        .where_equal(workspace)
+        .where_equal(channel)
+        .with_limit(1);
+    if store.scan_rows(first).await?.is_empty() {
+        return Ok(Vec::new());
+    }
+    let check = async |position: usize| -> Result<Option<usize>, Error> {
+        let address = listed_form(&recipients[position].address);
+        let key = RowKey(vec![
+            tenant.to_value(),
+            workspace.to_value(),
+            channel.to_value(),
+            address.to_value(),
+        ]);
+        Ok(store
+            .read_row(SuppressionRow::TABLE, key)
+            .await?
+            .map(|_| position))
+    };
+    let checks = join_all((0..recipients.len()).map(check)).await;
+    checks.into_iter().filter_map(Result::transpose).collect()
+}
+
+/// The form in which an address is listed and looked up.
+fn listed_form(address: &str) -> SharedText {
+    address.to_lowercase().into()
 }

@@ -8,16 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use onward_base::SharedText;
 use onward_campaign_core::{
     AttemptDirective, AttemptOutcome, AttemptStep, AudienceRecipient, CampaignRunTransition,
     ItemChange, ItemCounts, ItemProgress, ItemReason, JobAttempt, LookupOutcome,
 };
-use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow, SuppressionRow};
+use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, CommitConflict, Error, RecordReader as _, RowKey, Store,
-    StoreErrorKind, TableRecord as _, TableScan,
+    StoreErrorKind, TableRecord as _,
 };
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
@@ -32,6 +31,7 @@ use crate::entropy::EntropySource;
 use crate::item_metrics;
 use crate::reservation::{self, DurableCommit};
 use crate::row_mapping;
+use crate::suppressions;
 
 /// Delay before a failed store operation is retried.
 const STORE_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -123,7 +123,7 @@ impl<'a> JobRunner<'a> {
                 rows[position] = Some((row, version));
             }
         }
-        let suppressed = find_suppressed(&*context.store, &run, &recipients).await?;
+        let suppressed = suppressions::find_suppressed(&*context.store, &run, &recipients).await?;
         let provider = SharedText::from(delivery.provider.name());
         let scheduled_for = run.scheduled_for.to_string();
         Ok(Self {
@@ -370,38 +370,6 @@ fn lookup_details(job: &str, outcomes: &[(usize, LookupOutcome)]) -> Map<String,
     known
         .map(|(position, name)| (row_mapping::item_id(job, position).to_string(), name.into()))
         .collect()
-}
-
-/// The positions of the recipients that are on the suppression list of the run's channel.
-async fn find_suppressed(
-    store: &dyn Store,
-    run: &CampaignRunRow,
-    recipients: &[AudienceRecipient],
-) -> Result<Vec<usize>, Error> {
-    let (tenant, workspace, channel) = (&run.tenant_id, &run.workspace_id, &run.channel);
-    let first = TableScan::all_rows::<SuppressionRow>()
-        .where_equal(tenant)
-        .where_equal(workspace)
-        .where_equal(channel)
-        .with_limit(1);
-    if store.scan_rows(first).await?.is_empty() {
-        return Ok(Vec::new());
-    }
-    let check = async |position: usize| -> Result<Option<usize>, Error> {
-        let address = SharedText::from(recipients[position].address.to_lowercase());
-        let key = RowKey(vec![
-            tenant.to_value(),
-            workspace.to_value(),
-            channel.to_value(),
-            address.to_value(),
-        ]);
-        Ok(store
-            .read_row(SuppressionRow::TABLE, key)
-            .await?
-            .map(|_| position))
-    };
-    let checks = join_all((0..recipients.len()).map(check)).await;
-    checks.into_iter().filter_map(Result::transpose).collect()
 }
 
 /// Whether a commit conflicted because an item row with the same id or idempotency key exists.
