@@ -538,3 +538,33 @@ pub struct OperatorActionRequest {
     #[schema(max_length = 200)]
     pub by: Option<String>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::PreviousRecipientsPolicy;
+
+    #[test]
+    fn the_policies_for_previous_recipients_match_the_specification() {
+        let page = include_str!("../../../spec/dispatch.md");
+        let deploying = page
+            .split("\n## ")
+            .find(|part| part.starts_with("Deploying\n"))
+            .unwrap();
+        let rows = deploying.lines().filter(|line| line.starts_with("| `"));
+        let mut specified = Vec::new();
+        for row in rows {
+            let name = row.trim_start_matches("| `").split('`').next().unwrap();
+            let policy: PreviousRecipientsPolicy =
+                serde_json::from_str(&format!("\"{name}\"")).unwrap();
+            let is_default = row.contains("(default)");
+            assert_eq!(is_default, policy == PreviousRecipientsPolicy::default());
+            specified.push(policy);
+        }
+        let all = [
+            PreviousRecipientsPolicy::Reject,
+            PreviousRecipientsPolicy::Exclude,
+            PreviousRecipientsPolicy::Resend,
+        ];
+        assert_eq!(specified, all);
+    }
+}
