@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
+use std::time::Instant;
 
 use crate::http_server::Server;
+use crate::workflow_kills::{POLL_INTERVAL, TIMEOUT};
 use crate::{onward, text};
 
 /// Input of the execution that [`crate::old_stores`] continues.
@@ -118,10 +120,14 @@ impl NewStore<'_> {
     fn wait_for_state(&self, key: &str, state: &str) {
         let is_due =
             |execution: &serde_json::Value| execution["key"] == key && execution["state"] == state;
-        while !self.list_executions().iter().any(is_due) {}
+        wait_until(&format!("the execution {key} is {state}"), || {
+            self.list_executions().iter().any(is_due)
+        });
         if key == "waits-for-approval" {
             let execution = self.execution(key);
-            while !self.run(&["why", &execution]).contains("approval") {}
+            wait_until("the execution awaits the signal approval", || {
+                self.run(&["why", &execution]).contains("approval")
+            });
         }
     }
 
@@ -154,7 +160,7 @@ impl NewStore<'_> {
         let interrupted = self.deploy_campaign("reminders");
         wait_for_requests(&requests);
         let sent = ["outbox", "ls", &interrupted, "--state", "sent", "--json"];
-        while self.run(&sent).lines().count() != 1 {}
+        wait_until("one item is sent", || self.run(&sent).lines().count() == 1);
         server.child.kill().unwrap();
         server.child.wait().unwrap();
         // No server sends between the deployment and the pause.
@@ -163,7 +169,9 @@ impl NewStore<'_> {
         // The next server finds the expired leases.
         let _server = Server::spawn(&mut self.command(&serve));
         let in_doubt = ["outbox", "in-doubt", "--json"];
-        while self.run(&in_doubt).lines().count() != HELD_MESSAGES {}
+        wait_until("all held messages are in doubt", || {
+            self.run(&in_doubt).lines().count() == HELD_MESSAGES
+        });
     }
 
     fn deploy_campaign(&self, name: &str) -> String {
@@ -175,6 +183,19 @@ impl NewStore<'_> {
         fs::write(&file, campaign).unwrap();
         let printed = self.run(&["campaign", "deploy", file.to_str().unwrap()]);
         printed.lines().next().unwrap().to_owned()
+    }
+}
+
+/// Polls until the condition holds.
+///
+/// # Panics
+///
+/// If the condition does not hold within [`TIMEOUT`]; the message is `expected`.
+fn wait_until(expected: &str, mut is_met: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !is_met() {
+        assert!(since.elapsed() < TIMEOUT, "timed out: {expected}");
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -190,7 +211,9 @@ pub(crate) fn write_config(folder: &Path, port: u16) -> PathBuf {
 
 /// Reads until the requests of all messages but the suppressed one have arrived.
 fn wait_for_requests(requests: &Receiver<String>) {
-    let arrived: Vec<String> = requests.iter().take(HELD_MESSAGES + 1).collect();
+    let arrived: Vec<String> = (0..=HELD_MESSAGES)
+        .map(|_| requests.recv_timeout(TIMEOUT).unwrap())
+        .collect();
     assert!(arrived.iter().any(|body| body.contains(ANSWERED_RECIPIENT)));
 }
 
