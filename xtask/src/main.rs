@@ -90,7 +90,8 @@ struct TestArgs {
 
 #[derive(Args)]
 struct PaceArgs {
-    /// Run longer: more model samples, more time for each fuzz target.
+    /// Run longer: more model samples, longer journals, more kills of processes, two minutes of
+    /// joining and leaving nodes, more time for each fuzz target.
     #[arg(long)]
     long: bool,
     /// Also print the output of successful commands.

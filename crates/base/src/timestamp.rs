@@ -10,8 +10,8 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::excerpt::excerpt_text;
 
-/// An instant in microseconds since the Unix epoch. The journal never reads a clock; the caller
-/// passes the time in.
+/// An instant in microseconds since the Unix epoch. Nothing in this crate reads a clock; the caller
+/// passes the current time.
 ///
 /// ```
 /// use onward_base::Timestamp;

@@ -19,7 +19,7 @@ const POLLS_PER_AWAIT_NOTIFICATION: u32 = 50;
 
 impl EngineClient {
     /// Starts a workflow, unless `key` has already started one, and waits for its end until
-    /// `patience` completes. The client subscribes before the start, so with a node in this process
+    /// `timeout` completes. The client subscribes before the start, so with a node in this process
     /// it is notified of the end and does not have to poll.
     pub async fn start_and_wait(
         &self,

@@ -36,9 +36,8 @@ pub(crate) fn build(run: &XtaskRun) -> Result<()> {
 /// Every test in a process of its own, the slowest first, with two Postgres servers that all of
 /// them share; then the examples in the documentation.
 ///
-/// A long run also enumerates longer journals, simulates ten times as many worlds, kills processes
-/// ten times as often, those that send campaigns two hundred times, and lets nodes come and go for
-/// two minutes.
+/// A long run enumerates longer journals, kills appending processes ten times as often and sending
+/// processes a thousand times, and lets nodes join and leave for two minutes.
 pub(crate) fn test(run: &XtaskRun) -> Result<()> {
     const NEXTEST: [&str; 5] = ["cargo", "nextest", "run", "--workspace", "--locked"];
     tools::ensure_schemathesis(run)?;

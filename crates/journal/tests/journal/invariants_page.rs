@@ -10,6 +10,8 @@ use super::breakers::BREAKERS;
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 const BEGIN: &str = "<!-- table: written by the test invariants_page -->\n";
+/// The function of `src/state.rs` that enforces the rules of the transition table.
+const TRANSITION_FUNCTION: &str = "phase_transition";
 const END: &str = "<!-- end of table -->";
 
 /// Tests that are not breakers by table.
@@ -32,14 +34,14 @@ fn source(path: &str) -> String {
     fs::read_to_string(format!("{CRATE}/{path}")).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The file and the function that enforce a rule; both are looked for.
+/// The file and the function that enforce a rule; the test fails if one of them does not exist.
 fn code(invariant: &Invariant) -> String {
     let named = |text: &'static str| text.trim_start_matches("Content(").trim_end_matches(')');
     let (path, needle, shown) = match invariant.code {
         "Status" => (
             "src/state.rs".to_owned(),
             format!("Rule::{:?}", invariant.rule),
-            "transition".to_owned(),
+            TRANSITION_FUNCTION.to_owned(),
         ),
         "Command" => {
             let path = ["src/command/timer.rs", "src/command/attempt.rs"];
@@ -60,6 +62,13 @@ fn code(invariant: &Invariant) -> String {
         }
     };
     assert!(source(&path).contains(&needle), "{path} has no `{needle}`");
+    if shown == TRANSITION_FUNCTION {
+        let declaration = format!("fn {shown}(");
+        assert!(
+            source(&path).contains(&declaration),
+            "{path} has no {shown}"
+        );
+    }
     format!("[`{shown}`](../crates/journal/{path})")
 }
 
@@ -105,6 +114,19 @@ fn table() -> String {
         );
     }
     rows
+}
+
+#[test]
+fn the_functions_named_above_the_table_exist() {
+    let page = source("../../spec/INVARIANTS.md");
+    let (head, _) = page.split_once(BEGIN).expect("the page has a table");
+    for (name, file) in [
+        (TRANSITION_FUNCTION, "src/state.rs"),
+        ("rules_for_event", "src/rules/mod.rs"),
+    ] {
+        assert!(head.contains(&format!("`{name}`")), "the page names {name}");
+        assert!(source(file).contains(&format!("fn {name}(")), "{file}");
+    }
 }
 
 #[test]
