@@ -116,7 +116,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 const BENCHMARKS: &str = "benchmarks/Cargo.toml";
 
 /// Crates that decide and perform nothing. `clippy-pure.toml` keeps I/O, clocks and hash maps out.
-const PURE: [&str; 5] = ["base", "journal", "execution", "runs", "campaign-core"];
+pub(super) const PURE: [&str; 5] = ["base", "journal", "execution", "runs", "campaign-core"];
 
 /// External crates that a pure crate may use: none performs I/O or reads a clock.
 const PURE_EXTERNAL: [&str; 8] = [

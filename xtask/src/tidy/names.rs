@@ -14,7 +14,9 @@ use crate::tidy::repository::{Repository, RuleFinding};
 /// Names that every crate may have, because the crate's name qualifies them.
 const REPEATABLE: [&str; 4] = ["Args", "Config", "Error", "Options"];
 /// Words that say only that code needed a place.
-const EMPTY_WORDS: [&str; 6] = ["Manager", "Helper", "Helpers", "Util", "Utils", "Common"];
+const EMPTY_WORDS: [&str; 7] = [
+    "Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Misc",
+];
 
 struct Declaration<'a> {
     path: &'a str,
@@ -26,6 +28,7 @@ struct Declaration<'a> {
 struct Declarations<'a> {
     types: Vec<Declaration<'a>>,
     functions: Vec<Declaration<'a>>,
+    modules: Vec<Declaration<'a>>,
 }
 
 /// How the names of a repository compare with those of others.
@@ -106,19 +109,41 @@ pub(crate) fn type_names_are_unique(repository: &Repository) -> Vec<RuleFinding>
     findings
 }
 
-pub(crate) fn type_names_say_something(repository: &Repository) -> Vec<RuleFinding> {
+/// Checks the names of types, modules, files and folders.
+pub(crate) fn names_say_something(repository: &Repository) -> Vec<RuleFinding> {
     let is_empty = |name: &str| {
         let words = words(name);
         words.iter().any(|word| EMPTY_WORDS.contains(word)) || words.last() == Some(&"Impl")
     };
-    let declared = declarations(repository).types.into_iter();
-    declared
-        .filter(|it| is_empty(&it.name))
-        .map(|it| {
-            let advice = format!("{} does not say what it does: name it after that", it.name);
-            RuleFinding::new(it.path, it.line, advice)
-        })
-        .collect()
+    let declared = declarations(repository);
+    let types = declared.types.iter().filter(|it| is_empty(&it.name));
+    let modules = declared.modules.iter();
+    let modules = modules.filter(|it| is_empty_module(&it.name));
+    let finding = |path: &str, line, name: &str| {
+        let advice = format!("{name} does not say what it does: name it after that");
+        RuleFinding::new(path, line, advice)
+    };
+    let declarations = types.chain(modules);
+    let mut findings: Vec<RuleFinding> = declarations
+        .map(|it| finding(it.path, it.line, &it.name))
+        .collect();
+    for (path, _) in repository.texts(".rs") {
+        let mut parts = path.trim_end_matches(".rs").split('/');
+        findings.extend(
+            parts
+                .find(|part| is_empty_module(part))
+                .map(|part| finding(path, 1, part)),
+        );
+    }
+    findings
+}
+
+fn is_empty_module(name: &str) -> bool {
+    let is_empty = |word: &str| {
+        let mut empty = EMPTY_WORDS.iter();
+        word == "impl" || empty.any(|it| it.eq_ignore_ascii_case(word))
+    };
+    name.split(['_', '-']).any(is_empty)
 }
 
 /// Production code: tests, benchmarks, examples, fuzz targets and the SDK, a workspace of its own
@@ -169,6 +194,7 @@ fn collect<'a>(path: &'a str, tokens: TokenStream, declared: &mut Declarations<'
                 match keyword.to_string().as_str() {
                     "struct" | "enum" | "trait" | "union" => declared.types.push(declaration),
                     "fn" => declared.functions.push(declaration),
+                    "mod" => declared.modules.push(declaration),
                     _ => {}
                 }
             }
@@ -235,7 +261,14 @@ mod tests {
     #[test]
     fn an_empty_word_is_found() {
         let text = "struct JobManager; struct Commonplace; struct StoreImpl; struct Implied;";
-        assert_eq!(type_names_say_something(&repository(text)).len(), 2);
+        assert_eq!(names_say_something(&repository(text)).len(), 2);
+        let modules = "mod job_utils { mod misc {} } mod common; mod commons; mod utility;";
+        assert_eq!(names_say_something(&repository(modules)).len(), 3);
+        let paths = [("crates/a/tests/common/x.rs", ""), ("sdk/a/util.rs", "")];
+        assert_eq!(
+            names_say_something(&Repository::from_texts(&paths)).len(),
+            2
+        );
     }
 
     #[test]

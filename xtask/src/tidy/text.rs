@@ -1,5 +1,5 @@
-//! Rules about files as text: headers, length, width, marks, blobs, machine names, and where SQL
-//! and campaign rows may be written.
+//! Rules about files as text: headers, length, width, marks, blobs, machine names, and where
+//! campaign rows may be written.
 
 use crate::tidy::repository::{Repository, RuleFinding};
 
@@ -26,13 +26,6 @@ const MACHINE_NAMES: [&str; 8] = [
     concat!("index.", "crates"),
     concat!("py", "pi.org"),
     concat!("\"reso", "lved\""),
-];
-const SQL_STARTS: [&str; 5] = [
-    "SELECT ",
-    "INSERT INTO ",
-    "DELETE FROM ",
-    "CREATE TABLE ",
-    "UPDATE ",
 ];
 const CAMPAIGN_ROWS: [&str; 3] = ["CampaignRunRow", "OutboxItemRow", "JobRow"];
 
@@ -73,7 +66,20 @@ pub(crate) fn comments_and_pages_are_wrapped(repository: &Repository) -> Vec<Rul
     let pages = repository
         .texts(".md")
         .flat_map(|(path, text)| wide_lines(path, text, |line| Some(line.trim_start())));
-    comments.chain(pages).collect()
+    let settings = repository
+        .texts(".toml")
+        .flat_map(|(path, text)| wide_lines(path, text, setting_text));
+    // No formatter wraps the code of the model.
+    let model = repository
+        .texts(".qnt")
+        .flat_map(|(path, text)| wide_lines(path, text, |line| Some(line)));
+    comments.chain(pages).chain(settings).chain(model).collect()
+}
+
+/// A comment or a description of a package. Lists of features keep their lines.
+fn setting_text(line: &str) -> Option<&str> {
+    let is_prose = line.starts_with('#') || line.starts_with("description = ");
+    is_prose.then_some(line)
 }
 
 /// Finds the wide lines of the prose that `prose_of` finds in a line; it ends where there is none.
@@ -153,28 +159,6 @@ fn names_machine(line: &str, name: &str) -> bool {
         let continues = before.is_some_and(|c| c.is_alphanumeric() || "_-.".contains(c));
         !(name.starts_with('/') && continues)
     })
-}
-
-pub(crate) fn sql_only_in_store_adapters(repository: &Repository) -> Vec<RuleFinding> {
-    let is_outside = |path: &str| !path.starts_with("crates/store-") && !path.starts_with("xtask/");
-    let is_sql = |line: &str| {
-        SQL_STARTS.iter().any(|start| {
-            let quoted = line.split_once('"').map(|(_, rest)| rest.trim_start());
-            quoted.is_some_and(|rest| rest.to_ascii_uppercase().starts_with(start))
-        })
-    };
-    let in_code =
-        lines_of(repository, ".rs").filter(|(path, _, line)| is_outside(path) && is_sql(line));
-    let files = repository
-        .texts(".sql")
-        .filter(|(path, _)| is_outside(path));
-    in_code
-        .map(|(path, number, _)| (path, number))
-        .chain(files.map(|(path, _)| (path, 1)))
-        .map(|(path, number)| {
-            RuleFinding::new(path, number, "move SQL to the store-* crate that runs it")
-        })
-        .collect()
 }
 
 /// A crate that imports the rows of campaigns and commits could write any status.
@@ -258,6 +242,12 @@ mod tests {
             1
         );
         assert_eq!(count(comments_and_pages_are_wrapped, "a.rs", &wide), 0);
+        let settings = format!("# {wide}\ndescription = \"{wide}\"\nfeatures = [\"{wide}\"]\n");
+        assert_eq!(
+            count(comments_and_pages_are_wrapped, "a.toml", &settings),
+            2
+        );
+        assert_eq!(count(comments_and_pages_are_wrapped, "a.qnt", &wide), 1);
         let page = format!("{wide}\n| {wide}|\n```\n{wide}\n```\nhttps://{wide}");
         assert_eq!(count(comments_and_pages_are_wrapped, "a.md", &page), 1);
         let example = format!("/// ```\n/// {wide}\n/// ```\n/// | {wide}|\n/// {wide}");
@@ -301,36 +291,6 @@ mod tests {
         );
         assert_eq!(
             count(no_machine_names, "fuzz/Cargo.lock", MACHINE_NAMES[5]),
-            0
-        );
-    }
-
-    #[test]
-    fn sql_outside_an_adapter_is_found() {
-        for text in [
-            "run(\"SELECT 1\")",
-            "run(\" insert into runs\")",
-            "r#\"Create Table runs\"#",
-        ] {
-            assert_eq!(
-                count(sql_only_in_store_adapters, "crates/engine/src/x.rs", text),
-                1
-            );
-            assert_eq!(
-                count(
-                    sql_only_in_store_adapters,
-                    "crates/store-sqlite/src/x.rs",
-                    text
-                ),
-                0
-            );
-        }
-        assert_eq!(
-            count(sql_only_in_store_adapters, "crates/engine/0001.sql", ""),
-            1
-        );
-        assert_eq!(
-            count(sql_only_in_store_adapters, "a.rs", "say(\"selected\")"),
             0
         );
     }
