@@ -1,5 +1,8 @@
 //! Baseline of the server's own performance: prepared one-row inserts by one client, each in its
 //! own commit. The store's rates are only meaningful in comparison with this one.
+//!
+//! It is in this crate because only the adapters contain SQL and use the database driver. It is not
+//! behind a feature: `onward bench` measures the baseline, so the binary always contains it.
 
 use deadpool_postgres::Client;
 use onward_store::Error;

@@ -1,4 +1,7 @@
 //! A temporary schema in a database, so that a benchmark touches no other data in it.
+//!
+//! It is in this crate because only the adapters contain SQL, and not behind a feature, because
+//! `onward bench` uses it.
 
 use onward_store::Error;
 

@@ -1,5 +1,8 @@
 //! Baseline of SQLite's own performance on this disk: one-row commits with the same durability and
 //! nothing else. The store's rates are only meaningful in comparison with this one.
+//!
+//! It is in this crate because only the adapters contain SQL and use the database driver. It is not
+//! behind a feature: `onward bench` measures the baseline, so the binary always contains it.
 
 use std::path::Path;
 

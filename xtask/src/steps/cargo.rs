@@ -26,10 +26,21 @@ pub(crate) fn clippy(run: &XtaskRun) -> Result<()> {
     ToolCommand::new(run, "cargo", ARGS).shown()
 }
 
-/// Everything that the tests, the model and the benchmarks execute. They select the whole workspace
-/// too: with other packages cargo would resolve other features and build most crates again.
+/// Everything that the tests and the model execute. They select the whole workspace too: with other
+/// packages cargo would resolve other features and build most crates again. For the same reason the
+/// library of benchmarks is built here and not last; `onward bench` is a part of the binary anyway.
+///
+/// The bench targets are left out: the last step builds them, optimised, and clippy checks them.
 pub(crate) fn build(run: &XtaskRun) -> Result<()> {
-    const ARGS: [&str; 4] = ["build", "--workspace", "--all-targets", "--locked"];
+    const ARGS: [&str; 7] = [
+        "build",
+        "--workspace",
+        "--lib",
+        "--bins",
+        "--tests",
+        "--examples",
+        "--locked",
+    ];
     ToolCommand::new(run, "cargo", ARGS).shown()
 }
 

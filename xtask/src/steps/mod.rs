@@ -90,7 +90,7 @@ static STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        purpose: "the workspace builds, once for the tests and the benchmarks",
+        purpose: "the workspace builds, once for all tests",
         lane: Lane::Main,
         tools: &[],
         run: cargo::build,
