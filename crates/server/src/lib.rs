@@ -2,11 +2,17 @@
 //!
 //! - `routes`: one handler per operation of [`ApiService`], described as OpenAPI.
 //! - `auth`: bearer tokens, roles and request rate limits.
-//! - `connections`: accepts connections, with timeouts and graceful shutdown.
+//! - `connections`: accepts connections, with limits, timeouts and graceful shutdown.
+//! - `request_limits`: checks and limits of every request; `request_body`: of its body.
 
 mod auth;
 mod connections;
+mod guarded_stream;
+mod head_scanner;
 mod http_types;
+mod keyed_slots;
+mod request_body;
+mod request_checks;
 mod request_limits;
 mod routes;
 
@@ -19,13 +25,27 @@ use onward_service::{ApiService, ServerStage};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use self::auth::TokenAuthenticator;
+use self::auth::{CallerKey, TokenAuthenticator};
+use self::keyed_slots::KeyedSlots;
+use self::request_body::BodyBudget;
+use self::routes::MetricsPlace;
 
 pub use auth::AuthMode;
+pub use connections::ConnectionLimits;
 pub use routes::openapi_document;
 
 /// Interval at which the rate limit state of inactive callers is dropped.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Number of bytes that all request bodies under way may occupy together.
+const BODY_BUDGET_BYTES: usize = 256 << 20;
+
+/// Maximum number of open event streams, in total and for each token.
+const STREAMS_MAX: usize = 4_096;
+const STREAMS_PER_TOKEN_MAX: usize = 256;
+
+/// Limits of connections to the address of its own that metrics can have. Few programs read them.
+const METRICS_CONNECTIONS_MAX: usize = 64;
 
 /// Settings of the HTTP server.
 #[derive(Clone)]
@@ -34,11 +54,19 @@ pub struct Options {
     pub auth_mode: AuthMode,
     /// Rate limit of each token in requests per second; `None` means no limit.
     pub requests_per_second: Option<NonZeroU32>,
-    /// Time that a connection has to send the complete head of its next request before the server
-    /// closes it.
-    pub header_timeout: Duration,
+    /// Limits of connections. The write timeout is also the time that a client has to send the next
+    /// part of a body.
+    pub connections: ConnectionLimits,
     /// Metrics that `/metrics` serves; `None` serves an empty document.
     pub metrics: Option<PrometheusHandle>,
+}
+
+/// The sockets of the HTTP server.
+pub struct Listeners {
+    /// Socket of the API.
+    pub api: TcpListener,
+    /// Socket of `/metrics`; `None` serves it with the API.
+    pub metrics: Option<TcpListener>,
 }
 
 /// State that all handlers share.
@@ -46,6 +74,8 @@ pub(crate) struct ServerState {
     pub(crate) service: ApiService,
     pub(crate) authenticator: TokenAuthenticator,
     pub(crate) metrics: Option<PrometheusHandle>,
+    pub(crate) body_budget: BodyBudget,
+    pub(crate) streams: Arc<KeyedSlots<CallerKey>>,
     stage: watch::Receiver<ServerStage>,
 }
 
@@ -53,12 +83,7 @@ impl ServerState {
     /// Waits until the server is stopping. A handler that waits for something must then respond, so
     /// that the client can continue on another server.
     pub(crate) async fn wait_for_stop(&self) {
-        drop(
-            self.stage
-                .clone()
-                .wait_for(|stage| *stage >= ServerStage::Stopping)
-                .await,
-        );
+        wait_until_stopping(self.stage.clone()).await;
     }
 
     pub(crate) fn is_draining(&self) -> bool {
@@ -69,37 +94,59 @@ impl ServerState {
 /// Serves requests until `stage` reaches [`ServerStage::Stopping`], then finishes the requests in
 /// flight.
 pub async fn serve_http(
-    listener: TcpListener,
+    listeners: Listeners,
     service: ApiService,
     options: Options,
-    mut stage: watch::Receiver<ServerStage>,
+    stage: watch::Receiver<ServerStage>,
 ) {
     let authenticator = TokenAuthenticator::new(options.auth_mode, options.requests_per_second);
     let service = service.with_server_stage(stage.clone());
+    let limits = options.connections;
     let app = Arc::new(ServerState {
         service,
         authenticator,
         metrics: options.metrics,
+        body_budget: BodyBudget::new(BODY_BUDGET_BYTES, limits.write_timeout),
+        streams: KeyedSlots::new(STREAMS_MAX, STREAMS_PER_TOKEN_MAX),
         stage: stage.clone(),
     });
-    let router = routes::build_router(Arc::clone(&app));
     let pruning = tokio::spawn({
         let app = Arc::clone(&app);
         async move {
             loop {
                 tokio::time::sleep(PRUNE_INTERVAL).await;
-                app.authenticator.prune_rate_limits();
+                app.authenticator.prune_inactive_callers();
             }
         }
     });
-    let stopped = async move {
-        // A dropped sender stops the server as well.
-        drop(
-            stage
-                .wait_for(|stage| *stage >= ServerStage::Stopping)
-                .await,
-        );
+    let metrics_router = routes::build_metrics_router(Arc::clone(&app));
+    let place = match &listeners.metrics {
+        Some(_) => MetricsPlace::OwnAddress,
+        None => MetricsPlace::WithApi,
     };
-    connections::serve_connections(listener, router, options.header_timeout, stopped).await;
+    let router = routes::build_router(app, place);
+    let serving_metrics = async {
+        if let Some(listener) = listeners.metrics {
+            let limits = ConnectionLimits {
+                max_total: METRICS_CONNECTIONS_MAX,
+                max_per_peer: METRICS_CONNECTIONS_MAX,
+                ..limits
+            };
+            let stopped = wait_until_stopping(stage.clone());
+            connections::serve_connections(listener, metrics_router, limits, stopped).await;
+        }
+    };
+    let stopped = wait_until_stopping(stage.clone());
+    let serving = connections::serve_connections(listeners.api, router, limits, stopped);
+    tokio::join!(serving, serving_metrics);
     pruning.abort();
+}
+
+/// Waits until the server stops; a dropped sender stops it as well.
+async fn wait_until_stopping(mut stage: watch::Receiver<ServerStage>) {
+    drop(
+        stage
+            .wait_for(|stage| *stage >= ServerStage::Stopping)
+            .await,
+    );
 }

@@ -5,13 +5,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::OnwardApi as _;
 use onward_api::component::{ComponentList, DeployComponentResponse, FunctionList};
-use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error_responses;
-use crate::auth::AuthenticatedCaller;
-use crate::http_types::{JsonResult, ProblemResponse, QueryParams, RawBody};
+use crate::auth::{Authorized, BuildAccess, ReadAccess};
+use crate::http_types::{JsonResult, ProblemResponse, QueryParams};
+use crate::request_body::RawBody;
 
 /// Query of a deployment: permissions of the component's functions.
 #[derive(Deserialize, IntoParams)]
@@ -37,7 +37,7 @@ pub(super) struct DeployComponentQuery {
     ),
 )]
 pub(super) async fn deploy_component(
-    access: AuthenticatedCaller,
+    service: Authorized<BuildAccess>,
     QueryParams(permissions): QueryParams<DeployComponentQuery>,
     RawBody(code): RawBody,
 ) -> Result<Response, ProblemResponse> {
@@ -47,10 +47,7 @@ pub(super) async fn deploy_component(
         .map(str::trim)
         .filter(|host| !host.is_empty());
     let hosts = hosts.map(str::to_owned).collect();
-    let deployed = access
-        .require_permission(Permission::Build)?
-        .deploy_component(code.to_vec(), hosts)
-        .await?;
+    let deployed = service.deploy_component(code.to_vec(), hosts).await?;
     Ok((StatusCode::CREATED, Json(deployed)).into_response())
 }
 
@@ -62,12 +59,9 @@ pub(super) async fn deploy_component(
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<FunctionList> {
+pub(super) async fn list_functions(service: Authorized<ReadAccess>) -> JsonResult<FunctionList> {
     Ok(Json(FunctionList {
-        functions: access
-            .require_permission(Permission::Read)?
-            .list_functions()
-            .await?,
+        functions: service.list_functions().await?,
     }))
 }
 
@@ -79,11 +73,8 @@ pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<Fu
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_components(access: AuthenticatedCaller) -> JsonResult<ComponentList> {
+pub(super) async fn list_components(service: Authorized<ReadAccess>) -> JsonResult<ComponentList> {
     Ok(Json(ComponentList::from_functions(
-        access
-            .require_permission(Permission::Read)?
-            .list_functions()
-            .await?,
+        service.list_functions().await?,
     )))
 }
