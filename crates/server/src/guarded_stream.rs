@@ -44,7 +44,7 @@ impl GuardedStream {
         Arc::clone(&self.has_conflicting_length)
     }
 
-    /// Passes on the outcome of a write; a write that makes no progress for the write timeout fails.
+    /// Passes on the outcome of a write; a write without progress for the write timeout fails.
     fn check_progress<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,8 +1,8 @@
 //! Finds request heads that state the length of their body twice.
 //!
 //! A proxy and this server could disagree about where such a request ends, and take a part of its
-//! body for the next request. The HTTP library removes `Content-Length` from a request that also has
-//! `Transfer-Encoding`, so the conflict is only visible in the bytes of the connection.
+//! body for the next request. The HTTP library removes `Content-Length` from a request that also
+//! has `Transfer-Encoding`, so the conflict is only visible in the bytes of the connection.
 
 /// Number of bytes of a header line that are kept: enough for the names and values looked for.
 const LINE_BYTES_KEPT: usize = 64;

@@ -1,5 +1,5 @@
-//! Reads request bodies within a limit of size, a timeout, and one budget of bytes for all bodies of
-//! the server.
+//! Reads request bodies within a limit of size, a timeout, and one budget of bytes for all bodies
+//! of the server.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -22,8 +22,8 @@ use crate::routes::COMPONENT_BYTES_MAX;
 /// Timeout until the response begins. It exceeds the maximum wait of a long poll, which is 60 s.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// Refuses malformed requests, responds with a problem if the handler panics or exceeds the timeout,
-/// and records the duration of the request.
+/// Refuses malformed requests, responds with a problem if the handler panics or exceeds the
+/// timeout, and records the duration of the request.
 pub(crate) async fn enforce_limits(
     State(app): State<Arc<ServerState>>,
     mut request: Request,

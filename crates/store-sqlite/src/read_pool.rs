@@ -1,5 +1,5 @@
-//! Pool of connections for reading: one per concurrent read, kept for the next and closed when it is
-//! idle.
+//! Pool of connections for reading: one per concurrent read, kept for the next and closed when it
+//! is idle.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -160,7 +160,7 @@ fn methods_and_paths_of_clients_do_not_become_labels_of_metrics() {
     let server = Server::start(&fixture, &[]);
     let invented = |number: u32| {
         let length = 30_000 / (number + 1);
-        let method = "X".repeat(length as usize);
+        let method = "Y".repeat(length as usize);
         server.send_request(&format!("{method} /healthz"), "", "");
         server.send_request(&format!("BREW-{number} /nowhere/{number}"), "", "");
     };
@@ -177,7 +177,7 @@ fn methods_and_paths_of_clients_do_not_become_labels_of_metrics() {
             .collect::<Vec<_>>()
     };
     assert_eq!(series(&before), series(&after));
-    assert!(!after.contains("BREW") && !after.contains("XXX"), "{after}");
+    assert!(!after.contains("BREW") && !after.contains("YYY"), "{after}");
     assert!(after.contains("method=\"other\""), "{after}");
 }
 

@@ -88,8 +88,8 @@ impl<K: Ord + Clone> ChangeWatch<K> {
 }
 
 impl EngineClient {
-    /// Watches the journal of an execution. Changes after this call are noticed, so create the watch
-    /// before reading the journal.
+    /// Watches the journal of an execution. Changes after this call are noticed, so create the
+    /// watch before reading the journal.
     pub fn watch_journal(&self, row: &ExecutionRow) -> ChangeWatch<ExecutionId> {
         let hub = self.hub.as_ref();
         ChangeWatch {

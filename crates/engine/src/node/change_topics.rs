@@ -1,5 +1,5 @@
-//! Subscriptions to changes of one journal or one log, within this process. A notification is a hint:
-//! the subscriber reads the store.
+//! Subscriptions to changes of one journal or one log, within this process. A notification is a
+//! hint: the subscriber reads the store.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Whether the store accepts the writes of this node, from the outcomes of its heartbeats and steps.
+//! Whether the store accepts the writes of this node, from the outcomes of its heartbeats and
+//! steps.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -6,8 +7,8 @@ use std::time::Duration;
 use onward_store::{Error, StoreErrorKind};
 use tokio::time::Instant;
 
-/// How long a heartbeat may take until the store counts as not writable. While another process holds
-/// the write lock of the store, a write fails only much later.
+/// How long a heartbeat may take until the store counts as not writable. While another process
+/// holds the write lock of the store, a write fails only much later.
 const HEARTBEAT_WRITE_MAX: Duration = Duration::from_secs(2);
 
 /// The outcome of the last write, and the heartbeat in progress.
