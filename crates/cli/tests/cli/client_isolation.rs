@@ -3,6 +3,7 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
@@ -117,7 +118,7 @@ fn idle_connections_leave_descriptors_for_the_store() {
     let fixture = WorkflowStoreFixture::sqlite();
     let admin = create_token(&fixture, "admin", &[]);
     let serve = fixture.command(&["serve", "--listen", "127.0.0.1:0"]);
-    let mut limited = std::process::Command::new("sh");
+    let mut limited = Command::new("sh");
     limited
         .args([
             "-c",
@@ -343,4 +344,46 @@ fn an_ambiguous_or_oversized_request_is_refused_at_once() {
             .status,
         201
     );
+}
+
+/// Takes the write lock of a SQLite file, and holds it until its standard input is closed.
+const HOLD_WRITE_LOCK: &str = "
+import sqlite3, sys
+store = sqlite3.connect(sys.argv[1], isolation_level=None)
+store.execute('BEGIN IMMEDIATE')
+print('held', flush=True)
+sys.stdin.read()
+store.execute('ROLLBACK')
+";
+
+#[test]
+fn a_server_that_cannot_write_its_store_is_not_ready_and_reports_it_at_once() {
+    let fixture = WorkflowStoreFixture::sqlite();
+    let server = Server::start(&fixture, &["--lease-ms", "1000"]);
+    let readiness = || {
+        exchange(
+            &server,
+            "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+        )
+    };
+    assert!(readiness().ends_with("ready\n"));
+    let mut holder = Command::new("python3")
+        .args(["-c", HOLD_WRITE_LOCK])
+        .arg(fixture.folder.path().join("store.db"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut held = [0; 4];
+    holder.stdout.take().unwrap().read_exact(&mut held).unwrap();
+    // A heartbeat begins within a third of the lease, and counts as failed after two seconds. Each
+    // response arrives meanwhile.
+    let refused = std::iter::repeat_with(readiness)
+        .find(|answer| !answer.starts_with("HTTP/1.1 200 "))
+        .unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    assert!(refused.contains("a write has not completed"), "{refused}");
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+    while !readiness().starts_with("HTTP/1.1 200 ") {}
 }
