@@ -15,7 +15,7 @@ use crate::latency::LatencyAverage;
 
 /// Maximum number of concurrent reads on threads that may block; further ones wait. Each needs two
 /// file descriptors, and a thread.
-const CONCURRENT_READS_MAX: usize = 64;
+const CONCURRENT_READS_MAX: usize = 128;
 
 /// How long a connection is kept without a read, in microseconds.
 const IDLE_MICROS_MAX: i64 = 10_000_000;
