@@ -7,15 +7,14 @@ use onward_execution::ExecutionOutcome;
 use onward_journal::{ExecutionId, InvokeResult};
 use onward_store::ShardId;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use crate::client::{ClientError, EngineClient, StartedExecution, shard_of};
+use crate::client::{ClientError, EngineClient, PollPace, StartedExecution, shard_of};
 use crate::node::Notification;
 
-/// Interval for polling the end of an execution that another process may run.
-const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Number of polls after which the client notifies the shard owner again that it waits for the end.
-const POLLS_PER_AWAIT_NOTIFICATION: u32 = 50;
+/// Interval at which the client notifies the shard owner in another process again that it waits for
+/// the end.
+const AWAIT_NOTIFICATION_INTERVAL: Duration = Duration::from_secs(5);
 
 impl EngineClient {
     /// Starts a workflow, unless `key` has already started one, and waits for its end until
@@ -82,11 +81,12 @@ impl EngineClient {
                 )
                 .await;
         }
+        let mut pace = PollPace::new(None, None);
         loop {
             if let Some(ending) = self.execution_ending(id).await? {
                 return Ok(ending);
             }
-            tokio::time::sleep(ENDING_POLL_INTERVAL).await;
+            tokio::time::sleep(pace.next_interval()).await;
         }
     }
 
@@ -99,14 +99,14 @@ impl EngineClient {
         receiver: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
         mut is_fresh: bool,
     ) -> Result<ExecutionOutcome, ClientError> {
-        let mut looks = 0;
+        let mut pace = PollPace::new(self.local_hub(), Some(shard));
+        let mut notify_at = Instant::now();
         loop {
             // The shard owner in the other process notifies this one when the execution ends.
-            if looks % POLLS_PER_AWAIT_NOTIFICATION == 0
-                && !self.local_hub().is_some_and(|hub| hub.owns_shard(shard))
-            {
+            if !pace.is_owned_here() && Instant::now() >= notify_at {
                 self.store()
                     .notify(Notification::EndingAwaited(id).to_string());
+                notify_at = Instant::now() + AWAIT_NOTIFICATION_INTERVAL;
             }
             if !std::mem::take(&mut is_fresh)
                 && let Some(ending) = self.execution_ending(id).await?
@@ -116,11 +116,10 @@ impl EngineClient {
             // If another process runs the execution, the notification received here carries no
             // outcome and only means that the store has news to read.
             if let Ok(Some(Some(ending))) =
-                tokio::time::timeout(ENDING_POLL_INTERVAL, receiver.recv()).await
+                tokio::time::timeout(pace.next_interval(), receiver.recv()).await
             {
                 return Ok(ending);
             }
-            looks += 1;
         }
     }
 }

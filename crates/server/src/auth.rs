@@ -2,35 +2,46 @@
 //! token permits.
 
 use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::net::IpAddr;
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use governor::clock::{Clock as _, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
 use onward_api::problem::{Code, Problem};
 use onward_api::token::{Permission, TokenRole};
 use onward_base::{Scope, SharedText};
 use onward_store::Store;
 use tokio::time::Instant;
 
+use crate::connections::RequestOrigin;
 use crate::http_types::ProblemResponse;
 use crate::{ApiService, ServerState};
 use onward_service::token;
 
-/// How long an authenticated token is cached. A revoked token therefore stays valid for at most
-/// this long.
+/// How long an authenticated token is valid without another lookup. A revoked token therefore stays
+/// valid for at most this long.
 const TOKEN_CACHE_TTL: Duration = Duration::from_secs(2);
 
-/// Maximum number of cached tokens; the cache is cleared when it is full.
-const TOKEN_CACHE_MAX: usize = 10_000;
+/// How long a token that was valid is looked up again without the rate limit of unknown tokens.
+const KNOWN_TOKEN_TTL: Duration = Duration::from_secs(3_600);
 
-/// Rate limit key that all unknown tokens share. No token is this short, so it cannot collide with
-/// one.
-const UNKNOWN_TOKEN_KEY: &str = "?";
+/// Maximum number of known tokens; all are forgotten when there are more.
+const KNOWN_TOKENS_MAX: usize = 10_000;
+
+/// Lookups per second of tokens that this process has not seen yet, for each peer. A client with a
+/// valid token needs one lookup, an attacker who guesses needs one for each guess.
+const UNKNOWN_TOKENS_PER_SECOND: NonZeroU32 = NonZeroU32::new(200).expect("not zero");
+
+/// Maximum number of peers whose lookups are limited separately. Further peers share one limit, so
+/// that an attacker with many addresses cannot make the map grow.
+const LIMITED_PEERS_MAX: usize = 10_000;
 
 /// Headers that select the tenant, project and environment of a request.
 pub(crate) const SCOPE_HEADERS: [&str; 3] =
@@ -47,10 +58,47 @@ pub enum AuthMode {
 }
 
 /// Authenticates requests, caches valid tokens and enforces the rate limit of each token.
+///
+/// Nothing in it grows with the requests of clients without a valid token.
 pub(crate) struct TokenAuthenticator {
     auth_mode: AuthMode,
-    cached_callers: Mutex<HashMap<String, (Instant, CallerIdentity)>>,
+    known_callers: Mutex<HashMap<String, KnownCaller>>,
     limiter: Option<DefaultKeyedRateLimiter<String>>,
+    unknown_tokens: UnknownTokenLimiter,
+}
+
+/// Limits lookups of unknown tokens, so that guessing tokens costs the store little.
+struct UnknownTokenLimiter {
+    by_peer: DefaultKeyedRateLimiter<IpAddr>,
+    of_further_peers: DefaultDirectRateLimiter,
+}
+
+impl UnknownTokenLimiter {
+    fn new(per_second: NonZeroU32) -> Self {
+        Self {
+            by_peer: RateLimiter::keyed(Quota::per_second(per_second)),
+            of_further_peers: RateLimiter::direct(Quota::per_second(per_second)),
+        }
+    }
+
+    fn check_lookup(&self, peer: Option<IpAddr>) -> Result<(), ProblemResponse> {
+        let checked = match peer {
+            Some(peer) if self.by_peer.len() < LIMITED_PEERS_MAX => self.by_peer.check_key(&peer),
+            _ => self.of_further_peers.check(),
+        };
+        checked.map_err(|until| {
+            let wait = until.wait_time_from(DefaultClock::default().now());
+            let detail = "too many requests with unknown tokens: retry after the time in the header \
+                          Retry-After";
+            ProblemResponse::with_retry_after(Problem::new(Code::RateLimited, detail), wait)
+        })
+    }
+}
+
+/// The caller of a token, as of the last lookup.
+struct KnownCaller {
+    caller: CallerIdentity,
+    looked_up_at: Instant,
 }
 
 /// The authenticated caller of a request.
@@ -69,25 +117,32 @@ impl TokenAuthenticator {
     /// limit.
     pub(crate) fn new(auth_mode: AuthMode, requests_per_second: Option<NonZeroU32>) -> Self {
         let limiter = requests_per_second.map(|rate| RateLimiter::keyed(Quota::per_second(rate)));
+        let unknown_rate = requests_per_second.map_or(UNKNOWN_TOKENS_PER_SECOND, |rate| {
+            rate.min(UNKNOWN_TOKENS_PER_SECOND)
+        });
         Self {
             auth_mode,
-            cached_callers: Mutex::default(),
+            known_callers: Mutex::default(),
             limiter,
+            unknown_tokens: UnknownTokenLimiter::new(unknown_rate),
         }
     }
 
-    /// Drops the rate limit state of callers without recent requests.
-    pub(crate) fn prune_rate_limits(&self) {
+    /// Drops the state of callers without recent requests.
+    pub(crate) fn prune_inactive_callers(&self) {
         if let Some(limiter) = &self.limiter {
             limiter.retain_recent();
         }
+        self.unknown_tokens.by_peer.retain_recent();
+        self.lock_known_callers()
+            .retain(|_, known| known.looked_up_at.elapsed() < KNOWN_TOKEN_TTL);
     }
 
-    fn check_rate_limit(&self, caller_key: &str) -> Result<(), ProblemResponse> {
+    fn check_rate_limit(&self, token: &str) -> Result<(), ProblemResponse> {
         let Some(limiter) = &self.limiter else {
             return Ok(());
         };
-        limiter.check_key(&caller_key.to_owned()).map_err(|until| {
+        limiter.check_key(&token.to_owned()).map_err(|until| {
             let wait = until.wait_time_from(DefaultClock::default().now());
             let detail = "the rate limit of this token is exceeded: retry after the time in the \
                           header Retry-After; the server option --requests-per-second sets the limit";
@@ -117,18 +172,11 @@ impl TokenAuthenticator {
                 full_access: true,
             });
         }
-        let caller = match self.cached_caller(token) {
-            Some(caller) => caller,
-            // All requests with unknown tokens share one rate limit.
-            None => match self.load_caller(store, token).await {
-                Err(unknown) => {
-                    self.check_rate_limit(UNKNOWN_TOKEN_KEY)?;
-                    return Err(unknown);
-                }
-                known => known?,
-            },
-        };
-        self.check_rate_limit(token)?;
+        let peer = parts
+            .extensions
+            .get::<RequestOrigin>()
+            .map(|origin| origin.peer);
+        let caller = self.identify_caller(store, token, peer).await?;
         if requested_scope(parts, &caller.scope)? == caller.scope {
             Ok(caller)
         } else {
@@ -150,52 +198,76 @@ impl TokenAuthenticator {
         }
     }
 
-    fn cached_caller(&self, token: &str) -> Option<CallerIdentity> {
-        let cached = self
-            .cached_callers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        cached
-            .get(token)
-            .filter(|(since, _)| since.elapsed() < TOKEN_CACHE_TTL)
-            .map(|(_, caller)| caller.clone())
-    }
-
-    async fn load_caller(
+    /// Returns the caller of a token. The rate limits apply before the token is looked up.
+    async fn identify_caller(
         &self,
         store: &dyn Store,
         token: &str,
+        peer: Option<IpAddr>,
     ) -> Result<CallerIdentity, ProblemResponse> {
-        let row = token::find_token(store, token)
-            .await
-            .map_err(onward_service::store_problem)?;
-        let row = row.ok_or_else(|| {
-            unauthenticated_error(
-                "the token is unknown, revoked or expired: create one with `onward token create`",
-            )
-        })?;
-        let role = TokenRole::parse(&row.role)
-            .ok_or_else(|| unauthenticated_error("the token has an unknown role"))?;
-        let caller = CallerIdentity {
-            scope: Scope {
-                tenant: row.tenant_id,
-                project: row.project_id,
-                environment: row.environment_id,
-            },
-            role,
-            token_name: Some(row.name),
-            full_access: false,
-        };
-        let mut cached = self
-            .cached_callers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if cached.len() >= TOKEN_CACHE_MAX {
-            cached.clear();
+        let known = self
+            .lock_known_callers()
+            .get(token)
+            .map(|known| (known.caller.clone(), known.looked_up_at));
+        if known.is_some() {
+            self.check_rate_limit(token)?;
+        } else {
+            self.unknown_tokens.check_lookup(peer)?;
         }
-        cached.insert(token.to_owned(), (Instant::now(), caller.clone()));
+        if let Some((caller, looked_up_at)) = known
+            && looked_up_at.elapsed() < TOKEN_CACHE_TTL
+        {
+            return Ok(caller);
+        }
+        let caller = load_caller(store, token).await?;
+        let mut known_callers = self.lock_known_callers();
+        let Some(caller) = caller else {
+            known_callers.remove(token);
+            return Err(unauthenticated_error(
+                "the token is unknown, revoked or expired: create one with `onward token create`",
+            ));
+        };
+        if known_callers.len() >= KNOWN_TOKENS_MAX {
+            known_callers.clear();
+        }
+        let known = KnownCaller {
+            caller: caller.clone(),
+            looked_up_at: Instant::now(),
+        };
+        known_callers.insert(token.to_owned(), known);
         Ok(caller)
     }
+
+    fn lock_known_callers(&self) -> MutexGuard<'_, HashMap<String, KnownCaller>> {
+        self.known_callers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks up the caller of a token in the store; `None` if the token is not valid.
+async fn load_caller(
+    store: &dyn Store,
+    token: &str,
+) -> Result<Option<CallerIdentity>, ProblemResponse> {
+    let row = token::find_token(store, token)
+        .await
+        .map_err(onward_service::store_problem)?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let role = TokenRole::parse(&row.role)
+        .ok_or_else(|| unauthenticated_error("the token has an unknown role"))?;
+    Ok(Some(CallerIdentity {
+        scope: Scope {
+            tenant: row.tenant_id,
+            project: row.project_id,
+            environment: row.environment_id,
+        },
+        role,
+        token_name: Some(row.name),
+        full_access: false,
+    }))
 }
 
 fn unauthenticated_error(detail: &str) -> ProblemResponse {
@@ -241,27 +313,92 @@ fn requested_scope(parts: &Parts, default_scope: &Scope) -> Result<Scope, Proble
     Ok(scope)
 }
 
-/// Access to the API on behalf of the authenticated caller.
-pub(crate) struct AuthenticatedCaller {
-    service: ApiService,
-    role: TokenRole,
+/// The permission that an operation requires, as a type, so that it is part of the signature of a
+/// handler.
+pub(crate) trait RequiredPermission: Send + Sync {
+    /// The permission.
+    const PERMISSION: Permission;
 }
 
-impl AuthenticatedCaller {
-    /// Returns the API of the caller's scope. Fails with `forbidden` if the caller's role lacks the
-    /// permission.
+macro_rules! required_permissions {
+    ($($name:ident = $permission:ident),+ $(,)?) => {$(
+        #[doc = concat!("Requires the permission `", stringify!($permission), "`.")]
+        pub(crate) struct $name;
+
+        impl RequiredPermission for $name {
+            const PERMISSION: Permission = Permission::$permission;
+        }
+    )+};
+}
+
+required_permissions! {
+    ReadAccess = Read,
+    OperateAccess = Operate,
+    BuildAccess = Build,
+    WorkAccess = Work,
+    AdministerAccess = Administer,
+}
+
+/// Identifies a token by its scope and name; all callers without a token share one key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct CallerKey(String);
+
+impl CallerKey {
+    fn of_caller(caller: &CallerIdentity) -> Self {
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = &caller.scope;
+        let name = caller.token_name.as_deref().unwrap_or_default();
+        Self(format!("{tenant}\n{project}\n{environment}\n{name}"))
+    }
+}
+
+/// The API of the caller's scope, for a caller whose role has the permission `P`. A request without
+/// that permission is refused before its body is read.
+pub(crate) struct Authorized<P> {
+    service: ApiService,
+    role: TokenRole,
+    key: CallerKey,
+    permission: PhantomData<P>,
+}
+
+impl<P> Authorized<P> {
+    /// The token of the caller.
+    pub(crate) const fn caller_key(&self) -> &CallerKey {
+        &self.key
+    }
+
+    pub(crate) fn into_service(self) -> ApiService {
+        self.service
+    }
+
+    /// Requires a permission that depends on the content of the request.
     pub(crate) fn require_permission(
         &self,
         permission: Permission,
     ) -> Result<&ApiService, ProblemResponse> {
-        if self.role.has_permission(permission) {
-            return Ok(&self.service);
-        }
-        let (role, required) = (self.role.as_str(), least_role(permission).as_str());
-        let detail =
-            format!("the token has the role {role}, but this operation requires {required}");
-        Err(Problem::new(Code::Forbidden, detail).into())
+        check_role(self.role, permission)?;
+        Ok(&self.service)
     }
+}
+
+impl<P> Deref for Authorized<P> {
+    type Target = ApiService;
+
+    fn deref(&self) -> &ApiService {
+        &self.service
+    }
+}
+
+fn check_role(role: TokenRole, permission: Permission) -> Result<(), ProblemResponse> {
+    if role.has_permission(permission) {
+        return Ok(());
+    }
+    let (role, required) = (role.as_str(), least_role(permission).as_str());
+    let detail = format!("the token has the role {role}, but this operation requires {required}");
+    Err(Problem::new(Code::Forbidden, detail).into())
 }
 
 /// Returns the role with the fewest permissions that includes this one, for the error message.
@@ -275,7 +412,7 @@ const fn least_role(permission: Permission) -> TokenRole {
     }
 }
 
-impl FromRequestParts<Arc<ServerState>> for AuthenticatedCaller {
+impl<P: RequiredPermission> FromRequestParts<Arc<ServerState>> for Authorized<P> {
     type Rejection = ProblemResponse;
 
     async fn from_request_parts(
@@ -287,6 +424,8 @@ impl FromRequestParts<Arc<ServerState>> for AuthenticatedCaller {
             .authenticator
             .authenticate_request(&**client.store(), parts, client.scope())
             .await?;
+        check_role(caller.role, P::PERMISSION)?;
+        let key = CallerKey::of_caller(&caller);
         let service = app
             .service
             .for_scope(caller.scope)
@@ -298,6 +437,8 @@ impl FromRequestParts<Arc<ServerState>> for AuthenticatedCaller {
                 service
             },
             role: caller.role,
+            key,
+            permission: PhantomData,
         })
     }
 }

@@ -12,6 +12,8 @@ use axum::response::{IntoResponse, Response};
 use onward_api::problem::{Code, PROBLEM_JSON, Problem};
 use serde::de::DeserializeOwned;
 
+use crate::request_body::RawBody;
+
 /// Error response: a problem document, with `Retry-After` if the client should try again.
 pub(crate) struct ProblemResponse {
     problem: Box<Problem>,
@@ -112,30 +114,6 @@ impl<S: Send + Sync> FromRequest<S> for ComponentBody {
         RawBody::from_request(request, state)
             .await
             .map(|RawBody(bytes)| Self(bytes))
-    }
-}
-
-/// Extracts the body as unparsed bytes.
-pub(crate) struct RawBody(pub(crate) Bytes);
-
-impl<S: Send + Sync> FromRequest<S> for RawBody {
-    type Rejection = ProblemResponse;
-
-    async fn from_request(request: Request, state: &S) -> Result<Self, ProblemResponse> {
-        Bytes::from_request(request, state)
-            .await
-            .map(Self)
-            .map_err(|rejection| {
-                let is_large = rejection.status() == StatusCode::PAYLOAD_TOO_LARGE;
-                if is_large {
-                    return Problem::new(
-                        Code::TooLarge,
-                        "the body exceeds the maximum size for this path: send less data per request",
-                    )
-                    .into();
-                }
-                Problem::new(Code::InvalidRequest, rejection.body_text()).into()
-            })
     }
 }
 

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::pin::pin;
-use std::time::Duration;
 
 use onward_api::execution::{
     AcceptedMessage, ChildExecution, ExecutionOrder, ExecutionPage, ExecutionResult,
@@ -35,9 +34,6 @@ const SCAN_MAX: usize = 100_000;
 
 /// Number of executions read from the store at a time.
 const READ_BATCH_SIZE: usize = 1_000;
-
-/// How often the service polls the journal of an execution that another process may run.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ApiService {
     pub(super) async fn start_from_request(
@@ -281,6 +277,7 @@ impl ApiService {
         let id = row.execution_id;
         let mut timeout = pin!(self.wait_or_stop(wait_ms));
         let mut is_last = is_execution_over(row) || wait_ms == 0;
+        let mut changes = self.client.watch_journal(row);
         loop {
             let events = self
                 .client
@@ -291,7 +288,7 @@ impl ApiService {
                 return Ok(format_journal_lines(id, &events));
             }
             tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = changes.wait_for_change() => {}
                 () = &mut timeout => return Ok(String::new()),
             }
             // No event follows the end of an execution, but the end itself may not have been read

@@ -1,9 +1,9 @@
 //! The plan run operations of the API: append and read run events, read snapshots, verify. All are
 //! limited to the runs of the caller's scope.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{
@@ -26,9 +26,6 @@ use super::problems::{invalid_field, store_problem};
 /// Maximum number of events per page.
 const PAGE_MAX: u32 = 1_000;
 
-/// How often a long poll reads new events.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
-
 impl ApiService {
     pub(super) async fn append_parsed_events(
         &self,
@@ -45,12 +42,14 @@ impl ApiService {
         if events.is_empty() {
             return Err(invalid_field("events", "must contain at least one event"));
         }
+        let runs: BTreeSet<RunId> = events.iter().map(|event| event.run_id.clone()).collect();
         let appended = self
             .client
             .store()
             .append_events(events)
             .await
             .map_err(store_problem)?;
+        runs.iter().for_each(|run| self.client.notify_run(run));
         Ok(appended
             .into_iter()
             .map(|it| RunEventReceipt {
@@ -117,7 +116,8 @@ impl ApiService {
             limit: limit.clamp(1, PAGE_MAX) as usize,
         };
         let mut timeout = pin!(self.wait_or_stop(wait_ms));
-        let mut is_last = false;
+        let mut changes = self.client.watch_run(&id);
+        let mut is_last = wait_ms == 0;
         loop {
             let events = self
                 .client
@@ -134,7 +134,7 @@ impl ApiService {
                 return Ok(RunEventPage { events, watermark });
             }
             tokio::select! {
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
+                () = changes.wait_for_change() => {}
                 () = &mut timeout => is_last = true,
             }
         }

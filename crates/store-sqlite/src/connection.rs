@@ -71,13 +71,29 @@ fn enable_wal(connection: &Connection) -> Result<String, Error> {
     }
 }
 
+/// Whether a reader may assume that no process writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadAccess {
+    /// This process writes.
+    Shared,
+    /// The store was opened for reading only. If the directory is read-only as well, no process can
+    /// write.
+    ReadOnlyStore,
+}
+
 /// Opens a connection that only reads, and never creates the file.
-pub(crate) fn open_readable(path: &Path) -> Result<Connection, Error> {
+pub(crate) fn open_readable(path: &Path, access: ReadAccess) -> Result<Connection, Error> {
     let mut connection = open_connection(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     // Readers of a write-ahead log need a shared-memory file beside it. If the directory is
-    // read-only, no process can write either; and without a log the file alone is complete.
+    // read-only, no process can write either; and without a log the file alone is complete. The
+    // same error means that the process is out of file descriptors.
     let probe = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
-    if probe.is_err_and(|cause| error::is_directory_read_only(&cause)) && !has_wal(path) {
+    if let Err(cause) = probe
+        && error::is_directory_read_only(&cause)
+    {
+        if access == ReadAccess::Shared || has_wal(path) {
+            return Err(error::from_sqlite_error(cause));
+        }
         connection = open_connection(
             &immutable_uri(path),
             OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI,

@@ -51,6 +51,11 @@ pub(crate) fn is_busy(cause: &rusqlite::Error) -> bool {
     )
 }
 
+/// Returns `true` if SQLite could not open a file.
+pub(crate) fn is_not_opened(cause: &rusqlite::Error) -> bool {
+    cause.sqlite_error_code() == Some(ErrorCode::CannotOpen)
+}
+
 /// Returns `true` if no file can be created in the directory of the database.
 pub(crate) fn is_directory_read_only(cause: &rusqlite::Error) -> bool {
     matches!(

@@ -37,6 +37,7 @@ use onward_store::{
     TableRecord as _, TableScan, TableSchema,
 };
 
+use crate::connection::ReadAccess;
 use crate::read_pool::SqliteReaders;
 use crate::writer::SqliteWriter;
 
@@ -102,15 +103,20 @@ impl SqliteStore {
     /// Opens an existing file for reading only. Nothing in it is changed, and the call waits for no
     /// writer.
     pub fn open_read_only(path: &Path, options: Options) -> Result<Self, Error> {
-        migrate::require_current_schema(&connection::open_readable(path)?)?;
+        let access = ReadAccess::ReadOnlyStore;
+        migrate::require_current_schema(&connection::open_readable(path, access)?)?;
         Ok(Self::from_parts(None, path, options))
     }
 
     fn from_parts(writer: Option<SqliteWriter>, path: &Path, options: Options) -> Self {
         let Options { policy, clock } = options;
+        let access = match &writer {
+            Some(_) => ReadAccess::Shared,
+            None => ReadAccess::ReadOnlyStore,
+        };
         Self {
             writer,
-            readers: SqliteReaders::new(path, Arc::clone(&clock)),
+            readers: SqliteReaders::new(path, access, Arc::clone(&clock)),
             policy,
             clock,
             path: path.to_owned(),

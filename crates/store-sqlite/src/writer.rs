@@ -222,6 +222,11 @@ impl WriteFailure {
 
     fn into_error(self) -> Error {
         match self {
+            // The file is open, so this is a temporary file or the log: the process is out of file
+            // descriptors.
+            Self::Statement(cause) if error::is_not_opened(&cause) => {
+                Error::Unavailable(format!("a file could not be opened: {cause}"))
+            }
             Self::Statement(cause) => error::from_sqlite_error(cause),
             Self::Other(error) => error,
         }

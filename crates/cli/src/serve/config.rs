@@ -70,19 +70,25 @@ pub(crate) fn show_config(
 }
 
 /// Returns all settings in the order in which they are printed.
-fn setting_rows(settings: &ServerSettings) -> [SettingRow; 17] {
+fn setting_rows(settings: &ServerSettings) -> [SettingRow; 20] {
     let campaigns = &settings.campaigns;
     let listen = json!(settings.listen.value.to_string());
     [
         url_row("store", &settings.store),
         ("listen", listen, settings.listen.source),
+        plain_row("metrics-address", &settings.metrics_address),
         plain_row("tls-in-front", &settings.tls_in_front),
         plain_row("node-name", &settings.node_name),
         plain_row("lease-ms", &settings.lease_ms),
         plain_row("drain-timeout-ms", &settings.drain_timeout_ms),
         url_row("otlp-endpoint", &settings.otlp_endpoint),
         plain_row("requests-per-second", &settings.requests_per_second),
-        plain_row("idle-timeout-ms", &settings.idle_timeout_ms),
+        plain_row("idle-timeout-ms", &settings.connections.idle_timeout_ms),
+        plain_row("max-connections", &settings.connections.max_connections),
+        plain_row(
+            "max-connections-per-peer",
+            &settings.connections.max_connections_per_peer,
+        ),
         hosts_row("allowed-hosts", &settings.allowed_hosts),
         hosts_row("allow-hosts", &settings.allow_hosts),
         hosts_row("allow-private-hosts", &settings.allow_private_hosts),

@@ -1,6 +1,7 @@
 //! `onward serve`: a node that runs the executions of a store and serves the HTTP API until it is
 //! stopped.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry};
 use onward_embed::{Engine, EngineBuilder, HostRule};
 use onward_engine::client::EngineClient;
 use onward_engine::projector::{self, Projector};
-use onward_server::{AuthMode, HostCheck, Options};
+use onward_server::{AuthMode, ConnectionLimits, HostCheck, Listeners, Options};
 use onward_service::{ApiService, ServerStage, token};
 use onward_store::{Store, StorePolicy};
 use tokio::net::TcpListener;
@@ -44,6 +45,9 @@ pub(crate) struct ServeArgs {
 
 /// How long open requests and the export of the remaining traces may take during shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a client may make no progress in reading a response or sending a body.
+const PROGRESS_TIMEOUT_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
@@ -103,12 +107,10 @@ pub(super) async fn serve_until_stopped(
     requests_per_second: Option<std::num::NonZeroU32>,
     ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
-    fd_limit::raise_fd_limit();
+    let connections = connection_limits(settings, fd_limit::raise_fd_limit());
     let metrics = prometheus::install_metrics_recorder()?;
-    let listener = TcpListener::bind(settings.listen.value)
-        .await
-        .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
-    let address = listener.local_addr()?;
+    let listeners = bind_listeners(settings).await?;
+    let address = listeners.api.local_addr()?;
     let mut builder =
         engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
     let mut trace_export = None;
@@ -129,18 +131,17 @@ pub(super) async fn serve_until_stopped(
         .with_local_node(engine.node());
     let service = service.with_providers(providers);
     let (stage, staged) = watch::channel(ServerStage::Serving);
-    let idle_timeout = Duration::from_millis(settings.idle_timeout_ms.value.get());
     let allowed_hosts: Vec<String> =
         (settings.allowed_hosts.value.iter().map(ToString::to_string)).collect();
     let options = Options {
         auth_mode,
         host_check: HostCheck::new(address, &allowed_hosts),
         requests_per_second,
-        header_timeout: idle_timeout,
+        connections,
         metrics: Some(metrics),
     };
     let mut serving = tokio::spawn(onward_server::serve_http(
-        listener, service, options, staged,
+        listeners, service, options, staged,
     ));
     let mut signals = ShutdownSignals::install_handlers()?;
     ready(address)?;
@@ -176,6 +177,45 @@ pub(super) async fn serve_until_stopped(
     drained?;
     sent?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the sockets of the API and, if they have an address of their own, of the metrics.
+async fn bind_listeners(settings: &ServerSettings) -> anyhow::Result<Listeners> {
+    let bind = async |address: SocketAddr| {
+        TcpListener::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))
+    };
+    let api = bind(settings.listen.value).await?;
+    let metrics = match settings.metrics_address.value {
+        Some(address) => Some(bind(address).await?),
+        None => None,
+    };
+    if let Some(metrics) = &metrics {
+        let address = metrics.local_addr()?;
+        console::print_message(format_args!("metrics on {address}/metrics"));
+    }
+    Ok(Listeners { api, metrics })
+}
+
+/// Returns the limits of connections. At most half of the files that this process may open are
+/// connections: the store and outgoing requests need the others.
+fn connection_limits(settings: &ServerSettings, fd_limit: Option<u64>) -> ConnectionLimits {
+    let configured = u64::from(settings.connections.max_connections.value.get());
+    let max_total = fd_limit.map_or(configured, |limit| configured.min(limit / 2).max(1));
+    let max_per_peer = match settings.connections.max_connections_per_peer.value {
+        Some(max) => u64::from(max.get()),
+        // All connections come from the proxy.
+        None if settings.tls_in_front.value => max_total,
+        None => max_total.div_ceil(2),
+    };
+    let idle_timeout = Duration::from_millis(settings.connections.idle_timeout_ms.value.get());
+    ConnectionLimits {
+        max_total: usize::try_from(max_total).unwrap_or(usize::MAX),
+        max_per_peer: usize::try_from(max_per_peer).unwrap_or(usize::MAX),
+        header_timeout: idle_timeout,
+        write_timeout: idle_timeout.min(PROGRESS_TIMEOUT_MAX),
+    }
 }
 
 /// Waits until the remaining spans are exported, at most [`SHUTDOWN_TIMEOUT`].

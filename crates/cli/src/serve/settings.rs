@@ -27,6 +27,10 @@ pub(crate) struct ServerSettingsArgs {
     /// Address to listen on [env: ONWARD_LISTEN] [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
+    /// Address of its own for /metrics, which --listen then no longer serves [env:
+    /// ONWARD_METRICS_ADDRESS]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_address: Option<SocketAddr>,
     /// Confirm that a proxy in front of this server terminates TLS; required for a non-loopback
     /// address [env: ONWARD_TLS_IN_FRONT] [default: false]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", value_name = "true|false")]
@@ -55,6 +59,15 @@ pub(crate) struct ServerSettingsArgs {
     /// has not arrived by then [env: ONWARD_IDLE_TIMEOUT_MS] [default: 120000]
     #[arg(long, value_name = "MS")]
     idle_timeout_ms: Option<NonZeroU64>,
+    /// Maximum number of open connections; at most half of the limit of open files [env:
+    /// ONWARD_MAX_CONNECTIONS] [default: 8192]
+    #[arg(long, value_name = "N")]
+    max_connections: Option<NonZeroU32>,
+    /// Maximum number of open connections of one peer address [env:
+    /// ONWARD_MAX_CONNECTIONS_PER_PEER] [default: half of --max-connections; with --tls-in-front,
+    /// where the peer is the proxy, all]
+    #[arg(long, value_name = "N")]
+    max_connections_per_peer: Option<NonZeroU32>,
     /// Accept requests whose header Host has this name, besides localhost, 127.0.0.1 and [::1]. A
     /// server on a non-loopback address accepts all names, unless this is given [env:
     /// ONWARD_ALLOWED_HOSTS]
@@ -82,6 +95,7 @@ pub(crate) struct ServerSettingsArgs {
 struct ServerSettingsFile {
     store: Option<String>,
     listen: Option<SocketAddr>,
+    metrics_address: Option<SocketAddr>,
     tls_in_front: Option<bool>,
     node_name: Option<String>,
     lease_ms: Option<NonZeroU64>,
@@ -89,6 +103,8 @@ struct ServerSettingsFile {
     otlp_endpoint: Option<String>,
     requests_per_second: Option<NonZeroU32>,
     idle_timeout_ms: Option<NonZeroU64>,
+    max_connections: Option<NonZeroU32>,
+    max_connections_per_peer: Option<NonZeroU32>,
     allowed_hosts: Option<Vec<String>>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
@@ -164,18 +180,26 @@ pub(crate) struct ResolvedSetting<T> {
 pub(crate) struct ServerSettings {
     pub(crate) store: ResolvedSetting<Option<String>>,
     pub(crate) listen: ResolvedSetting<SocketAddr>,
+    pub(crate) metrics_address: ResolvedSetting<Option<SocketAddr>>,
     pub(crate) tls_in_front: ResolvedSetting<bool>,
     pub(crate) node_name: ResolvedSetting<String>,
     pub(crate) lease_ms: ResolvedSetting<NonZeroU64>,
     pub(crate) drain_timeout_ms: ResolvedSetting<u64>,
     pub(crate) otlp_endpoint: ResolvedSetting<Option<String>>,
     pub(crate) requests_per_second: ResolvedSetting<NonZeroU32>,
-    pub(crate) idle_timeout_ms: ResolvedSetting<NonZeroU64>,
+    pub(crate) connections: ConnectionSettings,
     pub(crate) allowed_hosts: ResolvedSetting<Vec<ServerHostName>>,
     pub(crate) allow_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) campaigns: CampaignSettings,
     pub(crate) providers: ResolvedSetting<BTreeMap<String, ProviderSpec>>,
+}
+
+/// The effective limits of connections.
+pub(crate) struct ConnectionSettings {
+    pub(crate) idle_timeout_ms: ResolvedSetting<NonZeroU64>,
+    pub(crate) max_connections: ResolvedSetting<NonZeroU32>,
+    pub(crate) max_connections_per_peer: ResolvedSetting<Option<NonZeroU32>>,
 }
 
 /// Default address to listen on.
@@ -187,6 +211,9 @@ const DEFAULT_REQUESTS_PER_SECOND: NonZeroU32 = NonZeroU32::new(5_000).expect("n
 /// Longer than proxies keep idle connections, so that the proxy closes them: if this server did, it
 /// could close one just as the proxy reuses it.
 const DEFAULT_IDLE_TIMEOUT_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not zero");
+
+/// Default maximum number of open connections.
+const DEFAULT_MAX_CONNECTIONS: NonZeroU32 = NonZeroU32::new(8_192).expect("not zero");
 
 impl ServerSettingsArgs {
     /// Returns options that set only the host names, for a command without the others.
@@ -201,9 +228,15 @@ impl ServerSettingsArgs {
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
         let (args, file) = (self.clone(), self.read_config_file()?);
         let name = || format!("pid {}", std::process::id());
+        let connections = resolve_connection_settings(&args, &file)?;
         Ok(ServerSettings {
-            store: resolve_text(args.store, "ONWARD_STORE", file.store)?,
+            store: resolve_optional(args.store, "ONWARD_STORE", file.store)?,
             listen: resolve_parsed(args.listen, "ONWARD_LISTEN", file.listen, DEFAULT_LISTEN)?,
+            metrics_address: resolve_optional(
+                args.metrics_address,
+                "ONWARD_METRICS_ADDRESS",
+                file.metrics_address,
+            )?,
             tls_in_front: resolve_parsed(
                 args.tls_in_front,
                 "ONWARD_TLS_IN_FRONT",
@@ -229,7 +262,7 @@ impl ServerSettingsArgs {
                 file.drain_timeout_ms,
                 DEFAULT_DRAIN_TIMEOUT_MS,
             )?,
-            otlp_endpoint: resolve_text(
+            otlp_endpoint: resolve_optional(
                 args.otlp_endpoint,
                 "ONWARD_OTLP_ENDPOINT",
                 file.otlp_endpoint,
@@ -240,12 +273,7 @@ impl ServerSettingsArgs {
                 file.requests_per_second,
                 DEFAULT_REQUESTS_PER_SECOND,
             )?,
-            idle_timeout_ms: resolve_parsed(
-                args.idle_timeout_ms,
-                "ONWARD_IDLE_TIMEOUT_MS",
-                file.idle_timeout_ms,
-                DEFAULT_IDLE_TIMEOUT_MS,
-            )?,
+            connections,
             allowed_hosts: resolve_hosts(
                 args.allowed_hosts,
                 "ONWARD_ALLOWED_HOSTS",
@@ -279,18 +307,46 @@ impl ServerSettingsArgs {
     }
 }
 
-/// Resolves an optional setting that is a text.
-fn resolve_text(
-    argument: Option<String>,
+fn resolve_connection_settings(
+    args: &ServerSettingsArgs,
+    file: &ServerSettingsFile,
+) -> anyhow::Result<ConnectionSettings> {
+    Ok(ConnectionSettings {
+        idle_timeout_ms: resolve_parsed(
+            args.idle_timeout_ms,
+            "ONWARD_IDLE_TIMEOUT_MS",
+            file.idle_timeout_ms,
+            DEFAULT_IDLE_TIMEOUT_MS,
+        )?,
+        max_connections: resolve_parsed(
+            args.max_connections,
+            "ONWARD_MAX_CONNECTIONS",
+            file.max_connections,
+            DEFAULT_MAX_CONNECTIONS,
+        )?,
+        max_connections_per_peer: resolve_optional(
+            args.max_connections_per_peer,
+            "ONWARD_MAX_CONNECTIONS_PER_PEER",
+            file.max_connections_per_peer,
+        )?,
+    })
+}
+
+/// Resolves a setting without a default.
+fn resolve_optional<T>(
+    argument: Option<T>,
     variable_name: &str,
-    in_file: Option<String>,
-) -> anyhow::Result<ResolvedSetting<Option<String>>> {
+    in_file: Option<T>,
+) -> anyhow::Result<ResolvedSetting<Option<T>>>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
     resolve_setting(
         argument.map(Some),
         variable_name,
         in_file.map(Some),
         || None,
-        |text| Ok(Some(text.to_owned())),
+        |text| Ok(Some(text.parse()?)),
     )
 }
 

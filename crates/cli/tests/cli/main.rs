@@ -12,6 +12,7 @@ mod bench;
 mod campaign_commands;
 mod campaign_messages;
 mod campaign_watch;
+mod client_isolation;
 mod cluster_faults;
 mod deployments;
 mod dev_server;

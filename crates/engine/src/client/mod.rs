@@ -5,7 +5,9 @@
 //! - `start`: starts executions.
 //! - `messages`: sends signals and cancellation requests.
 //! - `reads`: reads executions, journals and results.
+//! - `change_watch`: waits for changes.
 
+mod change_watch;
 mod deploy;
 mod messages;
 mod reads;
@@ -19,6 +21,8 @@ use onward_execution::ExecutionLimits;
 use onward_journal::ExecutionId;
 use onward_store::{Error, ShardId, Store};
 
+pub use self::change_watch::ChangeWatch;
+pub(crate) use self::change_watch::PollPace;
 pub use self::deploy::{DeploymentReceipt, FunctionTakeover, TakeoverPolicy};
 pub use self::reads::{ExecutionListOrder, is_execution_over, read_journal};
 use crate::node::{LocalHub, Node, Notification, ShardHint};
@@ -139,8 +143,8 @@ impl EngineClient {
         }
     }
 
-    pub(crate) fn local_hub(&self) -> Option<&LocalHub> {
-        self.hub.as_deref()
+    pub(crate) const fn local_hub(&self) -> Option<&Arc<LocalHub>> {
+        self.hub.as_ref()
     }
 
     /// The matcher of the workers that wait for tasks in this process; an empty one if no local

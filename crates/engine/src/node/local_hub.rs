@@ -8,12 +8,14 @@ use std::time::Duration;
 use onward_base::SharedText;
 use onward_execution::{Execution as InMemory, ExecutionOutcome};
 use onward_journal::{ExecutionId, InvokeResult, JournalEvent};
+use onward_runs::RunId;
 use onward_store::tables::{ExecutionRow, TaskRow};
 use onward_store::{Error, ShardId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::Notification;
+use super::change_topics::ChangeTopics;
 use crate::shard::{AttemptId, task_row};
 use crate::task_matcher::TaskMatcher;
 
@@ -46,6 +48,10 @@ pub struct LocalHub {
     /// The executions that were most recently started here and are not known to have ended, newest
     /// last.
     recent_starts: Mutex<VecDeque<ExecutionId>>,
+    /// Changes of journals, by execution.
+    pub(crate) journal_changes: ChangeTopics<ExecutionId>,
+    /// New events of runs, by run.
+    pub(crate) run_changes: ChangeTopics<RunId>,
     pub(crate) task_matcher: Arc<TaskMatcher>,
     /// When the function was last registered for workers, by owner and function.
     pub(crate) registered_functions: Mutex<BTreeMap<(SharedText, SharedText), Instant>>,

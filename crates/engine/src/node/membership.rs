@@ -46,6 +46,13 @@ impl NodeMembership {
         if Instant::now() < self.next_heartbeat_at {
             return Ok(());
         }
+        node.write_health.begin_heartbeat();
+        let sent = self.write_heartbeat(node).await;
+        node.write_health.end_heartbeat(&sent);
+        sent
+    }
+
+    async fn write_heartbeat(&mut self, node: &Node) -> Result<(), Error> {
         let time = StoreTime::read_from_store(&*node.store).await?;
         node.set_store_time(time);
         if node.options.role == NodeRole::Fallback {

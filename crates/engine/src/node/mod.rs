@@ -2,6 +2,7 @@
 //! cores return.
 
 mod attempt_runner;
+pub(crate) mod change_topics;
 mod function_registry;
 mod guest_log;
 mod lease_reaper;
@@ -13,6 +14,7 @@ mod shard_assignment;
 mod shard_coordinator;
 mod shard_loop;
 mod store_time;
+mod write_health;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,6 +37,7 @@ pub(crate) use local_hub::ShardHint;
 pub(crate) use notification::Notification;
 
 use self::store_time::StoreTime;
+use self::write_health::WriteHealth;
 use crate::client;
 use crate::shard::trace_span::TraceSpan;
 use crate::shard::{self, GuestEntry, GuestUnavailable, TaskAttempt};
@@ -158,6 +161,7 @@ pub struct Node {
     /// Number of live nodes as of the last rebalancing.
     live_nodes: AtomicUsize,
     time: Mutex<StoreTime>,
+    write_health: WriteHealth,
     span_exporter: Option<Arc<dyn TraceExporter>>,
 }
 
@@ -176,6 +180,7 @@ impl Node {
             in_memory: AtomicUsize::new(0),
             live_nodes: AtomicUsize::new(0),
             time: Mutex::new(StoreTime::new_unknown()),
+            write_health: WriteHealth::default(),
             span_exporter: None,
         }
     }
@@ -208,6 +213,12 @@ impl Node {
     /// Number of live nodes of the store, as far as this node knows.
     pub fn live_node_count(&self) -> usize {
         self.live_nodes.load(Ordering::Relaxed)
+    }
+
+    /// Fails if the store does not accept writes at present, as far as this node knows. Does not
+    /// wait for the store.
+    pub fn check_store_writable(&self) -> Result<(), Error> {
+        self.write_health.check_writable()
     }
 
     /// Notifies one worker per function of a queued task: a worker that waits in this process,

@@ -22,6 +22,7 @@ mod task_deployment;
 mod task_handover;
 mod task_leases;
 mod task_withdrawal;
+mod waiting_clients;
 
 #[path = "../fixtures/editable_store.rs"]
 #[expect(dead_code, reason = "only the tests of the diagnostics damage logs")]

@@ -12,7 +12,7 @@ use onward_api::token::Permission;
 use onward_campaign_file::{Campaign, ProviderRef};
 
 use super::error_responses;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, BuildAccess, OperateAccess, ReadAccess};
 use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, ProblemResponse, QueryParams};
 
 /// Checks whether a campaign can be deployed, as far as this is possible without its audience.
@@ -26,11 +26,11 @@ use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, ProblemRespo
     ),
 )]
 pub(super) async fn check_campaign(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     JsonBody(check): JsonBody<CheckCampaignRequest>,
 ) -> JsonResult<CheckCampaignResponse> {
     Ok(Json(
-        access
+        service
             .require_permission(permission_to_check(&check.campaign))?
             .check_campaign(check.campaign)
             .await?,
@@ -61,15 +61,10 @@ fn permission_to_check(campaign: &onward_api::RawJson) -> Permission {
     ),
 )]
 pub(super) async fn preview_campaign(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     JsonBody(preview): JsonBody<PreviewCampaignRequest>,
 ) -> JsonResult<PreviewCampaignResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .preview_campaign(preview)
-            .await?,
-    ))
+    Ok(Json(service.preview_campaign(preview).await?))
 }
 
 /// Stores one part of an audience.
@@ -90,14 +85,11 @@ pub(super) async fn preview_campaign(
     ),
 )]
 pub(super) async fn put_audience_part(
-    access: AuthenticatedCaller,
+    service: Authorized<BuildAccess>,
     PathParams((audience, number)): PathParams<(String, u32)>,
     JsonBody(part): JsonBody<PutAudiencePartRequest>,
 ) -> Result<StatusCode, ProblemResponse> {
-    access
-        .require_permission(Permission::Build)?
-        .put_audience_part(&audience, number, part)
-        .await?;
+    service.put_audience_part(&audience, number, part).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -117,15 +109,10 @@ pub(super) async fn put_audience_part(
     ),
 )]
 pub(super) async fn deploy_campaign(
-    access: AuthenticatedCaller,
+    service: Authorized<BuildAccess>,
     JsonBody(deploy): JsonBody<DeployCampaignRequest>,
 ) -> JsonResult<DeployCampaignResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Build)?
-            .deploy_campaign(deploy)
-            .await?,
-    ))
+    Ok(Json(service.deploy_campaign(deploy).await?))
 }
 
 /// Lists campaign runs, newest first.
@@ -137,15 +124,10 @@ pub(super) async fn deploy_campaign(
     ),
 )]
 pub(super) async fn list_campaign_runs(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListCampaignRunsQuery>,
 ) -> JsonResult<CampaignRunPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_campaign_runs(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_campaign_runs(listing).await?))
 }
 
 /// Returns a campaign run with the number of items in each state.
@@ -158,15 +140,10 @@ pub(super) async fn list_campaign_runs(
     ),
 )]
 pub(super) async fn get_campaign_run(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(run): PathName,
 ) -> JsonResult<CampaignRunView> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .get_campaign_run(&run)
-            .await?,
-    ))
+    Ok(Json(service.get_campaign_run(&run).await?))
 }
 
 /// Lists the audit trail of a campaign run, in chronological order.
@@ -179,16 +156,11 @@ pub(super) async fn get_campaign_run(
     ),
 )]
 pub(super) async fn list_audit_entries(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(run): PathName,
     QueryParams(listing): QueryParams<ListAuditEntriesQuery>,
 ) -> JsonResult<CampaignAuditPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_audit_entries(&run, listing)
-            .await?,
-    ))
+    Ok(Json(service.list_audit_entries(&run, listing).await?))
 }
 
 /// Pauses a campaign run.
@@ -203,13 +175,12 @@ pub(super) async fn list_audit_entries(
     ),
 )]
 pub(super) async fn pause_campaign_run(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(run): PathName,
     JsonBody(by): JsonBody<OperatorActionRequest>,
 ) -> JsonResult<CampaignRunView> {
     Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
+        service
             .control_campaign_run(&run, CampaignControl::Paused, by)
             .await?,
     ))
@@ -225,13 +196,12 @@ pub(super) async fn pause_campaign_run(
     ),
 )]
 pub(super) async fn resume_campaign_run(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(run): PathName,
     JsonBody(by): JsonBody<OperatorActionRequest>,
 ) -> JsonResult<CampaignRunView> {
     Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
+        service
             .control_campaign_run(&run, CampaignControl::Active, by)
             .await?,
     ))
@@ -249,13 +219,12 @@ pub(super) async fn resume_campaign_run(
     ),
 )]
 pub(super) async fn cancel_campaign_run(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(run): PathName,
     JsonBody(by): JsonBody<OperatorActionRequest>,
 ) -> JsonResult<CampaignRunView> {
     Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
+        service
             .control_campaign_run(&run, CampaignControl::Cancelled, by)
             .await?,
     ))
@@ -273,14 +242,9 @@ pub(super) async fn cancel_campaign_run(
     ),
 )]
 pub(super) async fn retry_campaign_run(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(run): PathName,
     JsonBody(by): JsonBody<OperatorActionRequest>,
 ) -> JsonResult<DeployCampaignResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
-            .retry_campaign_run(&run, by)
-            .await?,
-    ))
+    Ok(Json(service.retry_campaign_run(&run, by).await?))
 }

@@ -7,12 +7,11 @@ use onward_api::OnwardApi as _;
 use onward_api::component::{
     ComponentDeployment, ComponentList, DeployComponentResponse, FunctionList,
 };
-use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error_responses;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, BuildAccess, ReadAccess};
 use crate::http_types::{ComponentBody, JsonResult, ProblemResponse, QueryParams};
 
 /// Query of a deployment.
@@ -44,7 +43,7 @@ pub(super) struct DeployComponentQuery {
     ),
 )]
 pub(super) async fn deploy_component(
-    access: AuthenticatedCaller,
+    service: Authorized<BuildAccess>,
     QueryParams(query): QueryParams<DeployComponentQuery>,
     ComponentBody(code): ComponentBody,
 ) -> Result<Response, ProblemResponse> {
@@ -54,8 +53,7 @@ pub(super) async fn deploy_component(
         .map(str::trim)
         .filter(|host| !host.is_empty());
     let hosts = hosts.map(str::to_owned).collect();
-    let deployed = access
-        .require_permission(Permission::Build)?
+    let deployed = service
         .deploy_component(ComponentDeployment {
             code: code.to_vec(),
             hosts,
@@ -73,12 +71,9 @@ pub(super) async fn deploy_component(
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<FunctionList> {
+pub(super) async fn list_functions(service: Authorized<ReadAccess>) -> JsonResult<FunctionList> {
     Ok(Json(FunctionList {
-        functions: access
-            .require_permission(Permission::Read)?
-            .list_functions()
-            .await?,
+        functions: service.list_functions().await?,
     }))
 }
 
@@ -90,11 +85,8 @@ pub(super) async fn list_functions(access: AuthenticatedCaller) -> JsonResult<Fu
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_components(access: AuthenticatedCaller) -> JsonResult<ComponentList> {
+pub(super) async fn list_components(service: Authorized<ReadAccess>) -> JsonResult<ComponentList> {
     Ok(Json(ComponentList::from_functions(
-        access
-            .require_permission(Permission::Read)?
-            .list_functions()
-            .await?,
+        service.list_functions().await?,
     )))
 }

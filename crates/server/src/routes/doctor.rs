@@ -6,7 +6,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use onward_api::OnwardApi as _;
 use onward_api::problem::Problem;
-use onward_api::token::Permission;
 use onward_api::{finding, run};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -15,7 +14,7 @@ use utoipa::IntoParams;
 
 use super::error_responses;
 use super::executions::JSON_LINES;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{AdministerAccess, Authorized};
 use crate::http_types::{ProblemResponse, QueryParams};
 
 /// Checks whether any work in the scope is stuck.
@@ -29,8 +28,10 @@ use crate::http_types::{ProblemResponse, QueryParams};
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn run_doctor(access: AuthenticatedCaller) -> Result<Response, ProblemResponse> {
-    let service = access.require_permission(Permission::Administer)?.clone();
+pub(super) async fn run_doctor(
+    service: Authorized<AdministerAccess>,
+) -> Result<Response, ProblemResponse> {
+    let service = service.into_service();
     Ok(stream_findings(move |lines| async move {
         let findings = lines.clone();
         let report = service
@@ -70,13 +71,13 @@ pub(super) struct VerifyRunsQuery {
     ),
 )]
 pub(super) async fn verify_runs(
-    access: AuthenticatedCaller,
+    service: Authorized<AdministerAccess>,
     QueryParams(VerifyRunsQuery {
         run,
         accept_v1_keys,
     }): QueryParams<VerifyRunsQuery>,
 ) -> Result<Response, ProblemResponse> {
-    let service = access.require_permission(Permission::Administer)?.clone();
+    let service = service.into_service();
     let keys = if accept_v1_keys {
         run::KeyContract::V2OrV1
     } else {

@@ -2,30 +2,34 @@
 //! disconnect.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt as _};
 use onward_api::OnwardApi as _;
 use onward_api::problem::{Code, Problem};
-use onward_api::token::Permission;
 use serde::Deserialize;
 use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::error_responses;
 use super::executions::parse_sequence;
-use crate::ApiService;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, ReadAccess};
 use crate::http_types::{PathName, ProblemResponse, QueryParams};
+use crate::{ApiService, ServerState};
 
 /// Maximum time in milliseconds that one read waits for an event.
 const POLL_WAIT_MS: u64 = 10_000;
 
 /// Interval of keep-alive messages on an idle stream.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// When a client should try again that has too many open streams.
+const STREAM_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// Query of the event stream of an execution.
 #[derive(Deserialize, IntoParams)]
@@ -57,12 +61,21 @@ pub(super) struct FollowExecutionQuery {
     ),
 )]
 pub(super) async fn follow_execution(
-    access: AuthenticatedCaller,
+    State(app): State<Arc<ServerState>>,
+    service: Authorized<ReadAccess>,
     headers: HeaderMap,
     PathName(execution): PathName,
     QueryParams(FollowExecutionQuery { from }): QueryParams<FollowExecutionQuery>,
 ) -> Result<Response, ProblemResponse> {
-    let service = access.require_permission(Permission::Read)?.clone();
+    let slot = app.streams.take_slot(service.caller_key().clone());
+    let slot = slot.ok_or_else(|| {
+        let detail = "the token has too many open event streams, or the server has: close some";
+        ProblemResponse::with_retry_after(
+            Problem::new(Code::RateLimited, detail),
+            STREAM_RETRY_DELAY,
+        )
+    })?;
+    let service = service.into_service();
     let from = match headers.get("last-event-id") {
         None => parse_sequence(from)?,
         Some(last) => {
@@ -78,7 +91,11 @@ pub(super) async fn follow_execution(
     };
     // An invalid or unknown execution is reported as a problem before the stream begins.
     let execution = service.get_execution(&execution).await?.execution;
-    let events = stream_event_pages(service, execution, from).flat_map(stream::iter);
+    let events = stream_event_pages(service, execution, from)
+        .flat_map(stream::iter)
+        .inspect(move |_| {
+            let _held_until_the_stream_ends = &slot;
+        });
     Ok(Sse::new(events)
         .keep_alive(KeepAlive::new().interval(KEEP_ALIVE_INTERVAL))
         .into_response())

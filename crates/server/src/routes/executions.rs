@@ -12,12 +12,11 @@ use onward_api::execution::{
 };
 use onward_api::explanation::ExecutionExplanation;
 use onward_api::problem::{Code, Problem};
-use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error_responses;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, OperateAccess, ReadAccess};
 use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse, QueryParams};
 
 /// Maximum wait of a long poll in milliseconds. Proxies between client and server close connections
@@ -65,11 +64,10 @@ pub(super) const JSON_LINES: &str = "application/jsonl";
     ),
 )]
 pub(super) async fn start_execution(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     headers: HeaderMap,
     JsonBody(mut start): JsonBody<StartExecutionRequest>,
 ) -> Result<Response, ProblemResponse> {
-    let service = access.require_permission(Permission::Operate)?;
     if let Some(key) = headers.get("idempotency-key") {
         let key = key.to_str().map_err(|_| {
             let detail = "header Idempotency-Key: must contain only visible ASCII characters";
@@ -106,15 +104,10 @@ pub(super) async fn start_execution(
     ),
 )]
 pub(super) async fn list_executions(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListExecutionsQuery>,
 ) -> JsonResult<ExecutionPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_executions(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_executions(listing).await?))
 }
 
 /// Returns an execution with its children and its result.
@@ -127,15 +120,10 @@ pub(super) async fn list_executions(
     ),
 )]
 pub(super) async fn get_execution(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(execution): PathName,
 ) -> JsonResult<ExecutionView> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .get_execution(&execution)
-            .await?,
-    ))
+    Ok(Json(service.get_execution(&execution).await?))
 }
 
 /// Query of the result of an execution.
@@ -161,13 +149,12 @@ pub(super) struct ExecutionResultQuery {
     ),
 )]
 pub(super) async fn get_execution_result(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(execution): PathName,
     QueryParams(ExecutionResultQuery { wait_ms }): QueryParams<ExecutionResultQuery>,
 ) -> JsonResult<ExecutionResult> {
     Ok(Json(
-        access
-            .require_permission(Permission::Read)?
+        service
             .get_execution_result(&execution, check_wait_ms(wait_ms)?)
             .await?,
     ))
@@ -201,12 +188,11 @@ pub(super) struct ExecutionJournalQuery {
     ),
 )]
 pub(super) async fn get_execution_journal(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(execution): PathName,
     QueryParams(ExecutionJournalQuery { from, wait_ms }): QueryParams<ExecutionJournalQuery>,
 ) -> Result<Response, ProblemResponse> {
-    let lines = access
-        .require_permission(Permission::Read)?
+    let lines = service
         .get_execution_journal(&execution, parse_sequence(from)?, check_wait_ms(wait_ms)?)
         .await?;
     Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
@@ -222,13 +208,10 @@ pub(super) async fn get_execution_journal(
     ),
 )]
 pub(super) async fn get_execution_component(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(execution): PathName,
 ) -> Result<Response, ProblemResponse> {
-    let code = access
-        .require_permission(Permission::Read)?
-        .get_execution_component(&execution)
-        .await?;
+    let code = service.get_execution_component(&execution).await?;
     Ok(([(CONTENT_TYPE, "application/wasm")], code).into_response())
 }
 
@@ -244,15 +227,10 @@ pub(super) async fn get_execution_component(
     ),
 )]
 pub(super) async fn explain_execution(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(execution): PathName,
 ) -> JsonResult<ExecutionExplanation> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .explain_execution(&execution)
-            .await?,
-    ))
+    Ok(Json(service.explain_execution(&execution).await?))
 }
 
 /// Sends a signal to an execution.
@@ -268,14 +246,11 @@ pub(super) async fn explain_execution(
     ),
 )]
 pub(super) async fn signal_execution(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(execution): PathName,
     JsonBody(signal): JsonBody<SignalExecutionRequest>,
 ) -> Result<Response, ProblemResponse> {
-    let sent = access
-        .require_permission(Permission::Operate)?
-        .signal_execution(&execution, signal)
-        .await?;
+    let sent = service.signal_execution(&execution, signal).await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }
 
@@ -292,13 +267,10 @@ pub(super) async fn signal_execution(
     ),
 )]
 pub(super) async fn cancel_execution(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(execution): PathName,
     JsonBody(cancel): JsonBody<CancelExecutionRequest>,
 ) -> Result<Response, ProblemResponse> {
-    let sent = access
-        .require_permission(Permission::Operate)?
-        .cancel_execution(&execution, cancel)
-        .await?;
+    let sent = service.cancel_execution(&execution, cancel).await?;
     Ok((StatusCode::ACCEPTED, Json(sent)).into_response())
 }

@@ -1,6 +1,7 @@
 //! Liveness, readiness and metrics of the server, for orchestrators and Prometheus.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
@@ -15,18 +16,25 @@ pub(super) async fn check_liveness() -> &'static str {
     "ok\n"
 }
 
-/// Readiness: succeeds if the store responds and the server is not about to stop.
+/// How long the store may take to respond until the server counts as not ready.
+const STORE_RESPONSE_MAX: Duration = Duration::from_secs(2);
+
+/// Readiness: succeeds if the store can be read and written and the server is not about to stop.
+/// Responds within seconds whatever the store does.
 pub(super) async fn check_readiness(
     State(app): State<Arc<ServerState>>,
 ) -> Result<&'static str, ProblemResponse> {
     if app.is_draining() {
         return Err(Problem::new(Code::Unavailable, "the server is stopping").into());
     }
-    app.service
-        .engine_client()
-        .store()
-        .now()
+    if let Some(node) = app.service.local_node() {
+        node.check_store_writable()
+            .map_err(onward_service::store_problem)?;
+    }
+    let store = app.service.engine_client().store();
+    tokio::time::timeout(STORE_RESPONSE_MAX, store.now())
         .await
+        .map_err(|_| Problem::new(Code::Unavailable, "the store does not respond"))?
         .map_err(onward_service::store_problem)?;
     Ok("ready\n")
 }

@@ -7,6 +7,7 @@ mod error_responses;
 mod execution_events;
 mod executions;
 mod health;
+mod openapi;
 mod outbox;
 mod runs;
 mod tasks;
@@ -14,10 +15,10 @@ mod tokens;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::http::HeaderMap;
 use axum::response::IntoResponse;
 use axum::routing::get;
+use axum::{Extension, Router};
 use onward_api::finding::{DoctorFinding, DoctorReport};
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{VerifyFinding, VerifyReport};
@@ -26,7 +27,9 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use self::openapi::OpenApiBytes;
 use crate::http_types::ProblemResponse;
+use crate::request_body::BodyLimit;
 use crate::{HostCheck, ServerState, host_check, request_limits, unread_body};
 
 /// Maximum size of a body in bytes, for routes without a limit of their own.
@@ -35,8 +38,8 @@ const BODY_BYTES_MAX: usize = 2 << 20;
 /// Maximum size in bytes of a campaign with its templates, and of one part of its audience.
 const CAMPAIGN_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum size of a component in bytes.
-const COMPONENT_BYTES_MAX: usize = 64 << 20;
+/// Maximum size of a component in bytes. No other body may be larger.
+pub(crate) const COMPONENT_BYTES_MAX: usize = 64 << 20;
 
 /// Maximum size in bytes of a request that appends run events.
 const EVENTS_BYTES_MAX: usize = 16 << 20;
@@ -99,7 +102,7 @@ fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
         .routes(routes!(outbox::remove_suppression))
         .routes(routes!(doctor::run_doctor))
         .routes(routes!(doctor::verify_runs))
-        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX));
+        .layer(Extension(BodyLimit(BODY_BYTES_MAX)));
     let campaigns = OpenApiRouter::new()
         .routes(routes!(campaigns::check_campaign))
         .routes(routes!(campaigns::preview_campaign))
@@ -108,13 +111,13 @@ fn openapi_routes() -> OpenApiRouter<Arc<ServerState>> {
             campaigns::deploy_campaign,
             campaigns::list_campaign_runs
         ))
-        .layer(DefaultBodyLimit::max(CAMPAIGN_BYTES_MAX));
+        .layer(Extension(BodyLimit(CAMPAIGN_BYTES_MAX)));
     let components = OpenApiRouter::new()
         .routes(routes!(components::deploy_component))
-        .layer(DefaultBodyLimit::max(COMPONENT_BYTES_MAX));
+        .layer(Extension(BodyLimit(COMPONENT_BYTES_MAX)));
     let appends = OpenApiRouter::new()
         .routes(routes!(runs::append_run_events))
-        .layer(DefaultBodyLimit::max(EVENTS_BYTES_MAX));
+        .layer(Extension(BodyLimit(EVENTS_BYTES_MAX)));
     OpenApiRouter::with_openapi(OpenApiRoot::openapi())
         .merge(default_limit)
         .merge(campaigns)
@@ -134,17 +137,52 @@ pub fn openapi_document() -> utoipa::openapi::OpenApi {
 
 /// Builds the router with all routes, the OpenAPI document, health checks, metrics, the check of
 /// the host and request limits.
-pub(crate) fn build_router(app: Arc<ServerState>, host_check: HostCheck) -> Router {
-    let document = openapi_document();
+pub(crate) fn build_router(
+    app: Arc<ServerState>,
+    metrics: MetricsPlace,
+    host_check: HostCheck,
+) -> Router {
+    let document = OpenApiBytes::serialize(&openapi_document());
     let (described, _) = openapi_routes().split_for_parts();
-    described
+    let mut router = described
         .route(
             "/openapi.json",
-            get(move || async move { axum::Json(document) }),
+            get(move |headers: HeaderMap| async move { document.respond(&headers) }),
         )
         .route("/healthz", get(health::check_liveness))
-        .route("/readyz", get(health::check_readiness))
-        .route("/metrics", get(health::render_metrics))
+        .route("/readyz", get(health::check_readiness));
+    if metrics == MetricsPlace::WithApi {
+        router = router.route("/metrics", get(health::render_metrics));
+    }
+    finish_router(router, app, host_check)
+}
+
+/// Builds the router of the address that serves nothing but metrics.
+pub(crate) fn build_metrics_router(app: Arc<ServerState>, host_check: HostCheck) -> Router {
+    let router = Router::new().route("/metrics", get(health::render_metrics));
+    finish_router(router, app, host_check)
+}
+
+/// Where `/metrics` is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MetricsPlace {
+    /// At the address of the API.
+    WithApi,
+    /// At an address of its own.
+    OwnAddress,
+}
+
+/// Adds the responses for other paths and methods, the check of the host, and the limits of every
+/// request.
+fn finish_router(
+    router: Router<Arc<ServerState>>,
+    app: Arc<ServerState>,
+    host_check: HostCheck,
+) -> Router {
+    let hosts = axum::middleware::from_fn_with_state(host_check, host_check::enforce_host_check);
+    let limits =
+        axum::middleware::from_fn_with_state(Arc::clone(&app), request_limits::enforce_limits);
+    router
         .fallback(|| async {
             ProblemResponse::from(Problem::new(
                 Code::NotFound,
@@ -159,11 +197,8 @@ pub(crate) fn build_router(app: Arc<ServerState>, host_check: HostCheck) -> Rout
             ))
             .into_response()
         })
-        .layer(axum::middleware::from_fn_with_state(
-            host_check,
-            host_check::enforce_host_check,
-        ))
+        .layer(hosts)
         .layer(axum::middleware::from_fn(unread_body::drain_unread_body))
-        .layer(axum::middleware::from_fn(request_limits::enforce_limits))
+        .layer(limits)
         .with_state(app)
 }

@@ -8,10 +8,9 @@ use onward_api::outbox::{
     RemoveSuppressionResponse, SettleItemRequest, SettleItemsRequest, SettleItemsResponse,
     SuppressionEntry, SuppressionPage,
 };
-use onward_api::token::Permission;
 
 use super::error_responses;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, OperateAccess, ReadAccess};
 use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, QueryParams};
 
 /// Lists the outbox items of a campaign run.
@@ -25,15 +24,10 @@ use crate::http_types::{JsonBody, JsonResult, PathName, PathParams, QueryParams}
     ),
 )]
 pub(super) async fn list_outbox_items(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListOutboxItemsQuery>,
 ) -> JsonResult<OutboxItemPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_outbox_items(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_outbox_items(listing).await?))
 }
 
 /// Lists the items in doubt of all campaign runs.
@@ -47,15 +41,10 @@ pub(super) async fn list_outbox_items(
     ),
 )]
 pub(super) async fn list_in_doubt_items(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListInDoubtItemsQuery>,
 ) -> JsonResult<OutboxItemPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_in_doubt_items(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_in_doubt_items(listing).await?))
 }
 
 /// Settles an item in doubt with its actual outcome and the evidence for it.
@@ -68,16 +57,11 @@ pub(super) async fn list_in_doubt_items(
     ),
 )]
 pub(super) async fn settle_item(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(item): PathName,
     JsonBody(settle): JsonBody<SettleItemRequest>,
 ) -> JsonResult<OutboxItemView> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
-            .settle_item(&item, settle)
-            .await?,
-    ))
+    Ok(Json(service.settle_item(&item, settle).await?))
 }
 
 /// Settles many items in doubt with the same outcome and evidence.
@@ -92,15 +76,10 @@ pub(super) async fn settle_item(
     ),
 )]
 pub(super) async fn settle_items(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     JsonBody(settle): JsonBody<SettleItemsRequest>,
 ) -> JsonResult<SettleItemsResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
-            .settle_items(settle)
-            .await?,
-    ))
+    Ok(Json(service.settle_items(settle).await?))
 }
 
 /// Lists the jobs of campaign runs.
@@ -112,15 +91,10 @@ pub(super) async fn settle_items(
     ),
 )]
 pub(super) async fn list_jobs(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListJobsQuery>,
 ) -> JsonResult<JobPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_jobs(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_jobs(listing).await?))
 }
 
 /// Redrives a dead job.
@@ -135,16 +109,11 @@ pub(super) async fn list_jobs(
     ),
 )]
 pub(super) async fn redrive_job(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathName(job): PathName,
     JsonBody(by): JsonBody<OperatorActionRequest>,
 ) -> JsonResult<CampaignJob> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
-            .redrive_job(&job, by)
-            .await?,
-    ))
+    Ok(Json(service.redrive_job(&job, by).await?))
 }
 
 /// Lists the suppression list of a channel.
@@ -156,15 +125,10 @@ pub(super) async fn redrive_job(
     ),
 )]
 pub(super) async fn list_suppressions(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListSuppressionsQuery>,
 ) -> JsonResult<SuppressionPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_suppressions(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_suppressions(listing).await?))
 }
 
 /// Adds an address to the suppression list of a channel.
@@ -179,15 +143,10 @@ pub(super) async fn list_suppressions(
     ),
 )]
 pub(super) async fn add_suppression(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     JsonBody(suppress): JsonBody<AddSuppressionRequest>,
 ) -> JsonResult<SuppressionEntry> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
-            .add_suppression(suppress)
-            .await?,
-    ))
+    Ok(Json(service.add_suppression(suppress).await?))
 }
 
 /// Removes an address from the suppression list of a channel.
@@ -203,13 +162,8 @@ pub(super) async fn add_suppression(
     ),
 )]
 pub(super) async fn remove_suppression(
-    access: AuthenticatedCaller,
+    service: Authorized<OperateAccess>,
     PathParams((channel, address)): PathParams<(ChannelName, String)>,
 ) -> JsonResult<RemoveSuppressionResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Operate)?
-            .remove_suppression(channel, &address)
-            .await?,
-    ))
+    Ok(Json(service.remove_suppression(channel, &address).await?))
 }

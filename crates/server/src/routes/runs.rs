@@ -5,13 +5,12 @@ use onward_api::OnwardApi as _;
 use onward_api::run::{
     AppendRunEventsRequest, AppendRunEventsResponse, RunEventPage, RunSnapshotView, SnapshotSource,
 };
-use onward_api::token::Permission;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::error_responses;
 use super::executions::{check_wait_ms, parse_sequence};
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, BuildAccess, ReadAccess};
 use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
 /// Default maximum number of events in a page.
@@ -29,14 +28,11 @@ const DEFAULT_PAGE_SIZE: u32 = 1_000;
     ),
 )]
 pub(super) async fn append_run_events(
-    access: AuthenticatedCaller,
+    service: Authorized<BuildAccess>,
     JsonBody(append): JsonBody<AppendRunEventsRequest>,
 ) -> JsonResult<AppendRunEventsResponse> {
     Ok(Json(AppendRunEventsResponse {
-        results: access
-            .require_permission(Permission::Build)?
-            .append_run_events(append)
-            .await?,
+        results: service.append_run_events(append).await?,
     }))
 }
 
@@ -69,7 +65,7 @@ pub(super) struct RunEventsQuery {
     ),
 )]
 pub(super) async fn get_run_events(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(run): PathName,
     QueryParams(RunEventsQuery {
         after,
@@ -77,7 +73,6 @@ pub(super) async fn get_run_events(
         wait_ms,
     }): QueryParams<RunEventsQuery>,
 ) -> JsonResult<RunEventPage> {
-    let service = access.require_permission(Permission::Read)?;
     let (after, wait_ms) = (parse_sequence(after)?, check_wait_ms(wait_ms)?);
     Ok(Json(
         service
@@ -107,7 +102,7 @@ pub(super) struct RunSnapshotQuery {
     ),
 )]
 pub(super) async fn get_run_snapshot(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     PathName(run): PathName,
     QueryParams(RunSnapshotQuery { from_log }): QueryParams<RunSnapshotQuery>,
 ) -> JsonResult<RunSnapshotView> {
@@ -116,10 +111,5 @@ pub(super) async fn get_run_snapshot(
     } else {
         SnapshotSource::Stored
     };
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .get_run_snapshot(&run, source)
-            .await?,
-    ))
+    Ok(Json(service.get_run_snapshot(&run, source).await?))
 }

@@ -10,12 +10,11 @@ use onward_api::task::{
     HeartbeatTaskRequest, HeartbeatTaskResponse, ListTasksQuery, ReleaseTaskRequest,
     TaskEndResponse, TaskPage,
 };
-use onward_api::token::Permission;
 
 use super::error_responses;
 use super::executions::check_wait_ms;
 use crate::ServerState;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{Authorized, ReadAccess, WorkAccess};
 use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 
 /// Claims tasks for a worker.
@@ -34,12 +33,12 @@ use crate::http_types::{JsonBody, JsonResult, PathName, QueryParams};
 )]
 pub(super) async fn claim_tasks(
     State(app): State<Arc<ServerState>>,
-    access: AuthenticatedCaller,
+    service: Authorized<WorkAccess>,
     JsonBody(claim): JsonBody<ClaimTasksRequest>,
 ) -> JsonResult<ClaimTasksResponse> {
     check_wait_ms(claim.wait_ms)?;
     tokio::select! {
-        claimed = access.require_permission(Permission::Work)?.claim_tasks(claim) => Ok(Json(claimed?)),
+        claimed = service.claim_tasks(claim) => Ok(Json(claimed?)),
         () = app.wait_for_stop() => Ok(Json(ClaimTasksResponse { tasks: Vec::new() })),
     }
 }
@@ -58,16 +57,11 @@ pub(super) async fn claim_tasks(
     ),
 )]
 pub(super) async fn heartbeat_task(
-    access: AuthenticatedCaller,
+    service: Authorized<WorkAccess>,
     PathName(task): PathName,
     JsonBody(beat): JsonBody<HeartbeatTaskRequest>,
 ) -> JsonResult<HeartbeatTaskResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Work)?
-            .heartbeat_task(&task, &beat.token)
-            .await?,
-    ))
+    Ok(Json(service.heartbeat_task(&task, &beat.token).await?))
 }
 
 /// Completes a task with its result.
@@ -83,16 +77,11 @@ pub(super) async fn heartbeat_task(
     ),
 )]
 pub(super) async fn complete_task(
-    access: AuthenticatedCaller,
+    service: Authorized<WorkAccess>,
     PathName(task): PathName,
     JsonBody(complete): JsonBody<CompleteTaskRequest>,
 ) -> JsonResult<TaskEndResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Work)?
-            .complete_task(&task, complete)
-            .await?,
-    ))
+    Ok(Json(service.complete_task(&task, complete).await?))
 }
 
 /// Fails a task with an error.
@@ -108,16 +97,11 @@ pub(super) async fn complete_task(
     ),
 )]
 pub(super) async fn fail_task(
-    access: AuthenticatedCaller,
+    service: Authorized<WorkAccess>,
     PathName(task): PathName,
     JsonBody(fail): JsonBody<FailTaskRequest>,
 ) -> JsonResult<TaskEndResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Work)?
-            .fail_task(&task, fail)
-            .await?,
-    ))
+    Ok(Json(service.fail_task(&task, fail).await?))
 }
 
 /// Lists tasks that workers have claimed or that are queued for a worker.
@@ -129,15 +113,10 @@ pub(super) async fn fail_task(
     ),
 )]
 pub(super) async fn list_tasks(
-    access: AuthenticatedCaller,
+    service: Authorized<ReadAccess>,
     QueryParams(listing): QueryParams<ListTasksQuery>,
 ) -> JsonResult<TaskPage> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Read)?
-            .list_tasks(listing)
-            .await?,
-    ))
+    Ok(Json(service.list_tasks(listing).await?))
 }
 
 /// Releases a claimed task that the worker has not started.
@@ -153,14 +132,9 @@ pub(super) async fn list_tasks(
     ),
 )]
 pub(super) async fn release_task(
-    access: AuthenticatedCaller,
+    service: Authorized<WorkAccess>,
     PathName(task): PathName,
     JsonBody(release): JsonBody<ReleaseTaskRequest>,
 ) -> JsonResult<TaskEndResponse> {
-    Ok(Json(
-        access
-            .require_permission(Permission::Work)?
-            .release_task(&task, &release.token)
-            .await?,
-    ))
+    Ok(Json(service.release_task(&task, &release.token).await?))
 }

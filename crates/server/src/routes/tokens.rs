@@ -4,10 +4,10 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use onward_api::problem::{Code, Problem};
-use onward_api::token::{CreateTokenRequest, CreateTokenResponse, Permission, TokenList};
+use onward_api::token::{CreateTokenRequest, CreateTokenResponse, TokenList};
 
 use super::error_responses;
-use crate::auth::AuthenticatedCaller;
+use crate::auth::{AdministerAccess, Authorized};
 use crate::http_types::{JsonBody, JsonResult, PathName, ProblemResponse};
 use onward_service::token;
 
@@ -22,12 +22,10 @@ use onward_service::token;
     ),
 )]
 pub(super) async fn create_token(
-    access: AuthenticatedCaller,
+    service: Authorized<AdministerAccess>,
     JsonBody(new): JsonBody<CreateTokenRequest>,
 ) -> Result<Response, ProblemResponse> {
-    let client = access
-        .require_permission(Permission::Administer)?
-        .engine_client();
+    let client = service.engine_client();
     let expires_at = new.expires_at.as_deref().map(str::parse).transpose();
     let expires_at = expires_at
         .map_err(|error| Problem::new(Code::Unprocessable, format!("expiresAt: {error}")))?;
@@ -57,10 +55,8 @@ pub(super) async fn create_token(
         error_responses::CommonErrors,
     ),
 )]
-pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<TokenList> {
-    let client = access
-        .require_permission(Permission::Administer)?
-        .engine_client();
+pub(super) async fn list_tokens(service: Authorized<AdministerAccess>) -> JsonResult<TokenList> {
+    let client = service.engine_client();
     Ok(Json(TokenList {
         tokens: token::list_tokens(&**client.store(), client.scope()).await?,
     }))
@@ -78,12 +74,10 @@ pub(super) async fn list_tokens(access: AuthenticatedCaller) -> JsonResult<Token
     ),
 )]
 pub(super) async fn revoke_token(
-    access: AuthenticatedCaller,
+    service: Authorized<AdministerAccess>,
     PathName(name): PathName,
 ) -> Result<StatusCode, ProblemResponse> {
-    let client = access
-        .require_permission(Permission::Administer)?
-        .engine_client();
+    let client = service.engine_client();
     token::revoke_token(&**client.store(), client.scope(), &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }

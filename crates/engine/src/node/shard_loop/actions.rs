@@ -98,9 +98,13 @@ impl ShardOwner<'_> {
 
     /// Begins the commit immediately, because the core may have tasks performed meanwhile.
     fn begin_commit(&mut self, ticket: u64, commit: Commit) {
-        let store = Arc::clone(&self.node.store);
+        let node = Arc::clone(self.node);
         let mut committing: BoxFuture<'static, Result<ShardInput, Error>> = Box::pin(async move {
-            match store.commit(commit).await {
+            let journals: Vec<ExecutionId> =
+                commit.journals.iter().map(|it| it.execution).collect();
+            let result = node.store.commit(commit).await;
+            node.write_health.record_write(&result);
+            match result {
                 Err(error) if error.kind() == StoreErrorKind::Fatal => Err(error),
                 result => {
                     match &result {
@@ -111,7 +115,9 @@ impl ShardOwner<'_> {
                         Err(error) => {
                             tracing::warn!(%error, "step could not be stored; it is repeated")
                         }
-                        Ok(_) => {}
+                        Ok(_) => journals
+                            .iter()
+                            .for_each(|id| node.hub.journal_changes.notify_change(id)),
                     }
                     Ok(ShardInput::Committed { ticket, result })
                 }
