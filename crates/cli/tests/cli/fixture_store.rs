@@ -191,6 +191,10 @@ impl NewStore<'_> {
 /// # Panics
 ///
 /// If the condition does not hold within [`TIMEOUT`]; the message is `expected`.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the state of another process causes no event here"
+)]
 fn wait_until(expected: &str, mut is_met: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is_met() {
