@@ -233,7 +233,7 @@ fn provider_fits(channel: &str, provider: &str, template: &str) -> (bool, bool, 
     };
     let data = serde_json::Map::from_iter([("name".to_owned(), "Ada".into())]);
     let mut checker = CampaignChecker::new(
-        &campaign,
+        campaign.clone(),
         Timestamp::from_micros(1_767_225_600_000_000).unwrap(),
     );
     checker.add_recipient(&AudienceRecipient {

@@ -1,6 +1,8 @@
 //! The prerequisites of a deployment: checks of a campaign and its audience before any message is
 //! sent.
 
+use std::sync::Arc;
+
 use onward_base::Timestamp;
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde::{Deserialize, Serialize};
@@ -73,7 +75,7 @@ pub fn check_campaign(
     campaign: &Campaign,
     input: &DeployCheckInput<'_>,
 ) -> Vec<DeployPrerequisite> {
-    let mut checker = CampaignChecker::new(campaign, input.now);
+    let mut checker = CampaignChecker::new(campaign.clone(), input.now);
     for recipient in input.sample {
         checker.add_recipient(recipient);
     }
@@ -89,8 +91,8 @@ pub fn check_campaign(
 
 /// Checks a campaign while the caller streams its audience.
 #[derive(Debug)]
-pub struct CampaignChecker<'a> {
-    campaign: &'a Campaign,
+pub struct CampaignChecker {
+    campaign: Arc<Campaign>,
     now: Timestamp,
     composer: Result<TemplateComposer, MessageRenderError>,
     report: AudienceReport,
@@ -105,11 +107,12 @@ pub struct CampaignChecker<'a> {
     duplicates: DuplicateDetector,
 }
 
-impl<'a> CampaignChecker<'a> {
+impl CampaignChecker {
     /// Creates a checker that has read no recipient yet, and compiles the templates of the
     /// campaign.
-    pub fn new(campaign: &'a Campaign, now: Timestamp) -> Self {
-        let (composer, report) = (TemplateComposer::new(campaign), AudienceReport::default());
+    pub fn new(campaign: impl Into<Arc<Campaign>>, now: Timestamp) -> Self {
+        let campaign = campaign.into();
+        let (composer, report) = (TemplateComposer::new(&campaign), AudienceReport::default());
         Self {
             campaign,
             now,
@@ -154,9 +157,8 @@ impl<'a> CampaignChecker<'a> {
     }
 
     fn count_time_zone(&mut self, recipient: &AudienceRecipient) {
-        let name = self
-            .time_zone_field()
-            .and_then(|field| recipient.data.get(field)?.as_str());
+        let zone_field = self.time_zone_field().map(str::to_owned);
+        let name = zone_field.and_then(|field| recipient.data.get(&field)?.as_str());
         match name.filter(|name| !name.is_empty()) {
             Some(name) if time_zone::find_time_zone(name).is_some() => self.known_time_zones += 1,
             Some(name) => {
@@ -189,7 +191,7 @@ impl<'a> CampaignChecker<'a> {
         let duplicates = self.duplicates.duplicate_counts();
         self.report.duplicates = Some(duplicates);
         let mut list = self.campaign_prerequisites();
-        list.extend(audience_prerequisites(self.campaign, &self.report));
+        list.extend(audience_prerequisites(&self.campaign, &self.report));
         if duplicates.checked > 0 {
             let message = describe_duplicates(
                 &self.campaign.audience_fields().address,
@@ -215,17 +217,17 @@ impl<'a> CampaignChecker<'a> {
         if self.campaign.channel == DeliveryChannel::Email {
             list.push(DeployPrerequisite::from_result(
                 "email.parts",
-                check_email_parts(self.campaign),
+                check_email_parts(&self.campaign),
             ));
-            list.extend(check_from_address(self.campaign));
+            list.extend(check_from_address(&self.campaign));
             list.push(DeployPrerequisite::met(
                 "email.unsubscribe",
-                describe_unsubscribe(self.campaign),
+                describe_unsubscribe(&self.campaign),
             ));
         }
         list.push(DeployPrerequisite::from_result(
             "schedule",
-            check_schedule(self.campaign, self.now),
+            check_schedule(&self.campaign, self.now),
         ));
         if let Some(field) = self.time_zone_field().filter(|_| self.report.valid > 0) {
             list.push(DeployPrerequisite::from_result(
@@ -254,7 +256,7 @@ impl<'a> CampaignChecker<'a> {
     }
 
     /// The field that has a recipient's own time zone, if the quiet hours use one.
-    fn time_zone_field(&self) -> Option<&'a str> {
+    fn time_zone_field(&self) -> Option<&str> {
         self.campaign
             .schedule
             .quiet_hours

@@ -104,7 +104,7 @@ impl LocalCampaign {
         mut on_invalid: impl FnMut(&InvalidRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<LocalCheckResult> {
         let now: Timestamp = SystemClock.now();
-        let mut checker = CampaignChecker::new(&self.campaign, now);
+        let mut checker = CampaignChecker::new(self.campaign.clone(), now);
         let mut digest = Sha256::new();
         digest.update(self.campaign.to_document());
         let mut progress = ProgressLine::on_terminal();

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -357,4 +358,43 @@ fn a_plaintext_password_in_the_settings_is_rejected_and_not_printed() {
             "{printed}"
         );
     }
+}
+
+#[test]
+fn a_preview_ends_within_its_budget_and_does_not_delay_other_requests() {
+    let fixture = WorkflowStoreFixture::sqlite();
+    let server = Server::start(&fixture, &[]);
+    let viewer = create_token(&fixture, "viewer", &[]);
+    // Without a budget these templates would take minutes.
+    let part = "{% for n in range(200) %}{% if long|title == '' %}{% endif %}{% endfor %}";
+    let template: serde_json::Map<String, Value> = (0..29)
+        .map(|number| (format!("part{number}"), part.into()))
+        .collect();
+    let campaign = json!({ "campaign": "news", "channel": "email", "provider": "mailer",
+        "audience": { "file": "people.csv" }, "template": template });
+    let recipients: Vec<Value> = (0..100)
+        .map(|number| {
+            json!({ "id": format!("p{number}"), "to": "a@people.example",
+                "data": { "long": "word ".repeat(4_000) } })
+        })
+        .collect();
+    let preview = json!({ "campaign": campaign, "recipients": recipients }).to_string();
+    let slowest = std::thread::scope(|threads| {
+        let ask = || server.send_request("POST /v1/campaigns/preview", &viewer, &preview);
+        let previews: Vec<_> = (0..2).map(|_| threads.spawn(ask)).collect();
+        let mut slowest = Duration::ZERO;
+        while !previews.iter().all(|preview| preview.is_finished()) {
+            let started_at = Instant::now();
+            assert_eq!(server.send_request("GET /healthz", "", "").status, 200);
+            slowest = slowest.max(started_at.elapsed());
+        }
+        for preview in previews {
+            let response = preview.join().unwrap();
+            assert_eq!(response.status, 422, "{}", response.body);
+            let message = "rendering the templates took more than one request may use (3 s";
+            assert!(response.body.contains(message), "{}", response.body);
+        }
+        slowest
+    });
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
 }
