@@ -99,7 +99,8 @@ pub(crate) struct JobRunner<'a> {
     provider: SharedText,
     scheduled_for: String,
     durable_commit: Option<DurableCommit>,
-    /// Permits at the provider for the items that are about to be reserved.
+    /// Permits at the provider for the items that are reserved or about to be. They are kept until
+    /// the outcomes of the sends are stored.
     send_permits: Option<OwnedSemaphorePermit>,
     /// Results of status lookups of items in doubt, for the audit trail.
     lookup_results: Map<String, Value>,
@@ -201,6 +202,14 @@ impl<'a> JobRunner<'a> {
                     attempt.record_persisted(&duplicates);
                     if let Some(outcome) = outcome {
                         end = JobRunEnd::Concluded(outcome);
+                    }
+                }
+                // Outcomes are persisted together with the next reservations only if the worker
+                // does not have to wait for these.
+                AttemptStep::Admit(positions, at_most) if attempt.has_unstored_changes() => {
+                    match self.admit_at_once(&positions, at_most) {
+                        Some(admitted) => attempt.record_admission(&admitted),
+                        None => attempt.persist_before_waiting(),
                     }
                 }
                 AttemptStep::Admit(positions, at_most) => {

@@ -92,7 +92,6 @@ impl JobRunner<'_> {
             Some((position, outcome))
         };
         outcomes.extend(replies.into_iter().flatten().filter_map(with_position));
-        self.send_permits = None;
         self.pause_if_throttled(&outcomes);
         Ok(Some(outcomes))
     }

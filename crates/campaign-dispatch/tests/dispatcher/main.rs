@@ -16,6 +16,8 @@ mod in_doubt;
 mod repeated_deployments;
 mod retries;
 mod sends;
+mod stored_answers;
 mod types;
 mod unknown_commits;
+mod unreachable_provider;
 mod world;

@@ -384,6 +384,7 @@ fn random_delivery(random: &SharedRandom) -> (Arc<SimProvider>, Arc<CampaignDeli
         },
         resend_in_doubt: capabilities.idempotent,
         lookup_after_ms: capabilities.status_lookup.then_some(600_000),
+        max_unreachable_ms: random.draw_below(120_000),
     };
     let delivery = Arc::new(CampaignDelivery {
         provider: Arc::clone(&provider) as Arc<dyn Provider>,
