@@ -91,7 +91,7 @@ pub enum CampaignProviderError {
     UnknownProvider {
         /// The name in the campaign file.
         name: String,
-        /// The names of the providers that the node has.
+        /// The names of the providers of the node that the tenant may use.
         available: Vec<String>,
     },
     /// The campaign file defines a provider, which the node does not allow.

@@ -134,7 +134,9 @@ impl ApiService {
         all.extend(
             self.providers
                 .as_ref()
-                .map(|registry| registry.check_campaign(campaign))
+                .map(|registry| {
+                    registry.check_campaign(campaign, &self.client.scope().tenant.to_string())
+                })
                 .unwrap_or_default(),
         );
         all

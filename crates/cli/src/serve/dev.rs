@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use onward_api::OnwardApi as _;
 use onward_campaign_delivery::{
-    EnvironmentSecrets, InlineProviderPolicy, ProviderRegistry, ProviderSpec,
+    EnvironmentSecrets, InlineProviderPolicy, NamedProvider, ProviderRegistry,
 };
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
@@ -90,7 +90,7 @@ pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitC
 
 /// Returns the provider `folder`, which writes messages to files so that they can be inspected and
 /// none is delivered.
-fn folder_provider_specs(outbox: &Path) -> anyhow::Result<BTreeMap<String, ProviderSpec>> {
+fn folder_provider_specs(outbox: &Path) -> anyhow::Result<BTreeMap<String, NamedProvider>> {
     let folder = serde_json::json!({ "folder": { "path": std::path::absolute(outbox)? } });
     Ok([("folder".to_owned(), serde_json::from_value(folder)?)].into())
 }
