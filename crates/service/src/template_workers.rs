@@ -27,7 +27,7 @@ pub(super) struct RequestLimits {
 impl RequestLimits {
     /// Limits of a preview: a hundred letters take some hundred steps and some milliseconds each.
     pub(super) const PREVIEW: Self = Self {
-        time: Duration::from_secs(3),
+        time: Duration::from_secs(2),
         steps: 20_000_000,
     };
 

@@ -391,7 +391,7 @@ fn a_preview_ends_within_its_budget_and_does_not_delay_other_requests() {
         for preview in previews {
             let response = preview.join().unwrap();
             assert_eq!(response.status, 422, "{}", response.body);
-            let message = "rendering the templates took more than one request may use (3 s";
+            let message = "rendering the templates took more than one request may use (2 s";
             assert!(response.body.contains(message), "{}", response.body);
         }
         slowest
