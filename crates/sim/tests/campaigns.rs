@@ -39,6 +39,7 @@ fn simulate_half(half: u64) {
             redriven,
             cancelled,
             retried,
+            late_answers,
         } = simulate(seed);
         sum.kills += kills;
         sum.stalls += stalls;
@@ -50,6 +51,7 @@ fn simulate_half(half: u64) {
         sum.redriven += redriven;
         sum.cancelled += cancelled;
         sum.retried += retried;
+        sum.late_answers += late_answers;
     }
     println!("{sum:?}");
     let is_full_run =

@@ -465,8 +465,8 @@ impl JobAttempt {
                 | AttemptOutcome::LookUpAfter(_)
                 | AttemptOutcome::AwaitResolution,
             ) if !self.has_progressed => self.attempts.saturating_sub(1),
-            // A dead job keeps its number of attempts for diagnosis.
-            Some(AttemptOutcome::Dead) => self.attempts,
+            // A job that has ended keeps the number of its last attempt for diagnosis.
+            Some(AttemptOutcome::Completed | AttemptOutcome::Dead) => self.attempts,
             Some(_) if self.has_progressed => 0,
             None if self.has_progressed => 1,
             _ => self.attempts,

@@ -1,6 +1,7 @@
 //! Performs the steps of a [`JobAttempt`] on one job, while the worker holds the job's lease.
 
 mod admission;
+mod late_answers;
 mod sending;
 mod step_commit;
 
@@ -153,7 +154,7 @@ impl<'a> JobRunner<'a> {
     pub(crate) async fn lock_job(mut self) -> Result<bool, Error> {
         let (counts, attempts) = (row_mapping::job_counts(&self.job), self.job.attempts + 1);
         Ok(self
-            .persist_step(BTreeMap::new(), counts, attempts, None)
+            .persist_step(&BTreeMap::new(), counts, attempts, None)
             .await?
             .is_some())
     }
@@ -194,9 +195,10 @@ impl<'a> JobRunner<'a> {
                     outcome,
                 } => {
                     let Some(duplicates) = self
-                        .persist_step(changes, counts, attempts, outcome)
+                        .persist_step(&changes, counts, attempts, outcome)
                         .await?
                     else {
+                        self.record_late_answers(&changes).await;
                         return Ok(JobRunEnd::LeaseLost);
                     };
                     attempt.record_persisted(&duplicates);
@@ -244,7 +246,7 @@ impl<'a> JobRunner<'a> {
     /// already has, or `None` if this worker no longer holds the job.
     async fn persist_step(
         &mut self,
-        changes: BTreeMap<usize, ItemChange>,
+        changes: &BTreeMap<usize, ItemChange>,
         counts: ItemCounts,
         attempts: u32,
         outcome: Option<AttemptOutcome>,
@@ -254,7 +256,7 @@ impl<'a> JobRunner<'a> {
         let requested_at = Instant::now();
         let (mut is_outcome_unknown, mut duplicates) = (false, DuplicateItems::Conflict);
         loop {
-            let prepared = self.prepare_commit(&changes, &counts, attempts, outcome, duplicates)?;
+            let prepared = self.prepare_commit(changes, &counts, attempts, outcome, duplicates)?;
             let commit = prepared.commit.clone();
             let error = match reservation::commit_durably(&*self.context.store, commit).await {
                 Ok((receipt, durable)) => {

@@ -77,8 +77,8 @@ impl JobRunner<'_> {
                 replies = &mut sending => break replies,
                 () = sleep_until(renew_at) => {
                     if !self.renew_lease().await? {
-                        // Wait for the calls in flight, although their outcomes can no longer be
-                        // committed.
+                        // Wait for the calls in flight: their outcomes can no longer be committed
+                        // by this attempt, but they settle items that are in doubt since.
                         break sending.await;
                     }
                 }

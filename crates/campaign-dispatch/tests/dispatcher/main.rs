@@ -13,6 +13,7 @@ mod fairness;
 mod faulty_store;
 mod gates;
 mod in_doubt;
+mod late_answers;
 mod repeated_deployments;
 mod retries;
 mod sends;

@@ -84,6 +84,8 @@ pub struct CampaignSimReport {
     pub cancelled: u32,
     /// Number of items of runs that retry the unreached recipients of another run.
     pub retried: u32,
+    /// Number of items in doubt that a late answer of the provider settled.
+    pub late_answers: u32,
 }
 
 /// Admits a random subset of the recipients, or delays all of them.
