@@ -1,6 +1,7 @@
 //! The prerequisites of a deployment: checks of a campaign and its audience before any message is
 //! sent.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use onward_base::Timestamp;
@@ -18,6 +19,8 @@ use crate::unmet_prerequisite::{RenderFailures, UnknownTimeZones, UnmetPrerequis
 
 /// The first 1000 recipients are all rendered; after that, one of every 1000.
 const RENDER_SAMPLE_ROWS: u64 = 1_000;
+/// Maximum number of repeated ids that are compared by their addresses.
+const REPEATED_IDS_MAX: usize = 10_000;
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// One prerequisite of a deployment and the result of its check.
@@ -105,6 +108,8 @@ pub struct CampaignChecker {
     known_time_zones: u64,
     unknown_time_zones: Option<UnknownTimeZones>,
     duplicates: DuplicateDetector,
+    /// Ids that occur more than once, at most [`REPEATED_IDS_MAX`].
+    repeated_ids: BTreeSet<String>,
 }
 
 impl CampaignChecker {
@@ -124,6 +129,7 @@ impl CampaignChecker {
             known_time_zones: 0,
             unknown_time_zones: None,
             duplicates: DuplicateDetector::default(),
+            repeated_ids: BTreeSet::new(),
         }
     }
 
@@ -131,7 +137,9 @@ impl CampaignChecker {
     pub fn add_recipient(&mut self, recipient: &AudienceRecipient) {
         let index = self.report.valid;
         self.report.count_valid();
-        self.duplicates.add_recipient(recipient);
+        if self.duplicates.add_recipient(recipient) && self.repeated_ids.len() < REPEATED_IDS_MAX {
+            self.repeated_ids.insert(recipient.id.clone());
+        }
         self.count_time_zone(recipient);
         if index < RENDER_SAMPLE_ROWS || index.is_multiple_of(RENDER_SAMPLE_ROWS) {
             self.render_sample(recipient);
@@ -173,6 +181,11 @@ impl CampaignChecker {
     /// Counts one invalid row.
     pub fn add_invalid_row(&mut self, row: InvalidRow) {
         self.report.count_invalid(row);
+    }
+
+    /// Ids that occur more than once, for [`ConflictingRows`](crate::ConflictingRows).
+    pub const fn repeated_ids(&self) -> &BTreeSet<String> {
+        &self.repeated_ids
     }
 
     /// The report of the audience read so far, without the duplicates.

@@ -398,3 +398,62 @@ fn a_preview_ends_within_its_budget_and_does_not_delay_other_requests() {
     });
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
 }
+
+#[test]
+fn a_repeated_id_with_another_address_is_reported_with_both_lines() {
+    let (fixture, folder) = (WorkflowStoreFixture::sqlite(), tempfile::tempdir().unwrap());
+    let file = write_campaign(&folder, "mailer");
+    std::fs::write(
+        folder.path().join("people.csv"),
+        "id,email\np1,a@people.example\np2,b@people.example\np1,c@people.example\np2,B@people.example\n",
+    )
+    .unwrap();
+    let conflict = "rows with the id of an earlier row and another address, which gets no message: 1 \
+                    (`p1` in line 4, first in line 2)";
+    let checked = onward(&["campaign", "check", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stdout));
+    assert!(
+        text(&checked.stdout).contains(&format!("audience.conflicts   {conflict}")),
+        "{}",
+        text(&checked.stdout)
+    );
+    let deployed = fixture.run(&["campaign", "deploy", file.to_str().unwrap()]);
+    assert!(
+        text(&deployed.stderr).contains(&format!("warning: {conflict}")),
+        "{}",
+        text(&deployed.stderr)
+    );
+}
+
+#[test]
+fn a_row_that_cannot_be_rendered_is_skipped_like_other_invalid_rows() {
+    let (fixture, folder) = (WorkflowStoreFixture::sqlite(), tempfile::tempdir().unwrap());
+    let file = write_campaign(&folder, "mailer");
+    let yaml = std::fs::read_to_string(&file).unwrap();
+    let yaml = yaml
+        .replace("subject: Hi,", "subject: 'Hi {{ name }}',")
+        .replace("people.csv }", "people.csv, invalid_rows: skip }");
+    std::fs::write(&file, yaml).unwrap();
+    std::fs::write(
+        folder.path().join("people.csv"),
+        "id,email,name\np1,a@people.example,Ada\np2,b@people.example,\"two\nlines\"\np3,c@people.example,Bob\n",
+    )
+    .unwrap();
+    let checked = onward(&["campaign", "check", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let report = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(0), "{report}");
+    assert!(
+        report.contains("invalid rows, which are skipped: 1; the first is line 3: part `subject`"),
+        "{report}"
+    );
+    let deployed = fixture.run(&["campaign", "deploy", file.to_str().unwrap()]);
+    assert!(
+        text(&deployed.stderr).contains("2 recipients in 1 job"),
+        "{}",
+        text(&deployed.stderr)
+    );
+}
