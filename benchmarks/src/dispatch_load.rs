@@ -166,6 +166,7 @@ impl DeliveryResolver for BenchDeliveryResolver {
             },
             resend_in_doubt: false,
             lookup_after_ms: None,
+            max_unreachable_ms: 3_600_000,
         };
         Ok(Arc::new(CampaignDelivery {
             provider: Arc::new(BenchProvider {

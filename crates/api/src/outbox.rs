@@ -102,7 +102,8 @@ pub struct OutboxItemView {
     pub state: OutboxItemState,
     /// The stored status: `queued`, `sent`, `called`, `posted`, `failed` or `skipped`.
     pub status: String,
-    /// How many times the provider was called for this item.
+    /// How many times the provider was called for this item, without calls that did not reach it
+    /// or that it throttled. More than one call has the same idempotency key.
     pub sends: u32,
     /// Why the item was skipped or failed: one of a fixed set of codes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -266,8 +267,13 @@ pub struct CampaignJob {
     pub r#type: String,
     /// The status of the job.
     pub status: CampaignJobStatus,
-    /// Number of attempts since an item of the job was last settled.
+    /// Number of attempts since an item of the job was last settled; of a job that has ended, the
+    /// number of its last attempt.
     pub attempts: u32,
+    /// How many times a dispatcher has claimed the job, including claims after a dispatcher was
+    /// lost.
+    #[serde(default)]
+    pub claims: u32,
     /// The number of items in the job.
     pub items: u32,
     /// The number of items in each state.
@@ -280,7 +286,7 @@ pub struct CampaignJob {
     /// dispatcher holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locked_until: Option<String>,
-    /// The error of the last failed attempt.
+    /// The last error of the job; a completed job has one only if some of its items failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// When the job was created (RFC 3339).

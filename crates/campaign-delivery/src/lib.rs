@@ -2,6 +2,8 @@
 //!
 //! - [`ProviderSpec`]: the configuration of a provider, as a document without secrets;
 //!   [`ProviderSpec::build_provider`] builds a provider from it.
+//! - [`NamedProvider`]: a provider of the settings, with the tenants that may use it and the
+//!   senders that they may name.
 //! - [`ProviderRegistry`]: the providers of a server by name. The dispatcher asks it how to deliver
 //!   a campaign run, and a deployment asks it whether the run could be delivered.
 //! - [`ProviderError`], [`MessageBuildError`], [`CampaignProviderError`]: why a provider, a message
@@ -15,6 +17,7 @@
 
 mod folder;
 mod http;
+mod named_provider;
 mod outgoing_item;
 mod provider_error;
 mod provider_registry;
@@ -31,6 +34,7 @@ pub use http::{
     HttpAuthSpec, HttpBatchSpec, HttpConfigError, HttpRequestError, HttpResponseSpec, HttpSpec,
     HttpStatusMatch, StatusLookupSpec,
 };
+pub use named_provider::NamedProvider;
 pub use provider_error::{
     CampaignProviderError, MessageBuildError, ProviderConfigError, ProviderError,
 };

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::folder::FolderError;
 use crate::http::{HttpConfigError, HttpRequestError};
-use crate::provider_spec::WINDOW_MAX;
+use crate::provider_spec::{UNREACHABLE_MS_MAX, WINDOW_MAX};
 use crate::rate_limits::ZeroRateLimit;
 use crate::smtp::{MailBuildError, SmtpConfigError};
 use crate::spec_error::ProviderDocumentError;
@@ -40,6 +40,14 @@ pub enum ProviderConfigError {
     NoStatusLookup {
         /// The kind of the provider.
         kind: &'static str,
+    },
+    /// A provider that cannot be reached would be waited for too long.
+    #[error("`{kind}.policy.max_unreachable_ms` is {ms}: it must be at most {UNREACHABLE_MS_MAX}")]
+    UnreachableTimeOutOfRange {
+        /// The kind of the provider.
+        kind: &'static str,
+        /// The configured time.
+        ms: u64,
     },
     /// The timeout is 0.
     #[error("`{kind}.timeout_ms` must be at least 1")]
@@ -83,7 +91,7 @@ pub enum CampaignProviderError {
     UnknownProvider {
         /// The name in the campaign file.
         name: String,
-        /// The names of the providers that the node has.
+        /// The names of the providers of the node that the tenant may use.
         available: Vec<String>,
     },
     /// The campaign file defines a provider, which the node does not allow.

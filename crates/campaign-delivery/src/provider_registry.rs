@@ -6,7 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::{ProviderSpec, RateLimiter, SecretSource};
+use crate::{NamedProvider, ProviderSpec, RateLimiter, SecretSource};
 use onward_base::SharedText;
 use onward_campaign_dispatch::{CampaignDelivery, DeliveryError, DeliveryResolver, Provider};
 use onward_campaign_file::{
@@ -59,7 +59,7 @@ impl From<bool> for InlineProviderPolicy {
 
 /// The providers of a node, built on first use. Implements [`DeliveryResolver`] for the dispatcher.
 pub struct ProviderRegistry {
-    named_providers: BTreeMap<String, ProviderSpec>,
+    named_providers: BTreeMap<String, NamedProvider>,
     inline_policy: InlineProviderPolicy,
     secrets: Box<dyn SecretSource + Send + Sync>,
     state: Mutex<ProviderRegistryState>,
@@ -96,7 +96,7 @@ impl ProviderRegistry {
     /// Creates a registry with these named providers. `inline_policy` determines whether campaign
     /// files may define others.
     pub fn new(
-        named: BTreeMap<String, ProviderSpec>,
+        named: BTreeMap<String, NamedProvider>,
         inline_policy: InlineProviderPolicy,
         secrets: impl SecretSource + Send + Sync + 'static,
     ) -> Self {
@@ -108,27 +108,26 @@ impl ProviderRegistry {
         }
     }
 
-    /// Checks whether the campaign could be delivered, as far as that can be determined without its
-    /// recipients.
-    pub fn check_campaign(&self, campaign: &Campaign) -> Vec<DeployPrerequisite> {
-        let (name, spec) = match self.find_provider(campaign) {
+    /// Checks whether the campaign of a tenant could be delivered, as far as that can be determined
+    /// without its recipients.
+    pub fn check_campaign(&self, campaign: &Campaign, tenant: &str) -> Vec<DeployPrerequisite> {
+        let (name, named) = match self.find_provider(campaign, tenant) {
             Ok(found) => found,
             Err(error) => return vec![DeployPrerequisite::unmet("provider.known", &error)],
         };
+        let spec = &named.spec;
         let message = format!("the server has the provider {name}");
         let known = DeployPrerequisite::met("provider.known", message);
-        let usable = match self.get_or_build_provider(&name, &spec) {
+        let usable = match self.get_or_build_provider(&name, spec) {
             Ok(_) => DeployPrerequisite::met(
                 "provider.usable",
                 "its configuration is valid; no connection was made",
             ),
             Err(error) => DeployPrerequisite::unmet("provider.usable", &error),
         };
-        vec![
-            known,
-            usable,
-            check_samples_fit(&spec, SampleMessage::placeholder_samples(campaign)),
-        ]
+        let fits = check_samples_fit(spec, SampleMessage::placeholder_samples(campaign));
+        let from = named.check_campaign_sender(campaign);
+        [known, usable, fits].into_iter().chain(from).collect()
     }
 
     /// Divides the rate limits of providers among the live nodes of the store; `me` is the id of
@@ -169,23 +168,32 @@ impl ProviderRegistry {
         }
     }
 
-    /// Returns the provider of a campaign, and its name in the outbox.
+    /// Returns the provider of a campaign of this tenant, and its name in the outbox. A provider
+    /// that the tenant may not use is unknown to it.
     fn find_provider(
         &self,
         campaign: &Campaign,
-    ) -> Result<(String, ProviderSpec), CampaignProviderError> {
+        tenant: &str,
+    ) -> Result<(String, NamedProvider), CampaignProviderError> {
+        let available = self
+            .named_providers
+            .iter()
+            .filter(|(_, provider)| provider.is_open_to(tenant));
         match &campaign.provider {
-            ProviderRef::Named(name) => match self.named_providers.get(name) {
-                Some(spec) => Ok((name.clone(), spec.clone())),
+            ProviderRef::Named(name) => match available.clone().find(|(it, _)| *it == name) {
+                Some((name, provider)) => Ok((name.clone(), provider.clone())),
                 None => Err(CampaignProviderError::UnknownProvider {
                     name: name.clone(),
-                    available: self.named_providers.keys().cloned().collect(),
+                    available: available.map(|(name, _)| name.clone()).collect(),
                 }),
             },
             ProviderRef::Inline(_) if self.inline_policy == InlineProviderPolicy::Reject => {
                 Err(CampaignProviderError::InlineNotAllowed)
             }
-            ProviderRef::Inline(definition) => parse_inline_provider(definition),
+            ProviderRef::Inline(definition) => {
+                let (name, spec) = parse_inline_provider(definition)?;
+                Ok((name, spec.into()))
+            }
         }
     }
 
@@ -218,14 +226,15 @@ impl ProviderRegistry {
 
     fn build_delivery(&self, run: &CampaignRunRow) -> Result<CampaignDelivery, RunDeliveryError> {
         let campaign = Campaign::from_document(&run.document)?;
-        let (name, spec) = self.find_provider(&campaign)?;
+        let (name, named) = self.find_provider(&campaign, &run.tenant_id)?;
+        let spec = &named.spec;
         let RegisteredProvider {
             provider,
             rate_limiter,
-        } = self.get_or_build_provider(&name, &spec)?;
+        } = self.get_or_build_provider(&name, spec)?;
         Ok(CampaignDelivery {
             provider,
-            composer: Arc::new(TemplateComposer::new(&campaign)?),
+            composer: named.limit_senders(TemplateComposer::new(&campaign)?),
             gate: Arc::new(SendGate {
                 quiet_hours: campaign.schedule.quiet_hours.clone(),
                 rate_limiter,

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use crate::{EnvironmentSecrets, ProviderSpec};
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::AudienceRecipient;
-use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite};
+use onward_campaign_core::{AudienceRecipient, ComposeMessage as _};
+use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite, TemplateComposer};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::NodeRow;
 use onward_store::{Commit, ManualClock, Store, StoreClock as _, StorePolicy};
@@ -225,7 +225,7 @@ fn provider_fits(channel: &str, provider: &str, template: &str) -> (bool, bool, 
             .find(|it| it.id == "provider.fits")
             .unwrap()
     };
-    let on_server = find(inline_registry().check_campaign(&campaign));
+    let on_server = find(inline_registry().check_campaign(&campaign, "acme"));
     let address = if channel == "email" {
         "ada@example.org"
     } else {
@@ -233,7 +233,7 @@ fn provider_fits(channel: &str, provider: &str, template: &str) -> (bool, bool, 
     };
     let data = serde_json::Map::from_iter([("name".to_owned(), "Ada".into())]);
     let mut checker = CampaignChecker::new(
-        &campaign,
+        campaign.clone(),
         Timestamp::from_micros(1_767_225_600_000_000).unwrap(),
     );
     checker.add_recipient(&AudienceRecipient {
@@ -354,4 +354,90 @@ fn an_error_in_a_definition_names_the_setting_and_no_secret() {
             "{message}"
         );
     }
+}
+
+/// A registry with one provider for all tenants, and one for the tenant `acme` and its sender.
+fn registry_with_limits() -> ProviderRegistry {
+    let provider = |limits: &str| {
+        let document = format!(r#"{{{limits}"smtp": {{"url": "smtp://127.0.0.1:25"}}}}"#);
+        serde_json::from_str(&document).unwrap()
+    };
+    let limits = r#""tenants": ["acme"], "from": ["news@acme.example"], "#;
+    let named = [("shared", provider("")), ("acme-mail", provider(limits))];
+    ProviderRegistry::new(
+        named
+            .into_iter()
+            .map(|(name, provider)| (name.to_owned(), provider))
+            .collect(),
+        InlineProviderPolicy::Reject,
+        EnvironmentSecrets,
+    )
+}
+
+fn unmet(registry: &ProviderRegistry, provider: &str, from: &str, tenant: &str) -> Vec<String> {
+    let template = format!("{{ from: '{from}', subject: Hi, text: Hello }}");
+    let campaign = parse_campaign("email", provider, &template);
+    let checks = registry.check_campaign(&campaign, tenant);
+    let unmet = checks.into_iter().filter(|it| !it.pass);
+    unmet
+        .map(|it| format!("{}: {}", it.id, it.message))
+        .collect()
+}
+
+#[test]
+fn a_provider_of_another_tenant_is_unknown_and_its_name_is_not_listed() {
+    let registry = registry_with_limits();
+    let from = "news@acme.example";
+    assert_eq!(unmet(&registry, "acme-mail", from, "acme"), [""; 0]);
+    assert_eq!(unmet(&registry, "shared", from, "globex"), [""; 0]);
+    for name in ["acme-mail", "missing"] {
+        assert_eq!(
+            unmet(&registry, name, from, "globex"),
+            [format!(
+                "provider.known: unknown provider {name}: this server has shared"
+            )]
+        );
+    }
+    let unknown = unmet(&registry, "missing", from, "acme");
+    assert!(
+        unknown[0].contains("this server has acme-mail, shared"),
+        "{unknown:?}"
+    );
+}
+
+#[test]
+fn a_sender_that_the_provider_does_not_allow_is_refused_before_and_after_deployment() {
+    let registry = registry_with_limits();
+    let refused = unmet(&registry, "acme-mail", "boss@bank.example", "acme");
+    assert_eq!(
+        refused,
+        [
+            "provider.from: the sender `boss@bank.example` is not allowed for this provider: \
+          use one of news@acme.example"
+        ]
+    );
+    assert_eq!(
+        unmet(&registry, "shared", "boss@bank.example", "acme"),
+        [""; 0]
+    );
+    // A sender with variables is known only when a message is rendered.
+    let template = "{ from: '{{ sender }}', subject: Hi, text: Hello }";
+    let campaign = parse_campaign("email", "acme-mail", template);
+    let (_, named) = registry.find_provider(&campaign, "acme").unwrap();
+    let composer = named.limit_senders(TemplateComposer::new(&campaign).unwrap());
+    let compose = |sender: &str| {
+        let data = serde_json::Map::from_iter([("sender".to_owned(), sender.into())]);
+        composer.compose_message(&AudienceRecipient {
+            id: "1".to_owned(),
+            address: "ada@example.org".to_owned(),
+            data,
+        })
+    };
+    assert!(compose("News <news@acme.example>").is_ok());
+    assert!(
+        compose("boss@bank.example")
+            .unwrap_err()
+            .to_string()
+            .contains("is not allowed for this provider")
+    );
 }

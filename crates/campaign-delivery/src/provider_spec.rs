@@ -26,6 +26,10 @@ const TIMEOUT_GRACE: Duration = Duration::from_secs(5);
 /// Maximum number of items that a worker reserves and sends concurrently.
 pub(crate) const WINDOW_MAX: usize = 1_000;
 
+/// Default and maximum time for which a provider that cannot be reached is waited for.
+const UNREACHABLE_MS_DEFAULT: u64 = 24 * 3_600 * 1_000;
+pub(crate) const UNREACHABLE_MS_MAX: u64 = 7 * UNREACHABLE_MS_DEFAULT;
+
 /// Idempotency key of sample messages, which are never sent, in the format of item keys.
 const SAMPLE_KEY: &str = "00000000000000000000000000000000";
 
@@ -89,6 +93,10 @@ pub struct DispatchPolicySpec {
     /// a folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lookup_after_ms: Option<u64>,
+    /// Time in milliseconds after the first try of an item for which a provider that cannot be
+    /// reached is waited for, at most one week. default: 86400000, one day.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_unreachable_ms: Option<u64>,
 }
 
 /// Default dispatch policy of a kind of provider.
@@ -212,6 +220,7 @@ impl ProviderSpec {
             lookup_after_ms: defaults
                 .lookup_after_ms
                 .map(|after| spec.lookup_after_ms.unwrap_or(after)),
+            max_unreachable_ms: spec.max_unreachable_ms.unwrap_or(UNREACHABLE_MS_DEFAULT),
         }
     }
 
@@ -250,6 +259,12 @@ impl ProviderSpec {
         }
         if spec.lookup_after_ms.is_some() && defaults.lookup_after_ms.is_none() {
             return Err(ProviderConfigError::NoStatusLookup { kind });
+        }
+        if let Some(ms) = spec
+            .max_unreachable_ms
+            .filter(|ms| *ms > UNREACHABLE_MS_MAX)
+        {
+            return Err(ProviderConfigError::UnreachableTimeOutOfRange { kind, ms });
         }
         if defaults.timeout.is_zero() {
             return Err(ProviderConfigError::ZeroTimeout { kind });

@@ -172,6 +172,7 @@ impl CampaignDelivery {
                 backoff: NO_PROVIDER_BACKOFF,
                 resend_in_doubt: true,
                 lookup_after_ms: Some(LOOKUP_RETRY_MS),
+                max_unreachable_ms: u64::MAX,
             },
             timeout: Duration::ZERO,
         }

@@ -20,13 +20,15 @@ pub fn item_state(row: &OutboxItemRow) -> ItemState {
 
 /// The progress of an item as an attempt at the time `now` reads it.
 pub(crate) fn item_progress(row: &OutboxItemRow, now: Timestamp) -> ItemProgress {
-    let in_doubt_ms = row.in_doubt_since.map_or(0, |since| {
-        now.as_micros().saturating_sub(since.as_micros()) / 1_000
-    });
+    let ms_since = |since: Timestamp| {
+        let micros = now.as_micros().saturating_sub(since.as_micros());
+        u64::try_from(micros / 1_000).unwrap_or(0)
+    };
     ItemProgress {
         state: item_state(row),
         sends: row.sends,
-        in_doubt_ms: u64::try_from(in_doubt_ms).unwrap_or(0),
+        in_doubt_ms: row.in_doubt_since.map_or(0, ms_since),
+        age_ms: ms_since(row.created_at),
         reason: row.reason,
     }
 }

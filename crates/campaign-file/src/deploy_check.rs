@@ -1,6 +1,9 @@
 //! The prerequisites of a deployment: checks of a campaign and its audience before any message is
 //! sent.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use onward_base::Timestamp;
 use onward_campaign_core::{AudienceRecipient, DeliveryChannel};
 use serde::{Deserialize, Serialize};
@@ -16,6 +19,8 @@ use crate::unmet_prerequisite::{RenderFailures, UnknownTimeZones, UnmetPrerequis
 
 /// The first 1000 recipients are all rendered; after that, one of every 1000.
 const RENDER_SAMPLE_ROWS: u64 = 1_000;
+/// Maximum number of repeated ids that are compared by their addresses.
+const REPEATED_IDS_MAX: usize = 10_000;
 const DAY_US: i64 = 24 * 3_600 * 1_000_000;
 
 /// One prerequisite of a deployment and the result of its check.
@@ -73,7 +78,7 @@ pub fn check_campaign(
     campaign: &Campaign,
     input: &DeployCheckInput<'_>,
 ) -> Vec<DeployPrerequisite> {
-    let mut checker = CampaignChecker::new(campaign, input.now);
+    let mut checker = CampaignChecker::new(campaign.clone(), input.now);
     for recipient in input.sample {
         checker.add_recipient(recipient);
     }
@@ -89,8 +94,8 @@ pub fn check_campaign(
 
 /// Checks a campaign while the caller streams its audience.
 #[derive(Debug)]
-pub struct CampaignChecker<'a> {
-    campaign: &'a Campaign,
+pub struct CampaignChecker {
+    campaign: Arc<Campaign>,
     now: Timestamp,
     composer: Result<TemplateComposer, MessageRenderError>,
     report: AudienceReport,
@@ -103,13 +108,16 @@ pub struct CampaignChecker<'a> {
     known_time_zones: u64,
     unknown_time_zones: Option<UnknownTimeZones>,
     duplicates: DuplicateDetector,
+    /// Ids that occur more than once, at most [`REPEATED_IDS_MAX`].
+    repeated_ids: BTreeSet<String>,
 }
 
-impl<'a> CampaignChecker<'a> {
+impl CampaignChecker {
     /// Creates a checker that has read no recipient yet, and compiles the templates of the
     /// campaign.
-    pub fn new(campaign: &'a Campaign, now: Timestamp) -> Self {
-        let (composer, report) = (TemplateComposer::new(campaign), AudienceReport::default());
+    pub fn new(campaign: impl Into<Arc<Campaign>>, now: Timestamp) -> Self {
+        let campaign = campaign.into();
+        let (composer, report) = (TemplateComposer::new(&campaign), AudienceReport::default());
         Self {
             campaign,
             now,
@@ -121,6 +129,7 @@ impl<'a> CampaignChecker<'a> {
             known_time_zones: 0,
             unknown_time_zones: None,
             duplicates: DuplicateDetector::default(),
+            repeated_ids: BTreeSet::new(),
         }
     }
 
@@ -128,7 +137,9 @@ impl<'a> CampaignChecker<'a> {
     pub fn add_recipient(&mut self, recipient: &AudienceRecipient) {
         let index = self.report.valid;
         self.report.count_valid();
-        self.duplicates.add_recipient(recipient);
+        if self.duplicates.add_recipient(recipient) && self.repeated_ids.len() < REPEATED_IDS_MAX {
+            self.repeated_ids.insert(recipient.id.clone());
+        }
         self.count_time_zone(recipient);
         if index < RENDER_SAMPLE_ROWS || index.is_multiple_of(RENDER_SAMPLE_ROWS) {
             self.render_sample(recipient);
@@ -154,9 +165,8 @@ impl<'a> CampaignChecker<'a> {
     }
 
     fn count_time_zone(&mut self, recipient: &AudienceRecipient) {
-        let name = self
-            .time_zone_field()
-            .and_then(|field| recipient.data.get(field)?.as_str());
+        let zone_field = self.time_zone_field().map(str::to_owned);
+        let name = zone_field.and_then(|field| recipient.data.get(&field)?.as_str());
         match name.filter(|name| !name.is_empty()) {
             Some(name) if time_zone::find_time_zone(name).is_some() => self.known_time_zones += 1,
             Some(name) => {
@@ -171,6 +181,11 @@ impl<'a> CampaignChecker<'a> {
     /// Counts one invalid row.
     pub fn add_invalid_row(&mut self, row: InvalidRow) {
         self.report.count_invalid(row);
+    }
+
+    /// Ids that occur more than once, for [`ConflictingRows`](crate::ConflictingRows).
+    pub const fn repeated_ids(&self) -> &BTreeSet<String> {
+        &self.repeated_ids
     }
 
     /// The report of the audience read so far, without the duplicates.
@@ -189,7 +204,7 @@ impl<'a> CampaignChecker<'a> {
         let duplicates = self.duplicates.duplicate_counts();
         self.report.duplicates = Some(duplicates);
         let mut list = self.campaign_prerequisites();
-        list.extend(audience_prerequisites(self.campaign, &self.report));
+        list.extend(audience_prerequisites(&self.campaign, &self.report));
         if duplicates.checked > 0 {
             let message = describe_duplicates(
                 &self.campaign.audience_fields().address,
@@ -215,17 +230,17 @@ impl<'a> CampaignChecker<'a> {
         if self.campaign.channel == DeliveryChannel::Email {
             list.push(DeployPrerequisite::from_result(
                 "email.parts",
-                check_email_parts(self.campaign),
+                check_email_parts(&self.campaign),
             ));
-            list.extend(check_from_address(self.campaign));
+            list.extend(check_from_address(&self.campaign));
             list.push(DeployPrerequisite::met(
                 "email.unsubscribe",
-                describe_unsubscribe(self.campaign),
+                describe_unsubscribe(&self.campaign),
             ));
         }
         list.push(DeployPrerequisite::from_result(
             "schedule",
-            check_schedule(self.campaign, self.now),
+            check_schedule(&self.campaign, self.now),
         ));
         if let Some(field) = self.time_zone_field().filter(|_| self.report.valid > 0) {
             list.push(DeployPrerequisite::from_result(
@@ -254,7 +269,7 @@ impl<'a> CampaignChecker<'a> {
     }
 
     /// The field that has a recipient's own time zone, if the quiet hours use one.
-    fn time_zone_field(&self) -> Option<&'a str> {
+    fn time_zone_field(&self) -> Option<&str> {
         self.campaign
             .schedule
             .quiet_hours

@@ -41,10 +41,11 @@ pub(crate) struct DuplicateDetector {
 }
 
 impl DuplicateDetector {
-    /// Checks the recipient of one valid row. No effect after [`CHECKED_ROWS_MAX`] rows.
-    pub(crate) fn add_recipient(&mut self, recipient: &AudienceRecipient) {
+    /// Checks the recipient of one valid row. No effect after [`CHECKED_ROWS_MAX`] rows. Returns
+    /// whether the id has (probably) occurred before.
+    pub(crate) fn add_recipient(&mut self, recipient: &AudienceRecipient) -> bool {
         if self.counts.checked >= CHECKED_ROWS_MAX {
-            return;
+            return false;
         }
         if self.bloom_words.is_empty() {
             self.bloom_words = vec![0; BLOCK_WORDS << BLOCK_BITS];
@@ -54,6 +55,7 @@ impl DuplicateDetector {
         let is_known_address = self.insert_key(&("address", recipient.address.to_lowercase()));
         self.counts.ids += u64::from(is_known_id);
         self.counts.addresses += u64::from(is_known_address && !is_known_id);
+        is_known_id
     }
 
     /// The counts of all rows checked so far.

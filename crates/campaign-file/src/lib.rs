@@ -17,6 +17,7 @@ pub mod templates;
 
 mod campaign;
 mod campaign_document;
+mod conflicting_rows;
 mod deploy_check;
 mod duplicates;
 mod error;
@@ -30,6 +31,7 @@ mod time_zone;
 mod unmet_prerequisite;
 
 pub use campaign::{AudienceFormat, AudienceSpec, Campaign, CampaignRetries, InvalidRowPolicy};
+pub use conflicting_rows::ConflictingRows;
 pub use deploy_check::{CampaignChecker, DeployCheckInput, DeployPrerequisite, check_campaign};
 pub use duplicates::DuplicateCounts;
 pub use error::Error;

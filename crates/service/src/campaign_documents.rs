@@ -147,6 +147,7 @@ pub(super) fn api_campaign_job(row: &tables::JobRow) -> CampaignJob {
         r#type: row.job_type.to_string(),
         status: api_job_status(row.status),
         attempts: row.attempts,
+        claims: row.lock_epoch,
         items: row.items,
         counts: api_item_counts(&counts),
         run_after: Some(row.run_after)

@@ -3,7 +3,11 @@
 
 use std::io;
 
-use onward_api::campaign::{ActiveJobs, CampaignRunView, CampaignRunWait, PrerequisiteCheck};
+use onward_api::RawJson;
+use onward_api::campaign::{
+    ActiveJobs, CampaignRunView, CampaignRunWait, MessagePreview, PrerequisiteCheck,
+    PreviewCampaignRequest,
+};
 use onward_api::finding::{DoctorFinding, FindingCode};
 use onward_api::problem::{Code, Problem};
 use onward_campaign_dispatch::{
@@ -11,12 +15,17 @@ use onward_campaign_dispatch::{
     examine_runs,
 };
 use onward_campaign_file::{
-    Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, check_campaign,
+    Campaign, DeployCheckInput, DeployPrerequisite, ProviderRef, TemplateComposer, check_campaign,
 };
 use onward_store::tables::CampaignRunRow;
 
+use super::campaign_input::{parse_campaign, parse_recipient};
 use super::problems::{campaign_problem, store_problem};
+use super::template_workers::{RequestBudget, RequestLimits};
 use super::{ApiService, campaign_documents};
+
+/// Maximum length of all messages of one preview in bytes.
+const PREVIEW_BYTES_MAX: usize = 32 << 20;
 
 impl ApiService {
     /// Examines the campaign runs for the doctor and reports each problem as a finding.
@@ -49,23 +58,71 @@ impl ApiService {
             .map_err(store_problem)
     }
 
+    /// Runs work with templates on the threads for it.
+    pub(super) async fn run_template_work<T: Send + 'static>(
+        &self,
+        budget: &RequestBudget,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let tenant = &self.client.scope().tenant;
+        self.template_workers
+            .run(&tenant.to_string(), budget, work)
+            .await
+    }
+
     /// Checks the deploy prerequisites of a campaign that do not depend on its audience.
     pub(super) async fn check_prerequisites(
         &self,
-        campaign: &Campaign,
+        campaign: RawJson,
     ) -> Result<Vec<DeployPrerequisite>, Problem> {
         let now = self.client.store().now().await.map_err(store_problem)?;
-        Ok(self.add_provider_checks(
-            campaign,
-            check_campaign(
-                campaign,
-                &DeployCheckInput {
-                    now,
-                    sample: &[],
-                    report: None,
-                },
-            ),
-        ))
+        let (budget, service) = (RequestBudget::new(RequestLimits::CHECK), self.clone());
+        let check = move || {
+            let campaign = parse_campaign(&campaign)?;
+            let input = DeployCheckInput {
+                now,
+                sample: &[],
+                report: None,
+            };
+            let checks = check_campaign(&campaign, &input);
+            Ok(service.add_provider_checks(&campaign, checks))
+        };
+        self.run_template_work(&budget, check).await?
+    }
+
+    /// Renders the messages of a preview.
+    pub(super) async fn render_previews(
+        &self,
+        preview: PreviewCampaignRequest,
+    ) -> Result<Vec<MessagePreview>, Problem> {
+        let budget = RequestBudget::new(RequestLimits::PREVIEW);
+        let render_budget = budget.render_budget().clone();
+        let render = move || {
+            let composer = TemplateComposer::new(&parse_campaign(&preview.campaign)?)
+                .map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
+            let (mut messages, mut bytes) = (Vec::new(), 0);
+            for recipient in preview.recipients {
+                if render_budget.is_over() {
+                    break;
+                }
+                let message =
+                    campaign_documents::preview_message(&composer, parse_recipient(recipient)?);
+                bytes += message.parts.iter().map(|it| it.text.len()).sum::<usize>();
+                if bytes > PREVIEW_BYTES_MAX {
+                    return Err(Problem::new(
+                        Code::Unprocessable,
+                        format!(
+                            "the messages of a preview are limited to {} MiB together: send fewer \
+                             recipients in one request",
+                            PREVIEW_BYTES_MAX >> 20
+                        ),
+                    ));
+                }
+                messages.push(message);
+            }
+            Ok(messages)
+        };
+        self.run_template_work(&budget, render).await?
     }
 
     /// Adds the checks of the campaign's provider, if this service has a provider registry.
@@ -77,7 +134,9 @@ impl ApiService {
         all.extend(
             self.providers
                 .as_ref()
-                .map(|registry| registry.check_campaign(campaign))
+                .map(|registry| {
+                    registry.check_campaign(campaign, &self.client.scope().tenant.to_string())
+                })
                 .unwrap_or_default(),
         );
         all

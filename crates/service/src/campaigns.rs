@@ -1,5 +1,7 @@
 //! The campaign operations of the API: check, preview, deploy, control, list and settle.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use onward_api::campaign::{
     CampaignApi, CampaignAuditEntry, CampaignAuditPage, CampaignControl, CampaignRunPage,
@@ -20,10 +22,10 @@ use onward_campaign_dispatch::{
     CampaignDeployment, EntropySource, JobCursor, JobFilter, RepeatSendPolicy, ScopedCampaigns,
     TimestampCursor,
 };
-use onward_campaign_file::TemplateComposer;
 use onward_store::tables;
 
-use super::campaign_documents::{self, api_deployment, delivery_channel, preview_message};
+use super::ApiService;
+use super::campaign_documents::{self, api_deployment, delivery_channel};
 use super::campaign_input::{
     ADDRESS_MAX, ID_MAX, REASON_MAX, normalize_address, parse_campaign, parse_page_cursor,
     parse_recipient, parse_resolution,
@@ -31,7 +33,7 @@ use super::campaign_input::{
 use super::campaign_inspection::require_prerequisites;
 use super::executions::{KEY_MAX, parse_page_size};
 use super::problems::{campaign_problem, check_length, invalid_field, store_problem};
-use super::{ApiService, audience_check};
+use super::template_workers::{RequestBudget, RequestLimits};
 
 /// Default number of entries per page.
 const DEFAULT_PAGE_SIZE: u32 = 100;
@@ -52,7 +54,7 @@ const ACTOR_MAX: usize = 200;
 impl ApiService {
     pub(super) fn campaigns_in_scope(&self) -> ScopedCampaigns {
         let scope = self.client.scope().clone();
-        ScopedCampaigns::new(std::sync::Arc::clone(self.client.store()), scope)
+        ScopedCampaigns::new(Arc::clone(self.client.store()), scope)
     }
 
     /// The actor for the audit trail: the name that the caller gave and the name of the caller's
@@ -72,9 +74,7 @@ impl ApiService {
 #[async_trait]
 impl CampaignApi for ApiService {
     async fn check_campaign(&self, campaign: RawJson) -> Result<CheckCampaignResponse, Problem> {
-        let prerequisites = self
-            .check_prerequisites(&parse_campaign(&campaign)?)
-            .await?;
+        let prerequisites = self.check_prerequisites(campaign).await?;
         let pass = prerequisites.iter().all(|it| it.pass);
         Ok(CheckCampaignResponse {
             pass,
@@ -89,20 +89,15 @@ impl CampaignApi for ApiService {
         &self,
         preview: PreviewCampaignRequest,
     ) -> Result<PreviewCampaignResponse, Problem> {
-        let campaign = parse_campaign(&preview.campaign)?;
         if preview.recipients.len() > PREVIEW_MAX {
             return Err(Problem::new(
                 Code::Unprocessable,
                 "recipients: a preview is limited to 100 recipients",
             ));
         }
-        let composer = TemplateComposer::new(&campaign)
-            .map_err(|error| Problem::new(Code::Unprocessable, error.to_string()))?;
-        let mut messages = Vec::new();
-        for recipient in preview.recipients {
-            messages.push(preview_message(&composer, parse_recipient(recipient)?));
-        }
-        Ok(PreviewCampaignResponse { messages })
+        Ok(PreviewCampaignResponse {
+            messages: self.render_previews(preview).await?,
+        })
     }
 
     async fn put_audience_part(
@@ -153,7 +148,7 @@ impl CampaignApi for ApiService {
                 "key: must not be empty; omit it to deploy without an idempotency key",
             ));
         }
-        let campaign = parse_campaign(&campaign)?;
+        let campaign = Arc::new(parse_campaign(&campaign)?);
         let campaigns = self.campaigns_in_scope();
         let audience = campaigns
             .read_audience(&audience)
@@ -187,10 +182,11 @@ impl CampaignApi for ApiService {
             return Ok(api_deployment(&made));
         }
         let now = self.client.store().now().await.map_err(store_problem)?;
-        let checks = audience_check::check_audience(&campaigns, &campaign, &audience, now)
-            .await
-            .map_err(campaign_problem)?;
-        let prerequisites = require_prerequisites(self.add_provider_checks(&campaign, checks))?;
+        let budget = RequestBudget::new(RequestLimits::CHECK);
+        let checks = self
+            .check_audience(&campaigns, &campaign, &audience, (now, &budget))
+            .await?;
+        let prerequisites = require_prerequisites(checks)?;
         let made = campaigns
             .deploy_campaign(&deployment, &audience, &EntropySource::default())
             .await

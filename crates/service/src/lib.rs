@@ -11,6 +11,7 @@ mod problems;
 mod runs;
 mod server_stage;
 mod tasks;
+mod template_workers;
 pub mod token;
 
 use std::io;
@@ -51,6 +52,7 @@ pub use self::executions::JournalLinesPage;
 pub use self::problems::store_problem;
 use self::problems::{check_length, engine_problem};
 pub use self::server_stage::ServerStage;
+use self::template_workers::TemplateWorkers;
 
 /// Maximum length in characters of the reason of a cancellation.
 const REASON_MAX: usize = 1_024;
@@ -69,11 +71,13 @@ pub struct ApiService {
     caller_token: Option<SharedText>,
     /// The stage of the server; long polls end when it stops. `None` if there is no server.
     server_stage: Option<watch::Receiver<ServerStage>>,
+    /// The threads that render and check templates.
+    template_workers: Arc<TemplateWorkers>,
 }
 
 impl ApiService {
     /// Creates a service with the store and scope of `client`.
-    pub const fn new(client: EngineClient) -> Self {
+    pub fn new(client: EngineClient) -> Self {
         Self {
             client,
             component_runtime: None,
@@ -82,6 +86,7 @@ impl ApiService {
             providers: None,
             caller_token: None,
             server_stage: None,
+            template_workers: Arc::default(),
         }
     }
 

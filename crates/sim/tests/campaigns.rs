@@ -43,6 +43,7 @@ fn simulate_half(half: u64) {
             redriven,
             cancelled,
             retried,
+            late_answers,
         } = simulate(seed);
         sum.kills += kills;
         sum.stalls += stalls;
@@ -54,6 +55,7 @@ fn simulate_half(half: u64) {
         sum.redriven += redriven;
         sum.cancelled += cancelled;
         sum.retried += retried;
+        sum.late_answers += late_answers;
     }
     println!("{sum:?}");
     let is_full_run =

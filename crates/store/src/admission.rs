@@ -166,6 +166,9 @@ fn ensure_first_touch(
 /// entry.
 const KEY_TEXT_BYTES_MAX: usize = 512;
 
+/// Columns of text that must not be empty: an empty idempotency key would make one item of all.
+const NOT_EMPTY: [(&str, &str); 1] = [("channel_outbox", "idempotency_key")];
+
 fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), InvalidRequest> {
     let table = change.table();
     let is_insert = matches!(
@@ -210,6 +213,11 @@ fn check_row_change(change: &RowChange, limits: &StoreLimits) -> Result<(), Inva
                 if text.len() > KEY_TEXT_BYTES_MAX && table.is_lookup_column(column.name) =>
             {
                 refuse("text of a key, unique or index column must have at most 512 bytes")?;
+            }
+            Some(ColumnValue::Text(text))
+                if text.is_empty() && NOT_EMPTY.contains(&(table.name, column.name)) =>
+            {
+                refuse("the text must not be empty")?;
             }
             Some(_) => {}
         }

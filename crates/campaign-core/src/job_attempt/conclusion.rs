@@ -1,8 +1,13 @@
 //! The end of an attempt: whether its job is settled, has to be retried, or waits for a lookup, an
 //! operator or the provider.
 
+use onward_base::ExponentialBackoff;
+
 use super::{AttemptDirective, AttemptOutcome, ItemProgress, JobAttempt};
 use crate::{ItemCounts, ItemReason, ItemState, ItemTransition, JobTransition};
+
+/// Maximum delay in milliseconds between two attempts to reach a provider.
+const UNREACHABLE_DELAY_MAX_MS: u64 = 60_000;
 
 /// Minimum delay in milliseconds before the provider is asked again about an item that it could not
 /// look up.
@@ -49,8 +54,14 @@ impl JobAttempt {
     }
 
     /// The outcome that schedules another attempt, or `None` if the retry policy allows no more. An
-    /// attempt throttled by a provider that gave a delay does not count as an attempt.
+    /// attempt does not count if the provider could not be reached, or throttled it and gave a
+    /// delay.
     fn retry_outcome(&self, entropy: u64) -> Option<AttemptOutcome> {
+        if let Some(age_ms) = self.unreachable_ms {
+            let delay = self.unreachable_delay_ms(age_ms, entropy);
+            let requested = self.throttled.flatten().unwrap_or(0);
+            return Some(AttemptOutcome::Postponed(delay.max(requested)));
+        }
         let attempt = if self.has_progressed {
             1
         } else {
@@ -65,6 +76,16 @@ impl JobAttempt {
             }
             None => None,
         }
+    }
+
+    /// The delay before the provider is tried to be reached again: half of the time that the oldest
+    /// item has waited so far, so that it grows exponentially without a count of the attempts, up
+    /// to a maximum. Jitter shortens it by up to half.
+    fn unreachable_delay_ms(&self, age_ms: u64, entropy: u64) -> u64 {
+        let ExponentialBackoff { initial_ms, max_ms } = self.policy.backoff;
+        let delay = (age_ms / 2).clamp(1, UNREACHABLE_DELAY_MAX_MS);
+        let delay = delay.max(initial_ms).min(max_ms).max(1);
+        delay - entropy % (delay / 2 + 1)
     }
 
     /// Whether an item is in doubt and the provider can be called for it again.

@@ -32,6 +32,9 @@ pub struct DispatchPolicy {
     /// How long an item must be in doubt, in milliseconds, before the provider can be asked for its
     /// status. `None` if the provider has no status lookup.
     pub lookup_after_ms: Option<u64>,
+    /// For how many milliseconds after the first reservation of an item a provider that cannot be
+    /// reached is waited for. Calls that do not reach it count as sends only after that.
+    pub max_unreachable_ms: u64,
 }
 
 /// The progress of an item as an attempt reads it from its row.
@@ -43,6 +46,8 @@ pub struct ItemProgress {
     pub sends: u32,
     /// For how many milliseconds the item has been in doubt.
     pub in_doubt_ms: u64,
+    /// How many milliseconds ago the item was reserved for the first time.
+    pub age_ms: u64,
     /// The reason why the item was skipped or failed, if it was.
     pub reason: Option<ItemReason>,
 }
@@ -53,6 +58,7 @@ impl ItemProgress {
         state: ItemState::Unreserved,
         sends: 0,
         in_doubt_ms: 0,
+        age_ms: 0,
         reason: None,
     };
 }
@@ -97,6 +103,8 @@ pub enum SendOutcome {
     /// The provider throttles all sends; carries the number of milliseconds to wait, if it gave
     /// one.
     Throttled(SharedText, Option<u64>),
+    /// The provider could not be reached, so the item was not handed to it.
+    Unreachable(SharedText),
     /// The provider may have accepted the item.
     Unknown(SharedText),
     /// The provider was not called, because the message cannot be rendered.
@@ -151,7 +159,9 @@ pub enum AttemptStep {
     },
     /// Determine which of these items may be sent now, at most this many; then call
     /// [`record_admission`](JobAttempt::record_admission) with them, or
-    /// [`postpone_job`](JobAttempt::postpone_job) if none may be sent.
+    /// [`postpone_job`](JobAttempt::postpone_job) if none may be sent. A worker that would have to
+    /// wait first calls [`persist_before_waiting`](JobAttempt::persist_before_waiting) if there
+    /// are [unstored changes](JobAttempt::has_unstored_changes).
     Admit(Vec<usize>, usize),
     /// Call the provider for these items, once each; then call
     /// [`record_send_outcomes`](JobAttempt::record_send_outcomes).
@@ -178,6 +188,9 @@ pub struct JobAttempt {
     /// Set if the provider throttled a send; the inner value is the delay in milliseconds that it
     /// gave.
     throttled: Option<Option<u64>>,
+    /// Set if the provider could not be reached and is waited for: the age of the oldest item for
+    /// which it was called.
+    unreachable_ms: Option<u64>,
     /// Set if no item may be sent now: the delay in milliseconds.
     postponed_ms: Option<u64>,
     /// Items that are not sent again in this attempt.
@@ -197,6 +210,8 @@ enum AttemptPhase {
     Ready,
     /// These items wait for admission, and the admitted ones are reserved next.
     Admitting(Vec<usize>),
+    /// The changes are persisted next, and admission is requested again.
+    Flushing,
     /// These items are admitted, and `changes` holds their reservations.
     Admitted(Vec<usize>),
     /// The reservations of these items are being persisted.
@@ -229,6 +244,7 @@ impl JobAttempt {
             has_progressed: false,
             is_exhausted: attempts > policy.max_attempts,
             throttled: None,
+            unreachable_ms: None,
             postponed_ms: None,
             deferred: none.clone(),
             resent: none.clone(),
@@ -292,6 +308,7 @@ impl JobAttempt {
                 self.phase = AttemptPhase::Sending(window.clone());
                 AttemptStep::Send(window)
             }
+            AttemptPhase::Flushing => self.persist_changes(),
             AttemptPhase::Finished => AttemptStep::Finished,
             waiting @ (AttemptPhase::Admitting(_)
             | AttemptPhase::Reserving(_)
@@ -306,6 +323,7 @@ impl JobAttempt {
     fn decide_step(&mut self, entropy: u64) -> AttemptStep {
         let can_send = self.directive == AttemptDirective::Continue
             && self.throttled.is_none()
+            && self.unreachable_ms.is_none()
             && self.postponed_ms.is_none()
             && !self.is_exhausted;
         let open = if can_send {
@@ -354,6 +372,20 @@ impl JobAttempt {
     fn persist_changes(&mut self) -> AttemptStep {
         self.phase = AttemptPhase::Reserving(Vec::new());
         self.persist_step(None)
+    }
+
+    /// Whether there are changes that are not persisted yet, such as outcomes of provider calls.
+    pub fn has_unstored_changes(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    /// Persists the changes before the worker waits for admission: items that the provider has
+    /// answered are not in doubt if the worker crashes while it waits.
+    pub fn persist_before_waiting(&mut self) {
+        let AttemptPhase::Admitting(_) = &self.phase else {
+            unreachable!("no admission is pending: {:?}", self.phase)
+        };
+        self.phase = AttemptPhase::Flushing;
     }
 
     /// Records which items may be sent now; they are reserved next.
@@ -433,8 +465,8 @@ impl JobAttempt {
                 | AttemptOutcome::LookUpAfter(_)
                 | AttemptOutcome::AwaitResolution,
             ) if !self.has_progressed => self.attempts.saturating_sub(1),
-            // A dead job keeps its number of attempts for diagnosis.
-            Some(AttemptOutcome::Dead) => self.attempts,
+            // A job that has ended keeps the number of its last attempt for diagnosis.
+            Some(AttemptOutcome::Completed | AttemptOutcome::Dead) => self.attempts,
             Some(_) if self.has_progressed => 0,
             None if self.has_progressed => 1,
             _ => self.attempts,

@@ -44,6 +44,7 @@ impl JobAttempt {
                 self.fail_item(position, ItemReason::InvalidMessage, error)
             }
             SendOutcome::Unknown(error) => self.mark_in_doubt(position, error),
+            SendOutcome::Unreachable(error) => self.record_unreachable(position, error),
             SendOutcome::Deferred(error) => {
                 self.defer_item(position, error);
                 self.exhaust_at_max_sends(position);
@@ -62,11 +63,34 @@ impl JobAttempt {
         self.pending_change(position).error = Some(error);
     }
 
-    /// Records that the provider throttles all sends. The send is not counted against the item.
-    fn record_throttling(&mut self, position: usize, after_ms: Option<u64>) {
+    /// Records that the provider could not be reached. The send is not counted against the item
+    /// while the policy waits for such a provider.
+    fn record_unreachable(&mut self, position: usize, error: SharedText) {
+        let age_ms = self.items[position].age_ms;
+        let is_waited_for = age_ms < self.policy.max_unreachable_ms;
+        if self.resent[position] {
+            self.mark_in_doubt(position, error);
+        } else {
+            self.defer_item(position, error);
+        }
+        if is_waited_for {
+            self.uncount_send(position);
+            self.unreachable_ms = self.unreachable_ms.max(Some(age_ms));
+        } else if !self.resent[position] {
+            self.exhaust_at_max_sends(position);
+        }
+    }
+
+    /// Takes back the count of the send for which the item was reserved.
+    fn uncount_send(&mut self, position: usize) {
         self.items[position].sends -= 1;
         let sends = self.items[position].sends;
         self.pending_change(position).sends = sends;
+    }
+
+    /// Records that the provider throttles all sends. The send is not counted against the item.
+    fn record_throttling(&mut self, position: usize, after_ms: Option<u64>) {
+        self.uncount_send(position);
         // A delay of 0 counts as no delay given.
         self.throttled = Some(self.throttled.flatten().max(after_ms.filter(|ms| *ms > 0)));
     }

@@ -128,7 +128,7 @@ impl HttpProviderClient {
                 .url()
                 .and_then(|url| Some(format!("{}:{}", url.host()?, url.port_or_known_default()?)));
             let host = host.as_deref().unwrap_or("the service");
-            return SendOutcome::Deferred(redact(&format!("cannot connect to {host}: {chain}")));
+            return SendOutcome::Unreachable(redact(&format!("cannot connect to {host}: {chain}")));
         }
         let event = if cause.is_timeout() {
             "the service did not respond before the timeout"

@@ -152,6 +152,11 @@ pub enum HttpRequestError {
     /// The rendered URL has another scheme, host or port than the configured one.
     #[error("the rendered URL leads to another host")]
     OtherOrigin,
+    /// The path of the rendered URL has a segment that would remove others.
+    #[error(
+        "the path of the rendered URL has a segment `.` or `..`, which would lead to another path"
+    )]
+    DotSegment,
     /// The rendered body is not JSON.
     #[error("the body is not JSON: remove any quotes around {{{{ }}}}, which adds its own: {0}")]
     InvalidJson(serde_json::Error),

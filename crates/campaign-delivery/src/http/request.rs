@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use percent_encoding::percent_decode_str;
 use reqwest::Method;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::{Host, Url};
@@ -196,11 +197,9 @@ impl HttpRequestTemplate {
         &self,
         variables: &TemplateVariables,
     ) -> Result<ProviderHttpRequest, HttpRequestError> {
-        let url: Url = self
-            .url
-            .render(variables)?
-            .parse()
-            .map_err(HttpRequestError::InvalidUrl)?;
+        let url = self.url.render(variables)?;
+        check_path_segments(&url)?;
+        let url: Url = url.parse().map_err(HttpRequestError::InvalidUrl)?;
         if ProviderOrigin::from_url(&url).as_ref() != Some(&self.origin) {
             return Err(HttpRequestError::OtherOrigin);
         }
@@ -227,6 +226,33 @@ impl HttpRequestTemplate {
             headers,
             body,
         })
+    }
+}
+
+/// Fails if the path of a URL has a segment `.` or `..`, also one that appears only when a service
+/// or a proxy decodes the path, as often as it may. Such a segment would remove others of the path,
+/// so that the request of a recipient would go to another operation of the service.
+fn check_path_segments(url: &str) -> Result<(), HttpRequestError> {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let path = rest.split(['?', '#']).next().unwrap_or_default();
+    // The first segment is the authority.
+    let mut path = path
+        .split_once('/')
+        .map_or(String::new(), |(_, path)| path.to_owned());
+    loop {
+        // A URL parser removes tabs and line breaks.
+        let is_dots = |segment: &str| {
+            let segment = segment.replace(['\t', '\r', '\n'], "");
+            matches!(segment.as_str(), "." | "..")
+        };
+        if path.split(['/', '\\']).any(is_dots) {
+            return Err(HttpRequestError::DotSegment);
+        }
+        let decoded = percent_decode_str(&path).decode_utf8_lossy().into_owned();
+        if decoded == path {
+            return Ok(());
+        }
+        path = decoded;
     }
 }
 
@@ -293,7 +319,40 @@ fn parse_header_value(name: &HeaderName, text: &str) -> Result<HeaderValue, Http
 
 #[cfg(test)]
 mod tests {
-    use super::parse_origin;
+    use super::{check_path_segments, parse_origin};
+
+    #[test]
+    fn a_path_with_dot_segments_is_rejected_however_they_are_encoded() {
+        let url = |segment: &str| format!("https://api.example.org/u/{segment}/end?to=..#..");
+        for segment in [
+            ".",
+            "..",
+            "%2e",
+            "%2E.",
+            ".%2e",
+            "%252e%252E",
+            "%25252e",
+            "a%2F..%2Fb",
+            "a%5c..",
+            ".\t.",
+        ] {
+            assert!(check_path_segments(&url(segment)).is_err(), "{segment}");
+        }
+        for segment in [
+            "a",
+            "...",
+            "..a",
+            "a..",
+            ".a",
+            "a.b",
+            "%2e%2e%2e",
+            "%C3%A9",
+            "%ff",
+        ] {
+            assert!(check_path_segments(&url(segment)).is_ok(), "{segment}");
+        }
+        assert!(check_path_segments("https://api.example.org?to=..").is_ok());
+    }
 
     #[test]
     fn the_origin_of_a_url_template_does_not_depend_on_variables() {

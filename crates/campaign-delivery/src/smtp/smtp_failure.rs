@@ -93,6 +93,10 @@ pub(crate) fn map_failure(
         (Connect | Mail, Temporary(..)) => SendOutcome::Throttled(error, None),
         // A server that rejects the client or its password has rejected no message.
         (Connect, Permanent(..) | Unsupported(_)) => SendOutcome::Throttled(error, None),
+        // The server knows of no message, so the call does not count as a send.
+        (Connect, ConnectionLost(_) | ConnectFailed(_) | TimedOut) => {
+            SendOutcome::Unreachable(error)
+        }
         (Recipient | Data | Content, Temporary(..)) => SendOutcome::Deferred(error),
         (_, ConnectionLost(_) | ConnectFailed(_) | TimedOut) => SendOutcome::Deferred(error),
         (_, Permanent(..) | Unsupported(_)) => SendOutcome::Refused(error),
@@ -144,6 +148,7 @@ mod tests {
             SendOutcome::Refused(_) => "refused",
             SendOutcome::Deferred(_) => "deferred",
             SendOutcome::Throttled(..) => "throttled",
+            SendOutcome::Unreachable(_) => "unreachable",
             SendOutcome::Unknown(_) => "unknown",
             SendOutcome::InvalidMessage(_) => "invalid",
         }
@@ -165,7 +170,7 @@ mod tests {
         let table = [
             (
                 Connect,
-                "throttled throttled throttled deferred deferred deferred throttled",
+                "throttled throttled throttled unreachable unreachable unreachable throttled",
             ),
             (
                 Mail,

@@ -65,6 +65,7 @@ fn outcome_name(outcome: &SendOutcome) -> &'static str {
         SendOutcome::Accepted(_) => "accepted",
         SendOutcome::Refused(_) => "refused",
         SendOutcome::Deferred(_) => "deferred",
+        SendOutcome::Unreachable(_) => "unreachable",
         SendOutcome::Throttled(..) => "throttled",
         SendOutcome::Unknown(_) => "unknown",
         SendOutcome::InvalidMessage(_) => "invalid",
@@ -137,7 +138,11 @@ async fn a_lost_connection_is_in_doubt_only_after_the_end_of_the_message() {
     ] {
         let server = ScriptedSmtpServer::start_with_fault(at, SmtpFault::Disconnect).await;
         let outcome = send(&provider(server.port, &json!({}))).await;
-        assert_eq!(outcome_name(&outcome), "deferred", "{at:?}: {outcome:?}");
+        let expected = match at {
+            SmtpFaultPoint::Greeting | SmtpFaultPoint::Ehlo => "unreachable",
+            _ => "deferred",
+        };
+        assert_eq!(outcome_name(&outcome), expected, "{at:?}: {outcome:?}");
         assert_eq!(server.message_count(), 0);
     }
     let server =
@@ -164,7 +169,7 @@ async fn a_long_message_that_was_not_written_completely_was_not_sent() {
 #[tokio::test]
 async fn a_timeout_is_in_doubt_only_after_the_end_of_the_message() {
     for (at, expected) in [
-        (SmtpFaultPoint::Greeting, "deferred"),
+        (SmtpFaultPoint::Greeting, "unreachable"),
         (SmtpFaultPoint::Mail, "deferred"),
         (SmtpFaultPoint::Recipient, "deferred"),
         (SmtpFaultPoint::Data, "deferred"),
@@ -188,7 +193,7 @@ async fn an_unreachable_server_has_accepted_nothing() {
     let outcome = send(&provider(port, &json!({}))).await;
     let expected = format!("cannot connect to 127.0.0.1:{port}: Connection refused");
     assert!(
-        matches!(&outcome, SendOutcome::Deferred(error) if error.starts_with(&expected)),
+        matches!(&outcome, SendOutcome::Unreachable(error) if error.starts_with(&expected)),
         "{outcome:?}"
     );
 }

@@ -94,13 +94,16 @@ async fn mail_is_encrypted_by_implicit_tls_or_starttls() {
             "{scheme}"
         );
         assert_eq!(server.received_mails().unwrap().len(), 1);
-        // Without the file, the certificate is not trusted.
+        // Without the file, the certificate is not trusted. The server counts as unreachable.
         let retries = CampaignRetries {
             max_sends: 1,
             max_attempts: 1,
             ..CampaignRetries::default()
         };
-        let fixture = ProviderFixture::with_retries(spec(&url, &json!({})), retries);
+        let fixture = ProviderFixture::with_retries(
+            spec(&url, &json!({ "policy": { "max_unreachable_ms": 0 } })),
+            retries,
+        );
         assert_eq!(
             fixture.send(&[("ada", "ada@example.org")]).await,
             statuses(&[("ada", "failed exhausted")]),

@@ -44,6 +44,41 @@ impl JobRunner<'_> {
         }
     }
 
+    /// Returns which of these items may be sent now, or `None` if the worker has to wait. It has to
+    /// if the provider limits the sends of this process: the permits of the last sends are released
+    /// only when their outcomes are stored, so that a crash leaves no more items in doubt than
+    /// there are permits.
+    pub(super) fn admit_at_once(&self, positions: &[usize], at_most: usize) -> Option<Vec<usize>> {
+        if self.delivery.provider.send_permits().is_some() {
+            return None;
+        }
+        match self.ask_gate(positions, at_most) {
+            SendAdmission::Admitted(admitted) => Some(admitted),
+            SendAdmission::Delayed(_) => None,
+        }
+    }
+
+    /// Asks the gate which of the items at these positions may be sent now.
+    fn ask_gate(&self, positions: &[usize], at_most: usize) -> SendAdmission {
+        let recipients: Vec<&AudienceRecipient> = positions
+            .iter()
+            .map(|&position| &self.recipients[position])
+            .collect();
+        match self
+            .delivery
+            .gate
+            .admit_recipients(&recipients, at_most, self.context.clock.now())
+        {
+            SendAdmission::Admitted(indexes) => SendAdmission::Admitted(
+                indexes
+                    .into_iter()
+                    .filter_map(|index| positions.get(index).copied())
+                    .collect(),
+            ),
+            delayed @ SendAdmission::Delayed(_) => delayed,
+        }
+    }
+
     /// Acquires permits at the provider, and then asks the gate which items may use them.
     async fn try_admit(&mut self, positions: &[usize], at_most: usize) -> SendAdmission {
         // Permits of an earlier try may be unused: release them first.
@@ -61,29 +96,14 @@ impl JobRunner<'_> {
                 None => return SendAdmission::Delayed(PERMIT_RETRY_DELAY),
             },
         };
-        let recipients: Vec<&AudienceRecipient> = positions
-            .iter()
-            .map(|&position| &self.recipients[position])
-            .collect();
-        match self
-            .delivery
-            .gate
-            .admit_recipients(&recipients, at_most, self.context.clock.now())
+        let admission = self.ask_gate(positions, at_most);
+        if let (SendAdmission::Admitted(admitted), Some(permits)) =
+            (&admission, &mut self.send_permits)
         {
-            SendAdmission::Admitted(indexes) => {
-                if let Some(permits) = &mut self.send_permits {
-                    // Return the unused permits.
-                    drop(permits.split(permits.num_permits().saturating_sub(indexes.len())));
-                }
-                SendAdmission::Admitted(
-                    indexes
-                        .into_iter()
-                        .filter_map(|index| positions.get(index).copied())
-                        .collect(),
-                )
-            }
-            delayed @ SendAdmission::Delayed(_) => delayed,
+            // Return the unused permits.
+            drop(permits.split(permits.num_permits().saturating_sub(admitted.len())));
         }
+        admission
     }
 }
 

@@ -1,6 +1,7 @@
 //! Performs the steps of a [`JobAttempt`] on one job, while the worker holds the job's lease.
 
 mod admission;
+mod late_answers;
 mod sending;
 mod step_commit;
 
@@ -99,7 +100,8 @@ pub(crate) struct JobRunner<'a> {
     provider: SharedText,
     scheduled_for: String,
     durable_commit: Option<DurableCommit>,
-    /// Permits at the provider for the items that are about to be reserved.
+    /// Permits at the provider for the items that are reserved or about to be. They are kept until
+    /// the outcomes of the sends are stored.
     send_permits: Option<OwnedSemaphorePermit>,
     /// Results of status lookups of items in doubt, for the audit trail.
     lookup_results: Map<String, Value>,
@@ -152,7 +154,7 @@ impl<'a> JobRunner<'a> {
     pub(crate) async fn lock_job(mut self) -> Result<bool, Error> {
         let (counts, attempts) = (row_mapping::job_counts(&self.job), self.job.attempts + 1);
         Ok(self
-            .persist_step(BTreeMap::new(), counts, attempts, None)
+            .persist_step(&BTreeMap::new(), counts, attempts, None)
             .await?
             .is_some())
     }
@@ -193,14 +195,23 @@ impl<'a> JobRunner<'a> {
                     outcome,
                 } => {
                     let Some(duplicates) = self
-                        .persist_step(changes, counts, attempts, outcome)
+                        .persist_step(&changes, counts, attempts, outcome)
                         .await?
                     else {
+                        self.record_late_answers(&changes).await;
                         return Ok(JobRunEnd::LeaseLost);
                     };
                     attempt.record_persisted(&duplicates);
                     if let Some(outcome) = outcome {
                         end = JobRunEnd::Concluded(outcome);
+                    }
+                }
+                // Outcomes are persisted together with the next reservations only if the worker
+                // does not have to wait for these.
+                AttemptStep::Admit(positions, at_most) if attempt.has_unstored_changes() => {
+                    match self.admit_at_once(&positions, at_most) {
+                        Some(admitted) => attempt.record_admission(&admitted),
+                        None => attempt.persist_before_waiting(),
                     }
                 }
                 AttemptStep::Admit(positions, at_most) => {
@@ -235,7 +246,7 @@ impl<'a> JobRunner<'a> {
     /// already has, or `None` if this worker no longer holds the job.
     async fn persist_step(
         &mut self,
-        changes: BTreeMap<usize, ItemChange>,
+        changes: &BTreeMap<usize, ItemChange>,
         counts: ItemCounts,
         attempts: u32,
         outcome: Option<AttemptOutcome>,
@@ -245,7 +256,7 @@ impl<'a> JobRunner<'a> {
         let requested_at = Instant::now();
         let (mut is_outcome_unknown, mut duplicates) = (false, DuplicateItems::Conflict);
         loop {
-            let prepared = self.prepare_commit(&changes, &counts, attempts, outcome, duplicates)?;
+            let prepared = self.prepare_commit(changes, &counts, attempts, outcome, duplicates)?;
             let commit = prepared.commit.clone();
             let error = match reservation::commit_durably(&*self.context.store, commit).await {
                 Ok((receipt, durable)) => {

@@ -77,8 +77,8 @@ impl JobRunner<'_> {
                 replies = &mut sending => break replies,
                 () = sleep_until(renew_at) => {
                     if !self.renew_lease().await? {
-                        // Wait for the calls in flight, although their outcomes can no longer be
-                        // committed.
+                        // Wait for the calls in flight: their outcomes can no longer be committed
+                        // by this attempt, but they settle items that are in doubt since.
                         break sending.await;
                     }
                 }
@@ -92,7 +92,6 @@ impl JobRunner<'_> {
             Some((position, outcome))
         };
         outcomes.extend(replies.into_iter().flatten().filter_map(with_position));
-        self.send_permits = None;
         self.pause_if_throttled(&outcomes);
         Ok(Some(outcomes))
     }

@@ -62,8 +62,8 @@ impl JobRunner<'_> {
         {
             job.error = Some(error);
         }
-        // A completed job has no error of its own; the errors of items are in their rows.
-        if outcome == Some(AttemptOutcome::Completed) {
+        // A completed job keeps the last error only if items failed; it is in their rows as well.
+        if outcome == Some(AttemptOutcome::Completed) && counts.failed == 0 {
             job.error = None;
         }
         let mut commit = Commit::new().update_columns(&self.job, &job, self.version);
@@ -191,15 +191,21 @@ impl JobRunner<'_> {
             let detail = json!({ "fromEpoch": self.job.lock_epoch });
             events.push(("job.recovered", self.audit_detail(job, detail)));
         }
-        let in_doubt: Vec<SharedText> = changes
-            .iter()
-            .filter(|(_, change)| change.new_state == ItemState::InDoubt)
-            .map(|(position, _)| row_mapping::item_id(&job.id, *position))
-            .collect();
-        if !in_doubt.is_empty() {
-            let ids: Vec<&str> = in_doubt.iter().map(|item| &**item).collect();
-            let detail = json!({ "items": ids });
-            events.push(("items.in_doubt", self.audit_detail(job, detail)));
+        for (event, state) in [
+            ("items.in_doubt", ItemState::InDoubt),
+            ("items.resent", ItemState::Reserved),
+        ] {
+            let items: Vec<String> = changes
+                .iter()
+                .filter(|(position, change)| {
+                    change.new_state == state
+                        && (state == ItemState::InDoubt || self.may_have_been_sent(**position))
+                })
+                .map(|(position, _)| row_mapping::item_id(&job.id, *position).to_string())
+                .collect();
+            if !items.is_empty() {
+                events.push((event, self.audit_detail(job, json!({ "items": items }))));
+            }
         }
         if !self.lookup_results.is_empty() {
             let detail = json!({ "found": self.lookup_results });
@@ -241,6 +247,17 @@ impl JobRunner<'_> {
         });
         events.push((event, self.audit_detail(job, counts)));
         events
+    }
+
+    /// Whether a call for the item may have reached the provider: it is in doubt, or the worker
+    /// that had reserved it was lost.
+    fn may_have_been_sent(&self, position: usize) -> bool {
+        self.rows[position].as_ref().is_some_and(|(row, _)| {
+            matches!(
+                row_mapping::item_state(row),
+                ItemState::InDoubt | ItemState::Reserved
+            )
+        })
     }
 
     /// The details of an audit event: the job, the worker and the epoch, and the event's own.

@@ -168,6 +168,20 @@ enum Interruption {
     KilledWithoutProvider,
 }
 
+/// Checks that an operator can see that the item was sent again, and that a worker was lost.
+async fn assert_resend_is_visible(world: &World, run: &str, interruption: Interruption) {
+    assert_eq!(world.items().await[0].sends, 2, "{interruption:?}");
+    let events = world.events(run).await;
+    assert!(
+        events.contains(&"items.resent".to_owned()),
+        "{interruption:?}: {events:?}"
+    );
+    if matches!(interruption, Interruption::Killed) {
+        let job = world.jobs().await.remove(0);
+        assert_eq!((job.attempts, job.lock_epoch), (2, 2), "{interruption:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_idempotent_provider_is_called_again_after_every_kind_of_interruption() {
     for interruption in [
@@ -234,6 +248,7 @@ async fn an_idempotent_provider_is_called_again_after_every_kind_of_interruption
         }
         world.work_until_ended(&run).await;
         assert_eq!(world.provider.calls()["a"], 2, "{interruption:?}");
+        assert_resend_is_visible(&world, &run, interruption).await;
         assert_eq!(
             world.run_status(&run).await,
             CampaignRunStatus::Completed,

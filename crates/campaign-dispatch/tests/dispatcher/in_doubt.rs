@@ -82,6 +82,7 @@ fn progress(state: ItemState, sends: u32) -> ItemProgress {
         state,
         sends,
         in_doubt_ms: 1_000_000,
+        age_ms: 1_000_000,
         reason: None,
     }
 }

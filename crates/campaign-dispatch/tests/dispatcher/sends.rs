@@ -1,6 +1,6 @@
 //! Sending: which recipients the dispatcher sends to, how often, and the counts that a run reports.
 
-use onward_campaign_core::{CampaignRunStatus, DeliveryChannel, SendOutcome};
+use onward_campaign_core::{CampaignRunStatus, DeliveryChannel, JobStatus, SendOutcome};
 use onward_campaign_dispatch::CampaignError;
 
 use crate::world::{POLICY, RecordingProvider, World, accepted, expect};
@@ -115,4 +115,28 @@ async fn a_suppressed_recipient_is_skipped() {
         expect(&[("a", "sent"), ("b", "skipped suppressed")])
     );
     assert!(!world.provider.calls().contains_key("b"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_completed_job_keeps_its_last_error_if_items_failed() {
+    let refuse = |_: &str, _| SendOutcome::Refused("550 no such mailbox".into());
+    let world = World::new(RecordingProvider::new(refuse), POLICY);
+    let run = world.deploy(&["a", "b"]).await.unwrap().run_id;
+    world.work_until_ended(&run).await;
+    let job = world.jobs().await.remove(0);
+    assert_eq!(
+        (job.status, job.failed, job.error.as_deref(), job.attempts),
+        (JobStatus::Completed, 2, Some("550 no such mailbox"), 1)
+    );
+    assert_eq!(world.run_status(&run).await, CampaignRunStatus::Failed);
+    // An error that was overcome is not kept.
+    let later = |_: &str, count| match count {
+        1 => SendOutcome::Deferred("busy".into()),
+        _ => accepted(),
+    };
+    let world = World::new(RecordingProvider::new(later), POLICY);
+    let run = world.deploy(&["a"]).await.unwrap().run_id;
+    world.work_until_ended(&run).await;
+    let job = world.jobs().await.remove(0);
+    assert_eq!((job.status, job.error), (JobStatus::Completed, None));
 }

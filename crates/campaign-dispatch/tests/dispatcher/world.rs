@@ -20,7 +20,7 @@ use onward_campaign_dispatch::{
 use onward_store::memory::MemoryStore;
 use onward_store::tables::{JobRow, OutboxItemRow};
 use onward_store::{RecordReader as _, Store, StoreClock, StorePolicy, TableScan};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 
 pub(crate) type SendScript = dyn Fn(&str, u32) -> SendOutcome + Send + Sync;
@@ -33,6 +33,9 @@ pub(crate) struct RecordingProvider {
     pub(crate) known: Mutex<BTreeMap<String, LookupOutcome>>,
     /// Whether a call that reached the provider never returns.
     pub(crate) hangs: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+    pub(crate) permits: Option<Arc<Semaphore>>,
+    /// How long a call takes.
+    pub(crate) latency: Duration,
 }
 
 impl RecordingProvider {
@@ -46,6 +49,8 @@ impl RecordingProvider {
             script: Box::new(script),
             known: Mutex::default(),
             hangs: None,
+            permits: None,
+            latency: Duration::ZERO,
         }
     }
 
@@ -69,7 +74,12 @@ impl Provider for RecordingProvider {
         self.capabilities
     }
 
+    fn send_permits(&self) -> Option<Arc<Semaphore>> {
+        self.permits.clone()
+    }
+
     async fn deliver_batch(&self, batch: Vec<Reservation>) -> Vec<(SharedText, SendOutcome)> {
+        tokio::time::sleep(self.latency).await;
         let mut outcomes = Vec::new();
         for reservation in batch {
             let count = {
@@ -137,6 +147,7 @@ pub(crate) const POLICY: DispatchPolicy = DispatchPolicy {
     },
     resend_in_doubt: false,
     lookup_after_ms: None,
+    max_unreachable_ms: 3_600_000,
 };
 
 pub(crate) struct World {

@@ -99,6 +99,11 @@ impl<R: Read> DelimitedAudience<R> {
         })
     }
 
+    /// The line at which the row starts that was read last.
+    pub(super) fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
     pub(super) fn next_recipient(&mut self) -> Option<Result<AudienceRecipient, AudienceRowError>> {
         if self.has_ended {
             return None;
@@ -125,9 +130,8 @@ impl<R: Read> DelimitedAudience<R> {
     /// Parses the row that was read last.
     fn parse_row(&self) -> Result<AudienceRecipient, InvalidRow> {
         self.parse_recipient().map_err(|error| {
-            let line = self.record.position().map_or(0, csv::Position::line);
             recipient_row::invalid_row(
-                line,
+                self.line(),
                 &error,
                 &self.record.iter().collect::<Vec<_>>().join(&b' '),
             )

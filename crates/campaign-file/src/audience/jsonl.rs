@@ -33,6 +33,11 @@ impl<R: Read> JsonlAudience<R> {
         }
     }
 
+    /// The line that was read last.
+    pub(super) const fn line(&self) -> u64 {
+        self.line_number
+    }
+
     pub(super) fn next_recipient(&mut self) -> Option<Result<AudienceRecipient, AudienceRowError>> {
         while !self.has_ended {
             match self.lines.read_line() {

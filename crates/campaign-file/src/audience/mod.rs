@@ -98,6 +98,16 @@ pub fn read_audience<R: Read>(
     Ok(AudienceReader(kind))
 }
 
+impl<R: Read> AudienceReader<R> {
+    /// Line of the file, counted from 1, at which the row starts that was returned last.
+    pub fn line(&self) -> u64 {
+        match &self.0 {
+            AudienceReaderKind::Delimited(table) => table.line(),
+            AudienceReaderKind::Jsonl(objects) => objects.line(),
+        }
+    }
+}
+
 impl<R: Read> Iterator for AudienceReader<R> {
     type Item = Result<AudienceRecipient, AudienceRowError>;
 

@@ -99,6 +99,9 @@ pub enum TemplateErrorKind {
     /// Rendering exceeds the step limit.
     #[error("too many steps: shorten the loops of the template")]
     TooManySteps,
+    /// The request that renders the templates has used up its budget, or was stopped.
+    #[error("the request has used up its budget for rendering templates")]
+    BudgetSpent,
     /// An error of the template engine, such as invalid syntax.
     #[error("{0}")]
     Engine(String),

@@ -11,6 +11,7 @@ use minijinja::{
 use crate::templates::filters;
 use crate::templates::memory_bound::{self, ByteBound};
 use crate::templates::nesting_depth::check_nesting_depth;
+use crate::templates::render_budget::RenderBudget;
 use crate::templates::template_error::{TemplateError, TemplateErrorKind};
 
 /// Maximum number of bytes that all steps of one rendering touch together: some seconds.
@@ -89,7 +90,8 @@ impl TemplateSet {
     }
 
     /// Renders a template with these variables, which use `variable_bytes` of memory. Fails if the
-    /// template exceeds a limit or uses an undefined variable.
+    /// template exceeds a limit, or the [`RenderBudget`] of this thread, or uses an undefined
+    /// variable.
     pub fn render(
         &self,
         name: &str,
@@ -115,12 +117,21 @@ impl TemplateSet {
             ));
         }
         // The more bytes a step can touch, the fewer steps are allowed.
-        let steps_max = (TOUCHED_BYTES_MAX / memory_bound.max(1)).max(*steps.start());
+        let steps_max = (TOUCHED_BYTES_MAX / memory_bound.max(1))
+            .max(*steps.start())
+            .min(*steps.end());
+        let budget = RenderBudget::current();
+        let allowed = match &budget {
+            Some(budget) => budget
+                .allowed_steps(steps_max)
+                .map_err(TemplateError::without_line)?,
+            None => steps_max,
+        };
         let mut limited = None;
-        if steps_max < *steps.end() {
+        if allowed < *steps.end() {
             limited
                 .insert(self.environment.clone())
-                .set_fuel(Some(steps_max));
+                .set_fuel(Some(allowed));
         }
         let environment = limited.as_ref().unwrap_or(&self.environment);
         let mut output = BoundedOutput {
@@ -131,17 +142,32 @@ impl TemplateSet {
         let template = environment
             .get_template(name)
             .map_err(|error| template_error(&error))?;
-        match template
+        let rendered = template
             .render_captured_to(variables.clone(), &mut output)
-            .map(drop)
-        {
+            .map(|captured| captured.state().fuel_levels());
+        if let Some(budget) = &budget {
+            match &rendered {
+                Ok(fuel) => budget.charge_steps(fuel.map_or(0, |(consumed, _)| consumed)),
+                Err(error) if error.kind() == ErrorKind::OutOfFuel => {
+                    budget.charge_steps(allowed);
+                    if allowed < steps_max {
+                        budget.mark_spent();
+                        return Err(TemplateError::without_line(TemplateErrorKind::BudgetSpent));
+                    }
+                }
+                // How many steps preceded another error is unknown; the time of the request limits
+                // these renderings.
+                Err(_) => {}
+            }
+        }
+        match rendered {
             Err(_) if output.is_full => {
                 Err(TemplateError::without_line(TemplateErrorKind::LongOutput {
                     bytes_max: *output_bytes,
                 }))
             }
             Err(error) => Err(template_error(&error)),
-            Ok(()) => String::from_utf8(output.bytes)
+            Ok(_) => String::from_utf8(output.bytes)
                 .map_err(|_| TemplateError::without_line(TemplateErrorKind::OutputNotUtf8)),
         }
     }

@@ -39,7 +39,7 @@ fn passes(campaign: &Campaign, id: &str) -> Option<bool> {
 
 /// Checks the campaign with this audience.
 pub(crate) fn check_with_audience(campaign: &Campaign, text: &str) -> Vec<DeployPrerequisite> {
-    let mut checker = CampaignChecker::new(campaign, now());
+    let mut checker = CampaignChecker::new(campaign.clone(), now());
     let format = campaign.audience.resolve_format().unwrap();
     for row in read_audience(
         text.as_bytes(),

@@ -66,7 +66,8 @@ fn peak_kib() -> Option<u64> {
 fn a_million_rows_are_checked() {
     for format in [AudienceFormat::Csv, AudienceFormat::Jsonl] {
         let campaign = campaign_with(LETTER, "");
-        let mut checker = CampaignChecker::new(&campaign, "2026-12-01T12:00:00Z".parse().unwrap());
+        let mut checker =
+            CampaignChecker::new(campaign.clone(), "2026-12-01T12:00:00Z".parse().unwrap());
         let mut peak_at_tenth = None;
         for row in read_audience(
             GeneratedAudience::new(format),

@@ -78,6 +78,7 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
     if prerequisites.iter().any(|it| !it.pass) {
         return report_unmet_prerequisites(args, &prerequisites, &report);
     }
+    warn_conflicting_rows(&prerequisites);
     let audience = EntropySource::default().random_id().to_string();
     upload_audience(&file, &onward, &audience, report.valid).await?;
     let key = match &args.key {
@@ -128,6 +129,20 @@ pub(crate) async fn deploy_campaign(args: &CampaignDeployArgs) -> anyhow::Result
         .await
     } else {
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Warns about recipients that the audience lists with several addresses.
+fn warn_conflicting_rows(prerequisites: &[PrerequisiteCheck]) {
+    if let Some(conflicts) = prerequisites
+        .iter()
+        .find(|it| it.id == "audience.conflicts")
+    {
+        console::print_message(format_args!(
+            "{}: {}",
+            console::style_error("warning"),
+            console::escape_control_chars(&conflicts.message)
+        ));
     }
 }
 
@@ -187,7 +202,7 @@ async fn upload_audience(
         while !is_exhausted && uploads.len() < CONCURRENT_UPLOADS {
             let mut recipients: Vec<RecipientInput> = Vec::new();
             while recipients.len() < file.campaign.job_size as usize {
-                match file.next_recipient(&mut rows)? {
+                match file.next_deployed_recipient(&mut rows)? {
                     Some(recipient) => recipients.push(recipient),
                     None => break,
                 }

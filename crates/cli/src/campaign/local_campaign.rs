@@ -1,5 +1,6 @@
 //! A campaign file and its audience on the local disk.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -8,10 +9,14 @@ use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{PrerequisiteCheck, RecipientInput};
 use onward_base::Timestamp;
+use onward_campaign_core::AudienceRecipient;
 use onward_campaign_file::audience::{
     self, AudienceReader, AudienceReport, AudienceRowError, InvalidRow,
 };
-use onward_campaign_file::{Campaign, CampaignChecker, InvalidRowPolicy};
+use onward_campaign_file::{
+    Campaign, CampaignChecker, ConflictingRows, DeployPrerequisite, InvalidRowPolicy,
+    MessageRenderError, TemplateComposer,
+};
 use onward_store::{StoreClock as _, SystemClock};
 use sha2::{Digest as _, Sha256};
 
@@ -23,6 +28,9 @@ use crate::progress::ProgressLine;
 pub(crate) struct LocalCampaign {
     pub(crate) campaign: Campaign,
     audience_path: PathBuf,
+    /// Renders each row if invalid rows are skipped: a row that cannot be rendered is one of them.
+    /// `None` if invalid rows are rejected, or if the templates do not compile.
+    row_composer: Option<TemplateComposer>,
 }
 
 /// Result of checking the campaign and its whole audience.
@@ -39,9 +47,14 @@ impl LocalCampaign {
         let campaign = Campaign::load(path)
             .with_context(|| format!("cannot load campaign file {}", path.display()))?;
         let audience = campaign.audience_path(path);
+        let row_composer = match campaign.audience.invalid_rows {
+            InvalidRowPolicy::Skip => TemplateComposer::new(&campaign).ok(),
+            InvalidRowPolicy::Reject => None,
+        };
         Ok(Self {
             campaign,
             audience_path: audience,
+            row_composer,
         })
     }
 
@@ -92,6 +105,37 @@ impl LocalCampaign {
         }
     }
 
+    /// Like [`next_recipient`](Self::next_recipient), and also skips rows whose message cannot be
+    /// rendered, if the campaign skips invalid rows.
+    pub(crate) fn next_deployed_recipient(
+        &self,
+        rows: &mut AudienceReader<BufReader<File>>,
+    ) -> anyhow::Result<Option<RecipientInput>> {
+        loop {
+            let Some(RecipientInput { id, to, data }) = self.next_recipient(rows)? else {
+                return Ok(None);
+            };
+            let recipient = AudienceRecipient {
+                id,
+                address: to,
+                data,
+            };
+            if self.render_error(&recipient).is_none() {
+                let AudienceRecipient { id, address, data } = recipient;
+                return Ok(Some(RecipientInput {
+                    id,
+                    to: address,
+                    data,
+                }));
+            }
+        }
+    }
+
+    /// The reason why the row of a recipient is skipped although it is valid by itself.
+    fn render_error(&self, recipient: &AudienceRecipient) -> Option<MessageRenderError> {
+        self.row_composer.as_ref()?.render_message(recipient).err()
+    }
+
     /// Checks the campaign and reads the whole audience in constant memory.
     pub(crate) fn run_checks(&self) -> anyhow::Result<LocalCheckResult> {
         self.run_checks_reporting(|_| Ok(()))
@@ -104,16 +148,28 @@ impl LocalCampaign {
         mut on_invalid: impl FnMut(&InvalidRow) -> anyhow::Result<()>,
     ) -> anyhow::Result<LocalCheckResult> {
         let now: Timestamp = SystemClock.now();
-        let mut checker = CampaignChecker::new(&self.campaign, now);
+        let mut checker = CampaignChecker::new(self.campaign.clone(), now);
         let mut digest = Sha256::new();
         digest.update(self.campaign.to_document());
         let mut progress = ProgressLine::on_terminal();
-        for row in self.open_audience()? {
+        let mut rows = self.open_audience()?;
+        while let Some(row) = rows.next() {
             match row {
-                Ok(recipient) => {
-                    checker.add_recipient(&recipient);
-                    digest.update(serde_json::to_vec(&recipient)?);
-                }
+                Ok(recipient) => match self.render_error(&recipient) {
+                    None => {
+                        checker.add_recipient(&recipient);
+                        digest.update(serde_json::to_vec(&recipient)?);
+                    }
+                    Some(error) => {
+                        let row = InvalidRow {
+                            line: rows.line(),
+                            reason: error.to_string(),
+                            sample: format!("{} {}", recipient.id, recipient.address),
+                        };
+                        on_invalid(&row)?;
+                        checker.add_invalid_row(row);
+                    }
+                },
                 Err(AudienceRowError::InvalidRow(row)) => {
                     on_invalid(&row)?;
                     checker.add_invalid_row(row);
@@ -135,8 +191,12 @@ impl LocalCampaign {
             &self.campaign,
             checker.sample_message(),
         );
+        let conflicts = self.find_conflicts(checker.repeated_ids())?;
         let (prerequisites, report) = checker.finish();
-        let prerequisites = prerequisites.into_iter().chain(provider_checks);
+        let prerequisites = prerequisites
+            .into_iter()
+            .chain(conflicts)
+            .chain(provider_checks);
         let prerequisites = prerequisites.map(|it| PrerequisiteCheck {
             id: it.id,
             pass: it.pass,
@@ -152,5 +212,22 @@ impl LocalCampaign {
             report,
             digest,
         })
+    }
+
+    /// Reads the audience again if ids are repeated, and compares the addresses of their rows.
+    fn find_conflicts(&self, ids: &BTreeSet<String>) -> anyhow::Result<Option<DeployPrerequisite>> {
+        let mut conflicts = ConflictingRows::among(ids.iter().cloned());
+        if conflicts.is_empty() {
+            return Ok(None);
+        }
+        let mut rows = self.open_audience()?;
+        while let Some(row) = rows.next() {
+            if let Ok(recipient) = row
+                && self.render_error(&recipient).is_none()
+            {
+                conflicts.add_row(rows.line(), &recipient);
+            }
+        }
+        Ok(conflicts.finding())
     }
 }

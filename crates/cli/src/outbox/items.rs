@@ -107,8 +107,8 @@ pub(crate) async fn list_in_doubt_items(args: &OutboxInDoubtArgs) -> anyhow::Res
 
 fn format_heading() -> String {
     format!(
-        "{:<48}  {:<20}  {:<28}  {:<8}  {:<27}  detail",
-        "item", "recipient", "to", "state", "since"
+        "{:<48}  {:<20}  {:<28}  {:<8}  {:>5}  {:<27}  detail",
+        "item", "recipient", "to", "state", "sends", "since"
     )
 }
 
@@ -136,6 +136,7 @@ fn format_item_row(item: &OutboxItemView) -> String {
         recipient,
         to,
         state,
+        sends,
         settled_at,
         in_doubt_since,
         created_at,
@@ -161,5 +162,5 @@ fn format_item_row(item: &OutboxItemView) -> String {
         console::escape_control_chars(to),
         state.as_str(),
     );
-    format!("{id:<48}  {recipient:<20}  {to:<28}  {state:<8}  {since:<27}  {detail}")
+    format!("{id:<48}  {recipient:<20}  {to:<28}  {state:<8}  {sends:>5}  {since:<27}  {detail}")
 }

@@ -102,8 +102,8 @@ async fn print_jobs(
 ) -> anyhow::Result<ExitCode> {
     let onward = connection.open_connection(AccessMode::Read).await?;
     let heading = format!(
-        "{:<43}  {:<9}  {:>5}  {:>6}  {:>6}  {:>7}  {:>8}  {:>8}  error",
-        "job", "status", "items", "sent", "failed", "skipped", "in doubt", "attempts"
+        "{:<43}  {:<9}  {:>5}  {:>6}  {:>6}  {:>7}  {:>8}  {:>8}  {:>6}  error",
+        "job", "status", "items", "sent", "failed", "skipped", "in doubt", "attempts", "claims"
     );
     let page = async |limit, after| {
         let page = onward
@@ -127,6 +127,7 @@ fn format_job_row(job: &CampaignJob) -> String {
         job: id,
         status,
         attempts,
+        claims,
         items,
         counts,
         error,
@@ -144,7 +145,7 @@ fn format_job_row(job: &CampaignJob) -> String {
         console::escape_control_chars(error.as_deref().unwrap_or_default()),
     );
     format!(
-        "{id:<43}  {status:<9}  {items:>5}  {sent:>6}  {failed:>6}  {skipped:>7}  {in_doubt:>8}  {attempts:>8}  {error}"
+        "{id:<43}  {status:<9}  {items:>5}  {sent:>6}  {failed:>6}  {skipped:>7}  {in_doubt:>8}  {attempts:>8}  {claims:>6}  {error}"
     )
 }
 

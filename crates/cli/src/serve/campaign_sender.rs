@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use onward_base::SharedText;
-use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry, ProviderSpec};
+use onward_campaign_delivery::{EnvironmentSecrets, NamedProvider, ProviderRegistry};
 use onward_campaign_dispatch::{DeliveryResolver, Dispatcher, Options};
 use onward_store::{Error, Store};
 use serde::Deserialize;
@@ -111,9 +111,9 @@ pub(super) struct CampaignSender {
 
 /// Warns about providers that cannot be used, for example because a secret is missing. Campaigns of
 /// other providers are still sent.
-fn warn_unusable_providers(providers: &BTreeMap<String, ProviderSpec>) {
-    for (name, spec) in providers {
-        if let Err(error) = spec.build_provider(name, &EnvironmentSecrets) {
+fn warn_unusable_providers(providers: &BTreeMap<String, NamedProvider>) {
+    for (name, named) in providers {
+        if let Err(error) = named.spec.build_provider(name, &EnvironmentSecrets) {
             console::print_message(format_args!(
                 "{}: {}",
                 console::style_error("warning"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use anyhow::bail;
 use onward_api::OnwardApi as _;
 use onward_api::component::ComponentDeployment;
-use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry, ProviderSpec};
+use onward_campaign_delivery::{EnvironmentSecrets, NamedProvider, ProviderRegistry};
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
 use onward_server::AuthMode;
@@ -118,7 +118,7 @@ fn print_usage(folder: &DevFolder, address: SocketAddr) {
 
 /// Returns the provider `folder`, which writes messages to files so that they can be inspected and
 /// none is delivered.
-fn folder_provider_specs(outbox: &Path) -> anyhow::Result<BTreeMap<String, ProviderSpec>> {
+fn folder_provider_specs(outbox: &Path) -> anyhow::Result<BTreeMap<String, NamedProvider>> {
     let folder = serde_json::json!({ "folder": { "path": std::path::absolute(outbox)? } });
     Ok([("folder".to_owned(), serde_json::from_value(folder)?)].into())
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::Context as _;
-use onward_campaign_delivery::ProviderSpec;
+use onward_campaign_delivery::NamedProvider;
 use onward_embed::HostPattern;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ struct ServerSettingsFile {
     allow_private_hosts: Option<Vec<String>>,
     campaigns: Option<CampaignSettingsTable>,
     /// The providers that send campaigns, by name.
-    providers: Option<BTreeMap<String, ProviderSpec>>,
+    providers: Option<BTreeMap<String, NamedProvider>>,
 }
 
 /// A host name under which clients address this server, without a port.
@@ -192,7 +192,7 @@ pub(crate) struct ServerSettings {
     pub(crate) allow_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) campaigns: CampaignSettings,
-    pub(crate) providers: ResolvedSetting<BTreeMap<String, ProviderSpec>>,
+    pub(crate) providers: ResolvedSetting<BTreeMap<String, NamedProvider>>,
 }
 
 /// The effective limits of connections.
@@ -386,8 +386,8 @@ where
 
 /// Resolves the providers, which only the file can define.
 fn resolve_providers(
-    in_file: Option<BTreeMap<String, ProviderSpec>>,
-) -> ResolvedSetting<BTreeMap<String, ProviderSpec>> {
+    in_file: Option<BTreeMap<String, NamedProvider>>,
+) -> ResolvedSetting<BTreeMap<String, NamedProvider>> {
     let source = match in_file {
         Some(_) => SettingSource::File,
         None => SettingSource::Default,

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -357,4 +358,102 @@ fn a_plaintext_password_in_the_settings_is_rejected_and_not_printed() {
             "{printed}"
         );
     }
+}
+
+#[test]
+fn a_preview_ends_within_its_budget_and_does_not_delay_other_requests() {
+    let fixture = WorkflowStoreFixture::sqlite();
+    let server = Server::start(&fixture, &[]);
+    let viewer = create_token(&fixture, "viewer", &[]);
+    // Without a budget these templates would take minutes.
+    let part = "{% for n in range(200) %}{% if long|title == '' %}{% endif %}{% endfor %}";
+    let template: serde_json::Map<String, Value> = (0..29)
+        .map(|number| (format!("part{number}"), part.into()))
+        .collect();
+    let campaign = json!({ "campaign": "news", "channel": "email", "provider": "mailer",
+        "audience": { "file": "people.csv" }, "template": template });
+    let recipients: Vec<Value> = (0..100)
+        .map(|number| {
+            json!({ "id": format!("p{number}"), "to": "a@people.example",
+                "data": { "long": "word ".repeat(4_000) } })
+        })
+        .collect();
+    let preview = json!({ "campaign": campaign, "recipients": recipients }).to_string();
+    let slowest = std::thread::scope(|threads| {
+        let ask = || server.send_request("POST /v1/campaigns/preview", &viewer, &preview);
+        let previews: Vec<_> = (0..2).map(|_| threads.spawn(ask)).collect();
+        let mut slowest = Duration::ZERO;
+        while !previews.iter().all(|preview| preview.is_finished()) {
+            let started_at = Instant::now();
+            assert_eq!(server.send_request("GET /healthz", "", "").status, 200);
+            slowest = slowest.max(started_at.elapsed());
+        }
+        for preview in previews {
+            let response = preview.join().unwrap();
+            assert_eq!(response.status, 422, "{}", response.body);
+            let message = "rendering the templates took more than one request may use (2 s";
+            assert!(response.body.contains(message), "{}", response.body);
+        }
+        slowest
+    });
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+}
+
+#[test]
+fn a_repeated_id_with_another_address_is_reported_with_both_lines() {
+    let (fixture, folder) = (WorkflowStoreFixture::sqlite(), tempfile::tempdir().unwrap());
+    let file = write_campaign(&folder, "mailer");
+    std::fs::write(
+        folder.path().join("people.csv"),
+        "id,email\np1,a@people.example\np2,b@people.example\np1,c@people.example\np2,B@people.example\n",
+    )
+    .unwrap();
+    let conflict = "rows with the id of an earlier row and another address, which gets no message: 1 \
+                    (`p1` in line 4, first in line 2)";
+    let checked = onward(&["campaign", "check", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stdout));
+    assert!(
+        text(&checked.stdout).contains(&format!("audience.conflicts   {conflict}")),
+        "{}",
+        text(&checked.stdout)
+    );
+    let deployed = fixture.run(&["campaign", "deploy", file.to_str().unwrap()]);
+    assert!(
+        text(&deployed.stderr).contains(&format!("warning: {conflict}")),
+        "{}",
+        text(&deployed.stderr)
+    );
+}
+
+#[test]
+fn a_row_that_cannot_be_rendered_is_skipped_like_other_invalid_rows() {
+    let (fixture, folder) = (WorkflowStoreFixture::sqlite(), tempfile::tempdir().unwrap());
+    let file = write_campaign(&folder, "mailer");
+    let yaml = std::fs::read_to_string(&file).unwrap();
+    let yaml = yaml
+        .replace("subject: Hi,", "subject: 'Hi {{ name }}',")
+        .replace("people.csv }", "people.csv, invalid_rows: skip }");
+    std::fs::write(&file, yaml).unwrap();
+    std::fs::write(
+        folder.path().join("people.csv"),
+        "id,email,name\np1,a@people.example,Ada\np2,b@people.example,\"two\nlines\"\np3,c@people.example,Bob\n",
+    )
+    .unwrap();
+    let checked = onward(&["campaign", "check", file.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let report = text(&checked.stdout);
+    assert_eq!(checked.status.code(), Some(0), "{report}");
+    assert!(
+        report.contains("invalid rows, which are skipped: 1; the first is line 3: part `subject`"),
+        "{report}"
+    );
+    let deployed = fixture.run(&["campaign", "deploy", file.to_str().unwrap()]);
+    assert!(
+        text(&deployed.stderr).contains("2 recipients in 1 job"),
+        "{}",
+        text(&deployed.stderr)
+    );
 }

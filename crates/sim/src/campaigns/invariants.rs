@@ -6,7 +6,7 @@ use std::time::Duration;
 use onward_base::{SharedText, Timestamp};
 use onward_campaign_core::{CampaignRunControl, ItemCounts, ItemReason, ItemState, RunCoverage};
 use onward_campaign_dispatch::{Resolution, examine_runs, item_state};
-use onward_store::tables::{CampaignRunRow, JobRow, OutboxItemRow};
+use onward_store::tables::{AuditEntryRow, CampaignRunRow, JobRow, OutboxItemRow};
 use onward_store::{RecordReader as _, TableScan};
 use tokio::time::{Instant, sleep};
 
@@ -256,6 +256,15 @@ impl CampaignWorld {
             .campaigns
             .list_audit_entries(&self.run, 0, 10_000)
             .await?;
+        let is_late_answer = |entry: &&AuditEntryRow| {
+            &*entry.event == "item.settled"
+                && entry
+                    .detail
+                    .as_ref()
+                    .is_some_and(|detail| detail.contains("after the lease was lost"))
+        };
+        let late = entries.iter().filter(is_late_answer).count();
+        self.report.late_answers += u32::try_from(late).unwrap_or(u32::MAX);
         let events: Vec<&str> = entries.iter().map(|entry| &*entry.event).collect();
         let count = |event: &str| events.iter().filter(|other| **other == event).count();
         let is_complete = events.first() == Some(&"run.deployed")

@@ -84,6 +84,8 @@ pub struct CampaignSimReport {
     pub cancelled: u32,
     /// Number of items of runs that retry the unreached recipients of another run.
     pub retried: u32,
+    /// Number of items in doubt that a late answer of the provider settled.
+    pub late_answers: u32,
 }
 
 /// Admits a random subset of the recipients, or delays all of them.
@@ -384,6 +386,7 @@ fn random_delivery(random: &SharedRandom) -> (Arc<SimProvider>, Arc<CampaignDeli
         },
         resend_in_doubt: capabilities.idempotent,
         lookup_after_ms: capabilities.status_lookup.then_some(600_000),
+        max_unreachable_ms: random.draw_below(120_000),
     };
     let delivery = Arc::new(CampaignDelivery {
         provider: Arc::clone(&provider) as Arc<dyn Provider>,

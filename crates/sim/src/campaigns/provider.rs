@@ -55,10 +55,15 @@ impl SimProvider {
 
     /// Processes a call for an item; `None` if no outcome is returned for it.
     fn accept_item(&self, key: &SharedText) -> Option<SendOutcome> {
+        let has_faults = self.has_faults.load(Ordering::SeqCst);
+        // The call does not reach the provider.
+        if has_faults && self.random.roll_percent(10) {
+            return Some(SendOutcome::Unreachable("connection refused".into()));
+        }
         let mut records = self.delivery_records();
         let record = records.entry(key.clone()).or_default();
         record.calls += 1;
-        let drawn = if self.has_faults.load(Ordering::SeqCst) {
+        let drawn = if has_faults {
             self.random.draw_below(100)
         } else {
             100

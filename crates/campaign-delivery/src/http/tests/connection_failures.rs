@@ -56,7 +56,7 @@ async fn an_unreachable_service_has_accepted_nothing() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
     let outcome = send(&provider(&url, &json!({}))).await;
-    assert_eq!(outcome_name(&outcome), "deferred", "{outcome:?}");
+    assert_eq!(outcome_name(&outcome), "unreachable", "{outcome:?}");
     let host = url.trim_start_matches("http://");
     assert!(
         format!("{outcome:?}").contains(&format!("cannot connect to {host}: ")),
@@ -70,10 +70,10 @@ async fn a_service_that_fails_the_tls_handshake_has_accepted_nothing() {
         .await
         .replace("http://", "https://");
     let outcome = send(&provider(&url, &json!({ "timeout_ms": 600 }))).await;
-    assert_eq!(outcome_name(&outcome), "deferred", "{outcome:?}");
+    assert_eq!(outcome_name(&outcome), "unreachable", "{outcome:?}");
     let url = unresponsive_service(MissingResponse::Disconnect)
         .await
         .replace("http://", "https://");
     let outcome = send(&provider(&url, &json!({}))).await;
-    assert_eq!(outcome_name(&outcome), "deferred", "{outcome:?}");
+    assert_eq!(outcome_name(&outcome), "unreachable", "{outcome:?}");
 }

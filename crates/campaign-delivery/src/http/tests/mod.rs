@@ -141,6 +141,7 @@ fn outcome_name(outcome: &SendOutcome) -> &'static str {
         SendOutcome::Accepted(_) => "accepted",
         SendOutcome::Refused(_) => "refused",
         SendOutcome::Deferred(_) => "deferred",
+        SendOutcome::Unreachable(_) => "unreachable",
         SendOutcome::Throttled(..) => "throttled",
         SendOutcome::Unknown(_) => "unknown",
         SendOutcome::InvalidMessage(_) => "invalid",

@@ -4,7 +4,8 @@ use onward_campaign_core::SendOutcome;
 use onward_campaign_dispatch::Provider as _;
 use serde_json::{Value, json};
 
-use super::{ScriptedHttpService, outcome_name, provider, reply, send};
+use super::{ScriptedHttpService, message, outcome_name, provider, reply, send};
+use crate::outgoing_item::OutgoingItem;
 
 #[tokio::test]
 async fn a_request_is_rendered_from_its_templates() {
@@ -91,4 +92,42 @@ async fn a_request_that_cannot_be_rendered_is_not_sent() {
         );
     }
     assert!(service.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_recipient_cannot_change_the_path_of_its_request() {
+    let (service, url) = ScriptedHttpService::start(|_| reply(200, "")).await;
+    let more = json!({ "url": format!("{url}/u/{{{{ recipient }}}}/end?to={{{{ to }}}}") });
+    let http = provider(&url, &more);
+    let message = message("Hello");
+    for (recipient, path) in [
+        ("..", None),
+        (".", None),
+        ("%2e%2E", None),
+        ("a/../..", None),
+        ("a/b", Some("/u/a%2Fb/end")),
+        ("a..b", Some("/u/a..b/end")),
+    ] {
+        let outcome = http
+            .send_one(&OutgoingItem {
+                item_id: "j.0",
+                key: "ab12",
+                to: "..",
+                recipient,
+                message: &message,
+            })
+            .await;
+        let sent = service.requests().pop().map(|request| request.line);
+        match path {
+            None => {
+                assert_eq!(
+                    outcome_name(&outcome),
+                    "invalid",
+                    "{recipient}: {outcome:?}"
+                );
+                assert_eq!(sent, None, "{recipient}");
+            }
+            Some(path) => assert_eq!(sent, Some(format!("POST {path}?to=.."))),
+        }
+    }
 }

@@ -18,6 +18,7 @@ super::checks!(Rows:
     unique_values_that_differ_in_the_first_column_do_not_conflict,
     an_insert_with_two_conflicts_reports_the_key,
     equal_unique_values_in_one_commit_are_rejected,
+    an_empty_idempotency_key_of_an_outbox_item_is_rejected,
 );
 
 pub(super) fn not_unique_conflict<R: TableRecord>(holder: &R) -> CommitConflict {
@@ -211,4 +212,16 @@ async fn equal_unique_values_in_one_commit_are_rejected(world: &CheckContext<'_>
         InvalidRequest::TouchedTwice(what),
     )?;
     expect_same("the stored data", read_messages(world).await?, Vec::new())
+}
+
+async fn an_empty_idempotency_key_of_an_outbox_item_is_rejected(
+    world: &CheckContext<'_>,
+) -> CheckResult {
+    let error = InvalidRequest::Value {
+        table: OutboxItemRow::TABLE.name,
+        column: "idempotency_key",
+        reason: "the text must not be empty",
+    };
+    let item = reserved_item_row("a", "");
+    expect_refused(world.commit(Commit::new().insert(&item)).await, error)
 }
