@@ -72,7 +72,7 @@ pub fn store_problem(error: Error) -> Problem {
         Error::Conflict(_) => Code::Conflict,
         Error::Invalid(InvalidRequest::NoSuchRun(_)) => Code::NoRun,
         Error::Invalid(_) => Code::Unprocessable,
-        Error::Corrupt(_) => Code::Corrupt,
+        Error::Corrupt(_) | Error::UnreadableEvent { .. } => Code::Corrupt,
     };
     Problem::new(code, error.to_string())
 }

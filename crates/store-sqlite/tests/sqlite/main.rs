@@ -13,6 +13,7 @@ mod journals;
 mod migrations;
 mod poison;
 mod schema;
+mod scope_columns;
 mod statements;
 
 use std::path::PathBuf;
