@@ -16,6 +16,7 @@ pub(super) fn engine_problem(error: ClientError) -> Problem {
         ClientError::IdempotencyKeyConflict(_) => Code::KeyTaken,
         ClientError::FunctionDeployed(_) => Code::Conflict,
         ClientError::LeaseLost => Code::LeaseLost,
+        ClientError::SignalsFull { .. } => Code::SignalsFull,
         ClientError::PayloadTooLarge { .. } => Code::TooLarge,
     };
     match error {
