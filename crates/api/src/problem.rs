@@ -118,8 +118,10 @@ problem_codes! {
     NoFunction "no_function" 404 "function not found";
     /// The component does not exist.
     NoComponent "no_component" 404 "component not found";
-    /// The run does not exist, or it has no snapshot.
+    /// The run does not exist.
     NoRun "no_run" 404 "run not found";
+    /// The run exists, but has no stored snapshot yet.
+    NoSnapshot "no_snapshot" 404 "the run has no snapshot yet";
     /// The function is a task; only workflows can be started.
     NotAWorkflow "not_a_workflow" 409 "the function is not a workflow";
     /// The execution has ended.
@@ -132,6 +134,8 @@ problem_codes! {
     FunctionsTaken "functions_taken" 409 "another component has functions of these names: set `replace` to take them over";
     /// A concurrent change interfered, or the resource is not in the expected state.
     Conflict "conflict" 409 "the resource is not in the expected state";
+    /// The execution has as many signals as are allowed that it has not consumed.
+    SignalsFull "signals_full" 429 "the execution has too many signals that it has not consumed";
     /// The claim token is no longer valid: the task has ended, or another worker has claimed it.
     LeaseLost "lease_lost" 409 "the claim token is no longer valid";
     /// The server does not support this method for the path.

@@ -49,6 +49,20 @@ pub struct RunEventPage {
     pub events: Vec<RawJson>,
     /// The sequence of the last event of the page, to pass as `after` for the next page.
     pub watermark: u64,
+    /// The event that follows those of the page, if it cannot be read; absent otherwise. The page
+    /// ends before it. To skip the event, pass its sequence as `after`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unreadable: Option<UnreadableRunEvent>,
+}
+
+/// A stored run event that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnreadableRunEvent {
+    /// The sequence of the event.
+    pub run_seq: u64,
+    /// Why the event cannot be read, for people.
+    pub message: String,
 }
 
 /// One error that verification found in the stored runs.

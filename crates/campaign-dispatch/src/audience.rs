@@ -48,7 +48,7 @@ impl StoredAudience {
         scope: &ScopeColumns,
         name: &str,
     ) -> Result<Self, CampaignError> {
-        let id = scoped_audience_id(scope, name);
+        let id = scope.audience_id(name);
         let mut scan = TableScan::all_rows::<AudiencePartRow>()
             .where_equal(&id)
             .with_limit(PARTS_PAGE);
@@ -105,12 +105,6 @@ fn extend_digest(before: &str, recipients: &[u8]) -> SharedText {
     hex::encode_hex(&hash_parts(&[before, &String::from_utf8_lossy(recipients)])).into()
 }
 
-/// The id of an audience in the store. It includes the scope, so that workspaces do not share
-/// names.
-fn scoped_audience_id(scope: &ScopeColumns, name: &str) -> SharedText {
-    format!("{}/{}/{name}", scope.tenant_id, scope.workspace_id).into()
-}
-
 /// Stores a part. Storing the same part again has no effect; fails if the number has other content.
 pub(crate) async fn put_audience_part(
     store: &dyn Store,
@@ -123,7 +117,7 @@ pub(crate) async fn put_audience_part(
         return Err(CampaignError::AudiencePartSize(items));
     }
     let part = AudiencePartRow {
-        audience_id: scoped_audience_id(scope, name),
+        audience_id: scope.audience_id(name),
         number,
         tenant_id: scope.tenant_id.clone(),
         workspace_id: scope.workspace_id.clone(),
@@ -208,7 +202,7 @@ impl<'a> AudienceWriter<'a> {
             return Err(CampaignError::EmptyAudience);
         }
         Ok(StoredAudience {
-            id: scoped_audience_id(&self.scope, &self.name),
+            id: self.scope.audience_id(&self.name),
             part_sizes: self.part_sizes,
             digest: self.digest,
         })

@@ -80,7 +80,7 @@ pub(crate) async fn deploy_campaign(
         let last = history.last_ordinal().await?;
         // Read after the last ordinal, so that the run of this deployment is never counted as an
         // earlier one.
-        if let Some(existing) = read_run(store, &id).await? {
+        if let Some(existing) = read_keyed_run(store, scope, deployment).await? {
             return match_existing_run(&existing, deployment, audience);
         }
         let (commit, selected, excluded) =
@@ -135,6 +135,30 @@ fn run_id_from_key(
         .map(|key| derived_id(&[&scope.tenant_id, &scope.workspace_id, campaign, key]))
 }
 
+/// Reads the run of this scope that was deployed under the deployment's idempotency key. The id of
+/// a run that was deployed under schema 2 is derived from another form of the workspace.
+async fn read_keyed_run(
+    store: &dyn Store,
+    scope: &ScopeColumns,
+    deployment: &CampaignDeployment,
+) -> Result<Option<CampaignRunRow>, Error> {
+    let scope_of_schema_2 = ScopeColumns {
+        workspace_id: ScopeColumns::schema_2_workspace(&scope.workspace_id).into(),
+        ..scope.clone()
+    };
+    for columns in [scope, &scope_of_schema_2] {
+        let Some(id) = run_id_from_key(columns, deployment) else {
+            return Ok(None);
+        };
+        let found = read_run(store, &id).await?;
+        let found = found.filter(|run| scope.match_row(&run.tenant_id, &run.workspace_id));
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
 /// Finds the run that was already deployed under the deployment's idempotency key.
 pub(crate) async fn find_deployed_run(
     store: &dyn Store,
@@ -142,11 +166,8 @@ pub(crate) async fn find_deployed_run(
     deployment: &CampaignDeployment,
     audience: &StoredAudience,
 ) -> Result<Option<DeploymentResult>, CampaignError> {
-    let Some(id) = run_id_from_key(scope, deployment) else {
-        return Ok(None);
-    };
-    let existing = read_run(store, &id).await?;
-    existing
+    read_keyed_run(store, scope, deployment)
+        .await?
         .map(|existing| match_existing_run(&existing, deployment, audience))
         .transpose()
 }

@@ -23,8 +23,11 @@ use crate::scope_columns::ScopeColumns;
 use crate::{row_mapping, run_completion};
 
 /// The id of the run that retries `run`. It is derived from `run`, so that there is at most one.
+/// The form of the workspace is that of schema 2, whose retry runs are found; the id of `run` alone
+/// makes the id unique.
 fn retry_run_id(run: &CampaignRunRow) -> SharedText {
-    derived_id(&[&run.tenant_id, &run.workspace_id, &run.id, "retry"])
+    let workspace = ScopeColumns::schema_2_workspace(&run.workspace_id);
+    derived_id(&[&run.tenant_id, &workspace, &run.id, "retry"])
 }
 
 /// Returns the run that retries this run, if there is one.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 
-use onward_base::{Scope, SharedText};
+use onward_base::{Scope, SharedText, Timestamp};
 use onward_engine::projector::MissingRanges;
 use onward_runs::{
     AcceptedKeyForms, IdempotencyKey, RunEventId, RunEventRecord, RunId, RunSeq, RunSnapshot,
@@ -176,10 +176,8 @@ async fn verify_run_log(
     let mut check = RunLogCheck::new(head, kept.map(|(row, _)| row), accept);
     let mut after = RunSeq::ZERO;
     loop {
-        let events = match store
-            .read_run_events(&head.run_id, RunEventQuery::starting_after(after))
-            .await
-        {
+        let page = RunEventQuery::starting_after(after);
+        let read = match onward_store::read_readable_events(store, &head.run_id, page).await {
             Err(Error::Corrupt(what)) => {
                 check.add_issue(None, VerifyIssueKind::Unreadable, what);
                 check
@@ -191,12 +189,21 @@ async fn verify_run_log(
             }
             other => other?,
         };
-        let Some(last) = events.last() else { break };
-        if last.run_seq <= after {
+        let last = match (&read.unreadable, read.events.last()) {
+            (Some((unreadable, _)), _) => *unreadable,
+            (None, Some(last)) => last.run_seq,
+            (None, None) => break,
+        };
+        if last <= after {
             break;
         }
-        after = last.run_seq;
-        events.iter().for_each(|event| check.check_event(event));
+        after = last;
+        read.events
+            .iter()
+            .for_each(|event| check.check_event(event));
+        if let Some((run_seq, reason)) = read.unreadable {
+            check.skip_unreadable(run_seq, reason);
+        }
         check
             .issues
             .drain(..)
@@ -220,7 +227,10 @@ struct RunLogCheck {
     run: RunId,
     accept: AcceptedKeyForms,
     head: RunHead,
-    last: Option<RunEventRecord>,
+    /// Sequence of the last event, and the store timestamp of the last one that can be read.
+    last: (RunSeq, Option<Timestamp>),
+    /// Whether an event could not be read, so that the log cannot be reduced.
+    has_unreadable: bool,
     keys: BTreeSet<IdempotencyKey>,
     ids: BTreeSet<RunEventId>,
     accepted_gaps: MissingRanges,
@@ -236,7 +246,8 @@ impl RunLogCheck {
             run: head.run_id.clone(),
             accept,
             head: head.clone(),
-            last: None,
+            last: (RunSeq::ZERO, None),
+            has_unreadable: false,
             keys: BTreeSet::new(),
             ids: BTreeSet::new(),
             accepted_gaps: kept
@@ -305,16 +316,20 @@ impl RunLogCheck {
             );
         }
         self.events += 1;
-        self.last = Some(record.clone());
+        self.last = (record.run_seq, Some(record.persisted_at));
+    }
+
+    /// Reports an event that cannot be read, and continues after it.
+    fn skip_unreadable(&mut self, run_seq: RunSeq, reason: String) {
+        self.add_issue(Some(run_seq), VerifyIssueKind::Unreadable, reason);
+        self.last.0 = run_seq;
+        self.has_unreadable = true;
     }
 
     /// Checks the sequence and the timestamp of an event against the event before it.
     fn check_position(&mut self, record: &RunEventRecord) {
-        let before = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
-        let is_earlier = self
-            .last
-            .as_ref()
-            .is_some_and(|last| record.persisted_at < last.persisted_at);
+        let (before, stored_at) = self.last;
+        let is_earlier = stored_at.is_some_and(|before| record.persisted_at < before);
         if record.run_seq <= before {
             self.add_issue(
                 Some(record.run_seq),
@@ -346,7 +361,7 @@ impl RunLogCheck {
     /// Checks the end of the log against the heads read before and after the events, and the stored
     /// snapshot against the log. `head` was read after the events.
     fn check_head_and_snapshot(&mut self, head: &RunHead) {
-        let last = self.last.as_ref().map_or(RunSeq::ZERO, |last| last.run_seq);
+        let (last, _) = self.last;
         if last < self.head.last_seq || head.last_seq < last {
             self.add_issue(
                 None,
@@ -381,7 +396,7 @@ impl RunLogCheck {
             );
             self.add_issue(None, VerifyIssueKind::Snapshot, message);
         }
-        if stored != self.projected {
+        if stored != self.projected && !self.has_unreadable {
             let message = format!(
                 "its snapshot at event {} differs from the one that the log reduces to",
                 kept.last_event_seq

@@ -15,6 +15,7 @@ pub mod client;
 pub mod inbox;
 pub mod node;
 pub mod projector;
+mod row_body;
 pub mod row_state;
 pub mod shard;
 pub mod task_matcher;

@@ -391,10 +391,7 @@ impl Execution {
 
     /// Returns how the execution ended; `None` while it has not.
     pub fn execution_outcome(&self) -> Option<ExecutionOutcome> {
-        match self.journal.events().last()?.event.continued_as() {
-            Some(next) => Some(ExecutionOutcome::Continued(next)),
-            None => self.result().map(ExecutionOutcome::Result),
-        }
+        ExecutionOutcome::from_last_event(&self.journal.events().last()?.event)
     }
 
     /// Returns the successor of an execution that ended with continue-as-new; `None` if the guest
@@ -459,19 +456,7 @@ impl Execution {
 
     /// Returns the result of the execution; `None` while it has not ended.
     pub fn result(&self) -> Option<InvokeResult> {
-        match &self.journal.events().last()?.event {
-            Event::ExecutionCompleted { result, .. } => Some(Ok(result.clone())),
-            Event::ExecutionFailed { error } => Some(Err(error.clone())),
-            Event::ExecutionCancelled { reason } => {
-                // Permanent: after a requested cancellation there must be no further attempt.
-                Some(Err(ExecutionError::new(
-                    onward_journal::ErrorKind::Cancelled,
-                    reason.clone(),
-                )
-                .into_permanent()))
-            }
-            _ => None,
-        }
+        result_of_last_event(&self.journal.events().last()?.event)
     }
 }
 
@@ -482,6 +467,32 @@ pub enum ExecutionOutcome {
     Result(InvokeResult),
     /// This execution continues the one that ended.
     Continued(ExecutionId),
+}
+
+impl ExecutionOutcome {
+    /// Returns how the execution ended whose journal has this last event; `None` if it has not
+    /// ended.
+    pub fn from_last_event(last: &Event) -> Option<Self> {
+        match last.continued_as() {
+            Some(next) => Some(Self::Continued(next)),
+            None => result_of_last_event(last).map(Self::Result),
+        }
+    }
+}
+
+fn result_of_last_event(last: &Event) -> Option<InvokeResult> {
+    match last {
+        Event::ExecutionCompleted { result, .. } => Some(Ok(result.clone())),
+        Event::ExecutionFailed { error } => Some(Err(error.clone())),
+        Event::ExecutionCancelled { reason } => {
+            // Permanent: after a requested cancellation there must be no further attempt.
+            let kind = onward_journal::ErrorKind::Cancelled;
+            Some(Err(
+                ExecutionError::new(kind, reason.clone()).into_permanent()
+            ))
+        }
+        _ => None,
+    }
 }
 
 /// The parameters of a new execution.

@@ -6,7 +6,7 @@ use onward_journal::{
     AwaitKind, Event, ExecutionError, InvokePerformer, InvokeResult, JournalCommand, RuleViolation,
 };
 
-use crate::{AttemptInFlight, Execution, ExecutionEnvironment};
+use crate::{AttemptInFlight, Execution, ExecutionEnvironment, SignalBacklog};
 
 impl Execution {
     /// Returns the operations whose next attempt may start at `now`: new ones in the order in which
@@ -155,7 +155,7 @@ impl Execution {
         Ok(())
     }
 
-    /// Returns the attempts of child executions and workers whose timeout has passed at `now`.
+    /// Returns the attempts of child executions whose timeout has passed at `now`.
     pub fn overdue_attempts(&self, now: Timestamp) -> Vec<AttemptInFlight> {
         self.index.overdue_attempts(now).collect()
     }
@@ -164,6 +164,11 @@ impl Execution {
     /// is due.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.index.due_times.first().map(|(at, _)| *at)
+    }
+
+    /// Returns the number and the size of the signals that were delivered and not consumed.
+    pub const fn signal_backlog(&self) -> SignalBacklog {
+        self.index.signal_backlog
     }
 
     /// Buffers a signal. If the open await waits for this signal name, it receives the oldest

@@ -20,22 +20,33 @@ pub(crate) struct JournalIndex {
     pub(crate) open_await: Option<u64>,
     /// By name: the sequence numbers of the signals that were delivered and not consumed.
     pub(crate) buffered_signals: BTreeMap<BoundedName, VecDeque<u64>>,
+    /// The number and the payload of those signals.
+    pub(crate) signal_backlog: SignalBacklog,
     /// Invocations of which no attempt has started, in the order in which they were scheduled.
     pub(crate) scheduled_invokes: BTreeSet<u32>,
     /// The attempts in flight, by operation number.
     pub(crate) in_flight: BTreeMap<u32, AttemptInFlight>,
-    /// Timers that have not fired, pending retries and deadlines of attempts, ordered by time.
+    /// Timers that have not fired, pending retries and deadlines of children, ordered by time.
     pub(crate) due_times: BTreeSet<(Timestamp, u32)>,
     retry_times: BTreeMap<u32, Timestamp>,
     timer_deadlines: BTreeMap<u32, Timestamp>,
     /// The attempt timeouts of invocations whose retry policy sets one, by operation number.
     attempt_timeouts_ms: BTreeMap<u32, u64>,
-    /// The deadlines of attempts that child executions or workers perform, by operation number.
+    /// The deadlines of attempts that child executions perform, by operation number.
     attempt_deadlines: BTreeMap<u32, Timestamp>,
     /// The sequence number of the cancellation request.
     pub(crate) cancel_requested_at: Option<u64>,
     /// The sequence number of the await that the cancellation interrupted.
     pub(crate) interrupted_await: Option<u64>,
+}
+
+/// Signals that were delivered to an execution and that it has not consumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SignalBacklog {
+    /// Number of the signals.
+    pub count: u64,
+    /// Size of their payloads in bytes.
+    pub bytes: u64,
 }
 
 /// An attempt that has started and not ended.
@@ -65,6 +76,7 @@ impl JournalIndex {
             await_resolutions: BTreeMap::new(),
             open_await: None,
             buffered_signals: BTreeMap::new(),
+            signal_backlog: SignalBacklog::default(),
             scheduled_invokes: BTreeSet::new(),
             in_flight: BTreeMap::new(),
             due_times: BTreeSet::new(),
@@ -118,13 +130,33 @@ impl JournalIndex {
             (Event::RandomGenerated { .. } | Event::TimeRecorded { .. }, _) => {
                 self.allocate_operation(sequence, Some(sequence))
             }
-            (Event::SignalDelivered { signal_name, .. }, _) => {
+            (
+                Event::SignalDelivered {
+                    signal_name,
+                    payload,
+                    ..
+                },
+                _,
+            ) => {
+                self.signal_backlog.count += 1;
+                self.signal_backlog.bytes += payload.as_str().len() as u64;
                 self.buffered_signals
                     .entry(signal_name.clone())
                     .or_default()
                     .push_back(sequence);
             }
-            (Event::SignalReceived { signal_name, .. }, Some(number)) => {
+            (
+                Event::SignalReceived {
+                    signal_name,
+                    payload,
+                    ..
+                },
+                Some(number),
+            ) => {
+                let backlog = &mut self.signal_backlog;
+                backlog.count = backlog.count.saturating_sub(1);
+                let bytes = payload.as_str().len() as u64;
+                backlog.bytes = backlog.bytes.saturating_sub(bytes);
                 if let Some(waiting) = self.buffered_signals.get_mut(signal_name) {
                     waiting.pop_front();
                 }
@@ -181,15 +213,16 @@ impl JournalIndex {
         }
     }
 
-    /// Adds an attempt in flight. If a child execution or a worker performs it, the timeout of the
-    /// retry policy sets its deadline.
+    /// Adds an attempt in flight. If a child execution performs it, the timeout of the retry policy
+    /// sets its deadline. The timeout of a worker begins with its claim, which is not recorded
+    /// here.
     fn begin_attempt(&mut self, flight: AttemptInFlight, at: Timestamp) {
         let number = flight.number;
         self.scheduled_invokes.remove(&number);
         self.remove_retry(number);
         self.in_flight.insert(number, flight);
         if let Some(timeout_ms) = self.attempt_timeouts_ms.get(&number)
-            && !flight.performer.is_owner()
+            && flight.performer.child_execution().is_some()
         {
             let limit = at.plus_ms(*timeout_ms);
             self.attempt_deadlines.insert(number, limit);
@@ -247,7 +280,7 @@ impl JournalIndex {
         self.timer_deadlines.contains_key(&number)
     }
 
-    /// Returns the attempts of child executions and workers whose deadline has passed at `now`.
+    /// Returns the attempts of child executions whose deadline has passed at `now`.
     pub(crate) fn overdue_attempts(&self, now: Timestamp) -> impl Iterator<Item = AttemptInFlight> {
         let due = self.due_times.iter().take_while(move |(at, _)| *at <= now);
         due.filter(|(_, number)| self.attempt_deadlines.contains_key(number))

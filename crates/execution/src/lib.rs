@@ -24,7 +24,7 @@ pub use execution::{
     ExecutionStart, SuccessorExecution,
 };
 pub use guest_function::{GuestFunction, GuestFunctionKind};
-pub use journal_index::AttemptInFlight;
+pub use journal_index::{AttemptInFlight, SignalBacklog};
 pub use protocol::{
     AwaitMode, Guest, GuestLogLevel, GuestRequest, GuestResponse, GuestTurn, JoinSetNext,
 };

@@ -44,24 +44,36 @@ impl ExecutionId {
     /// encoding.
     pub fn derive(component: &ComponentDigest, parent: Option<&PromiseId>, key: &str) -> Self {
         let mut hash = Sha256::new();
-        let mut field = |bytes: &[u8]| {
-            hash.update((bytes.len() as u64).to_be_bytes());
-            hash.update(bytes);
-        };
-        field(component.as_bytes());
+        push_field(&mut hash, component.as_bytes());
         match parent {
-            None => field(&[]),
+            None => push_field(&mut hash, &[]),
             Some(parent) => {
-                field(parent.root.as_bytes());
+                push_field(&mut hash, parent.root.as_bytes());
                 let path: Vec<u8> = parent
                     .path
                     .iter()
                     .flat_map(|part| part.to_be_bytes())
                     .collect();
-                field(&path);
+                push_field(&mut hash, &path);
             }
         }
-        field(key.as_bytes());
+        push_field(&mut hash, key.as_bytes());
+        Self(hash.finalize().into())
+    }
+
+    /// Derives the id of an execution that a client starts on `component`, without a parent. `owner`
+    /// are the fields that make the idempotency key unique: the tenant, the project, the
+    /// environment and the function.
+    ///
+    /// As with [`derive`](Self::derive), each field is preceded by its length.
+    pub fn derive_start(component: &ComponentDigest, owner: [&str; 4], key: &str) -> Self {
+        let mut hash = Sha256::new();
+        push_field(&mut hash, component.as_bytes());
+        push_field(&mut hash, &[]);
+        for field in owner {
+            push_field(&mut hash, field.as_bytes());
+        }
+        push_field(&mut hash, key.as_bytes());
         Self(hash.finalize().into())
     }
 
@@ -94,6 +106,12 @@ impl ExecutionId {
             path: SmallVec::from_slice(&[number]),
         }
     }
+}
+
+/// Adds a field to the hash of an id, preceded by its length.
+fn push_field(hash: &mut Sha256, bytes: &[u8]) {
+    hash.update((bytes.len() as u64).to_be_bytes());
+    hash.update(bytes);
 }
 
 impl fmt::Display for ExecutionId {
@@ -440,6 +458,16 @@ mod tests {
         );
     }
 
+    #[test]
+    fn ids_of_starts_are_golden_and_no_field_runs_into_the_next() {
+        let digest = ComponentDigest::from_bytes([7; 32]);
+        let id = |function, key| ExecutionId::derive_start(&digest, ["t", "p", "e", function], key);
+        assert_eq!(id("order", "key").to_string(), GOLDEN_START);
+        assert_ne!(id("a|b", "c"), id("a", "b|c"));
+        assert_ne!(id("ab", "c"), id("a", "bc"));
+    }
+
+    const GOLDEN_START: &str = "80013fcbb8eec29bfeea22ea86196ae5268fa74f49bdf3968889001fd1e7061f";
     const GOLDEN_ROOT: &str = "afe572754c9514662059a2a988521bd9a23ad1a0580673467fb076a36dc5f5a8";
     const GOLDEN_CHILD: &str = "f868bea6b2b7c657a7856cd96dfc6f3dd1a9265dad547cca0e69618cb744af87";
 }

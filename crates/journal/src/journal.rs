@@ -45,6 +45,9 @@ impl Journal {
     /// Returns the appended events; on a violation nothing changes.
     ///
     /// A command records one event; an await that is already satisfied records its resume as well.
+    ///
+    /// Timestamps never go backwards: an event is not recorded as earlier than the one before it,
+    /// although the clocks of the processes that record events may differ.
     pub fn handle_command(
         &mut self,
         command: JournalCommand,
@@ -69,9 +72,10 @@ impl Journal {
         event: Event,
         now: Timestamp,
     ) -> Result<JournalEvent, RuleViolation> {
+        let last = self.events.last().map(|last| last.timestamp);
         let recorded = JournalEvent {
             sequence: self.state.next_sequence(),
-            timestamp: now,
+            timestamp: last.map_or(now, |last| last.max(now)),
             event,
         };
         self.append(recorded.clone())?;

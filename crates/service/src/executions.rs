@@ -6,15 +6,17 @@ use std::pin::pin;
 
 use onward_api::execution::{
     AcceptedMessage, ChildExecution, ExecutionOrder, ExecutionPage, ExecutionResult,
-    ExecutionSummary, ExecutionView, FailureDetail, ListExecutionsQuery, SignalExecutionRequest,
-    StartExecutionRequest, StartExecutionResponse,
+    ExecutionStateName, ExecutionSummary, ExecutionView, FailureDetail, ListExecutionsQuery,
+    SignalExecutionRequest, StartExecutionRequest, StartExecutionResponse,
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{RawJson, parse_json};
 use onward_base::{BoundedName, Payload, Timestamp};
-use onward_engine::client::{ExecutionListOrder, is_execution_over};
+use onward_engine::client::{ExecutionFilter, ExecutionListOrder, is_execution_over};
 use onward_journal::jsonl::JournalLine;
-use onward_journal::{Event, ExecutionId, InvokeResult, JournalEvent, PromiseId};
+use onward_journal::{
+    Event, ExecutionId, ExecutionState, InvokePerformer, InvokeResult, JournalEvent, PromiseId,
+};
 use onward_store::tables::ExecutionRow as Row;
 
 use super::ApiService;
@@ -29,10 +31,10 @@ pub(super) const KEY_MAX: usize = 500;
 /// Maximum number of entries per page.
 const PAGE_MAX: u32 = 1_000;
 
-/// Maximum number of executions scanned for one page.
-const SCAN_MAX: usize = 100_000;
+/// Maximum number of children in the view of an execution.
+const CHILDREN_MAX: usize = 1_000;
 
-/// Number of executions read from the store at a time.
+/// Number of executions read from the store at a time, to resolve a prefix.
 const READ_BATCH_SIZE: usize = 1_000;
 
 impl ApiService {
@@ -145,61 +147,36 @@ impl ApiService {
         found.pop().ok_or_else(|| absent(&format!("{prefix}…")))
     }
 
-    /// Reads a page of executions. The scan is bounded, so a page may be short or empty although
-    /// more pages follow.
+    /// Reads a page of executions. Every filter is an order of the table, so nothing else is read.
     pub(super) async fn read_execution_page(
         &self,
         listing: &ListExecutionsQuery,
     ) -> Result<ExecutionPage, Problem> {
         let limit = parse_page_size(listing.limit, DEFAULT_PAGE_SIZE)?;
-        let mut after = listing.after.as_deref().map(parse_cursor).transpose()?;
-        let matches_filter = |row: &Row| {
-            listing
-                .state
-                .is_none_or(|state| state.as_str() == row.state.as_str())
-                && listing
-                    .function
-                    .as_ref()
-                    .is_none_or(|function| **function == *row.function)
+        let after = listing.after.as_deref().map(parse_cursor).transpose()?;
+        let filter = ExecutionFilter {
+            function: listing.function.as_deref().map(Into::into),
+            state: listing.state.map(execution_state),
         };
-        let mut executions = Vec::new();
-        let mut scanned = 0;
-        loop {
-            let rows = self
-                .client
-                .list_executions(list_order(listing.order), after, READ_BATCH_SIZE)
-                .await
-                .map_err(engine_problem)?;
-            let is_last = rows.len() < READ_BATCH_SIZE;
-            for row in rows {
-                scanned += 1;
-                after = Some((row.created_at, row.execution_id));
-                if matches_filter(&row) {
-                    executions.push(api_execution_summary(&row));
-                }
-                if executions.len() == limit || scanned == SCAN_MAX {
-                    return Ok(ExecutionPage {
-                        executions,
-                        next: after.map(format_cursor),
-                    });
-                }
-            }
-            if is_last {
-                return Ok(ExecutionPage {
-                    executions,
-                    next: None,
-                });
-            }
-        }
+        let rows = self
+            .client
+            .list_executions(&filter, list_order(listing.order), after, limit)
+            .await
+            .map_err(engine_problem)?;
+        let last = rows.last().map(|last| (last.created_at, last.execution_id));
+        Ok(ExecutionPage {
+            executions: rows.iter().map(api_execution_summary).collect(),
+            next: last.filter(|_| rows.len() == limit).map(format_cursor),
+        })
     }
 
     pub(super) async fn load_execution_view(&self, row: &Row) -> Result<ExecutionView, Problem> {
-        let events = self
+        let last = self
             .client
-            .read_journal(row.execution_id)
+            .last_event(row.execution_id)
             .await
             .map_err(engine_problem)?;
-        let children = self.load_child_executions(row, &events).await?;
+        let children = self.load_child_executions(row).await?;
         let ended = self
             .client
             .execution_result(row.execution_id)
@@ -217,10 +194,9 @@ impl ApiService {
             state: row.state.to_string(),
             key: row.start_key.as_ref().map(ToString::to_string),
             created_at: row.created_at.to_string(),
-            events: events.len() as u64,
+            events: last.as_ref().map_or(0, |last| last.sequence + 1),
             children,
-            continued_as: events
-                .last()
+            continued_as: last
                 .and_then(|last| last.event.continued_as())
                 .map(|next| next.to_string()),
             result,
@@ -228,44 +204,39 @@ impl ApiService {
         })
     }
 
-    /// The children of an execution, in the order in which they were started.
-    async fn load_child_executions(
-        &self,
-        row: &Row,
-        events: &[JournalEvent],
-    ) -> Result<Vec<ChildExecution>, Problem> {
-        let mut functions: BTreeMap<&PromiseId, String> = BTreeMap::new();
-        let mut children = Vec::new();
-        for recorded in events {
-            match &recorded.event {
-                Event::InvokeScheduled {
-                    promise_id,
-                    function_name,
-                    ..
-                } => {
-                    functions.insert(promise_id, function_name.to_string());
-                }
-                Event::InvokeStarted {
-                    promise_id,
-                    performer: onward_journal::InvokePerformer::Child(child),
-                    ..
-                } => {
-                    let state = self
-                        .client
-                        .find_execution(*child)
-                        .await
-                        .map_err(engine_problem)?;
-                    children.push(ChildExecution {
-                        promise: promise_id.relative_to(row.execution_id).to_string(),
-                        execution: child.to_string(),
-                        function: functions.get(promise_id).cloned().unwrap_or_default(),
-                        state: state.map(|child| child.state.to_string()),
-                    });
-                }
-                _ => {}
-            }
+    /// The first children of an execution, in the order in which they were started. Reads the
+    /// journal page by page.
+    async fn load_child_executions(&self, row: &Row) -> Result<Vec<ChildExecution>, Problem> {
+        let mut children = ChildCollector::default();
+        let mut next = 0;
+        while children.found.len() < CHILDREN_MAX {
+            let events = self
+                .client
+                .read_journal_page(row.execution_id, next)
+                .await
+                .map_err(engine_problem)?;
+            let Some(last) = events.last() else { break };
+            next = last.sequence + 1;
+            events
+                .into_iter()
+                .for_each(|recorded| children.add_event(recorded.event));
         }
-        Ok(children)
+        children.found.truncate(CHILDREN_MAX);
+        let mut views = Vec::with_capacity(children.found.len());
+        for (promise, execution, function) in children.found {
+            let state = self
+                .client
+                .find_execution(execution)
+                .await
+                .map_err(engine_problem)?;
+            views.push(ChildExecution {
+                promise: promise.relative_to(row.execution_id).to_string(),
+                execution: execution.to_string(),
+                function,
+                state: state.map(|child| child.state.to_string()),
+            });
+        }
+        Ok(views)
     }
 
     pub(super) async fn poll_journal_lines(
@@ -273,7 +244,7 @@ impl ApiService {
         row: &Row,
         from: u64,
         wait_ms: u64,
-    ) -> Result<String, Problem> {
+    ) -> Result<JournalLinesPage, Problem> {
         let id = row.execution_id;
         let mut timeout = pin!(self.wait_or_stop(wait_ms));
         let mut is_last = is_execution_over(row) || wait_ms == 0;
@@ -281,15 +252,19 @@ impl ApiService {
         loop {
             let events = self
                 .client
-                .read_journal_from(id, from)
+                .read_journal_page(id, from)
                 .await
                 .map_err(engine_problem)?;
             if !events.is_empty() || is_last {
-                return Ok(format_journal_lines(id, &events));
+                return Ok(JournalLinesPage {
+                    lines: format_journal_lines(id, &events),
+                    next: events.last().map_or(from, |last| last.sequence + 1),
+                    is_complete: events.is_empty() && is_execution_over(row),
+                });
             }
             tokio::select! {
                 () = changes.wait_for_change() => {}
-                () = &mut timeout => return Ok(String::new()),
+                () = &mut timeout => return Ok(JournalLinesPage::empty(from)),
             }
             // No event follows the end of an execution, but the end itself may not have been read
             // yet: read once more.
@@ -307,13 +282,62 @@ impl ApiService {
 pub struct JournalLinesPage {
     /// The events as JSON Lines.
     pub lines: String,
-    /// Whether the page was read after the execution had ended, so that no more events follow.
+    /// Sequence of the first event after the page.
+    pub next: u64,
+    /// Whether the page is the end of the journal of an execution that has ended: it is empty, and
+    /// no more events follow.
     pub is_complete: bool,
 }
 
+impl JournalLinesPage {
+    const fn empty(from: u64) -> Self {
+        Self {
+            lines: String::new(),
+            next: from,
+            is_complete: false,
+        }
+    }
+}
+
+/// Collects the children that a journal starts, event by event.
+#[derive(Default)]
+struct ChildCollector {
+    /// The functions of the operations that have no outcome yet.
+    functions: BTreeMap<PromiseId, String>,
+    /// The children, with their operations and functions.
+    found: Vec<(PromiseId, ExecutionId, String)>,
+}
+
+impl ChildCollector {
+    fn add_event(&mut self, event: Event) {
+        match event {
+            Event::InvokeScheduled {
+                promise_id,
+                function_name,
+                ..
+            } => {
+                self.functions.insert(promise_id, function_name.to_string());
+            }
+            Event::InvokeStarted {
+                promise_id,
+                performer: InvokePerformer::Child(child),
+                ..
+            } => {
+                let function = self.functions.get(&promise_id).cloned();
+                self.found
+                    .push((promise_id, child, function.unwrap_or_default()));
+            }
+            Event::InvokeCompleted { promise_id, .. } => {
+                self.functions.remove(&promise_id);
+            }
+            _ => {}
+        }
+    }
+}
+
 impl ApiService {
-    /// Reads the events of a journal from sequence `from` on. If there are none, waits for up to
-    /// `wait_ms` milliseconds.
+    /// Reads a page of the events of a journal from sequence `from` on. If there are none, waits for
+    /// up to `wait_ms` milliseconds.
     pub async fn follow_journal(
         &self,
         execution: &str,
@@ -321,11 +345,7 @@ impl ApiService {
         wait_ms: u64,
     ) -> Result<JournalLinesPage, Problem> {
         let row = self.find_execution(execution).await?;
-        let lines = self.poll_journal_lines(&row, from, wait_ms).await?;
-        Ok(JournalLinesPage {
-            lines,
-            is_complete: is_execution_over(&row),
-        })
+        self.poll_journal_lines(&row, from, wait_ms).await
     }
 }
 
@@ -386,6 +406,17 @@ const fn list_order(order: ExecutionOrder) -> ExecutionListOrder {
     match order {
         ExecutionOrder::Newest => ExecutionListOrder::NewestFirst,
         ExecutionOrder::Oldest => ExecutionListOrder::OldestFirst,
+    }
+}
+
+const fn execution_state(name: ExecutionStateName) -> ExecutionState {
+    match name {
+        ExecutionStateName::Running => ExecutionState::Running,
+        ExecutionStateName::Blocked => ExecutionState::Blocked,
+        ExecutionStateName::Cancelling => ExecutionState::Cancelling,
+        ExecutionStateName::Completed => ExecutionState::Completed,
+        ExecutionStateName::Failed => ExecutionState::Failed,
+        ExecutionStateName::Cancelled => ExecutionState::Cancelled,
     }
 }
 

@@ -315,7 +315,13 @@ impl OnwardApi for ApiService {
         wait_ms: u64,
     ) -> Result<String, Problem> {
         let row = self.find_execution(execution).await?;
-        self.poll_journal_lines(&row, from, wait_ms).await
+        let mut page = self.poll_journal_lines(&row, from, wait_ms).await?;
+        let mut lines = String::new();
+        while !page.lines.is_empty() {
+            lines += &page.lines;
+            page = self.poll_journal_lines(&row, page.next, 0).await?;
+        }
+        Ok(lines)
     }
 
     async fn explain_execution(&self, execution: &str) -> Result<ExecutionExplanation, Problem> {

@@ -18,6 +18,7 @@ pub(super) fn engine_problem(error: ClientError) -> Problem {
         ClientError::UnprintableFunctionName(_) => Code::BadComponent,
         ClientError::FunctionsTaken(_) => Code::FunctionsTaken,
         ClientError::LeaseLost => Code::LeaseLost,
+        ClientError::SignalsFull { .. } => Code::SignalsFull,
         ClientError::PayloadTooLarge { .. } => Code::TooLarge,
     };
     match error {
@@ -74,7 +75,7 @@ pub fn store_problem(error: Error) -> Problem {
         Error::Conflict(_) => Code::Conflict,
         Error::Invalid(InvalidRequest::NoSuchRun(_)) => Code::NoRun,
         Error::Invalid(_) => Code::Unprocessable,
-        Error::Corrupt(_) => Code::Corrupt,
+        Error::Corrupt(_) | Error::UnreadableEvent { .. } => Code::Corrupt,
     };
     Problem::new(code, error.to_string())
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use onward_api::problem::{Code, Problem};
 use onward_api::run::{
     AppendRunEventsRequest, KeyContract, RunEventPage, RunEventReceipt, RunSnapshotView,
-    SnapshotSource, VerifyFinding, VerifyProgress, VerifyReport,
+    SnapshotSource, UnreadableRunEvent, VerifyFinding, VerifyProgress, VerifyReport,
 };
 use onward_api::{RawJson, parse_json};
 use onward_base::{EnvironmentId, ProjectId, TenantId};
@@ -16,21 +16,30 @@ use onward_diagnostics::verify;
 use onward_runs::{AcceptedKeyForms, RunEventWrite, RunId, RunSeq};
 use onward_store::tables::RunSnapshotRow;
 use onward_store::{
-    ColumnCodec as _, RecordReader as _, RowKey, RunEventQuery, RunStateStore as _,
+    ColumnCodec as _, ReadableRunEvents, RecordReader as _, RowKey, RunEventQuery,
+    RunStateStore as _,
 };
 use serde::Serialize;
 
 use super::ApiService;
+use super::executions::parse_page_size;
 use super::problems::{invalid_field, store_problem};
 
-/// Maximum number of events per page.
-const PAGE_MAX: u32 = 1_000;
+/// Maximum number of events in one append.
+const APPEND_EVENTS_MAX: usize = 10_000;
 
 impl ApiService {
     pub(super) async fn append_parsed_events(
         &self,
         append: AppendRunEventsRequest,
     ) -> Result<Vec<RunEventReceipt>, Problem> {
+        if append.events.len() > APPEND_EVENTS_MAX {
+            let detail = format!(
+                "events: {} events, but at most {APPEND_EVENTS_MAX} are allowed",
+                append.events.len()
+            );
+            return Err(Problem::new(Code::Unprocessable, detail));
+        }
         let mut events = Vec::with_capacity(append.events.len());
         for (index, event) in append.events.iter().enumerate() {
             let event = RunEventWrite::from_json(event.as_str()).map_err(|error| {
@@ -113,25 +122,31 @@ impl ApiService {
             .ok_or_else(|| invalid_field("after", "larger than the maximum sequence"))?;
         let page = RunEventQuery {
             after: from,
-            limit: limit.clamp(1, PAGE_MAX) as usize,
+            limit: parse_page_size(Some(limit), limit)?,
         };
         let mut timeout = pin!(self.wait_or_stop(wait_ms));
         let mut changes = self.client.watch_run(&id);
         let mut is_last = wait_ms == 0;
         loop {
-            let events = self
-                .client
-                .store()
-                .read_run_events(&id, page)
+            let read = onward_store::read_readable_events(&**self.client.store(), &id, page)
                 .await
                 .map_err(store_problem)?;
-            if !events.is_empty() || is_last {
+            let ReadableRunEvents { events, unreadable } = read;
+            if !events.is_empty() || unreadable.is_some() || is_last {
                 let watermark = events.last().map_or(after, |last| last.run_seq.as_u64());
                 let events = events
                     .iter()
                     .map(|event| parse_json(&event.to_json()))
                     .collect::<Result<Vec<RawJson>, _>>()?;
-                return Ok(RunEventPage { events, watermark });
+                let unreadable = unreadable.map(|(run_seq, message)| UnreadableRunEvent {
+                    run_seq: run_seq.as_u64(),
+                    message,
+                });
+                return Ok(RunEventPage {
+                    events,
+                    watermark,
+                    unreadable,
+                });
             }
             tokio::select! {
                 () = changes.wait_for_change() => {}
@@ -215,7 +230,7 @@ impl ApiService {
             .map_err(store_problem)?;
         let none = || {
             Problem::new(
-                Code::NoRun,
+                Code::NoSnapshot,
                 format!(
                     "run {run} has no stored snapshot yet: request one that is reduced from the log \
                      (HTTP: `fromLog=true`; command line: `--project`)"

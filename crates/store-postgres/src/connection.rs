@@ -72,10 +72,11 @@ pub(crate) fn build_pool(
 /// - plan a statement once, and use an index even if a table seems small enough for a sequential
 ///   scan: plans are cached, and tables grow.
 fn session_settings(deadline: Duration, access: ConnectionAccess) -> String {
+    // A server, database or role that an operator made read-only stays so.
     let read_only = if access == ConnectionAccess::Read {
-        "on"
+        "SET default_transaction_read_only = on;"
     } else {
-        "off"
+        ""
     };
     let ms = deadline.as_millis().clamp(3, 2_147_483_647);
     let lock_ms = ms / 3;
@@ -85,7 +86,7 @@ fn session_settings(deadline: Duration, access: ConnectionAccess) -> String {
          SET lock_timeout = {lock_ms};
          SET idle_in_transaction_session_timeout = {ms};
          SET default_transaction_isolation = 'read committed';
-         SET default_transaction_read_only = {read_only};
+         {read_only}
          SET plan_cache_mode = force_generic_plan;
          SET enable_seqscan = off;
          SET enable_memoize = off;
@@ -98,7 +99,8 @@ pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> R
     let row = client
         .query_one(
             "SELECT current_setting('server_version_num')::int, current_setting('server_version'), \
-             current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync') = 'on'",
+             current_setting('server_encoding'), pg_is_in_recovery(), current_setting('fsync') = 'on', \
+             current_setting('default_transaction_read_only') = 'on'",
             &[],
         )
         .await
@@ -120,6 +122,13 @@ pub(crate) async fn check_server(client: &Client, access: ConnectionAccess) -> R
     if row.get::<_, bool>(3) {
         return Err(Error::Unusable(
             "the server is a standby, which cannot be written to: use the primary".to_owned(),
+        ));
+    }
+    if row.get::<_, bool>(5) {
+        return Err(Error::Unusable(
+            "the server refuses writes: default_transaction_read_only is on for the server, the \
+             database or the role"
+                .to_owned(),
         ));
     }
     if !row.get::<_, bool>(4) {

@@ -1,4 +1,5 @@
-//! Integrity checks of the tables: orphaned rows, and triggers or constraints that were removed.
+//! Integrity checks of the tables: orphaned rows, and triggers, functions or constraints that were
+//! removed or changed.
 
 /// Each statement selects a description of every violation it finds.
 pub(crate) const INTEGRITY_CHECKS: &[&str] = &[
@@ -9,4 +10,5 @@ pub(crate) const INTEGRITY_CHECKS: &[&str] = &[
     include_str!("../statements/inspect/misplaced_readers.sql"),
     include_str!("../statements/inspect/missing_triggers.sql"),
     include_str!("../statements/inspect/missing_constraints.sql"),
+    include_str!("../statements/inspect/changed_functions.sql"),
 ];

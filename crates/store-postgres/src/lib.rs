@@ -149,7 +149,7 @@ impl PostgresStore {
             call_timeout: deadline,
             ..
         } = options;
-        let readers = PostgresReaders::new(pool.clone(), policy.limits.page_max, deadline);
+        let readers = PostgresReaders::new(pool.clone(), policy.limits, deadline);
         Self {
             writers: None,
             notifier: None,
@@ -201,6 +201,13 @@ impl Store for PostgresStore {
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
         self.readers.read_journal(execution, from, limit).await
+    }
+
+    async fn read_journal_end(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Option<JournalChunk>, Error> {
+        self.readers.read_journal_end(execution).await
     }
 
     async fn read_run_events(

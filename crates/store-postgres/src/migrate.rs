@@ -18,7 +18,15 @@ const MIGRATIONS: &[Migration] = &[
         name: "campaign_keys",
         sql: include_str!("../migrations/0002_campaign_keys.sql"),
     },
+    Migration {
+        number: 3,
+        name: "scopes_and_lists",
+        sql: include_str!("../migrations/0003_scopes_and_lists.sql"),
+    },
 ];
+
+/// The table of applied migrations.
+const MIGRATION_TABLE: &str = "onward_migrations";
 
 /// Advisory lock that a process holds while it migrates. The number spells `onward` in ASCII.
 const MIGRATION_LOCK_ID: i64 = 0x6f6e_7761_7264;
@@ -39,9 +47,11 @@ pub(crate) async fn apply_migrations(client: &mut Client) -> Result<(), Error> {
         .execute("SELECT pg_advisory_xact_lock($1)", &[&MIGRATION_LOCK_ID])
         .await
         .map_err(error::from_postgres_error)?;
-    for migration in
-        migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction).await?)?
-    {
+    let applied = applied_migrations(&transaction).await?;
+    if applied.is_empty() && has_table(&transaction, "run_events").await? {
+        return Err(migration::missing_migration_record());
+    }
+    for migration in migration::pending_migrations(MIGRATIONS, &applied)? {
         apply_migration(&transaction, migration).await?;
     }
     transaction
@@ -53,7 +63,7 @@ pub(crate) async fn apply_migrations(client: &mut Client) -> Result<(), Error> {
 /// Fails if the database cannot be read as it is: it does not contain the store's tables, or its
 /// schema is older and must be migrated first.
 pub(crate) async fn require_current_schema(client: &Client) -> Result<(), Error> {
-    if !has_migration_table(client).await? {
+    if !has_table(client, MIGRATION_TABLE).await? {
         return Err(Error::Unusable("the database contains no store".to_owned()));
     }
     migration::ensure_no_pending_migrations(MIGRATIONS, &read_migration_table(client).await?)
@@ -62,7 +72,7 @@ pub(crate) async fn require_current_schema(client: &Client) -> Result<(), Error>
 /// Returns the applied migrations. Creates the migration table only if it is missing, so that an
 /// up-to-date database requires no privilege to create tables.
 async fn applied_migrations(transaction: &Transaction<'_>) -> Result<Vec<AppliedMigration>, Error> {
-    if !has_migration_table(transaction).await? {
+    if !has_table(transaction, MIGRATION_TABLE).await? {
         let table = "CREATE TABLE onward_migrations (number BIGINT NOT NULL, name TEXT NOT NULL, checksum TEXT NOT \
                      NULL, applied_at TIMESTAMPTZ NOT NULL, CONSTRAINT onward_migrations_pkey PRIMARY KEY (number))";
         transaction
@@ -73,10 +83,13 @@ async fn applied_migrations(transaction: &Transaction<'_>) -> Result<Vec<Applied
     read_migration_table(transaction).await
 }
 
-/// Returns `true` if the migration table exists.
-async fn has_migration_table(client: &impl GenericClient) -> Result<bool, Error> {
+/// Returns `true` if the current schema has this table.
+async fn has_table(client: &impl GenericClient, name: &str) -> Result<bool, Error> {
     let found = client
-        .query_one("SELECT to_regclass('onward_migrations') IS NOT NULL", &[])
+        .query_one(
+            "SELECT count(*) > 0 FROM pg_class WHERE relname = $1::text AND relnamespace = to_regnamespace(current_schema())",
+            &[&name],
+        )
         .await;
     Ok(found.map_err(error::from_postgres_error)?.get(0))
 }

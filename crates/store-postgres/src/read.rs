@@ -9,7 +9,7 @@ use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 use onward_store::{
     ColumnValue, Error, InvalidRequest, JournalChunk, RowKey, RunEventQuery, RunEventReader,
-    RunHead, StoredRow, TableScan, TableSchema,
+    RunHead, StoreLimits, StoredRow, TableScan, TableSchema,
 };
 use tokio_postgres::Row;
 
@@ -23,15 +23,15 @@ use crate::{connection, error, integrity, run_event, run_head};
 /// The pool of reader connections.
 pub(crate) struct PostgresReaders {
     pool: Pool,
-    page_max: usize,
+    limits: StoreLimits,
     call_timeout: Duration,
 }
 
 impl PostgresReaders {
-    pub(crate) const fn new(pool: Pool, page_max: usize, deadline: Duration) -> Self {
+    pub(crate) const fn new(pool: Pool, limits: StoreLimits, deadline: Duration) -> Self {
         Self {
             pool,
-            page_max,
+            limits,
             call_timeout: deadline,
         }
     }
@@ -77,7 +77,7 @@ impl PostgresReaders {
     }
 
     fn page_limit(&self, limit: usize) -> i64 {
-        count_to_sql(limit.min(self.page_max) as u64)
+        count_to_sql(limit.min(self.limits.page_max) as u64)
     }
 
     pub(crate) async fn check_integrity(&self) -> Result<Vec<String>, Error> {
@@ -186,10 +186,26 @@ impl PostgresReaders {
         let rows = self
             .query_with_retries(
                 include_str!("../statements/read_journal.sql"),
-                &[&id, &count_to_sql(from), &self.page_limit(limit)],
+                &[
+                    &id,
+                    &count_to_sql(from),
+                    &self.page_limit(limit),
+                    &count_to_sql(self.limits.journal_page_bytes_max as u64),
+                ],
             )
             .await?;
         rows.iter().map(chunk_from_row).collect()
+    }
+
+    pub(crate) async fn read_journal_end(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Option<JournalChunk>, Error> {
+        let id = execution.as_bytes().as_slice();
+        let rows = self
+            .query_with_retries(include_str!("../statements/read_journal_end.sql"), &[&id])
+            .await?;
+        rows.first().map(chunk_from_row).transpose()
     }
 
     pub(crate) async fn read_run_events(

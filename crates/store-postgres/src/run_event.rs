@@ -2,9 +2,10 @@
 
 use onward_base::Payload;
 use onward_runs::{
-    AttemptNumber, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord, RunEventWrite, RunSeq,
+    AttemptNumber, ExtraFields, IdempotencyKey, RunEventId, RunEventRecord, RunEventWrite, RunId,
+    RunSeq,
 };
-use onward_store::{Error, PlannedEvent};
+use onward_store::{Error, PlannedEvent, event_checksum};
 use tokio_postgres::Row;
 
 use crate::error;
@@ -14,8 +15,26 @@ use crate::value::{PostgresTimestamp, PostgresUuid, count_from_sql, count_to_sql
 /// Inserts events; the parameters come from [`with_event_arrays`].
 pub(crate) const INSERT_EVENTS: &str = include_str!("../statements/insert_events.sql");
 
-/// Decodes the event from a row that has all columns of the table in their order.
+/// Decodes the event from a row that has all columns of the table in their order. An error names
+/// the event, if its position can be read.
 pub(crate) fn event_from_row(row: &Row) -> Result<RunEventRecord, Error> {
+    decode_event(row).map_err(|error| match (error, event_position(row)) {
+        (Error::Corrupt(reason), Some((run, run_seq))) => Error::UnreadableEvent {
+            run,
+            run_seq,
+            reason,
+        },
+        (error, _) => error,
+    })
+}
+
+fn event_position(row: &Row) -> Option<(RunId, RunSeq)> {
+    let run = row.try_get::<_, &str>(0).ok()?.parse().ok()?;
+    let seq = count_from_sql(row.try_get(1).ok()?).ok()?;
+    Some((run, RunSeq::new(seq)?))
+}
+
+fn decode_event(row: &Row) -> Result<RunEventRecord, Error> {
     let read = EventRowReader(row);
     let event = RunEventWrite {
         run_id: read.parse_column(0)?,
@@ -52,10 +71,21 @@ pub(crate) fn event_from_row(row: &Row) -> Result<RunEventRecord, Error> {
     };
     let run_seq = RunSeq::new(count_from_sql(read.get_column(1)?)?)
         .ok_or_else(|| unreadable_event(&"run_seq is too large"))?;
+    let persisted_at = read.get_column::<PostgresTimestamp>(16)?.0;
+    // Events that were stored under schema 1 and 2 have no checksum.
+    let expected = event_checksum::event_checksum(&event, run_seq, persisted_at);
+    if read
+        .get_column::<Option<i64>>(17)?
+        .is_some_and(|stored| stored != expected)
+    {
+        return Err(Error::corrupt(
+            "the checksum does not match: the event was changed after it was written",
+        ));
+    }
     Ok(RunEventRecord {
         event,
         run_seq,
-        persisted_at: read.get_column::<PostgresTimestamp>(16)?.0,
+        persisted_at,
     })
 }
 
@@ -136,6 +166,12 @@ pub(crate) fn with_event_arrays<'a>(
         }))
         .with_param(collect_column(planned, |event| event.extra.as_json()))
         .with_param(stamps)
+        .with_param(
+            planned
+                .iter()
+                .map(|planned| event_checksum::content_checksum(planned.event, planned.run_seq))
+                .collect::<Vec<i64>>(),
+        )
 }
 
 /// Adds one event to a statement as parameters, one per column.
@@ -165,6 +201,7 @@ pub(crate) fn with_event_values<'a>(
         .with_param(event.payload.as_ref().map(Payload::as_str))
         .with_param(event.extra.as_json())
         .with_param(PostgresTimestamp(persisted_at))
+        .with_param(event_checksum::content_checksum(event, run_seq))
 }
 
 /// Converts an attempt number, which always fits a signed 32-bit integer.

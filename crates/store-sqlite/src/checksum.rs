@@ -1,10 +1,26 @@
-//! Checksum of run events, which detects flipped bits anywhere in the stored event.
+//! Checksums of stored run events. Those that were written under schema 1 and 2 are still checked
+//! as they were.
 
 use onward_base::Timestamp;
-use onward_runs::RunEventWrite;
+use onward_runs::{RunEventRecord, RunEventWrite};
+use onward_store::event_checksum;
+
+/// Returns the checksum that the row of an event must have, in the form of the one that it has.
+pub(crate) fn expected_checksum(record: &RunEventRecord, stored: i64) -> i64 {
+    let RunEventRecord {
+        event,
+        run_seq,
+        persisted_at,
+    } = record;
+    if event_checksum::covers_position(stored) {
+        event_checksum::event_checksum(event, *run_seq, *persisted_at)
+    } else {
+        checksum_of_schema_2(event, *persisted_at).into()
+    }
+}
 
 /// Returns the CRC-32 of an event with its commit time. The sequence number is not included.
-pub(crate) fn event_checksum(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
+fn checksum_of_schema_2(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
     let mut bytes = Vec::with_capacity(1_024);
     let mut text = |text: Option<&str>| {
         let length = text.map_or(u64::MAX, |text| text.len() as u64);

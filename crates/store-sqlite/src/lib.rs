@@ -177,8 +177,18 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error> {
         let limit = limit.min(self.policy.limits.page_max);
+        let bytes_max = self.policy.limits.journal_page_bytes_max;
         self.readers
-            .run_read(move |db| read::read_journal(db, execution, from, limit))
+            .run_read(move |db| read::read_journal(db, execution, from, (limit, bytes_max)))
+            .await
+    }
+
+    async fn read_journal_end(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Option<JournalChunk>, Error> {
+        self.readers
+            .run_read(move |db| read::read_last_chunk(db, execution))
             .await
     }
 

@@ -18,6 +18,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "campaign_keys",
         sql: include_str!("../migrations/0002_campaign_keys.sql"),
     },
+    Migration {
+        number: 3,
+        name: "scopes_and_lists",
+        sql: include_str!("../migrations/0003_scopes_and_lists.sql"),
+    },
 ];
 
 /// Applies all pending migrations in one transaction. A second process waits for the transaction
@@ -32,8 +37,11 @@ pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> R
              checksum TEXT NOT NULL, applied_at INTEGER NOT NULL) STRICT",
         )
         .map_err(error::from_sqlite_error)?;
-    for migration in migration::pending_migrations(MIGRATIONS, &applied_migrations(&transaction)?)?
-    {
+    let applied = applied_migrations(&transaction)?;
+    if applied.is_empty() && has_table(&transaction, "run_events")? {
+        return Err(migration::missing_migration_record());
+    }
+    for migration in migration::pending_migrations(MIGRATIONS, &applied)? {
         transaction
             .execute_batch(migration.sql)
             .map_err(error::from_sqlite_error)?;
@@ -51,14 +59,17 @@ pub(crate) fn apply_migrations(connection: &mut Connection, now: Timestamp) -> R
 /// is older and must be migrated first.
 pub(crate) fn require_current_schema(connection: &Connection) -> Result<(), Error> {
     reject_foreign_database(connection)?;
-    let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE name = 'onward_migrations'";
-    let is_store: bool = connection
-        .query_row(sql, [], |row| row.get(0))
-        .map_err(error::from_sqlite_error)?;
-    if !is_store {
+    if !has_table(connection, "onward_migrations")? {
         return Err(Error::Unusable("the file contains no store".to_owned()));
     }
     migration::ensure_no_pending_migrations(MIGRATIONS, &applied_migrations(connection)?)
+}
+
+fn has_table(connection: &Connection, name: &str) -> Result<bool, Error> {
+    let sql = "SELECT count(*) > 0 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+    connection
+        .query_row(sql, [name], |row| row.get(0))
+        .map_err(error::from_sqlite_error)
 }
 
 fn applied_migrations(connection: &Connection) -> Result<Vec<AppliedMigration>, Error> {

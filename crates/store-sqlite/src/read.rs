@@ -113,7 +113,7 @@ macro_rules! parts {
 /// Selects the last chunk of a journal. The ORDER BY must name a column: otherwise SQLite reads and
 /// sorts all chunks.
 const SELECT_JOURNAL_END: &str = concat!(
-    "SELECT part.first_sequence, part.journal_no, events FROM ",
+    "SELECT part.first_sequence, part.journal_no, events, records FROM ",
     parts!(),
     " WHERE part.journal_no = (SELECT journal_no FROM journals WHERE execution_id = ?1) \
      ORDER BY part.first_sequence DESC LIMIT 1"
@@ -152,27 +152,62 @@ pub(crate) fn read_journal_end(
         .map_err(error::from_sqlite_error)
 }
 
+/// Returns the last chunk of a journal; `None` if there is no journal.
+pub(crate) fn read_last_chunk(
+    db: &Connection,
+    execution: ExecutionId,
+) -> Result<Option<JournalChunk>, Error> {
+    let last = |row: &Row<'_>| {
+        let first: i64 = row.get(0)?;
+        Ok(JournalChunk {
+            first: first.cast_unsigned(),
+            count: row.get(2)?,
+            records: row.get::<_, Vec<u8>>(3)?.into(),
+        })
+    };
+    let mut statement = db
+        .prepare_cached(SELECT_JOURNAL_END)
+        .map_err(error::from_sqlite_error)?;
+    statement
+        .query_row([execution.as_bytes().as_slice()], last)
+        .optional()
+        .map_err(error::from_sqlite_error)
+}
+
+/// Returns a page of at most `limit` chunks and `bytes_max` bytes, but at least one chunk.
 pub(crate) fn read_journal(
     db: &Connection,
     execution: ExecutionId,
     from: u64,
-    limit: usize,
+    (limit, bytes_max): (usize, usize),
 ) -> Result<Vec<JournalChunk>, Error> {
     let from = i64::try_from(from).unwrap_or(i64::MAX);
-    let chunk = |row: &Row<'_>| {
-        let first: i64 = row.get(0)?;
-        Ok(JournalChunk {
+    let mut statement = db
+        .prepare_cached(SELECT_JOURNAL)
+        .map_err(error::from_sqlite_error)?;
+    let mut rows = statement
+        .query(params![
+            execution.as_bytes().as_slice(),
+            from,
+            limit_to_sql(limit)
+        ])
+        .map_err(error::from_sqlite_error)?;
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next().map_err(error::from_sqlite_error)? {
+        let records = row.get_ref(2).map_err(error::from_sqlite_error)?;
+        let records = records.as_blob().map_err(Error::corrupt)?;
+        bytes += records.len();
+        if !page.is_empty() && bytes > bytes_max {
+            break;
+        }
+        let first: i64 = row.get(0).map_err(error::from_sqlite_error)?;
+        page.push(JournalChunk {
             first: first.cast_unsigned(),
-            count: row.get(1)?,
-            records: row.get::<_, Vec<u8>>(2)?.into(),
-        })
-    };
-    query_rows(
-        db,
-        SELECT_JOURNAL,
-        params![execution.as_bytes().as_slice(), from, limit_to_sql(limit)],
-        chunk,
-    )
+            count: row.get(1).map_err(error::from_sqlite_error)?,
+            records: records.into(),
+        });
+    }
+    Ok(page)
 }
 
 /// Runs a statement and decodes all its rows with `read`.
@@ -281,19 +316,29 @@ fn timestamp_column(row: &Row<'_>, place: usize) -> Result<Timestamp, Error> {
     Timestamp::from_micros(us).ok_or_else(|| Error::corrupt("the timestamp is out of range"))
 }
 
+/// The columns that [`run_event_from_row`] expects.
+macro_rules! event_columns {
+    () => {
+        "run_seq, persisted_at, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
+         logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id, checksum"
+    };
+}
+
 pub(crate) fn read_run_events(
     db: &Connection,
     run: &RunId,
     after: RunSeq,
     limit: usize,
 ) -> Result<Vec<RunEventRecord>, Error> {
-    let sql = "SELECT run_seq, persisted_at, event_id, event_type, emitted_at, plan_id, plan_version, engine_attempt_id, \
-               logical_attempt_id, idempotency_key, step_id, payload, extra, tenant_id, project_id, environment_id, checksum \
-               FROM runs JOIN run_events ON place > runs.run_no << 32 | min(?2, 0xffffffff) \
-               AND place <= runs.run_no << 32 | 0xffffffff WHERE runs.run_id = ?1 ORDER BY place LIMIT ?3";
+    let sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM runs JOIN run_events ON place > runs.run_no << 32 | min(?2, 0xffffffff) \
+         AND place <= runs.run_no << 32 | 0xffffffff WHERE runs.run_id = ?1 ORDER BY place LIMIT ?3"
+    );
     let after = after.as_u64().cast_signed();
     let event = |row: &Row<'_>| {
-        Ok(run_event_from_row(run, row).map_err(|error| with_event_location(run, row, &error)))
+        Ok(run_event_from_row(run, row).map_err(|error| with_event_location(run, row, error)))
     };
     query_rows(db, sql, params![&**run, after, limit_to_sql(limit)], event)?
         .into_iter()
@@ -301,13 +346,14 @@ pub(crate) fn read_run_events(
 }
 
 /// Adds the run and the sequence number of the unreadable event to the error.
-fn with_event_location(run: &RunId, row: &Row<'_>, error: &Error) -> Error {
-    let place = row
-        .get::<_, i64>(0)
-        .map_or_else(|_| "?".to_owned(), |place| place.to_string());
-    match error {
-        Error::Corrupt(what) => Error::Corrupt(format!("event {place} of run {run}: {what}")),
-        other => other.clone(),
+fn with_event_location(run: &RunId, row: &Row<'_>, error: Error) -> Error {
+    match (error, run_seq_column(row, 0)) {
+        (Error::Corrupt(reason), Ok(run_seq)) => Error::UnreadableEvent {
+            run: run.clone(),
+            run_seq,
+            reason,
+        },
+        (error, _) => error,
     }
 }
 
@@ -344,7 +390,7 @@ fn run_event_from_row(run: &RunId, row: &Row<'_>) -> Result<RunEventRecord, Erro
         persisted_at: timestamp_column(row, 1)?,
     };
     let stored: i64 = row.get(16).map_err(error::from_sqlite_error)?;
-    if stored != i64::from(checksum::event_checksum(&record.event, record.persisted_at)) {
+    if stored != checksum::expected_checksum(&record, stored) {
         return Err(Error::corrupt(
             "the checksum does not match: the event was changed after it was written",
         ));
@@ -369,36 +415,26 @@ fn text_column<'a>(row: &'a Row<'_>, place: usize) -> Result<Option<&'a str>, Er
         .map_err(Error::corrupt)
 }
 
-/// Reads the event with this idempotency key, for the writer's duplicate check.
+/// Reads the event with this idempotency key, for the writer's duplicate check. A damaged event is
+/// an error and not a duplicate: what it says was never acknowledged.
 pub(crate) fn read_event_by_key(
     db: &Connection,
     run: &RunId,
     key: &IdempotencyKey,
 ) -> Result<Option<onward_store::StoredEvent>, Error> {
-    let sql = "SELECT event_id, run_seq, persisted_at, event_type, step_id, payload FROM run_events \
-               WHERE run_no = (SELECT run_no FROM runs WHERE run_id = ?1) AND idempotency_key = ?2";
-    let known = |row: &Row<'_>| -> Result<onward_store::StoredEvent, Error> {
-        Ok(onward_store::StoredEvent {
-            event_id: event_id_column(row, 0)?,
-            run_seq: run_seq_column(row, 1)?,
-            persisted_at: timestamp_column(row, 2)?,
-            event_type: parse_column(row, 3)?,
-            step_id: if text_column(row, 4)?.is_some() {
-                Some(parse_column(row, 4)?)
-            } else {
-                None
-            },
-            payload: text_column(row, 5)?
-                .map(Payload::parse)
-                .transpose()
-                .map_err(Error::corrupt)?,
-        })
+    let sql = concat!(
+        "SELECT ",
+        event_columns!(),
+        " FROM runs JOIN run_events ON run_events.run_no = runs.run_no WHERE runs.run_id = ?1 AND idempotency_key = ?2"
+    );
+    let event = |row: &Row<'_>| {
+        Ok(run_event_from_row(run, row).map_err(|error| with_event_location(run, row, error)))
     };
-    let read = |row: &Row<'_>| Ok(known(row));
-    query_rows(db, sql, params![&**run, key.as_bytes().as_slice()], read)?
-        .into_iter()
-        .next()
-        .transpose()
+    let found = query_rows(db, sql, params![&**run, key.as_bytes().as_slice()], event)?;
+    let found = found.into_iter().next().transpose()?;
+    Ok(found.map(|record| {
+        onward_store::StoredEvent::from_write(&record.event, record.run_seq, record.persisted_at)
+    }))
 }
 
 pub(crate) fn has_event(db: &Connection, id: &RunEventId) -> Result<bool, Error> {

@@ -6,13 +6,13 @@ use onward_runs::{RunEventId, RunId, RunSeq};
 use onward_store::tables::ShardLeaseRow;
 use onward_store::{
     JournalAppend, PlannedEvent, PurgeTarget, RowWrite, RunEventReader, RunHead, TableRecord as _,
-    WritePlan,
+    WritePlan, event_checksum,
 };
 use rusqlite::{Connection, OptionalExtension as _, Result, ToSql, params, params_from_iter};
 
+use crate::sql;
 use crate::values::SqliteParameter;
 use crate::writer_cache::{JournalEnd, WriterCache};
-use crate::{checksum, sql};
 
 pub(crate) fn write_plan(
     db: &Connection,
@@ -238,7 +238,7 @@ fn insert_events(
             event.payload.as_ref().map(|payload| payload.as_str()),
             event.extra.as_json(),
             planned.persisted_at.as_micros(),
-            checksum::event_checksum(event, planned.persisted_at),
+            event_checksum::event_checksum(event, planned.run_seq, planned.persisted_at),
         ])?;
     }
     insert_event_ids(db, events)

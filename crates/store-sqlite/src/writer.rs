@@ -405,6 +405,8 @@ impl WriterState {
         };
         let plan = match plan_commit(commit, &mut before, self.clock.now(), care) {
             Ok(plan) => plan,
+            // The other commits of the group do not concern the damaged event.
+            Err(error @ Error::UnreadableEvent { .. }) => return Ok(Err(error)),
             Err(error)
                 if !matches!(
                     error.kind(),

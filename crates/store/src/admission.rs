@@ -269,6 +269,11 @@ impl StorePolicy {
             index,
             reason: error.to_string(),
         })?;
+        // The path of a URL cannot name such a run: clients resolve the segment.
+        if matches!(&*event.run_id, "." | "..") {
+            let reason = format!("run id {} is not allowed", event.run_id);
+            return Err(InvalidRequest::Event { index, reason });
+        }
         let payload = event
             .payload
             .as_ref()

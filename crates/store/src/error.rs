@@ -49,6 +49,17 @@ pub enum Error {
     /// The store returned data that no valid write can have produced.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
+    /// A stored run event cannot be read, or was changed after it was written. The other events of
+    /// its run can be read.
+    #[error("the store is damaged: event {run_seq} of run {run}: {reason}")]
+    UnreadableEvent {
+        /// The run of the event.
+        run: RunId,
+        /// The sequence number of the event.
+        run_seq: RunSeq,
+        /// What is wrong with the stored event.
+        reason: String,
+    },
     /// A disk write failed in a way after which the store must not acknowledge anything.
     #[error("the store has stopped after a failed write, restart the process: {0}")]
     Poisoned(String),
@@ -79,7 +90,7 @@ impl Error {
             Self::OutcomeUnknown(_) => StoreErrorKind::Unknown,
             Self::Conflict(_) => StoreErrorKind::Conflict,
             Self::Invalid(_) => StoreErrorKind::Invalid,
-            Self::Corrupt(_) => StoreErrorKind::Corrupt,
+            Self::Corrupt(_) | Self::UnreadableEvent { .. } => StoreErrorKind::Corrupt,
             Self::Poisoned(_) | Self::Unusable(_) | Self::SchemaOutdated { .. } | Self::Closed => {
                 StoreErrorKind::Fatal
             }

@@ -22,12 +22,15 @@ mod commit_rules;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod event_checksum;
 mod ids;
+mod journal_end;
 pub mod memory;
 pub mod migration;
 mod policy;
 mod query;
 mod row_value;
+mod run_event_scan;
 mod run_state_store;
 pub mod shard_lease;
 mod store;
@@ -50,6 +53,7 @@ pub use ids::{RunEventReader, SerialId, ShardEpoch, ShardId};
 pub use policy::{IdempotencyKeyCheck, StoreLimits, StorePolicy};
 pub use query::{JournalChunk, RunEventQuery, RunHead, TableScan};
 pub use row_value::{ColumnType, ColumnValue, RowKey, StoredRow, TableRow};
+pub use run_event_scan::{ReadableRunEvents, read_readable_events};
 pub use run_state_store::RunStateStore;
 pub use store::{NotificationHandler, RecordReader, RegistrationGuard, Store};
 pub use table_schema::{

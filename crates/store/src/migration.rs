@@ -65,6 +65,15 @@ pub fn pending_migrations<'a>(
     Ok(&known[applied.len().min(known.len())..])
 }
 
+/// The error for a database that has the tables of a store and no record of its migrations.
+pub fn missing_migration_record() -> Error {
+    Error::Unusable(
+        "the database has the tables of a store, but its table onward_migrations is empty: \
+         restore a backup"
+            .to_owned(),
+    )
+}
+
 /// Fails if the database still needs migrations, for a process that opens the store read-only.
 pub fn ensure_no_pending_migrations(
     known: &[Migration],

@@ -36,6 +36,9 @@ pub struct StoreLimits {
     pub changes_max: usize,
     /// Maximum number of events or rows that one read returns; default: 10,000.
     pub page_max: usize,
+    /// Maximum bytes of the records that one read of a journal returns, unless the first chunk
+    /// alone has more; default: 8 MiB.
+    pub journal_page_bytes_max: usize,
 }
 
 impl Default for StoreLimits {
@@ -45,6 +48,7 @@ impl Default for StoreLimits {
             record_bytes_max: 16 << 20,
             changes_max: 100_000,
             page_max: 10_000,
+            journal_page_bytes_max: 8 << 20,
         }
     }
 }

@@ -8,6 +8,7 @@ use onward_base::Timestamp;
 use onward_journal::ExecutionId;
 use onward_runs::{RunEventRecord, RunId};
 
+use crate::journal_end;
 use crate::{
     AdmittedCommit, Commit, CommitReceipt, Error, JournalChunk, PurgeTarget, RowKey, RunEventQuery,
     RunEventReader, RunHead, StorePolicy, StoredRow, TableRecord, TableScan, TableSchema,
@@ -46,7 +47,8 @@ pub trait Store: Send + Sync + 'static {
     async fn count_rows(&self, scan: TableScan) -> Result<u64, Error>;
 
     /// Returns the chunks of a journal that hold events with sequence `from` or later, at most
-    /// `limit` chunks.
+    /// `limit` chunks and at most as many bytes as the policy allows. The first chunk is returned
+    /// whatever its size.
     async fn read_journal(
         &self,
         execution: ExecutionId,
@@ -54,7 +56,16 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<JournalChunk>, Error>;
 
-    /// Returns events of a run in sequence order.
+    /// Returns the last chunk of a journal, or `None` if there is no journal.
+    async fn read_journal_end(
+        &self,
+        execution: ExecutionId,
+    ) -> Result<Option<JournalChunk>, Error> {
+        journal_end::find_journal_end(self, execution).await
+    }
+
+    /// Returns events of a run in sequence order. If one of the page cannot be read, fails with
+    /// [`Error::UnreadableEvent`]; see [`read_readable_events`](crate::read_readable_events).
     async fn read_run_events(
         &self,
         run: &RunId,

@@ -130,7 +130,7 @@ async fn an_audience_that_is_not_deployed_is_deleted_after_a_week() {
         .await
         .unwrap()
         .audience_id
-        .rsplit('/')
+        .rsplit('|')
         .next()
         .unwrap()
         .to_owned();
@@ -181,6 +181,54 @@ async fn an_audience_of_another_tenant_or_with_a_missing_part_is_not_deployed() 
     assert_eq!(
         world.campaigns.put_audience_part("none", 0, &[]).await,
         Err(CampaignError::AudiencePartSize(0))
+    );
+}
+
+/// Ids may contain `/`: joined with it, both scopes would be `a/b/c`.
+#[tokio::test(start_paused = true)]
+async fn scopes_whose_ids_contain_slashes_do_not_reach_each_other() {
+    let world = World::new(RecordingProvider::new(|_, _| accepted()), POLICY);
+    let entropy = EntropySource::default();
+    let campaigns_of = |project: &str, environment: &str| {
+        ScopedCampaigns::new(
+            Arc::clone(&world.store),
+            Scope {
+                project: project.parse().unwrap(),
+                environment: environment.parse().unwrap(),
+                ..scope()
+            },
+        )
+    };
+    let (own, other) = (campaigns_of("a", "b/c"), campaigns_of("a/b", "c"));
+    own.put_audience_part("people", 0, &[recipient("a")])
+        .await
+        .unwrap();
+    assert_eq!(
+        other.read_audience("people").await,
+        Err(CampaignError::AudienceNotFound("people".to_owned()))
+    );
+    other
+        .put_audience_part("people", 0, &[recipient("b")])
+        .await
+        .unwrap();
+    let audience = own.read_audience("people").await.unwrap();
+    let run = own
+        .deploy_campaign(&deployment(Some("key")), &audience, &entropy)
+        .await
+        .unwrap()
+        .run_id;
+    assert_eq!(
+        other.read_run(&run).await,
+        Err(CampaignError::RunNotFound(run.to_string()))
+    );
+    let audience = other.read_audience("people").await.unwrap();
+    let deployed = other
+        .deploy_campaign(&deployment(Some("key")), &audience, &entropy)
+        .await
+        .unwrap();
+    assert_eq!(
+        (deployed.already_existed, deployed.run_id == run),
+        (false, false)
     );
 }
 

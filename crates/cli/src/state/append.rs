@@ -21,6 +21,9 @@ use crate::line_reader::LineReader;
 /// a repeated event gets the result of the first one. A line that is refused is reported on
 /// standard error with its number and reason; nothing of it is stored, and the next line is read.
 ///
+/// Snapshots are brought up to date at the end. If that fails, a warning is printed and a server
+/// does it later: the exit code only concerns the lines.
+///
 /// Exit codes: 0 all lines were accepted, 1 some were refused, 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct StateAppendArgs {
@@ -32,7 +35,12 @@ pub(crate) struct StateAppendArgs {
     /// What to do when an idempotency key does not match its event; only with --store
     #[arg(long, value_enum, default_value_t = KeyCheckArg::Reject)]
     keys: KeyCheckArg,
-    /// Also accept idempotency keys of contract v1, to import old logs; only with --store
+    /// Also accept idempotency keys in the form of contract v1; only with --store
+    ///
+    /// Only the form of the key: a line must have all fields of RunEventWrite in their present form.
+    /// Events of contract v1 have no tenant, project, environment, plan id and plan version; add
+    /// them, write the attempts as numbers, rename eventData to payload, and remove runSeq and
+    /// persistedAt. The store assigns those in the order of the lines.
     #[arg(long)]
     accept_v1_keys: bool,
     /// Report refused lines as JSON objects
@@ -90,6 +98,11 @@ pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<
         ingest::ingest_lines(&args.connect_server().await?, lines, &mut output).await?;
         return Ok(ExitCode::from(u8::from(output.refused_count > 0)));
     };
+    if url == "memory:" {
+        bail!(
+            "memory: keeps nothing: its events are lost when this command ends. Give a store that is kept"
+        );
+    }
     let store = onward_embed::store::open_store(&url, args.store_policy()).await?;
     let projector = Projector::new(Arc::clone(&store), projector::ProjectorOptions::default());
     let projecting = tokio::spawn(projector.run());
@@ -97,7 +110,13 @@ pub(crate) async fn append_run_events(args: &StateAppendArgs) -> anyhow::Result<
         ingest::ingest_lines(&AppendTarget::Store(Arc::clone(&store)), lines, &mut output).await;
     projecting.abort();
     outcome?;
-    catch_up_snapshots(&store).await?;
+    if let Err(error) = catch_up_snapshots(&store).await {
+        console::print_message(format_args!(
+            "{}: the snapshots are behind: {error:#}. All results above are durable; a server or the next \
+             append brings the snapshots up to date",
+            console::style_error("warning")
+        ));
+    }
     Ok(ExitCode::from(u8::from(output.refused_count > 0)))
 }
 

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use onward_api::problem::Code;
+use onward_api::run::UnreadableRunEvent;
 use onward_runs::RunId;
 
 use crate::connection::{AccessMode, ConnectionArgs};
@@ -14,7 +15,10 @@ const EVENT_PAGE_SIZE: u32 = 1_000;
 
 /// Print the events of a run as JSON Lines, ordered by sequence number
 ///
-/// Exit codes: 0 the events were printed, also if there are none, 2 the command failed.
+/// An event that cannot be read is reported on standard error and skipped.
+///
+/// Exit codes: 0 the events were printed, also if there are none, 1 some of them cannot be read,
+/// 2 the command failed.
 #[derive(clap::Args)]
 pub(crate) struct StateEventsArgs {
     #[command(flatten)]
@@ -32,7 +36,7 @@ pub(crate) struct StateEventsArgs {
 pub(crate) async fn print_run_events(args: &StateEventsArgs) -> anyhow::Result<ExitCode> {
     let onward = args.connection.open_connection(AccessMode::Read).await?;
     let mut out = io::BufWriter::new(console::json_output());
-    let (mut after, mut left) = (args.after, args.limit);
+    let (mut after, mut left, mut unreadable) = (args.after, args.limit, 0_u64);
     while left > 0 {
         let limit = u32::try_from(left)
             .unwrap_or(EVENT_PAGE_SIZE)
@@ -41,14 +45,21 @@ pub(crate) async fn print_run_events(args: &StateEventsArgs) -> anyhow::Result<E
             Err(problem) if problem.code == Code::NoRun => break,
             page => page?,
         };
-        if page.events.is_empty() {
+        if page.events.is_empty() && page.unreadable.is_none() {
             break;
         }
         (after, left) = (page.watermark, left - page.events.len().min(left));
         for event in &page.events {
             writeln!(out, "{}", event.as_str())?;
         }
+        if let Some(skipped) = page.unreadable {
+            out.flush()?;
+            let UnreadableRunEvent { run_seq, message } = &skipped;
+            console::print_message(format_args!("event {run_seq} is skipped: {message}"));
+            after = *run_seq;
+            unreadable += 1;
+        }
     }
     out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(unreadable > 0)))
 }

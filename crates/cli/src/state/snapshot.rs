@@ -35,7 +35,7 @@ pub(crate) async fn print_snapshot(args: &StateSnapshotArgs) -> anyhow::Result<E
         SnapshotSource::Stored
     };
     let found = match onward.get_run_snapshot(&args.run, source).await {
-        Err(problem) if problem.code == Code::NoRun => {
+        Err(problem) if matches!(problem.code, Code::NoRun | Code::NoSnapshot) => {
             console::print_message(&problem.detail);
             return Ok(ExitCode::from(1));
         }

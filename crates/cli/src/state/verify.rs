@@ -21,7 +21,7 @@ pub(crate) struct StateVerifyArgs {
     connection: ConnectionArgs,
     /// Only this run [default: all runs]
     run: Option<RunId>,
-    /// Accept idempotency keys of contract v1, for imported logs
+    /// Also accept idempotency keys in the form of contract v1, of logs that were converted
     #[arg(long)]
     accept_v1_keys: bool,
     /// Print one JSON object per finding and a report at the end

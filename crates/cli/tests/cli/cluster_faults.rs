@@ -13,7 +13,7 @@ use onward_api::execution::{
 };
 use onward_api::problem::{Code, Problem};
 use onward_api::{OnwardApi as _, parse_json};
-use onward_engine::client::{EngineClient, ExecutionListOrder, is_execution_over};
+use onward_engine::client::{EngineClient, ExecutionFilter, ExecutionListOrder, is_execution_over};
 use onward_store::tables::ShardLeaseRow;
 use onward_store::{RecordReader as _, TableScan};
 use onward_testing::{PostgresCluster, TcpProxy};
@@ -343,7 +343,12 @@ impl FaultyCluster {
         loop {
             let rows = self
                 .client
-                .list_executions(ExecutionListOrder::OldestFirst, after, 500)
+                .list_executions(
+                    &ExecutionFilter::default(),
+                    ExecutionListOrder::OldestFirst,
+                    after,
+                    500,
+                )
                 .await
                 .unwrap();
             let Some(last) = rows.last() else { break };

@@ -362,6 +362,31 @@ fn run_events_are_appended_and_read_through_a_server() {
     );
 }
 
+/// What the OpenAPI document allows is what the server accepts.
+#[test]
+fn requests_outside_of_their_documented_limits_are_refused() {
+    let fixture = WorkflowStoreFixture::sqlite();
+    let admin = create_token(&fixture, "admin", &[]);
+    let server = Server::start(&fixture, &[]);
+    let send = |request: &str, body: &str| server.send_request(request, &admin, body);
+    let events = RunEventGenerator::new("limits").next_events(1);
+    let run = events[0].run_id.to_string();
+    let event = events[0].to_json();
+    let body = format!("{{\"events\":[{event}]}}");
+    assert_eq!(send("POST /v1/run-events", &body).status, 200);
+    for limit in ["0", "1001"] {
+        let path = format!("GET /v1/runs/{run}/events?limit={limit}");
+        assert_eq!(send(&path, "").code(), "invalid_request", "{limit}");
+    }
+    for limit in ["1", "1000"] {
+        let path = format!("GET /v1/runs/{run}/events?limit={limit}");
+        assert_eq!(send(&path, "").status, 200, "{limit}");
+    }
+    let many = vec![event.as_str(); 10_001].join(",");
+    let refused = send("POST /v1/run-events", &format!("{{\"events\":[{many}]}}"));
+    assert_eq!(refused.code(), "unprocessable");
+}
+
 #[test]
 fn an_invalid_request_is_answered_with_a_problem_document() {
     let fixture = WorkflowStoreFixture::sqlite();

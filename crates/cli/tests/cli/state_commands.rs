@@ -334,6 +334,34 @@ fn an_invalid_store_url_is_reported_with_the_valid_forms() {
 }
 
 #[test]
+fn events_are_not_acknowledged_by_a_store_that_keeps_nothing() {
+    let events = lines(&RunEventGenerator::new("some").next_events(1));
+    let output = run_with_input(
+        onward(&["state", "append", "-", "--store", "memory:"]),
+        events.as_bytes(),
+    );
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), ""));
+    let printed = text(&output.stderr);
+    assert!(printed.contains("memory: keeps nothing"), "{printed}");
+}
+
+#[test]
+fn a_run_that_the_path_of_a_url_cannot_name_is_refused() {
+    let fixture = RunStoreFixture::sqlite();
+    for run in [".", ".."] {
+        let mut event = RunEventGenerator::new("dots").next_events(1).remove(0);
+        event.run_id = run.parse().unwrap();
+        event.idempotency_key = onward_runs::IdempotencyKeyParts::from_event(&event, None)
+            .current_preimage()
+            .compute_key();
+        let output = fixture.append(&[], &lines(&[event]));
+        assert_eq!(output.status.code(), Some(1));
+        let printed = text(&output.stderr);
+        assert!(printed.contains("is not allowed"), "{printed}");
+    }
+}
+
+#[test]
 fn a_password_is_never_printed() {
     let output = onward(&[
         "state",

@@ -381,6 +381,22 @@ async fn a_cancelled_execution_cancels_its_task() {
 }
 
 #[tokio::test]
+async fn a_task_that_no_worker_has_claimed_does_not_time_out() {
+    let setup = WorkerScenario::start_server();
+    let call = json!({"task": "later", "timeout_ms": 100, "at_most_once": true});
+    let execution = setup.start("relay", call).await;
+    let ended = setup.client.get_execution_result(&execution, 1_500).await;
+    assert!(!ended.unwrap().has_ended());
+    let worker = run(setup
+        .worker()
+        .register_task("later", |_: Value, _: WorkerTaskContext| async {
+            Ok::<_, TaskFailure>(json!(7))
+        }));
+    assert_eq!(setup.wait_for_result(&execution).await, Ok(json!(7)));
+    worker.stop().await;
+}
+
+#[tokio::test]
 async fn a_task_that_exceeds_its_timeout_is_cancelled() {
     let setup = WorkerScenario::start_server();
     let (started, lost) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

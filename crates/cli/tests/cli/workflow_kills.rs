@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use onward_base::{Payload, Scope};
 use onward_embed::store;
-use onward_engine::client::{EngineClient, ExecutionListOrder, SHARD_COUNT, is_execution_over};
+use onward_engine::client::{
+    EngineClient, ExecutionFilter, ExecutionListOrder, SHARD_COUNT, is_execution_over,
+};
 use onward_journal::jsonl::{JournalLine, JournalLineReader};
 use onward_journal::{AwaitKind, Event, ExecutionId, InvokeResult, Journal, JournalEvent};
 use onward_store::tables::{InboxMessageRow, ShardLeaseRow};
@@ -411,7 +413,12 @@ impl ExecutionLoad {
         loop {
             let rows = self
                 .client
-                .list_executions(ExecutionListOrder::OldestFirst, after, 500)
+                .list_executions(
+                    &ExecutionFilter::default(),
+                    ExecutionListOrder::OldestFirst,
+                    after,
+                    500,
+                )
                 .await
                 .unwrap();
             let Some(last) = rows.last() else { break };

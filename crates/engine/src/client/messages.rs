@@ -4,14 +4,25 @@
 use onward_base::{BoundedName, Payload, SharedText};
 use onward_journal::ExecutionId;
 use onward_store::tables::{ExecutionRow, InboxMessageRow};
-use onward_store::{ChangeOutcome, Commit};
+use onward_store::{ChangeOutcome, Commit, TableScan};
 
 use super::{ClientError, EngineClient, is_execution_over};
 use crate::node::ShardHint;
+use crate::row_body;
 use crate::shard::{cancel_message, signal_message};
 
+/// Maximum number of signals that an execution has not consumed.
+const SIGNALS_MAX: u64 = 10_000;
+
+/// Maximum size of the payloads of those signals, in bytes: 64 MiB.
+const SIGNAL_BYTES_MAX: u64 = 64 << 20;
+
+/// Maximum number of messages to an execution that its shard owner has not read.
+const UNREAD_MESSAGES_MAX: usize = 1_000;
+
 impl EngineClient {
-    /// Sends a signal. Sending it again with the same idempotency key has no effect.
+    /// Sends a signal. Sending it again with the same idempotency key has no effect. Fails if the
+    /// execution has too many signals that it has not consumed.
     pub async fn send_signal(
         &self,
         to: ExecutionId,
@@ -28,6 +39,9 @@ impl EngineClient {
         if is_over && key.is_none() {
             return Err(ClientError::ExecutionEnded(to));
         }
+        if !is_over {
+            self.check_signal_backlog(&row).await?;
+        }
         let now = self.store.now().await?;
         let message = signal_message(to, row.shard, name, payload, key.map(SharedText::from), now)?;
         let receipt = self
@@ -43,6 +57,33 @@ impl EngineClient {
         } else {
             Ok(())
         }
+    }
+
+    /// Fails if the execution has too many signals, or too large ones, that it has not consumed, or
+    /// too many messages that its shard owner has not read.
+    async fn check_signal_backlog(&self, row: &ExecutionRow) -> Result<(), ClientError> {
+        let full = |found: String, limit| ClientError::SignalsFull {
+            execution: row.execution_id,
+            found,
+            limit,
+        };
+        let backlog = row_body::signal_backlog(&row.body);
+        if backlog.count >= SIGNALS_MAX {
+            return Err(full(format!("{} signals", backlog.count), SIGNALS_MAX));
+        }
+        if backlog.bytes >= SIGNAL_BYTES_MAX {
+            let found = format!("{} bytes of signals", backlog.bytes);
+            return Err(full(found, SIGNAL_BYTES_MAX));
+        }
+        let unread = TableScan::by_index::<InboxMessageRow>(InboxMessageRow::BY_EXECUTION)
+            .where_equal(&row.execution_id)
+            .where_equal(&row.shard)
+            .with_limit(UNREAD_MESSAGES_MAX);
+        let unread = self.store.count_rows(unread).await?;
+        if unread >= UNREAD_MESSAGES_MAX as u64 {
+            return Err(full(format!("{unread} messages that"), unread));
+        }
+        Ok(())
     }
 
     /// Requests cancellation of an execution. Fails if the execution has ended.

@@ -24,7 +24,7 @@ use onward_store::{Error, ShardId, Store};
 pub use self::change_watch::ChangeWatch;
 pub(crate) use self::change_watch::PollPace;
 pub use self::deploy::{DeploymentReceipt, FunctionTakeover, TakeoverPolicy};
-pub use self::reads::{ExecutionListOrder, is_execution_over, read_journal};
+pub use self::reads::{ExecutionFilter, ExecutionListOrder, is_execution_over, read_journal};
 use crate::node::{LocalHub, Node, Notification, ShardHint};
 use crate::task_matcher::TaskMatcher;
 
@@ -87,6 +87,19 @@ pub enum ClientError {
     /// The idempotency key has already started this execution with a different input.
     #[error("idempotency key already used: it started execution {0} with another input")]
     IdempotencyKeyConflict(ExecutionId),
+    /// The execution has too many signals, or too large ones, that it has not consumed.
+    #[error(
+        "execution {execution} has {found} it has not consumed, the limit is {limit}: send the signal again \
+         once it has consumed some"
+    )]
+    SignalsFull {
+        /// The execution that the signal was sent to.
+        execution: ExecutionId,
+        /// What there is too much of.
+        found: String,
+        /// The most that is allowed.
+        limit: u64,
+    },
     /// An input, signal payload or result exceeds the size limit.
     #[error("payload of {found} bytes exceeds the limit of {limit} bytes")]
     PayloadTooLarge {

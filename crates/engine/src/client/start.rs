@@ -11,7 +11,6 @@ use onward_store::{
 
 use super::{ClientError, EngineClient, StartedExecution, random_key, shard_of};
 use crate::node::ShardHint;
-use crate::shard::owner_key;
 
 impl EngineClient {
     /// Starts a workflow. If the idempotency key `key` has already started one, returns that
@@ -45,11 +44,15 @@ impl EngineClient {
             }
         }
         let made = key.map_or_else(random_key, str::to_owned);
-        let id = ExecutionId::derive(
-            &deployed.component_digest,
-            None,
-            &self.scoped_key(function, &made),
-        );
+        let Scope {
+            tenant,
+            project,
+            environment,
+        } = &self.scope;
+        // Idempotency keys are unique within a scope and a function, execution ids are globally
+        // unique.
+        let owner = [&**tenant, &**project, &**environment, function];
+        let id = ExecutionId::derive_start(&deployed.component_digest, owner, &made);
         Ok((id, deployed))
     }
 
@@ -125,20 +128,6 @@ impl EngineClient {
                 Event::ExecutionStarted { input, .. } => Some(input),
                 _ => None,
             }))
-    }
-
-    /// Idempotency keys are unique within a scope and a function, execution ids are globally
-    /// unique: adds the scope and the function to the key.
-    fn scoped_key(&self, function: &str, key: &str) -> String {
-        let Scope {
-            tenant,
-            project,
-            environment,
-        } = &self.scope;
-        format!(
-            "{}|{function}|{key}",
-            owner_key(tenant, project, environment)
-        )
     }
 
     async fn insert_execution(

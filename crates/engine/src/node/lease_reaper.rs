@@ -10,8 +10,13 @@ use tokio::sync::watch;
 use super::{Node, Notification, ShardHint, node_metrics};
 use crate::task_queue;
 
-/// Interval at which the reaper looks for expired task leases.
+/// Maximum interval at which the reaper looks for expired task leases; it looks earlier if it knows
+/// of one.
 const REAP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Minimum interval, in case leases expire by the clock of the store and not yet by that of the
+/// node.
+const REAP_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Number of reaper passes per measurement of the queue depths.
 const REAPS_PER_QUEUE_COUNT: u32 = 10;
@@ -24,30 +29,34 @@ pub(super) async fn run_lease_reaper(
 ) -> Result<(), Error> {
     for number in (0..REAPS_PER_QUEUE_COUNT).cycle() {
         let pass = async {
-            reap_expired_leases(&node).await?;
+            let wait = reap_expired_leases(&node).await?;
             if number == 0 {
                 redirect_measured_tasks(&node).await?;
             }
-            Ok::<(), Error>(())
+            Ok::<Duration, Error>(wait)
         };
         let reaped = tokio::select! {
             reaped = pass => reaped,
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
         };
-        match reaped {
+        let wait = match reaped {
             Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
-            Err(error) => tracing::warn!(%error, "task leases could not be expired; retrying"),
-            Ok(()) => {}
-        }
+            Err(error) => {
+                tracing::warn!(%error, "task leases could not be expired; retrying");
+                REAP_INTERVAL
+            }
+            Ok(wait) => wait,
+        };
         tokio::select! {
-            () = tokio::time::sleep(REAP_INTERVAL) => {}
+            () = tokio::time::sleep(wait) => {}
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
         }
     }
     Ok(())
 }
 
-async fn reap_expired_leases(node: &Node) -> Result<(), Error> {
+/// Expires leases, and returns the time until the next one can expire.
+async fn reap_expired_leases(node: &Node) -> Result<Duration, Error> {
     let now = node.store_time().now();
     for shard in task_queue::expire_leases(&*node.store, now).await? {
         if !node.hub.send_hint(shard, ShardHint::MessageArrived) {
@@ -55,7 +64,14 @@ async fn reap_expired_leases(node: &Node) -> Result<(), Error> {
                 .notify(Notification::ShardWork(shard).to_string());
         }
     }
-    Ok(())
+    let next = task_queue::next_lease_expiry(&*node.store).await?;
+    let wait = next.map_or(REAP_INTERVAL, |at| {
+        let micros = at
+            .as_micros()
+            .saturating_sub(node.store_time().now().as_micros());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+    });
+    Ok(wait.clamp(REAP_INTERVAL_MIN, REAP_INTERVAL))
 }
 
 /// Measures the queue depths. If tasks are queued, redirects those that were queued or released

@@ -14,13 +14,13 @@ use super::shard_core::{ShardCore, in_doubt_error};
 use super::step::{StepBlocked, StepWorld, journal_refused, send_cancel};
 use super::task_row::QueuedTask;
 use super::{AttemptId, ResolvedFunction, ShardAction, TaskAttempt};
-use crate::task_queue;
+use crate::{row_body, task_queue};
 
 /// Maximum depth of nested workflow calls.
 const CALL_DEPTH_MAX: u8 = 64;
 
-/// Ends attempts of children and workers whose timeout has passed: children are cancelled, tasks
-/// are withdrawn.
+/// Ends attempts of children whose timeout has passed: the children are cancelled. The owner aborts
+/// its own attempts, and the lease reaper ends those of workers.
 pub(super) fn fail_overdue_attempts(
     core: &mut ShardCore,
     active: &mut ActiveExecution,
@@ -31,12 +31,8 @@ pub(super) fn fail_overdue_attempts(
         return Ok(());
     }
     for flight in active.execution.overdue_attempts(now) {
-        match flight.performer {
-            InvokePerformer::Child(child) => {
-                send_cancel(core, active, child, "the attempt timed out".into(), now)?
-            }
-            InvokePerformer::Worker => active.withdraw_task(flight),
-            InvokePerformer::Owner => {}
+        if let Some(child) = flight.performer.child_execution() {
+            send_cancel(core, active, child, "the attempt timed out".into(), now)?;
         }
         let is_at_most_once = matches!(
             active.execution.invocation_event(flight.number),
@@ -114,7 +110,9 @@ pub(super) fn start_attempts(
         };
         let resolved = resolve_invocation(core, active, number);
         match resolved {
-            ResolvedFunction::Workflow(_) if call_depth(&active.row) >= CALL_DEPTH_MAX => {
+            ResolvedFunction::Workflow(_)
+                if row_body::call_depth(&active.row.body) >= CALL_DEPTH_MAX =>
+            {
                 let message = format!("call depth exceeds {CALL_DEPTH_MAX} nested workflows");
                 fail_attempt(
                     core,
@@ -210,12 +208,6 @@ fn fail_attempt(
     ended
         .map(drop)
         .map_err(|violation| journal_refused(&violation))
-}
-
-/// Depth of nested calls above this execution, stored as the first byte of the row's body; 0 if the
-/// body is empty.
-fn call_depth(row: &Row) -> u8 {
-    row.body.first().copied().unwrap_or(0)
 }
 
 fn scheduled_invocation(execution: &Execution, number: u32) -> Option<(BoundedName, Payload)> {
@@ -316,7 +308,7 @@ fn start_child(
         .map_err(|violation| journal_refused(&violation))?;
     let (function, body) = (
         SharedText::from(&**function),
-        [call_depth(&active.row) + 1].into(),
+        [row_body::call_depth(&active.row.body) + 1].into(),
     );
     let row = Row {
         function,

@@ -12,7 +12,7 @@ use super::attempts::sibling_row;
 use super::shard_core::ShardCore;
 use super::step::{StepBlocked, journal_refused, send_cancel};
 use super::{TaskAttempt, message, task_row};
-use crate::client;
+use crate::{client, row_body};
 
 /// Composes one commit of everything since the last commit; `None` if there is nothing to record.
 pub(super) fn compose_commit(
@@ -32,11 +32,17 @@ pub(super) fn compose_commit(
     commit.journals.extend(append);
     let (state, wake_at) = active.row_state();
     let is_new = active.version == VERSION_UNSTORED;
+    let body = row_body::encode_row_body(
+        row_body::call_depth(&active.row.body),
+        active.execution.signal_backlog(),
+    );
+    let tells_signals = body != active.row.body && body.len().max(active.row.body.len()) > 1;
     active.pending.changes_row =
-        is_new || active.row.state != state || active.row.wake_at != wake_at;
+        is_new || active.row.state != state || active.row.wake_at != wake_at || tells_signals;
     if active.pending.changes_row {
         active.row.state = state;
         active.row.wake_at = wake_at;
+        active.row.body = body;
         commit = if is_new {
             commit.insert(&active.row)
         } else {

@@ -56,7 +56,7 @@ impl QueuedTask {
     }
 }
 
-/// Marks a task as claimed by a worker, with a lease from `now` on.
+/// Marks a task as claimed by a worker, with a lease and its timeout from `now` on.
 pub(crate) fn mark_claimed(
     row: &mut TaskRow,
     worker: &SharedText,
@@ -65,7 +65,11 @@ pub(crate) fn mark_claimed(
     now: Timestamp,
 ) {
     row.state = WorkerTaskState::Claimed;
-    row.leased_until = now.plus_ms(lease_ms.into());
+    row.timeout_at = row
+        .timeout_ms
+        .and_then(|ms| u64::try_from(ms).ok())
+        .map_or(Timestamp::MAX, |ms| now.plus_ms(ms));
+    row.leased_until = now.plus_ms(lease_ms.into()).min(row.timeout_at);
     row.lease_ms = lease_ms;
     row.worker = Some(worker.clone());
     row.claim = Some(claim);
@@ -107,6 +111,7 @@ fn queued_task_row(row: &Row, attempt: &TaskAttempt, is_last: bool, now: Timesta
             .timeout_ms
             .map(|ms| i64::try_from(ms).unwrap_or(i64::MAX)),
         is_last,
+        timeout_at: Timestamp::MAX,
     }
 }
 

@@ -20,8 +20,10 @@ impl EngineClient {
         id: AttemptId,
         claim: &str,
     ) -> Result<Timestamp, ClientError> {
-        let longer =
-            |row: &TaskRow, now: Timestamp| now.plus_ms(row.lease_ms.into()).max(row.leased_until);
+        let longer = |row: &TaskRow, now: Timestamp| {
+            let renewed = now.plus_ms(row.lease_ms.into()).max(row.leased_until);
+            renewed.min(row.timeout_at)
+        };
         let change = |row: &TaskRow, version, now| {
             Ok(Commit::new().update(
                 &TaskRow {
@@ -189,6 +191,7 @@ fn requeue_commit(row: &TaskRow, version: u64, _now: Timestamp) -> Result<Commit
         &TaskRow {
             state: WorkerTaskState::Queued,
             leased_until: Timestamp::MAX,
+            timeout_at: Timestamp::MAX,
             worker: None,
             claim: None,
             ..row.clone()

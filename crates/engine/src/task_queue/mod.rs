@@ -22,8 +22,8 @@
 //!       |      |                                          |   | lease reaper of any node:
 //!       |      |                                          |   | expire_leases
 //!       |      |                                          |   +------> lease expired
-//!       |      |   shard owner: timeout, operation        |
-//!       |      |   abandoned, or execution over           |
+//!       |      |   shard owner: operation abandoned,      |
+//!       |      |   or execution over                      |
 //!       |      +----------------------+-------------------+
 //!       |                             +----------------------------> withdrawn
 //!       |   node: the function was deployed in a component
@@ -37,8 +37,8 @@
 //!
 //! - completed / failed: in the journal, if the shard owner is in the process of the client;
 //!   otherwise as a message in the inbox of the shard.
-//! - lease expired: as a message with the error `worker_lost`, or `in_doubt` for a task that is at
-//!   most once.
+//! - lease expired: as a message with the error `worker_lost`, or `timeout` if the attempt exceeded
+//!   its timeout, which begins with the claim; `in_doubt` for a task that is at most once.
 //! - redirected: as a message with the error `unknown_function`.
 //! - withdrawn: in the journal; if the execution is over, only the end of the execution.
 //!
@@ -68,6 +68,7 @@ use crate::task_matcher::TaskMatcher;
 
 pub(crate) use self::held_task::reclaim_task;
 pub use self::lease_expiry::expire_leases;
+pub(crate) use self::lease_expiry::next_lease_expiry;
 pub(crate) use self::redirect::{
     deployed_meanwhile_error, redirect_all_queued_tasks, redirect_queued_tasks,
 };
@@ -110,7 +111,7 @@ pub struct LeasedTask {
     pub input: Payload,
     /// Delivery guarantee: whether the task may be repeated.
     pub delivery: DeliveryGuarantee,
-    /// Timeout of the task in milliseconds; `None` means no timeout.
+    /// Timeout of the task in milliseconds, from the claim on; `None` means no timeout.
     pub timeout_ms: Option<u64>,
     /// When the lease expires, unless the worker sends a heartbeat before.
     pub leased_until: Timestamp,

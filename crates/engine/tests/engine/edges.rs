@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use onward_base::Payload;
-use onward_engine::client::{EngineClient, ExecutionListOrder};
+use onward_engine::client::{EngineClient, ExecutionFilter, ExecutionListOrder};
 use onward_engine::node::{
     ComponentLoadError, ComponentRuntime, FunctionRegistry, NativeTaskRegistry, Node, NodeOptions,
 };
@@ -346,7 +346,12 @@ async fn the_call_depth_of_workflows_is_limited() {
     );
     let executions = world
         .client
-        .list_executions(ExecutionListOrder::OldestFirst, None, 1_000)
+        .list_executions(
+            &ExecutionFilter::default(),
+            ExecutionListOrder::OldestFirst,
+            None,
+            1_000,
+        )
         .await
         .unwrap();
     assert_eq!(executions.len(), 65, "64 nested invocations");
@@ -376,7 +381,12 @@ async fn cancellation_is_forwarded_to_the_successor_of_a_child() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let executions = world
         .client
-        .list_executions(ExecutionListOrder::OldestFirst, None, 10)
+        .list_executions(
+            &ExecutionFilter::default(),
+            ExecutionListOrder::OldestFirst,
+            None,
+            10,
+        )
         .await
         .unwrap();
     let child = executions

@@ -16,6 +16,7 @@ mod nodes;
 mod observed_store;
 mod projector;
 mod projector_loop;
+mod signal_limits;
 mod slow_steps;
 mod task_claims;
 mod task_deployment;

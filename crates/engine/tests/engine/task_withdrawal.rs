@@ -8,24 +8,31 @@ use onward_engine::client::ClientError;
 use crate::script_runtime::json;
 use crate::task_fixture::{SOON, TaskFixture, with_either_access};
 
-async fn an_attempt_that_times_out_is_withdrawn_queued_or_claimed(fixture: TaskFixture) {
+async fn a_claimed_attempt_that_times_out_is_withdrawn(fixture: TaskFixture) {
     let id = fixture.start("hurry", "1").await;
-    let slow = fixture.claim_one(60_000).await;
-    assert_eq!(slow.timeout_ms, Some(10_000));
-    tokio::time::sleep(Duration::from_secs(13)).await;
-    assert_eq!(
-        fixture
+    for attempt in 1..=2 {
+        let slow = fixture.claim_one(60_000).await;
+        assert_eq!((slow.id.attempt, slow.timeout_ms), (attempt, Some(10_000)));
+        tokio::time::sleep(Duration::from_secs(8)).await;
+        let now = fixture.client.store().now().await.unwrap();
+        let until = fixture
             .client
             .heartbeat_task(slow.id, &slow.claim_token)
-            .await,
-        Err(ClientError::LeaseLost)
-    );
-    let queued = fixture.tasks().await;
-    assert_eq!(
-        queued.iter().map(|task| task.attempt).collect::<Vec<_>>(),
-        [2],
-        "the second is queued"
-    );
+            .await
+            .unwrap();
+        assert!(
+            until < now.plus_ms(2_001),
+            "a heartbeat does not extend the timeout"
+        );
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(
+            fixture
+                .client
+                .heartbeat_task(slow.id, &slow.claim_token)
+                .await,
+            Err(ClientError::LeaseLost)
+        );
+    }
     let error = fixture.outcome(id).await.unwrap_err();
     assert_eq!(error.kind, onward_journal::ErrorKind::Timeout);
     assert_eq!(
@@ -33,6 +40,28 @@ async fn an_attempt_that_times_out_is_withdrawn_queued_or_claimed(fixture: TaskF
         (vec![], vec![])
     );
     assert_eq!(fixture.claim(1, 5_000, Duration::ZERO).await, []);
+}
+
+/// The timeout begins with the claim: until then no attempt ends, and nothing is in doubt.
+async fn a_queued_attempt_does_not_time_out(fixture: TaskFixture) {
+    for function in ["hurry", "once_hurry"] {
+        let id = fixture.start(function, "1").await;
+        tokio::time::sleep(Duration::from_secs(1_000)).await;
+        assert_eq!(fixture.findings().await, vec![]);
+        let held = fixture.claim_one(60_000).await;
+        assert_eq!(held.id.attempt, 1, "{function}");
+        // A task that is released waits again, and its timeout begins anew.
+        fixture
+            .client
+            .release_task(held.id, &held.claim_token)
+            .await
+            .unwrap();
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let held = fixture.claim_one(60_000).await;
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        fixture.end(&held, Ok(json("7"))).await.unwrap();
+        assert_eq!(fixture.outcome(id).await, Ok(json("7")), "{function}");
+    }
 }
 
 async fn a_task_of_a_closed_join_set_is_withdrawn(fixture: TaskFixture) {
@@ -96,7 +125,8 @@ async fn an_at_most_once_task_that_times_out_is_in_doubt(fixture: TaskFixture) {
 }
 
 with_either_access! {
-    an_attempt_that_times_out_is_withdrawn_queued_or_claimed
+    a_claimed_attempt_that_times_out_is_withdrawn
+    a_queued_attempt_does_not_time_out
     a_task_of_a_closed_join_set_is_withdrawn
     a_cancelled_workflow_withdraws_its_tasks
     an_at_most_once_task_that_times_out_is_in_doubt

@@ -4,16 +4,39 @@
 use std::num::NonZeroU32;
 
 use expect_test::expect;
-use onward_base::SharedText;
+use onward_base::{Payload, SharedText, Timestamp};
 use onward_journal::{
-    AwaitKind, DeliveryGuarantee, ErrorKind, ExecutionId, InvokePhase, JournalCommand,
-    PromiseState, RetryJitter, RetryPolicy,
+    AwaitKind, ComponentDigest, DeliveryGuarantee, ErrorKind, ExecutionId, InvokePhase, Journal,
+    JournalCommand, PromiseState, RetryJitter, RetryPolicy,
 };
 
 use super::command_fixture::{
     Dialogue, complete_with, fail_attempt, finish, give_up, next, schedule, start, wait,
 };
 use super::script::*;
+
+/// Processes whose clocks differ record events of the same journal.
+#[test]
+fn timestamps_never_go_backwards() {
+    let mut journal = Journal::new(ExecutionId::default());
+    let at = |ms| Timestamp::EPOCH.plus_ms(ms);
+    let begin = JournalCommand::Start {
+        component_digest: ComponentDigest::from_bytes([1; 32]),
+        input: Payload::null(),
+        parent: None,
+        key: None,
+    };
+    journal.handle_command(begin, at(1_000)).unwrap();
+    for now in [999, 1_001, 5] {
+        let signal = JournalCommand::DeliverSignal {
+            signal_name: "on".parse().unwrap(),
+            payload: Payload::null(),
+        };
+        journal.handle_command(signal, at(now)).unwrap();
+    }
+    let times: Vec<Timestamp> = journal.events().iter().map(|it| it.timestamp).collect();
+    assert_eq!(times, [1_000, 1_000, 1_001, 1_001].map(at));
+}
 
 #[test]
 fn attempts_are_numbered_and_retried_by_the_policy() {

@@ -1,10 +1,12 @@
 //! Routes for executions: start, list, show, explain, signal and cancel.
 
 use axum::Json;
+use axum::body::Body;
 use axum::http::HeaderMap;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, stream};
 use onward_api::OnwardApi as _;
 use onward_api::execution::{
     AcceptedMessage, CancelExecutionRequest, ExecutionPage, ExecutionResult, ExecutionView,
@@ -12,6 +14,7 @@ use onward_api::execution::{
 };
 use onward_api::explanation::ExecutionExplanation;
 use onward_api::problem::{Code, Problem};
+use onward_service::{ApiService, JournalLinesPage};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -192,10 +195,33 @@ pub(super) async fn get_execution_journal(
     PathName(execution): PathName,
     QueryParams(ExecutionJournalQuery { from, wait_ms }): QueryParams<ExecutionJournalQuery>,
 ) -> Result<Response, ProblemResponse> {
-    let lines = service
-        .get_execution_journal(&execution, parse_sequence(from)?, check_wait_ms(wait_ms)?)
-        .await?;
-    Ok(([(CONTENT_TYPE, JSON_LINES)], lines).into_response())
+    let (from, wait_ms) = (parse_sequence(from)?, check_wait_ms(wait_ms)?);
+    let first = service.follow_journal(&execution, from, wait_ms).await?;
+    let body = Body::from_stream(stream_journal(service.into_service(), execution, first));
+    Ok(([(CONTENT_TYPE, JSON_LINES)], body).into_response())
+}
+
+/// Streams the pages of a journal up to its end, so that one page at a time is in memory. An error
+/// after the first page closes the connection before the end of the response.
+fn stream_journal(
+    service: ApiService,
+    execution: String,
+    first: JournalLinesPage,
+) -> impl Stream<Item = Result<String, Problem>> {
+    let from = first.next;
+    stream::try_unfold(
+        (service, execution, Some(first), from),
+        |(service, execution, first, from)| async move {
+            let page = match first {
+                Some(first) => first,
+                None => service.follow_journal(&execution, from, 0).await?,
+            };
+            if page.lines.is_empty() {
+                return Ok(None);
+            }
+            Ok(Some((page.lines, (service, execution, None, page.next))))
+        },
+    )
 }
 
 /// Returns the bytes of the component that an execution runs.

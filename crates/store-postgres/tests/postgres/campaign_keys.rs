@@ -32,7 +32,9 @@ async fn stored_campaigns_and_items_are_migrated_once() {
     // Brings the store back to schema 1.
     client
         .batch_execute(
-            "DELETE FROM onward_migrations WHERE number = 2; CREATE TABLE timers (promise BIGINT)",
+            "DELETE FROM onward_migrations WHERE number >= 2; CREATE TABLE timers (promise BIGINT);
+             DROP INDEX executions_by_state, executions_by_function, inbox_by_execution;
+             ALTER TABLE tasks DROP COLUMN timeout_at; ALTER TABLE run_events DROP COLUMN checksum",
         )
         .await
         .unwrap();

@@ -20,6 +20,7 @@ mod proxy;
 mod races;
 mod sample;
 mod schema;
+mod scope_columns;
 mod scratch;
 mod server;
 #[path = "../../../store-sqlite/tests/sqlite/statements.rs"]

@@ -32,7 +32,7 @@ async fn opening_a_store_twice_changes_nothing() {
         .query_one("SELECT count(*), max(number) FROM onward_migrations", &[])
         .await
         .unwrap();
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (2, 2));
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (3, 3));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

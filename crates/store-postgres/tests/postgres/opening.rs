@@ -139,3 +139,40 @@ async fn a_database_of_another_encoding_is_unusable() {
     let error = refusal(&cluster.database_url("latin")).await;
     assert!(error.to_string().contains("LATIN1"), "{error}");
 }
+
+#[tokio::test]
+async fn a_store_without_a_record_of_its_migrations_is_rejected_in_words() {
+    let fixture = fresh().await;
+    connect(&fixture.url)
+        .await
+        .batch_execute("DELETE FROM onward_migrations")
+        .await
+        .unwrap();
+    let error = refusal(&fixture.url).await;
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
+    assert!(
+        error.to_string().contains("onward_migrations is empty"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_database_that_an_operator_made_read_only_stays_so() {
+    let fixture = fresh().await;
+    connect(&fixture.url)
+        .await
+        .batch_execute(
+            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET default_transaction_read_only = on', current_database()); \
+             END $$",
+        )
+        .await
+        .unwrap();
+    let error = refusal(&fixture.url).await;
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
+    assert!(
+        error
+            .to_string()
+            .contains("default_transaction_read_only is on"),
+        "{error}"
+    );
+}

@@ -54,17 +54,18 @@ async fn the_schema_matches_the_declared_tables() {
 /// Name, type, whether the column is nullable, and whether the database assigns its values.
 type Described = (String, String, bool, bool);
 
-async fn columns(client: &Client, table: &str) -> Vec<Described> {
+/// The columns in any order: those that a later migration added follow the version.
+async fn columns(client: &Client, table: &str) -> BTreeSet<Described> {
     let sql = "SELECT column_name::text, data_type || coalesce(' ' || collation_name, ''), is_nullable = 'YES', \
                is_identity = 'YES' AND identity_generation = 'BY DEFAULT' FROM information_schema.columns \
-               WHERE table_schema = 'public' AND table_name = $1 ORDER BY ordinal_position";
+               WHERE table_schema = 'public' AND table_name = $1";
     let rows = client.query(sql, &[&table]).await.unwrap();
     rows.iter()
         .map(|row| (row.get(0), row.get(1), row.get(2), row.get(3)))
         .collect()
 }
 
-fn described_columns(table: &TableSchema) -> Vec<Described> {
+fn described_columns(table: &TableSchema) -> BTreeSet<Described> {
     let sql_type = |of: ColumnType| match of {
         ColumnType::Int | ColumnType::Serial => "bigint",
         ColumnType::Bool => "boolean",

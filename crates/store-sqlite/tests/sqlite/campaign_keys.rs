@@ -24,7 +24,9 @@ fn revert_migration(place: &Place) {
     place
         .raw()
         .execute_batch(
-            "DELETE FROM onward_migrations WHERE number = 2; CREATE TABLE timers (promise INTEGER) STRICT",
+            "DELETE FROM onward_migrations WHERE number >= 2; CREATE TABLE timers (promise INTEGER) STRICT;
+             DROP INDEX executions_by_state; DROP INDEX executions_by_function; DROP INDEX inbox_by_execution;
+             ALTER TABLE tasks DROP COLUMN timeout_at",
         )
         .unwrap();
 }

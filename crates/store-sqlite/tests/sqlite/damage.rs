@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use onward_base::{Timestamp, hex};
 use onward_diagnostics::verify::{self, VerifyIssue};
-use onward_runs::{AcceptedKeyForms, RunEventRecord};
-use onward_store::{Error, RunEventQuery, RunStateStore as _, Store};
+use onward_runs::{AcceptedKeyForms, RunEventRecord, RunEventWrite};
+use onward_store::{
+    Error, RunEventQuery, RunStateStore as _, Store, StoreErrorKind, read_readable_events,
+};
 use onward_store_sqlite::{Options, SqliteStore};
 use onward_testing::RunEventGenerator;
 
@@ -73,12 +76,7 @@ async fn a_flipped_bit_is_never_returned() {
             refused += 1;
             continue;
         };
-        // The position of an event is not part of its checksum, but `verify` checks it.
-        let is_right = |it: &RunEventRecord| {
-            written
-                .iter()
-                .any(|was| was.event == it.event && was.persisted_at == it.persisted_at)
-        };
+        let is_right = |it: &RunEventRecord| written.contains(it);
         assert!(
             read.iter().all(is_right),
             "a flipped bit in byte {at} produced an event that was never written"
@@ -185,4 +183,151 @@ async fn a_replaced_event_is_reported_as_corrupt() {
     }
     assert_eq!(errors.len(), 1);
     assert!(errors[0].contains("event 3 of run"), "{errors:?}");
+}
+
+/// Changes rows of run events, which a trigger prevents.
+fn edit_events(place: &Place, edit: &str) {
+    let trigger: String = place
+        .raw()
+        .query_row(
+            "SELECT sql FROM sqlite_schema WHERE name = 'run_events_are_never_updated'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    place
+        .raw()
+        .execute_batch(&format!(
+            "DROP TRIGGER run_events_are_never_updated; {edit}; {trigger}"
+        ))
+        .unwrap();
+}
+
+#[tokio::test]
+async fn events_that_swapped_their_positions_are_found() {
+    let place = Place::new();
+    filled(&place).await;
+    edit_events(
+        &place,
+        "UPDATE run_events SET place = (1 << 32) + 99 WHERE place = (1 << 32) + 4;
+         UPDATE run_events SET place = (1 << 32) + 4 WHERE place = (1 << 32) + 5;
+         UPDATE run_events SET place = (1 << 32) + 5 WHERE place = (1 << 32) + 99",
+    );
+    let found = findings(&*place.open()).await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (finding, seq) in found.iter().zip([4, 5]) {
+        assert!(
+            finding.contains(&format!("event {seq}: the checksum")),
+            "{finding}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_event_does_not_hide_the_others() {
+    let place = Place::new();
+    filled(&place).await;
+    edit_events(
+        &place,
+        "UPDATE run_events SET plan_version = 'other' WHERE run_no = 1 AND run_seq IN (7, 8, 15)",
+    );
+    let store = place.open();
+    let found = findings(&*store).await;
+    assert_eq!(found.len(), 3, "{found:?}");
+    let heads = store.list_run_heads(None, None, 10).await.unwrap();
+    let (mut readable, mut unreadable) = (0, Vec::new());
+    for head in heads {
+        let mut page = RunEventQuery::default();
+        loop {
+            let read = read_readable_events(&*store, &head.run_id, page)
+                .await
+                .unwrap();
+            readable += read.events.len();
+            match read.unreadable {
+                Some((seq, _)) => {
+                    unreadable.push(seq.as_u64());
+                    page.after = seq;
+                }
+                None if read.events.is_empty() => break,
+                None => page.after = read.events.last().unwrap().run_seq,
+            }
+        }
+    }
+    assert_eq!((readable, unreadable), (57, vec![7, 8, 15]));
+}
+
+#[tokio::test]
+async fn a_damaged_event_is_not_acknowledged_as_a_duplicate() {
+    let place = Place::new();
+    let written = filled(&place).await;
+    edit_events(
+        &place,
+        "UPDATE run_events SET persisted_at = 0 WHERE run_seq = 3",
+    );
+    let store = place.open();
+    for record in written.iter().filter(|it| it.run_seq.as_u64() == 3) {
+        let other = RunEventGenerator::new("other").next_events(1);
+        let (repeated, other) = tokio::join!(
+            store.append_events(vec![record.event.clone()]),
+            store.append_events(other),
+        );
+        let error = repeated.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt, "{error}");
+        assert!(other.is_ok(), "another commit of the group is stored");
+    }
+}
+
+#[tokio::test]
+async fn events_with_the_checksum_of_schema_2_stay_readable() {
+    let place = Place::new();
+    let written = filled(&place).await;
+    let checksum = |it: &RunEventRecord| checksum_of_schema_2(&it.event, it.persisted_at);
+    for record in &written {
+        edit_events(
+            &place,
+            &format!(
+                "UPDATE run_events SET checksum = {} WHERE event_id = x'{}'",
+                checksum(record),
+                hex::encode_hex(record.event.event_id.as_bytes()),
+            ),
+        );
+    }
+    let store = place.open();
+    assert_eq!(everything(&*store).await.unwrap(), written);
+    edit_events(
+        &place,
+        "UPDATE run_events SET plan_version = 'other' WHERE run_seq = 9",
+    );
+    assert_eq!(findings(&*store).await.len(), 3);
+}
+
+/// The CRC-32 that schema 1 and 2 stored: of everything but the position.
+fn checksum_of_schema_2(event: &RunEventWrite, persisted_at: Timestamp) -> u32 {
+    let mut bytes = Vec::new();
+    let mut text = |text: Option<&str>| {
+        let length = text.map_or(u64::MAX, |text| text.len() as u64);
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(text.unwrap_or_default().as_bytes());
+    };
+    for required in [
+        &*event.run_id,
+        &*event.tenant_id,
+        &*event.project_id,
+        &*event.environment_id,
+        &*event.event_type,
+        event.emitted_at.as_str(),
+        &*event.plan_id,
+        &*event.plan_version,
+    ] {
+        text(Some(required));
+    }
+    text(event.step_id.as_deref());
+    text(event.payload.as_ref().map(|payload| payload.as_str()));
+    text(event.extra.as_json());
+    bytes.extend_from_slice(event.event_id.as_bytes());
+    bytes.extend_from_slice(event.idempotency_key.as_bytes());
+    bytes.extend_from_slice(&event.engine_attempt_id.as_u32().to_le_bytes());
+    bytes.extend_from_slice(&event.logical_attempt_id.as_u32().to_le_bytes());
+    bytes.extend_from_slice(&persisted_at.as_micros().to_le_bytes());
+    crc32fast::hash(&bytes)
 }

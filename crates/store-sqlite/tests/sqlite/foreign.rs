@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use onward_diagnostics::verify::{self, VerifyIssueKind};
 use onward_engine::projector::{Projector, ProjectorOptions};
-use onward_runs::{AcceptedKeyForms, RunSeq};
+use onward_runs::{AcceptedKeyForms, RunEventRecord, RunSeq};
 use onward_store::tables::{RunSnapshotRow, SnapshotCondition};
-use onward_store::{ColumnCodec as _, RecordReader as _, RowKey, RunStateStore as _, Store};
+use onward_store::{
+    ColumnCodec as _, RecordReader as _, RowKey, RunEventQuery, RunStateStore as _, Store,
+    event_checksum,
+};
 use onward_testing::RunEventGenerator;
 
 use crate::Place;
 
 /// Increments the sequence of the events from `seq` on, like a writer that reserved a number and
 /// did not use it.
-fn create_gap(place: &Place, seq: u64) {
+fn create_gap(place: &Place, seq: u64, records: &[RunEventRecord]) {
     let raw = place.raw();
     raw.execute_batch(&format!(
         "DROP TRIGGER run_events_are_never_updated;
@@ -21,6 +24,15 @@ fn create_gap(place: &Place, seq: u64) {
          UPDATE run_events SET place = place - 999 WHERE run_seq >= 1000;"
     ))
     .unwrap();
+    for record in records.iter().filter(|it| it.run_seq.as_u64() >= seq) {
+        let moved = record.run_seq.next_seq();
+        let checksum = event_checksum::event_checksum(&record.event, moved, record.persisted_at);
+        raw.execute(
+            "UPDATE run_events SET checksum = ?1 WHERE event_id = ?2",
+            (checksum, record.event.event_id.as_bytes().as_slice()),
+        )
+        .unwrap();
+    }
 }
 
 async fn findings(store: &Arc<dyn Store>) -> Vec<VerifyIssueKind> {
@@ -42,7 +54,11 @@ async fn a_gap_stops_the_projector_until_it_has_read_the_whole_log() {
     let events = RunEventGenerator::new("foreign").next_events(9);
     let run = events[0].run_id.clone();
     store.append_events(events.clone()).await.unwrap();
-    create_gap(&place, 5);
+    let records = store
+        .read_run_events(&run, RunEventQuery::default())
+        .await
+        .unwrap();
+    create_gap(&place, 5, &records);
     let mut projector = Projector::new(Arc::clone(&store), ProjectorOptions::default());
     assert_eq!(projector.run_pass().await.unwrap().stale, 1);
     let key = || RowKey(vec![run.to_value()]);

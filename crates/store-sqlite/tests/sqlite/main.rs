@@ -14,6 +14,7 @@ mod migrations;
 mod poison;
 mod power_cuts;
 mod schema;
+mod scope_columns;
 mod statements;
 
 use std::path::PathBuf;

@@ -61,6 +61,22 @@ fn a_file_with_a_changed_migration_is_rejected() {
 }
 
 #[test]
+fn a_store_without_a_record_of_its_migrations_is_rejected_in_words() {
+    let place = Place::new();
+    drop(place.open());
+    let raw = place.raw();
+    raw.execute("DELETE FROM onward_migrations", []).unwrap();
+    let Err(error) = place.try_open() else {
+        panic!("opened")
+    };
+    assert_eq!(error.kind(), StoreErrorKind::Fatal);
+    assert!(
+        error.to_string().contains("onward_migrations is empty"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_file_that_is_not_a_database_is_rejected() {
     let place = Place::new();
     fs::write(
@@ -122,7 +138,7 @@ fn concurrent_opens_create_one_schema() {
             row.get(0)
         })
         .unwrap();
-    assert_eq!(applied, 2);
+    assert_eq!(applied, 3);
 }
 
 #[tokio::test]

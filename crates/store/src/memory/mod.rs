@@ -95,6 +95,7 @@ impl Store for MemoryStore {
             execution,
             from,
             limit.min(self.policy.limits.page_max),
+            self.policy.limits.journal_page_bytes_max,
         ))
     }
 

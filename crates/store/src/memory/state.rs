@@ -195,11 +195,18 @@ impl MemoryState {
         execution: ExecutionId,
         from: u64,
         limit: usize,
+        bytes_max: usize,
     ) -> Vec<JournalChunk> {
         let chunks = self.journals.get(&execution).into_iter().flatten();
+        let mut bytes = 0;
         chunks
             .filter(|chunk| chunk.first + u64::from(chunk.count) > from)
             .take(limit)
+            .take_while(|chunk| {
+                let is_first = bytes == 0;
+                bytes += chunk.records.len().max(1);
+                is_first || bytes <= bytes_max
+            })
             .cloned()
             .collect()
     }

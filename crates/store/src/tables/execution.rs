@@ -14,7 +14,9 @@ define_table! {
     unique ["tenant_id", "project_id", "environment_id", "function", "start_key"],
     index
         BY_WAKE ["shard", "wake_at"]
-        BY_AGE ["tenant_id", "project_id", "environment_id", "created_at"];
+        BY_AGE ["tenant_id", "project_id", "environment_id", "created_at"]
+        BY_STATE ["tenant_id", "project_id", "environment_id", "state", "created_at"]
+        BY_FUNCTION ["tenant_id", "project_id", "environment_id", "function", "state", "created_at"];
     pub struct ExecutionRow {
         /// Id of the execution.
         pub execution_id: ExecutionId = "execution_id",
@@ -62,7 +64,9 @@ define_table! {
     /// so each message is processed exactly once.
     "inbox", key 1,
     unique ["execution_id", "dedup_key"],
-    index BY_SHARD ["shard", "message_id"];
+    index
+        BY_SHARD ["shard", "message_id"]
+        BY_EXECUTION ["execution_id", "shard"];
     pub struct InboxMessageRow {
         /// Position in the inbox, assigned by the store.
         pub message_id: SerialId = "message_id",

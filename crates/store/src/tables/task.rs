@@ -56,10 +56,13 @@ define_table! {
         pub input: SharedText = "input",
         /// Whether the task may be performed again if a crash leaves its outcome unknown.
         pub delivery: DeliveryGuarantee = "delivery",
-        /// Timeout of the attempt in milliseconds; `None` means no timeout.
+        /// Timeout of the attempt in milliseconds, from the claim on; `None` means no timeout.
         pub timeout_ms: Option<i64> = "timeout_ms",
         /// Whether this is the last attempt: no retry follows if it fails.
         pub is_last: bool = "is_last",
+        /// When the attempt of the current worker times out; never while no worker holds the task
+        /// or if it has no timeout. The lease never extends beyond it.
+        pub timeout_at: Timestamp = "timeout_at",
     }
 }
 

@@ -219,7 +219,7 @@ impl CaseCoverage {
         match error {
             Error::Conflict(conflict) => self.count_case("conflict", conflict_name(conflict)),
             Error::Invalid(invalid) => self.count_case("invalid", invalid_request_name(invalid)),
-            Error::Corrupt(_) => self.count_case("damage", "found"),
+            Error::Corrupt(_) | Error::UnreadableEvent { .. } => self.count_case("damage", "found"),
             _ => self.count_case("failure", "of any other kind"),
         }
     }

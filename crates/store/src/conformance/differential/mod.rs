@@ -33,6 +33,7 @@ pub const DIFFERENTIAL_POLICY: StorePolicy = StorePolicy {
         record_bytes_max: 700,
         changes_max: 10,
         page_max: 6,
+        journal_page_bytes_max: 900,
     },
 };
 

@@ -41,6 +41,7 @@ const fn policy_with_key_check(keys: IdempotencyKeyCheck) -> StorePolicy {
             record_bytes_max: 9_999,
             changes_max: 99,
             page_max: 99,
+            journal_page_bytes_max: 9_999,
         },
     }
 }

@@ -14,7 +14,54 @@ super::checks!(Journals:
     a_limit_counts_chunks,
     a_journal_read_is_capped_by_the_policy,
     the_pages_of_a_journal_add_up_to_the_whole_journal,
+    a_page_of_a_journal_is_limited_in_bytes,
+    the_end_of_a_journal_is_its_last_chunk,
 );
+
+async fn a_page_of_a_journal_is_limited_in_bytes(world: &CheckContext<'_>) -> CheckResult {
+    append_four_chunks(world).await?;
+    let sizes = four_appends().map(|append| append.records.len());
+    for (bytes, expected) in [
+        (0, vec![0]),
+        (sizes[0] + sizes[1] - 1, vec![0]),
+        (sizes[0] + sizes[1], vec![0, 2]),
+        (sizes.iter().sum::<usize>() - 1, vec![0, 2, 5]),
+        (sizes.iter().sum(), vec![0, 2, 5, 6]),
+    ] {
+        let limits = StoreLimits {
+            journal_page_bytes_max: bytes,
+            ..StoreLimits::default()
+        };
+        let limited = world
+            .open_another(StorePolicy {
+                limits,
+                ..StorePolicy::default()
+            })
+            .await?;
+        append_four_chunks(&limited).await?;
+        expect_same(
+            "the first sequences of the chunks",
+            chunk_starts(&limited, 0, 9).await?,
+            expected,
+        )?;
+    }
+    Ok(())
+}
+
+async fn the_end_of_a_journal_is_its_last_chunk(world: &CheckContext<'_>) -> CheckResult {
+    let id = numbered_execution(1);
+    expect_same("the end", world.read_journal_end(id).await?, None)?;
+    for append in four_appends() {
+        let chunk = stored_chunk(&append);
+        world.commit(Commit::new().append_journal(append)).await?;
+        expect_same("the end", world.read_journal_end(id).await?, Some(chunk))?;
+    }
+    expect_same(
+        "the end of another journal",
+        world.read_journal_end(numbered_execution(2)).await?,
+        None,
+    )
+}
 
 async fn a_journal_is_read_from_the_start_of_a_chunk(world: &CheckContext<'_>) -> CheckResult {
     append_four_chunks(world).await?;
