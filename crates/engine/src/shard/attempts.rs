@@ -343,6 +343,7 @@ pub(super) fn sibling_row(
         state: ExecutionState::Running,
         wake_at: WAKE_NOW,
         created_at: now,
+        body: [call_depth(&active.row)].into(),
         ..active.row.clone()
     }
 }

@@ -22,6 +22,7 @@ mod message;
 mod shard_core;
 mod step;
 mod step_commit;
+mod takeover_count;
 pub mod task_row;
 pub mod trace_span;
 

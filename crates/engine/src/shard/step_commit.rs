@@ -32,8 +32,10 @@ pub(super) fn compose_commit(
     commit.journals.extend(append);
     let (state, wake_at) = active.row_state();
     let is_new = active.version == VERSION_UNSTORED;
-    active.pending.changes_row =
-        is_new || active.row.state != state || active.row.wake_at != wake_at;
+    active.pending.changes_row = is_new
+        || active.pending.changes_body
+        || active.row.state != state
+        || active.row.wake_at != wake_at;
     if active.pending.changes_row {
         active.row.state = state;
         active.row.wake_at = wake_at;
