@@ -118,7 +118,7 @@ impl Engine {
         code: &[u8],
         hosts: &[String],
     ) -> Result<ComponentDigest, EngineError> {
-        let functions = self.wasm.read_functions(code, hosts)?;
+        let functions = self.wasm.read_functions_async(code, hosts).await?;
         let digest = self
             .client
             .deploy_component(code, &functions, hosts)

@@ -13,6 +13,7 @@
 
 mod bindings;
 mod cache;
+mod compile_pool;
 mod component;
 mod config;
 mod guest_error;
@@ -22,6 +23,7 @@ mod limiter;
 mod load;
 mod mailbox;
 mod runtime;
+mod slice_clock;
 mod task;
 mod warm_pool;
 mod wasi;

@@ -102,9 +102,15 @@ async fn call_task(
         Some(warm) => reuse_instance(warm, role, context, &limits)?,
         None => create_instance(component, role, context, &limits).await?,
     };
-    match warm
-        .instance
-        .call_call(&mut warm.store, function, &input.as_str().to_owned())
+    let slice = warm.store.data().slice.clone();
+    let (
+        input,
+        WarmInstance {
+            store, instance, ..
+        },
+    ) = (input.as_str().to_owned(), &mut warm);
+    match slice
+        .poll_guest(instance.call_call(store, function, &input))
         .await
     {
         Ok(outcome) => {
@@ -146,11 +152,16 @@ async fn create_instance(
         limits.memory_bytes_max,
         component.instance_pool().table_elements_max,
     );
-    let mut store = component.new_store(
-        GuestState::new(role, context, limiter, limits.payload_bytes_max),
-        FUEL_SLICE,
-    )?;
-    match component.instantiate(&mut store).await {
+    let slice = component.instance_pool().slice_clock();
+    let state = GuestState::new(
+        role,
+        context,
+        limiter,
+        limits.payload_bytes_max,
+        slice.clone(),
+    );
+    let mut store = component.new_store(state, FUEL_SLICE)?;
+    match slice.poll_guest(component.instantiate(&mut store)).await {
         Ok(instance) => Ok(WarmInstance {
             store,
             instance,

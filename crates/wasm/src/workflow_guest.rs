@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use onward_base::{Payload, SharedText};
-use onward_execution::{Guest, GuestResponse, GuestTurn};
+use onward_execution::{Guest, GuestRequest, GuestResponse, GuestTurn};
 use onward_journal::{ExecutionError, InvokeResult};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -20,6 +20,7 @@ use crate::guest_error::{
 use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};
 use crate::limiter::InstanceLimiter;
 use crate::mailbox::RequestMailbox;
+use crate::slice_clock::{SliceClock, TICK};
 
 /// The arguments of a call that has not started.
 pub(crate) struct WorkflowCall {
@@ -30,12 +31,22 @@ pub(crate) struct WorkflowCall {
     pub(crate) limits: WorkflowLimits,
 }
 
+/// Fuel that a request costs if the journal does not record it: such a request takes the host about
+/// a microsecond.
+const REQUEST_FUEL: u64 = 1_000;
+
 pub(crate) struct WorkflowGuest {
     stage: WorkflowStage,
     mailbox: RequestMailbox,
     limits: WorkflowLimits,
-    /// Fuel used since the guest's last request, in whole slices.
+    /// Fuel used since the guest's last recorded request, in whole slices.
     fuel_used: u64,
+    /// Ticks for which the guest has computed since its last recorded request.
+    computed_ticks: u64,
+    /// `None` before the guest is started.
+    slice: Option<SliceClock>,
+    /// Whether the guest has used up its time slice although it is about to receive a response.
+    is_slice_over: bool,
     has_made_request: bool,
 }
 
@@ -61,6 +72,9 @@ impl WorkflowGuest {
             mailbox: RequestMailbox::default(),
             limits,
             fuel_used: 0,
+            computed_ticks: 0,
+            slice: None,
+            is_slice_over: false,
             has_made_request: false,
         }
     }
@@ -79,8 +93,14 @@ impl WorkflowGuest {
             return Ok(Poll::Pending);
         };
         if let WorkflowStage::New(call) = std::mem::replace(&mut self.stage, WorkflowStage::Ended) {
-            self.stage =
-                WorkflowStage::Running(Box::pin(run_call(call, self.mailbox.clone(), permit)));
+            let slice = call.component.instance_pool().slice_clock();
+            self.slice = Some(slice.clone());
+            self.stage = WorkflowStage::Running(Box::pin(run_call(
+                call,
+                self.mailbox.clone(),
+                permit,
+                slice,
+            )));
         }
         Ok(Poll::Ready(()))
     }
@@ -90,22 +110,46 @@ impl WorkflowGuest {
         self.mailbox
             .put_answer(answer)
             .map_err(|_| host_defect_error("a response is missing or out of order"))?;
-        if self.try_start()?.is_pending() {
+        if std::mem::take(&mut self.is_slice_over) || self.try_start()?.is_pending() {
             return Ok(GuestTurn::Paused);
         }
-        let WorkflowStage::Running(call) = &mut self.stage else {
+        let (WorkflowStage::Running(call), Some(slice)) = (&mut self.stage, &self.slice) else {
             return Err(host_defect_error("the guest has ended already"));
         };
-        match call.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        let polled = slice.poll_call(call.as_mut(), &mut Context::from_waker(Waker::noop()));
+        let ticks = slice.elapsed_ticks();
+        self.computed_ticks += ticks;
+        match polled {
             Poll::Ready(CallOutcome::Ended(result)) => Ok(GuestTurn::Completed(result)),
             Poll::Ready(CallOutcome::NoResources(call)) => self.retry_start(call),
             Poll::Pending => match self.mailbox.take_request() {
                 Some(request) => {
-                    (self.fuel_used, self.has_made_request) = (0, true);
+                    // A guest that makes one cheap request after the other has to yield as well.
+                    self.is_slice_over = ticks > 0;
+                    self.has_made_request = true;
+                    self.charge_request(&request)?;
                     Ok(GuestTurn::Requested(request))
                 }
                 None => self.yield_turn(),
             },
+        }
+    }
+
+    /// Starts a new allowance of fuel and time for a request that the journal records. Other
+    /// requests do not, or a guest could make them for ever.
+    fn charge_request(&mut self, request: &GuestRequest) -> Result<(), ExecutionError> {
+        match request {
+            GuestRequest::Log { message, .. } => {
+                self.charge_fuel(REQUEST_FUEL + message.len() as u64)
+            }
+            GuestRequest::IsCancelled => self.charge_fuel(REQUEST_FUEL),
+            GuestRequest::ContinueAsNew { input } => {
+                self.charge_fuel(REQUEST_FUEL + input.as_str().len() as u64)
+            }
+            _ => {
+                (self.fuel_used, self.computed_ticks) = (0, 0);
+                Ok(())
+            }
         }
     }
 
@@ -120,9 +164,24 @@ impl WorkflowGuest {
     }
 
     fn yield_turn(&mut self) -> Result<GuestTurn, ExecutionError> {
-        self.fuel_used = self.fuel_used.saturating_add(self.limits.fuel_slice);
+        let time_max = self.limits.compute_time_max;
+        if u128::from(self.computed_ticks) * TICK.as_millis() > time_max.as_millis() {
+            return Err(trap_error(format!(
+                "out of time: {} ms of computation without a request",
+                time_max.as_millis()
+            )));
+        }
+        // A guest that yields because of the clock has not used up a slice of fuel.
+        if !self.slice.as_ref().is_some_and(SliceClock::take_yielded) {
+            self.charge_fuel(self.limits.fuel_slice)?;
+        }
+        Ok(GuestTurn::Paused)
+    }
+
+    fn charge_fuel(&mut self, fuel: u64) -> Result<(), ExecutionError> {
+        self.fuel_used = self.fuel_used.saturating_add(fuel);
         if self.fuel_used < self.limits.fuel_max {
-            return Ok(GuestTurn::Paused);
+            return Ok(());
         }
         let max = self.limits.fuel_max;
         Err(trap_error(format!(
@@ -159,6 +218,7 @@ async fn run_call(
     call: Box<WorkflowCall>,
     mailbox: RequestMailbox,
     permit: OwnedSemaphorePermit,
+    slice: SliceClock,
 ) -> CallOutcome {
     // Declared first, so that the permit is dropped after the instance.
     let _permit = permit;
@@ -172,6 +232,7 @@ async fn run_call(
         call.context.clone(),
         limiter,
         limits.payload_bytes_max,
+        slice,
     );
     let mut store = match component.new_store(data, limits.fuel_slice) {
         Ok(store) => store,

@@ -7,6 +7,7 @@
 )]
 
 mod guests;
+mod hostile;
 mod http;
 mod load;
 mod sdk;

@@ -40,7 +40,7 @@ fn nowhere() -> ComponentEgress {
     }
 }
 
-fn call(limits: TaskLimits) -> TaskCall {
+pub(crate) fn call(limits: TaskLimits) -> TaskCall {
     TaskCall {
         owner: "tenant".into(),
         context: own(),
@@ -50,7 +50,7 @@ fn call(limits: TaskLimits) -> TaskCall {
     }
 }
 
-async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
+pub(crate) async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
     load(&guests::with_call(body))
         .run_task("job", &payload("[1,2]"), call(limits))
         .await

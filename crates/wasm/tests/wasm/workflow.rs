@@ -90,7 +90,7 @@ fn an_endless_loop_pauses_and_then_runs_out_of_fuel() {
         ..limits()
     };
     let (pauses, turn) = run_on(&mut *flow(guests::LOOP, tight));
-    assert_eq!(pauses, 9);
+    assert!(pauses >= 9, "{pauses}: the clock may add some");
     let message = "trap: out of fuel: 100000 instructions without a request";
     assert_eq!(failed(turn).to_string(), message);
 }
