@@ -151,6 +151,20 @@ impl EngineBuilder {
         self
     }
 
+    /// Sets the memory in bytes that all guests may use together; default: 2 GiB. One tenant can use
+    /// three quarters of it. Above it, idle workflows leave memory, further guests wait, and
+    /// attempts of tasks fail and are retried.
+    pub const fn with_guest_memory(mut self, bytes: u64) -> Self {
+        self.wasm.guest_memory_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the maximum size in bytes of the code of a component; default: 10 MiB.
+    pub const fn with_code_limit(mut self, bytes: usize) -> Self {
+        self.wasm.code_bytes_max = bytes;
+        self
+    }
+
     /// Allows workers to perform tasks that neither a component nor this process implements: such
     /// tasks are queued until a worker claims them.
     pub const fn with_workers(mut self) -> Self {

@@ -149,7 +149,8 @@ impl ComponentRuntime for WasmComponentRuntime {
             .runtime
             .find_loaded(execution.component_digest)
             .ok_or(GuestUnavailable::CodeNotLoaded)?;
-        if self.guest_capacity() == 0 {
+        let tenant = execution.tenant_id.to_string();
+        if !self.runtime.has_room_for_workflow(&tenant) {
             return Err(GuestUnavailable::NoCapacity);
         }
         let context = CallContext {
@@ -162,6 +163,7 @@ impl ComponentRuntime for WasmComponentRuntime {
             attempt: parent.as_ref().map_or(1, |(_, attempt)| *attempt),
         };
         Ok(component.new_workflow(
+            &tenant,
             &execution.function,
             input,
             context,

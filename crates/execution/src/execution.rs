@@ -66,6 +66,9 @@ pub enum ExecutionProgress {
     Blocked,
     /// The guest has more to do, but has used up its time slice: other executions should run first.
     Paused,
+    /// The guest is gone, because the machine has no room for it. A new one has to replay the journal
+    /// later.
+    Evicted,
     /// The guest has more to do; the caller should store the recorded events first.
     BatchFull,
     /// The execution is over, and its terminal event is recorded.
@@ -303,6 +306,7 @@ impl Execution {
             };
             match guest.resume_guest(answer) {
                 GuestTurn::Paused => return Ok(ExecutionProgress::Paused),
+                GuestTurn::Evicted => return Ok(ExecutionProgress::Evicted),
                 GuestTurn::Completed(result) => return self.complete_guest(result, world.now()),
                 GuestTurn::Requested(request) => {
                     match guest_request::handle_request(self, request, world)? {

@@ -22,6 +22,7 @@ mod http;
 mod limiter;
 mod load;
 mod mailbox;
+mod memory_budget;
 mod runtime;
 mod slice_clock;
 mod task;

@@ -18,8 +18,8 @@ use crate::config::Config;
 use crate::guest_error::explain_call_error;
 use crate::host::{CallContext, GuestState, InstanceRole};
 use crate::limiter::InstanceLimiter;
+use crate::memory_budget::MemoryReservation;
 use crate::runtime::{InstancePool, TABLES_PER_SLOT};
-use crate::slice_clock::TICK;
 use crate::wasi;
 
 /// Maximum weight of a component, which is also the maximum number of its memories.
@@ -220,12 +220,16 @@ fn describe_functions(
         idempotency_key: SharedText::from(""),
         attempt: 1,
     };
-    let limiter = InstanceLimiter::new(config.memory_bytes_max, config.table_elements_max);
-    let ticks = config.describe_timeout.as_millis() / TICK.as_millis();
+    let limiter = InstanceLimiter::new(
+        config.memory_bytes_max,
+        config.table_elements_max,
+        MemoryReservation::uncounted(),
+    );
+    let slice = shared.slice_clock();
     let role = InstanceRole::Describe {
-        ticks_max: u64::try_from(ticks).unwrap_or(u64::MAX),
+        ticks_max: slice.ticks_in(config.describe_timeout),
     };
-    let data = GuestState::new(role, context, limiter, 0, shared.slice_clock());
+    let data = GuestState::new(role, context, limiter, 0, slice);
     let mut store = shared
         .new_store(data, DESCRIBE_FUEL_MAX, None)
         .map_err(|error| LoadError::Describe(format!("{error:#}")))?;

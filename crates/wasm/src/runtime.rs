@@ -16,6 +16,7 @@ use crate::component::LoadedComponent;
 use crate::config::{Config, HOST_CALL_BYTES_MAX};
 use crate::host::GuestState;
 use crate::load::{self, LoadError};
+use crate::memory_budget::MemoryBudget;
 use crate::slice_clock::{self, SliceClock, TickCounter};
 use crate::warm_pool::WarmPool;
 
@@ -62,6 +63,7 @@ pub(crate) struct InstancePool {
     pub(crate) warm_pool: WarmPool,
     pub(crate) table_elements_max: usize,
     ticks: Arc<TickCounter>,
+    pub(crate) memory_budget: Arc<MemoryBudget>,
 }
 
 impl WasmRuntime {
@@ -76,7 +78,7 @@ impl WasmRuntime {
         let mut linker = Linker::new(&engine);
         crate::bindings::Component::add_to_linker::<_, HasSelf<_>>(&mut linker, |data| data)
             .map_err(refuse)?;
-        let ticks = slice_clock::spawn_ticker(engine.weak())
+        let ticks = slice_clock::spawn_ticker(engine.weak(), config.tick_interval)
             .map_err(|error| RuntimeError::Engine(error.to_string()))?;
         let shared = InstancePool {
             engine,
@@ -89,6 +91,7 @@ impl WasmRuntime {
             warm_pool: WarmPool::new(WARM_TASK_SLOTS, config.calls_per_instance_max),
             table_elements_max: config.table_elements_max,
             ticks,
+            memory_budget: Arc::new(MemoryBudget::new(config.guest_memory_bytes_max)),
         };
         let compile_pool = CompilePool::new(config.compile_threads)
             .map_err(|error| RuntimeError::Engine(error.to_string()))?;
@@ -190,10 +193,23 @@ impl WasmRuntime {
         Some(component)
     }
 
-    /// Number of pool slots that are free for workflows. The engine evicts idle workflows when this
-    /// number gets low.
+    /// Number of workflows that can be instantiated: of the free pool slots, or 0 if memory is low.
+    /// The engine evicts idle workflows when this number gets low.
     pub fn free_workflow_slots(&self) -> usize {
+        if self.0.instance_pool.memory_budget.is_low() {
+            return 0;
+        }
         self.0.instance_pool.workflows.available_permits()
+    }
+
+    /// Whether there is room for a workflow of this tenant. If there is not, warm instances of tasks
+    /// are dropped, and there may be room soon.
+    pub fn has_room_for_workflow(&self, tenant: &str) -> bool {
+        let pool = &self.0.instance_pool;
+        if !pool.memory_budget.admits(tenant) {
+            pool.warm_pool.clear();
+        }
+        pool.workflows.available_permits() > 0 && pool.memory_budget.admits(tenant)
     }
 
     fn keep_loaded(&self, component: &LoadedComponent) {

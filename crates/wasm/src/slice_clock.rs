@@ -1,6 +1,6 @@
 //! Wall-clock guard of guests. Fuel bounds the instructions of a guest, but not the time that host
 //! calls and bulk instructions take. A ticker thread advances the epoch of the engine; a guest that
-//! has kept its thread for longer than a tick yields at its next epoch check. The guest cannot
+//! has kept its thread for two ticks yields at its next epoch check. The guest cannot
 //! observe it.
 
 use std::pin::{Pin, pin};
@@ -14,36 +14,51 @@ use wasmtime::{EngineWeak, Store, UpdateDeadline};
 
 use crate::host::{GuestState, InstanceRole};
 
-/// Interval of the ticker: how long a guest may keep its thread, give or take a tick.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
+/// Ticks for which a guest may keep its thread. One tick alone may pass during the shortest poll.
+pub(crate) const SLICE_TICKS: u64 = 2;
 
 /// Number of ticks since the runtime was created.
-#[derive(Debug, Default)]
-pub(crate) struct TickCounter(AtomicU64);
+#[derive(Debug)]
+pub(crate) struct TickCounter {
+    ticks: AtomicU64,
+    interval: Duration,
+}
 
 impl TickCounter {
     fn now(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// Number of ticks in a time, at least 1.
+    pub(crate) fn ticks_in(&self, time: Duration) -> u64 {
+        let ticks = time.as_nanos() / self.interval.as_nanos().max(1);
+        u64::try_from(ticks).unwrap_or(u64::MAX).max(1)
     }
 }
 
 /// Starts the thread that counts ticks and advances the epoch until the counter is dropped.
-pub(crate) fn spawn_ticker(engine: EngineWeak) -> std::io::Result<Arc<TickCounter>> {
-    let counter = Arc::new(TickCounter::default());
+pub(crate) fn spawn_ticker(
+    engine: EngineWeak,
+    interval: Duration,
+) -> std::io::Result<Arc<TickCounter>> {
+    let counter = Arc::new(TickCounter {
+        ticks: AtomicU64::new(0),
+        interval,
+    });
     let ticking = Arc::downgrade(&counter);
     thread::Builder::new()
         .name("onward-epoch".to_owned())
-        .spawn(move || run_ticker(&engine, &ticking))?;
+        .spawn(move || run_ticker(&engine, &ticking, interval))?;
     Ok(counter)
 }
 
-fn run_ticker(engine: &EngineWeak, counter: &Weak<TickCounter>) {
+fn run_ticker(engine: &EngineWeak, counter: &Weak<TickCounter>, interval: Duration) {
     loop {
-        thread::sleep(TICK);
+        thread::sleep(interval);
         let (Some(counter), Some(engine)) = (counter.upgrade(), engine.upgrade()) else {
             return;
         };
-        counter.0.fetch_add(1, Ordering::Relaxed);
+        counter.ticks.fetch_add(1, Ordering::Relaxed);
         engine.increment_epoch();
     }
 }
@@ -74,6 +89,10 @@ impl SliceClock {
             .store(self.0.ticks.now(), Ordering::Relaxed);
     }
 
+    pub(crate) fn ticks_in(&self, time: Duration) -> u64 {
+        self.0.ticks.ticks_in(time)
+    }
+
     /// Ticks since the guest was polled last.
     pub(crate) fn elapsed_ticks(&self) -> u64 {
         let polled_at = self.0.polled_at.load(Ordering::Relaxed);
@@ -101,7 +120,7 @@ impl SliceClock {
     }
 }
 
-/// Makes the guest in `store` yield once it has kept its thread for a tick, and interrupts
+/// Makes the guest in `store` yield once it has kept its thread for two ticks, and interrupts
 /// `describe`, which cannot yield, at its deadline.
 pub(crate) fn guard_store(store: &mut Store<GuestState>) {
     store.set_epoch_deadline(1);
@@ -115,7 +134,7 @@ pub(crate) fn guard_store(store: &mut Store<GuestState>) {
             });
         }
         // A guest that was suspended for a while has missed epochs without using its thread.
-        if elapsed == 0 {
+        if elapsed < SLICE_TICKS {
             return Ok(UpdateDeadline::Continue(1));
         }
         state.slice.0.has_yielded.store(true, Ordering::Relaxed);

@@ -20,11 +20,13 @@ use crate::guest_error::{
 use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};
 use crate::limiter::InstanceLimiter;
 use crate::mailbox::RequestMailbox;
-use crate::slice_clock::{SliceClock, TICK};
+use crate::memory_budget::{MemoryBudgetExhausted, MemoryReservation};
+use crate::slice_clock::{SLICE_TICKS, SliceClock};
 
 /// The arguments of a call that has not started.
 pub(crate) struct WorkflowCall {
     pub(crate) component: LoadedComponent,
+    pub(crate) tenant: SharedText,
     pub(crate) function: SharedText,
     pub(crate) input: Payload,
     pub(crate) context: CallContext,
@@ -45,9 +47,10 @@ pub(crate) struct WorkflowGuest {
     computed_ticks: u64,
     /// `None` before the guest is started.
     slice: Option<SliceClock>,
+    /// Ticks for which the guest has computed since it last paused.
+    slice_ticks: u64,
     /// Whether the guest has used up its time slice although it is about to receive a response.
     is_slice_over: bool,
-    has_made_request: bool,
 }
 
 enum WorkflowStage {
@@ -59,9 +62,9 @@ enum WorkflowStage {
 /// Outcome of a call into an instance.
 enum CallOutcome {
     Ended(InvokeResult),
-    /// The machine lacks the resources for an instance. The guest did not cause this, so its
-    /// execution must not fail; the call is kept for another try.
-    NoResources(Box<WorkflowCall>),
+    /// The machine lacks the resources for the instance. The guest did not cause this, so its
+    /// execution must not fail: it is replayed later.
+    NoResources,
 }
 
 impl WorkflowGuest {
@@ -74,8 +77,8 @@ impl WorkflowGuest {
             fuel_used: 0,
             computed_ticks: 0,
             slice: None,
+            slice_ticks: 0,
             is_slice_over: false,
-            has_made_request: false,
         }
     }
 
@@ -111,6 +114,7 @@ impl WorkflowGuest {
             .put_answer(answer)
             .map_err(|_| host_defect_error("a response is missing or out of order"))?;
         if std::mem::take(&mut self.is_slice_over) || self.try_start()?.is_pending() {
+            self.slice_ticks = 0;
             return Ok(GuestTurn::Paused);
         }
         let (WorkflowStage::Running(call), Some(slice)) = (&mut self.stage, &self.slice) else {
@@ -121,12 +125,12 @@ impl WorkflowGuest {
         self.computed_ticks += ticks;
         match polled {
             Poll::Ready(CallOutcome::Ended(result)) => Ok(GuestTurn::Completed(result)),
-            Poll::Ready(CallOutcome::NoResources(call)) => self.retry_start(call),
+            Poll::Ready(CallOutcome::NoResources) => Ok(GuestTurn::Evicted),
             Poll::Pending => match self.mailbox.take_request() {
                 Some(request) => {
                     // A guest that makes one cheap request after the other has to yield as well.
-                    self.is_slice_over = ticks > 0;
-                    self.has_made_request = true;
+                    self.slice_ticks += ticks;
+                    self.is_slice_over = self.slice_ticks >= SLICE_TICKS;
                     self.charge_request(&request)?;
                     Ok(GuestTurn::Requested(request))
                 }
@@ -153,19 +157,11 @@ impl WorkflowGuest {
         }
     }
 
-    /// Retries the start in a later turn. Fails if the guest already made a request, because the
-    /// engine does not expect the same request twice.
-    fn retry_start(&mut self, call: Box<WorkflowCall>) -> Result<GuestTurn, ExecutionError> {
-        if self.has_made_request {
-            return Err(host_defect_error("not enough memory for an instance"));
-        }
-        self.stage = WorkflowStage::New(call);
-        Ok(GuestTurn::Paused)
-    }
-
     fn yield_turn(&mut self) -> Result<GuestTurn, ExecutionError> {
+        self.slice_ticks = 0;
         let time_max = self.limits.compute_time_max;
-        if u128::from(self.computed_ticks) * TICK.as_millis() > time_max.as_millis() {
+        let ticks_max = self.slice.as_ref().map(|slice| slice.ticks_in(time_max));
+        if ticks_max.is_some_and(|max| self.computed_ticks > max) {
             return Err(trap_error(format!(
                 "out of time: {} ms of computation without a request",
                 time_max.as_millis()
@@ -195,7 +191,7 @@ impl Guest for WorkflowGuest {
         let turn = self
             .run_turn(answer)
             .unwrap_or_else(|error| GuestTurn::Completed(Err(error)));
-        if matches!(turn, GuestTurn::Completed(_)) {
+        if matches!(turn, GuestTurn::Completed(_) | GuestTurn::Evicted) {
             self.stage = WorkflowStage::Ended;
         }
         turn
@@ -226,6 +222,10 @@ async fn run_call(
     let limiter = InstanceLimiter::new(
         limits.memory_bytes_max,
         component.instance_pool().table_elements_max,
+        MemoryReservation::new(
+            &component.instance_pool().memory_budget,
+            call.tenant.clone(),
+        ),
     );
     let data = GuestState::new(
         InstanceRole::Workflow(mailbox),
@@ -243,7 +243,7 @@ async fn run_call(
         Err(error) if is_resource_exhaustion(&error, store.data()) => {
             tracing::warn!(%error, "cannot create an instance now");
             drop(store);
-            return CallOutcome::NoResources(call);
+            return CallOutcome::NoResources;
         }
         Err(error) => return CallOutcome::Ended(Err(explain_call_error(&error, store.data()))),
     };
@@ -251,6 +251,7 @@ async fn run_call(
     CallOutcome::Ended(
         match instance.call_call(&mut store, &call.function, &input).await {
             Ok(outcome) => to_invoke_result(outcome, limits.payload_bytes_max),
+            Err(error) if error.is::<MemoryBudgetExhausted>() => return CallOutcome::NoResources,
             Err(error) => Err(explain_call_error(&error, store.data())),
         },
     )

@@ -74,6 +74,7 @@ pub(super) fn run_step(
             ExecutionProgress::BatchFull => break,
             ExecutionProgress::Blocked
             | ExecutionProgress::Ended
+            | ExecutionProgress::Evicted
             | ExecutionProgress::Diverged(_) => {}
         }
         // Inputs of an execution that has ended are not recorded; inputs beyond the batch limit are
@@ -126,6 +127,10 @@ fn run_until_blocked(
                 | ExecutionProgress::Ended
                 | ExecutionProgress::Paused
                 | ExecutionProgress::BatchFull => {}
+                ExecutionProgress::Evicted => {
+                    active.guest = None;
+                    return Err(StepBlocked::NoCapacity);
+                }
             }
         }
         active.is_paused = false;

@@ -1,17 +1,41 @@
 //! Guests that try to keep a thread, or to use the host's time and memory out of proportion.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use onward_execution::{GuestRequest, GuestResponse, GuestTurn};
-use onward_journal::ErrorKind;
-use onward_wasm::{Config, LoadError, TaskLimits, WasmRuntime, WorkflowLimits};
+use onward_execution::{Guest, GuestRequest, GuestResponse, GuestTurn};
+use onward_journal::{ErrorKind, InvokeResult};
+use onward_wasm::{Config, LoadError, LoadedComponent, TaskLimits, WasmRuntime, WorkflowLimits};
 
-use crate::task::{call, job};
-use crate::{RUNTIME, failed, flow, guests, load, payload};
+use crate::task::call;
+use crate::{failed, guests, own, payload};
 
 /// Longest time that a poll or a turn may take: a tick of the clock, and room for a busy machine.
 const POLL_MAX: Duration = Duration::from_millis(500);
+
+/// With the clock that the runtime of the other tests lacks.
+static RUNTIME: LazyLock<WasmRuntime> = LazyLock::new(|| {
+    WasmRuntime::new(Config {
+        workflows_max: 16,
+        tasks_max: 16,
+        ..Config::default()
+    })
+    .unwrap()
+});
+
+fn load(bytes: &[u8]) -> LoadedComponent {
+    RUNTIME.load_component(bytes).unwrap()
+}
+
+fn flow(body: &str, limits: WorkflowLimits) -> Box<dyn Guest> {
+    load(&guests::with_call(body)).new_workflow("tenant", "flow", &payload("[1,2]"), own(), limits)
+}
+
+async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
+    let input = payload("[1,2]");
+    let component = load(&guests::with_call(body));
+    component.run_task("job", &input, call(limits)).await
+}
 
 /// Grows its memory to 48 MiB.
 const GROW: &str = "(drop (memory.grow (i32.const 768)))";
@@ -117,7 +141,7 @@ fn a_workflow_that_is_answered_at_once_yields_to_others() {
         match guest.resume_guest(answer.take()) {
             GuestTurn::Requested(_) => answer = Some(GuestResponse::Boolean(false)),
             GuestTurn::Paused => break,
-            GuestTurn::Completed(result) => panic!("{result:?}"),
+            turn => panic!("{turn:?}"),
         }
     }
     assert!(matches!(guest.resume_guest(None), GuestTurn::Requested(_)));
@@ -221,4 +245,59 @@ async fn an_instance_serves_the_next_call_after_a_long_one() {
         assert_eq!(result.await, Ok(input.clone()));
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+/// A runtime whose guests have 64 MiB together, and a component that grows its memory to 32 MiB
+/// before it does anything.
+fn small_runtime() -> (WasmRuntime, LoadedComponent) {
+    let runtime = WasmRuntime::new(Config {
+        workflows_max: 8,
+        tasks_max: 8,
+        guest_memory_bytes_max: 64 << 20,
+        ..Config::default()
+    })
+    .unwrap();
+    let body = format!("(drop (memory.grow (i32.const 511))) {}", guests::TIMER);
+    let component = runtime.load_component(&guests::with_call(&body)).unwrap();
+    (runtime, component)
+}
+
+#[test]
+fn a_workflow_beyond_the_memory_of_all_guests_is_evicted_and_another_tenant_is_not() {
+    let (runtime, component) = small_runtime();
+    let limits = WorkflowLimits::default();
+    let input = payload("[1,2]");
+    let flow_of = |tenant| component.new_workflow(tenant, "flow", &input, own(), limits);
+    let mut parked = flow_of("greedy");
+    assert!(matches!(parked.resume_guest(None), GuestTurn::Requested(_)));
+    assert_eq!(runtime.free_workflow_slots(), 8 - 1);
+    assert_eq!(flow_of("greedy").resume_guest(None), GuestTurn::Evicted);
+    let mut other = flow_of("other");
+    assert!(matches!(other.resume_guest(None), GuestTurn::Requested(_)));
+    assert_eq!(runtime.free_workflow_slots(), 0, "memory is low");
+    assert!(!runtime.has_room_for_workflow("greedy"));
+    drop(parked);
+    assert!(runtime.has_room_for_workflow("greedy"));
+    let again = flow_of("third").resume_guest(None);
+    assert!(matches!(again, GuestTurn::Requested(_)), "{again:?}");
+}
+
+#[tokio::test]
+async fn an_attempt_beyond_the_memory_of_all_guests_fails_and_may_be_retried() {
+    let (runtime, component) = small_runtime();
+    let input = payload("[1,2]");
+    let flow =
+        || component.new_workflow("tenant", "flow", &input, own(), WorkflowLimits::default());
+    let mut parked = flow();
+    assert!(matches!(parked.resume_guest(None), GuestTurn::Requested(_)));
+    let error = component
+        .run_task("job", &input, call(TaskLimits::default()))
+        .await
+        .unwrap_err();
+    assert_eq!(
+        (error.kind.as_str(), error.retryable),
+        ("out_of_memory", true),
+        "{error}"
+    );
+    drop((parked, runtime));
 }

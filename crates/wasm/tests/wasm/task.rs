@@ -50,7 +50,7 @@ pub(crate) fn call(limits: TaskLimits) -> TaskCall {
     }
 }
 
-pub(crate) async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
+async fn job(body: &str, limits: TaskLimits) -> InvokeResult {
     load(&guests::with_call(body))
         .run_task("job", &payload("[1,2]"), call(limits))
         .await
