@@ -16,6 +16,7 @@ mod outbox;
 mod paging;
 mod progress;
 mod retry;
+mod runtimes;
 mod serve;
 mod shutdown;
 mod state;

@@ -69,7 +69,7 @@ pub(crate) fn show_config(
 }
 
 /// Returns all settings in the order in which they are printed.
-fn setting_rows(settings: &ServerSettings) -> [SettingRow; 16] {
+fn setting_rows(settings: &ServerSettings) -> [SettingRow; 18] {
     let campaigns = &settings.campaigns;
     let listen = json!(settings.listen.value.to_string());
     [
@@ -82,6 +82,8 @@ fn setting_rows(settings: &ServerSettings) -> [SettingRow; 16] {
         url_row("otlp-endpoint", &settings.otlp_endpoint),
         plain_row("requests-per-second", &settings.requests_per_second),
         plain_row("idle-timeout-ms", &settings.idle_timeout_ms),
+        plain_row("guest-memory-mib", &settings.guest_memory_mib),
+        plain_row("max-code-kib", &settings.max_code_kib),
         hosts_row("allow-hosts", &settings.allow_hosts),
         hosts_row("allow-private-hosts", &settings.allow_private_hosts),
         plain_row("campaigns.max-jobs", &campaigns.max_jobs),

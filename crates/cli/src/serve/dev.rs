@@ -14,6 +14,7 @@ use onward_campaign_delivery::{
 };
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
+use onward_engine::node::GuestRuntimes;
 use onward_server::AuthMode;
 use onward_service::ApiService;
 use onward_store::{Store, StorePolicy};
@@ -44,7 +45,10 @@ pub(crate) struct DevServerArgs {
     folder: PathBuf,
 }
 
-pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run_dev_server(
+    args: &DevServerArgs,
+    runtimes: GuestRuntimes,
+) -> anyhow::Result<ExitCode> {
     if !args.listen.ip().is_loopback() {
         bail!(
             "--listen {} is not a loopback address: use onward serve",
@@ -71,7 +75,7 @@ pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitC
         InlineProviderPolicy::Allow,
         EnvironmentSecrets,
     );
-    serve_until_stopped(&settings, store, providers, AuthMode::Disabled, None, |address| {
+    serve_until_stopped(&settings, runtimes, store, providers, AuthMode::Disabled, None, |address| {
         let ready = console::style_success("ready");
         console::print_message(format_args!("{ready}: http://{address}, store {}", path.display()));
         console::print_message(format_args!("  API     http://{address}/openapi.json"));

@@ -10,6 +10,7 @@ use onward_base::Scope;
 use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry};
 use onward_embed::{Engine, EngineBuilder, HostRule};
 use onward_engine::client::EngineClient;
+use onward_engine::node::GuestRuntimes;
 use onward_engine::projector::{self, Projector};
 use onward_server::{AuthMode, Options};
 use onward_service::{ApiService, ServerStage, token};
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 use super::campaign_sender::CampaignSender;
 use super::settings::{ServerSettings, ServerSettingsArgs};
 use super::{otlp, prometheus};
-use crate::shutdown::ShutdownSignals;
+use crate::shutdown::{self, ShutdownSignals};
 use crate::{console, fd_limit};
 
 /// Serve a store: run its executions, send its campaigns and serve the HTTP API
@@ -45,7 +46,10 @@ pub(crate) struct ServeArgs {
 /// How long open requests and the export of the remaining traces may take during shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn serve_store(
+    args: &ServeArgs,
+    runtimes: GuestRuntimes,
+) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
     let Some(url) = settings.store.value.clone() else {
         bail!("no store given: use --store URL")
@@ -78,6 +82,7 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     );
     serve_until_stopped(
         &settings,
+        runtimes,
         store,
         providers,
         AuthMode::Tokens,
@@ -97,6 +102,7 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 /// with the address once it accepts requests.
 pub(super) async fn serve_until_stopped(
     settings: &ServerSettings,
+    runtimes: GuestRuntimes,
     store: Arc<dyn Store>,
     providers: ProviderRegistry,
     auth_mode: AuthMode,
@@ -109,8 +115,9 @@ pub(super) async fn serve_until_stopped(
         .await
         .with_context(|| format!("cannot listen on {}", settings.listen.value))?;
     let address = listener.local_addr()?;
-    let mut builder =
-        engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
+    let mut builder = engine_builder(settings, Arc::clone(&store))?
+        .with_guest_runtimes(runtimes)
+        .with_address(&address.to_string());
     let mut trace_export = None;
     if let Some(endpoint) = &settings.otlp_endpoint.value {
         let (otlp, export) = otlp::start_otlp_export(endpoint, &settings.node_name.value)?;
@@ -151,11 +158,12 @@ pub(super) async fn serve_until_stopped(
         }
     }
     console::print_message("draining; send the signal again to exit immediately");
-    let forced_exit = signals.exit_on_next_signal();
+    signals.exit_on_next_signal()?;
     // The server keeps answering while it drains, so that load balancers can see /readyz first.
     stage.send_replace(ServerStage::Draining);
     campaigns.stop_sending();
-    let drained = engine.stop().await;
+    let drain_timeout = Duration::from_millis(settings.drain_timeout_ms.value);
+    let drained = shutdown::stop_engine(engine, drain_timeout).await;
     let sent = campaigns.drain_sends().await;
     projecting.abort();
     stage.send_replace(ServerStage::Stopping);
@@ -169,7 +177,6 @@ pub(super) async fn serve_until_stopped(
     if let Some(trace_export) = trace_export {
         finish_trace_export(trace_export).await;
     }
-    forced_exit.abort();
     drained?;
     sent?;
     Ok(ExitCode::SUCCESS)
@@ -205,6 +212,8 @@ fn engine_builder(
     Ok(engine
         .with_lease(lease)
         .with_drain_timeout(drain)
+        .with_guest_memory(settings.guest_memory_mib.value.get() << 20)
+        .with_code_limit((settings.max_code_kib.value.get() as usize) << 10)
         .allow_hosts(hosts)
         .with_workers())
 }

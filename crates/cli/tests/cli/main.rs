@@ -15,6 +15,7 @@ mod campaign_watch;
 mod cluster_faults;
 mod disk_faults;
 mod fixture_store;
+mod hostile_guests;
 mod http_server;
 mod inspection;
 mod journal_commands;
