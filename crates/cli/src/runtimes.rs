@@ -1,6 +1,6 @@
 //! The tokio runtimes of the process. A server has three, so that no guest can delay what keeps the
-//! server alive: the main one answers requests, sends heartbeats and renews leases; the loops of the
-//! shards, with the turns of workflows, have a second one, and tasks a third.
+//! server alive: the main one answers requests, sends heartbeats and renews leases; the loops of
+//! the shards, with the turns of workflows, have a second one, and tasks a third.
 
 use std::num::NonZero;
 use std::time::Duration;

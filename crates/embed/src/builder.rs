@@ -151,8 +151,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets the memory in bytes that all guests may use together; default: 2 GiB. One tenant can use
-    /// three quarters of it. Above it, idle workflows leave memory, further guests wait, and
+    /// Sets the memory in bytes that all guests may use together; default: 2 GiB. One tenant can
+    /// use three quarters of it. Above it, idle workflows leave memory, further guests wait, and
     /// attempts of tasks fail and are retried.
     pub const fn with_guest_memory(mut self, bytes: u64) -> Self {
         self.wasm.guest_memory_bytes_max = bytes;

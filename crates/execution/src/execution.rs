@@ -66,8 +66,8 @@ pub enum ExecutionProgress {
     Blocked,
     /// The guest has more to do, but has used up its time slice: other executions should run first.
     Paused,
-    /// The guest is gone, because the machine has no room for it. A new one has to replay the journal
-    /// later.
+    /// The guest is gone, because the machine has no room for it. A new one has to replay the
+    /// journal later.
     Evicted,
     /// The guest has more to do; the caller should store the recorded events first.
     BatchFull,

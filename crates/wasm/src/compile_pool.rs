@@ -83,8 +83,7 @@ pub(crate) fn check_code_size(bytes: &[u8], config: &Config) -> Result<(), LoadE
             }
             continue;
         };
-        let function_bytes =
-            usize::try_from(body.range().end - body.range().start).unwrap_or(usize::MAX);
+        let function_bytes = body.range().len();
         if function_bytes > config.function_bytes_max {
             return Err(LoadError::TooMuchCode {
                 what: "a function",

@@ -42,15 +42,15 @@ pub struct Config {
     /// Maximum number of task calls that one instance serves, one after the other and for one
     /// owner. With 1, every call gets a new instance; default: 1000.
     pub calls_per_instance_max: u32,
-    /// Interval of the clock that makes guests yield: a guest keeps its thread for at most about two
-    /// intervals; default: 5 ms.
+    /// Interval of the clock that makes guests yield: a guest keeps its thread for at most about
+    /// two intervals; default: 5 ms.
     pub tick_interval: Duration,
     /// Upper bound of the linear memory of any guest in bytes: the limit of a single guest cannot
     /// exceed it; default: 256 MiB.
     pub memory_bytes_max: usize,
-    /// Upper bound of the linear memory of all guests together in bytes. No tenant can use more than
-    /// three quarters of it; above the bound, idle workflows are evicted, further guests wait, and
-    /// attempts of tasks fail and are retried; default: 2 GiB.
+    /// Upper bound of the linear memory of all guests together in bytes. No tenant can use more
+    /// than three quarters of it; above the bound, idle workflows are evicted, further guests wait,
+    /// and attempts of tasks fail and are retried; default: 2 GiB.
     pub guest_memory_bytes_max: u64,
     /// Maximum number of elements in all tables of a guest together; default: 100 000.
     pub table_elements_max: usize,

@@ -1,6 +1,6 @@
 //! The memory that all guests of a process use together, shared by tenant. An instance that would
-//! exceed it is not told so, which would make workflows depend on the machine: a workflow is evicted
-//! and replayed once there is room, and an attempt of a task fails and is retried.
+//! exceed it is not told so, which would make workflows depend on the machine: a workflow is
+//! evicted and replayed once there is room, and an attempt of a task fails and is retried.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

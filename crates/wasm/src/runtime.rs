@@ -202,8 +202,8 @@ impl WasmRuntime {
         self.0.instance_pool.workflows.available_permits()
     }
 
-    /// Whether there is room for a workflow of this tenant. If there is not, warm instances of tasks
-    /// are dropped, and there may be room soon.
+    /// Whether there is room for a workflow of this tenant. If there is not, warm instances of
+    /// tasks are dropped, and there may be room soon.
     pub fn has_room_for_workflow(&self, tenant: &str) -> bool {
         let pool = &self.0.instance_pool;
         if !pool.memory_budget.admits(tenant) {

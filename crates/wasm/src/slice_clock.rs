@@ -52,6 +52,10 @@ pub(crate) fn spawn_ticker(
     Ok(counter)
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the ticker is a clock, on a thread of its own"
+)]
 fn run_ticker(engine: &EngineWeak, counter: &Weak<TickCounter>, interval: Duration) {
     loop {
         thread::sleep(interval);

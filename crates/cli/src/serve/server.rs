@@ -162,8 +162,7 @@ pub(super) async fn serve_until_stopped(
     // The server keeps answering while it drains, so that load balancers can see /readyz first.
     stage.send_replace(ServerStage::Draining);
     campaigns.stop_sending();
-    let drain_timeout = Duration::from_millis(settings.drain_timeout_ms.value);
-    let drained = shutdown::stop_engine(engine, drain_timeout).await;
+    let drained = shutdown::stop_engine(engine, drain_timeout(settings)).await;
     let sent = campaigns.drain_sends().await;
     projecting.abort();
     stage.send_replace(ServerStage::Stopping);
@@ -192,6 +191,10 @@ async fn finish_trace_export(trace_export: JoinHandle<()>) {
     }
 }
 
+fn drain_timeout(settings: &ServerSettings) -> Duration {
+    Duration::from_millis(settings.drain_timeout_ms.value)
+}
+
 fn engine_builder(
     settings: &ServerSettings,
     store: Arc<dyn Store>,
@@ -205,13 +208,12 @@ fn engine_builder(
     let public = settings.allow_hosts.value.iter().map(rule(false));
     let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
     let lease = Duration::from_millis(settings.lease_ms.value.get());
-    let drain = Duration::from_millis(settings.drain_timeout_ms.value);
     let engine = Engine::on_store(store)
         .with_scope(default_scope()?)
         .with_name(&settings.node_name.value);
     Ok(engine
         .with_lease(lease)
-        .with_drain_timeout(drain)
+        .with_drain_timeout(drain_timeout(settings))
         .with_guest_memory(settings.guest_memory_mib.value.get() << 20)
         .with_code_limit((settings.max_code_kib.value.get() as usize) << 10)
         .allow_hosts(hosts)

@@ -55,8 +55,8 @@ pub(crate) struct ServerSettingsArgs {
     /// has not arrived by then [env: ONWARD_IDLE_TIMEOUT_MS] [default: 120000]
     #[arg(long, value_name = "MS")]
     idle_timeout_ms: Option<NonZeroU64>,
-    /// Memory that all guests may use together, in MiB; one tenant gets at most three quarters of it
-    /// [env: ONWARD_GUEST_MEMORY_MIB] [default: half of the machine's memory]
+    /// Memory that all guests may use together, in MiB; one tenant gets at most three quarters of
+    /// it [env: ONWARD_GUEST_MEMORY_MIB] [default: half of the machine's memory]
     #[arg(long, value_name = "MIB")]
     guest_memory_mib: Option<NonZeroU64>,
     /// Maximum size of the code of a component in KiB, without its data [env:
@@ -187,6 +187,7 @@ fn total_memory_bytes(meminfo: &str) -> Option<u64> {
 
 impl ServerSettingsArgs {
     /// Resolves the effective settings from command line, environment, file and defaults.
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each setting")]
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
         let (args, file) = (self.clone(), self.read_config_file()?);
         let name = || format!("pid {}", std::process::id());

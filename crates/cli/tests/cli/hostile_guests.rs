@@ -1,6 +1,11 @@
 //! Guests that try to keep the server busy: it still answers, runs other executions, cancels them,
 //! and stops when it is told to.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a busy server takes to answer is what the tests measure"
+)]
+
 use std::time::{Duration, Instant};
 
 use crate::http_server::{Server, create_token};

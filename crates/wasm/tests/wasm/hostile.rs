@@ -1,5 +1,10 @@
 //! Guests that try to keep a thread, or to use the host's time and memory out of proportion.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a guest keeps a thread is what the tests measure"
+)]
+
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 

@@ -92,7 +92,7 @@ async fn run_claimed_shard(
     let (shard, lease_duration) = (lease.shard, node.options.lease_duration);
     let (lost, is_lost) = watch::channel(false);
     let (owner_node, held) = (Arc::clone(node), lease.clone());
-    let mut running = AbortOnDrop(node.spawn_shard_loop(async move {
+    let mut running = ShardLoopTask(node.spawn_shard_loop(async move {
         ShardOwner::new(&owner_node, &held, is_lost)
             .run_loop(leave)
             .await
@@ -141,10 +141,10 @@ enum ShardLoopOutcome {
     Lost,
 }
 
-/// Aborts a task when it is dropped.
-struct AbortOnDrop<T>(JoinHandle<T>);
+/// The loop of a shard in a task of its own, which ends when this is dropped.
+struct ShardLoopTask<T>(JoinHandle<T>);
 
-impl<T> Drop for AbortOnDrop<T> {
+impl<T> Drop for ShardLoopTask<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
