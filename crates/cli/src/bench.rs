@@ -10,7 +10,7 @@ use onward_benchmarks::workloads::{
     run_benchmark,
 };
 
-use crate::retry::block_on;
+use crate::runtimes::block_on;
 use crate::shutdown::{EXIT_INTERRUPTED, ShutdownSignals};
 use crate::{console, fd_limit};
 

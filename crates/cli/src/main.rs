@@ -17,6 +17,7 @@ mod outbox;
 mod paging;
 mod progress;
 mod retry;
+mod runtimes;
 mod serve;
 mod shutdown;
 mod state;

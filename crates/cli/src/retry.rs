@@ -1,4 +1,4 @@
-//! Runs async commands, and retries requests while a server is unavailable.
+//! Retries requests while a server is unavailable.
 
 use std::time::Duration;
 
@@ -6,15 +6,6 @@ use onward_api::problem::{Code, Problem};
 use tokio::time::Instant;
 
 use crate::console;
-
-/// Runs an async command to its end on a new runtime.
-pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()?;
-    runtime.block_on(command)
-}
 
 /// How long a command retries before it gives up: long enough for a server to restart.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(60);

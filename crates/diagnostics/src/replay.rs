@@ -93,7 +93,12 @@ pub fn replay_journal(
     );
     let progress = loop {
         match execution.run(guest, &mut environment) {
-            Ok(ExecutionProgress::Paused | ExecutionProgress::BatchFull) => {}
+            // A guest that was evicted fails in its next turn.
+            Ok(
+                ExecutionProgress::Paused
+                | ExecutionProgress::BatchFull
+                | ExecutionProgress::Evicted,
+            ) => {}
             Ok(progress) => break progress,
             Err(violation) => return Ok(divergence_from_violation(&violation)),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use onward_base::Scope;
 use onward_engine::client::EngineClient;
 use onward_engine::node::{
-    FunctionRegistry, NativeTaskRegistry, Node, NodeOptions, NodeRole, TraceExporter,
+    FunctionRegistry, GuestRuntimes, NativeTaskRegistry, Node, NodeOptions, NodeRole, TraceExporter,
 };
 use onward_journal::ExecutionError;
 use onward_store::{Store, StorePolicy};
@@ -29,6 +29,7 @@ pub struct EngineBuilder {
     has_workers: bool,
     span_exporter: Option<Arc<dyn TraceExporter>>,
     options: NodeOptions,
+    guest_runtimes: Option<GuestRuntimes>,
     http: HttpConfig,
     wasm: Config,
 }
@@ -51,6 +52,7 @@ impl EngineBuilder {
                 name: name.as_str().into(),
                 ..NodeOptions::default()
             },
+            guest_runtimes: None,
             http: HttpConfig::default(),
             wasm: Config {
                 cache_folder: default_cache_folder(),
@@ -142,6 +144,27 @@ impl EngineBuilder {
         self
     }
 
+    /// Runs guests on tokio runtimes of their own, so that no guest can delay other work of this
+    /// process; default: on the runtime that opens the engine.
+    pub fn with_guest_runtimes(mut self, runtimes: GuestRuntimes) -> Self {
+        self.guest_runtimes = Some(runtimes);
+        self
+    }
+
+    /// Sets the memory in bytes that all guests may use together; default: 2 GiB. One tenant can
+    /// use three quarters of it. Above it, idle workflows leave memory, further guests wait, and
+    /// attempts of tasks fail and are retried.
+    pub const fn with_guest_memory(mut self, bytes: u64) -> Self {
+        self.wasm.guest_memory_bytes_max = bytes;
+        self
+    }
+
+    /// Sets the maximum size in bytes of the code of a component; default: 10 MiB.
+    pub const fn with_code_limit(mut self, bytes: usize) -> Self {
+        self.wasm.code_bytes_max = bytes;
+        self
+    }
+
     /// Allows workers to perform tasks that neither a component nor this process implements: such
     /// tasks are queued until a worker claims them.
     pub const fn with_workers(mut self) -> Self {
@@ -184,6 +207,9 @@ impl EngineBuilder {
         let mut node = Node::new(store, library, self.options);
         if let Some(traces) = self.span_exporter {
             node = node.with_span_exporter(traces);
+        }
+        if let Some(runtimes) = self.guest_runtimes {
+            node = node.with_guest_runtimes(runtimes);
         }
         Ok(Engine::spawn_node(client, wasm, Arc::new(node)))
     }

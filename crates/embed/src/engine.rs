@@ -139,7 +139,7 @@ impl Engine {
         hosts: &[String],
         policy: TakeoverPolicy,
     ) -> Result<ComponentDigest, EngineError> {
-        let functions = self.wasm.read_functions(code, hosts)?;
+        let functions = self.wasm.read_functions_async(code, hosts).await?;
         let receipt = self
             .client
             .deploy_component(code, &functions, hosts, policy)

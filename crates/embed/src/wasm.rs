@@ -14,7 +14,7 @@ use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionError, InvokeR
 use onward_store::{StoreClock as _, SystemClock};
 use onward_wasm::{
     CallContext, ComponentEgress, Config, GuestHttpClient, HostPattern, HttpConfig, HttpRequest,
-    TaskCall, TaskLimits, TaskServices, WasmRuntime, WorkflowLimits,
+    LoadError, TaskCall, TaskLimits, TaskServices, WasmRuntime, WorkflowLimits,
 };
 use serde::{Deserialize, Serialize};
 
@@ -64,6 +64,17 @@ impl WasmComponentRuntime {
         Ok(component.functions().to_vec())
     }
 
+    /// Like [`Self::read_functions`], but waits without blocking the thread.
+    pub(crate) async fn read_functions_async(
+        &self,
+        code: &[u8],
+        hosts: &[String],
+    ) -> Result<Vec<GuestFunction>, EngineError> {
+        check_host_patterns(hosts)?;
+        let component = self.runtime.load_component_async(code.into()).await?;
+        Ok(component.functions().to_vec())
+    }
+
     /// Returns the HTTP client for an attempt. An invalid host pattern in the deployment allows no
     /// host.
     fn attempt_egress(&self, attempt: &TaskAttempt) -> ComponentEgress {
@@ -105,14 +116,13 @@ pub(crate) fn default_cache_folder() -> Option<PathBuf> {
 #[async_trait]
 impl ComponentRuntime for WasmComponentRuntime {
     async fn load_component(&self, code: &[u8]) -> Result<Vec<GuestFunction>, ComponentLoadError> {
-        let (runtime, code) = (self.runtime.clone(), code.to_vec());
-        // Compiling may take long and must not block the async runtime.
-        let loaded = tokio::task::spawn_blocking(move || runtime.load_component(&code))
-            .await
-            .map_err(|error| ComponentLoadError::InvalidComponent(error.to_string()))?;
-        let component =
-            loaded.map_err(|error| ComponentLoadError::InvalidComponent(error.to_string()))?;
-        Ok(component.functions().to_vec())
+        match self.runtime.load_component_async(code.into()).await {
+            Ok(component) => Ok(component.functions().to_vec()),
+            Err(error @ LoadError::CompileTimeout { .. }) => {
+                Err(ComponentLoadError::TimedOut(error.to_string()))
+            }
+            Err(error) => Err(ComponentLoadError::InvalidComponent(error.to_string())),
+        }
     }
 
     async fn deployable_functions(
@@ -139,7 +149,8 @@ impl ComponentRuntime for WasmComponentRuntime {
             .runtime
             .find_loaded(execution.component_digest)
             .ok_or(GuestUnavailable::CodeNotLoaded)?;
-        if self.guest_capacity() == 0 {
+        let tenant = execution.tenant_id.to_string();
+        if !self.runtime.has_room_for_workflow(&tenant) {
             return Err(GuestUnavailable::NoCapacity);
         }
         let context = CallContext {
@@ -152,6 +163,7 @@ impl ComponentRuntime for WasmComponentRuntime {
             attempt: parent.as_ref().map_or(1, |(_, attempt)| *attempt),
         };
         Ok(component.new_workflow(
+            &tenant,
             &execution.function,
             input,
             context,

@@ -12,7 +12,7 @@ use onward_journal::{
 
 use crate::guest_operations::GuestOperations;
 use crate::journal_index::{AwaitResolution, JournalIndex};
-use crate::payload_size::event_payload_bytes;
+use crate::payload_size::event_record_bytes;
 use crate::{Guest, GuestLogLevel, GuestResponse, GuestTurn, ReplayDivergence, guest_request};
 
 /// The environment of an execution: the clock, the entropy source and the log that the caller
@@ -37,9 +37,12 @@ pub struct ExecutionLimits {
     /// Maximum number of events of a journal; an execution with more to do must continue as new.
     /// Default: 1048576.
     pub events_max: u64,
-    /// Bytes of recorded payload after which the batch must be stored, although the execution could
+    /// Bytes of recorded events after which the batch must be stored, although the execution could
     /// continue. Default: 4 MiB.
     pub batch_bytes_max: usize,
+    /// Number of recorded events after which the batch must be stored, although the execution could
+    /// continue. Default: 10000.
+    pub batch_events_max: usize,
 }
 
 impl Default for ExecutionLimits {
@@ -48,9 +51,13 @@ impl Default for ExecutionLimits {
             payload_bytes_max: 1 << 20,
             events_max: 1 << 20,
             batch_bytes_max: 4 << 20,
+            batch_events_max: 10_000,
         }
     }
 }
+
+/// Bytes of log messages after which a guest pauses, so that the caller can write them.
+const LOGGED_BYTES_MAX: usize = 256 << 10;
 
 /// Why [`Execution::run`] returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,6 +66,9 @@ pub enum ExecutionProgress {
     Blocked,
     /// The guest has more to do, but has used up its time slice: other executions should run first.
     Paused,
+    /// The guest is gone, because the machine has no room for it. A new one has to replay the
+    /// journal later.
+    Evicted,
     /// The guest has more to do; the caller should store the recorded events first.
     BatchFull,
     /// The execution is over, and its terminal event is recorded.
@@ -92,9 +102,13 @@ pub struct Execution {
     pub(crate) continue_input: Option<Payload>,
     /// Operations that the guest abandoned by closing their join set.
     pub(crate) abandoned: Vec<u32>,
+    /// Whether an await of the guest was refused because of the cancellation.
+    pub(crate) is_cancellation_observed: bool,
     taken_count: usize,
-    /// Bytes of payload in the events that were recorded and not yet taken.
+    /// Bytes of the events that were recorded and not yet taken.
     pending_bytes: usize,
+    /// Bytes that the guest has logged in the current run.
+    pub(crate) logged_bytes: usize,
 }
 
 /// The condition under which the guest can be resumed.
@@ -174,7 +188,9 @@ impl Execution {
             .for_each(|event| index.index_event(event));
         Self {
             taken_count: journal.events().len(),
+            is_cancellation_observed: false,
             pending_bytes: 0,
+            logged_bytes: 0,
             journal,
             index,
             guest_operations: GuestOperations::default(),
@@ -193,6 +209,7 @@ impl Execution {
         self.replay_cursor = 0;
         self.wait_state = GuestWaitState::Ready;
         self.continue_input = None;
+        self.is_cancellation_observed = false;
         self.abandoned.clear();
     }
 
@@ -273,6 +290,7 @@ impl Execution {
         if self.is_terminal() {
             return Ok(ExecutionProgress::Ended);
         }
+        self.logged_bytes = 0;
         loop {
             let answer = match std::mem::replace(&mut self.wait_state, GuestWaitState::Ready) {
                 GuestWaitState::Ready => None,
@@ -288,6 +306,7 @@ impl Execution {
             };
             match guest.resume_guest(answer) {
                 GuestTurn::Paused => return Ok(ExecutionProgress::Paused),
+                GuestTurn::Evicted => return Ok(ExecutionProgress::Evicted),
                 GuestTurn::Completed(result) => return self.complete_guest(result, world.now()),
                 GuestTurn::Requested(request) => {
                     match guest_request::handle_request(self, request, world)? {
@@ -299,6 +318,9 @@ impl Execution {
             if self.is_batch_full() {
                 return Ok(ExecutionProgress::BatchFull);
             }
+            if self.logged_bytes >= LOGGED_BYTES_MAX {
+                return Ok(ExecutionProgress::Paused);
+            }
         }
     }
 
@@ -306,6 +328,7 @@ impl Execution {
     /// be stored together.
     pub fn is_batch_full(&self) -> bool {
         self.pending_bytes >= self.limits.batch_bytes_max
+            || self.untaken_count() >= self.limits.batch_events_max
     }
 
     /// Returns the response of an await that has ended; `None` while it is open.
@@ -418,7 +441,7 @@ impl Execution {
         })
     }
 
-    fn cancel_reason(&self) -> SharedText {
+    pub(crate) fn cancel_reason(&self) -> SharedText {
         match self
             .index
             .cancel_requested_at
@@ -449,7 +472,7 @@ impl Execution {
         let sequence = self.journal.journal_state().next_sequence();
         for event in self.journal.handle_command(command, now)? {
             self.index.index_event(&event);
-            self.pending_bytes += event_payload_bytes(&event.event);
+            self.pending_bytes += event_record_bytes(&event.event);
         }
         Ok(sequence)
     }

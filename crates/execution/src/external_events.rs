@@ -3,7 +3,8 @@
 
 use onward_base::{BoundedName, Payload, SharedText, Timestamp};
 use onward_journal::{
-    AwaitKind, Event, ExecutionError, InvokePerformer, InvokeResult, JournalCommand, RuleViolation,
+    AwaitKind, Event, ExecutionError, ExecutionPhase, InvokePerformer, InvokeResult,
+    JournalCommand, RuleViolation,
 };
 
 use crate::{AttemptInFlight, Execution, ExecutionEnvironment, SignalBacklog};
@@ -226,6 +227,54 @@ impl Execution {
         if self.index.guest_events.is_empty() {
             self.record_command(JournalCommand::Cancel { reason }, now)?;
         }
+        Ok(true)
+    }
+
+    /// Makes a requested cancellation final if the guest has not noticed it for `grace_ms`: it
+    /// computes and never waits. Returns whether the execution is over now.
+    pub fn cancel_unresponsive(
+        &mut self,
+        grace_ms: u64,
+        now: Timestamp,
+    ) -> Result<bool, RuleViolation> {
+        let is_cancelling = self.journal.journal_state().phase() == ExecutionPhase::Cancelling;
+        if !is_cancelling || self.has_observed_cancellation() {
+            return Ok(false);
+        }
+        let requested = self.index.cancel_requested_at;
+        let requested = requested.and_then(|sequence| {
+            let place = usize::try_from(sequence).ok()?;
+            self.journal.events().get(place)
+        });
+        if requested.is_none_or(|requested| requested.timestamp.plus_ms(grace_ms) > now) {
+            return Ok(false);
+        }
+        let reason = self.cancel_reason();
+        self.record_command(JournalCommand::Cancel { reason }, now)?;
+        Ok(true)
+    }
+
+    /// Fails the execution for a reason that is not an outcome of its guest. An open await is
+    /// cancelled first. Returns `false` and records nothing if the execution is over.
+    pub fn fail_execution(
+        &mut self,
+        error: ExecutionError,
+        now: Timestamp,
+    ) -> Result<bool, RuleViolation> {
+        let reason = error.message.clone();
+        match self.journal.journal_state().phase() {
+            _ if self.is_terminal() => return Ok(false),
+            ExecutionPhase::Blocked => {
+                self.record_command(JournalCommand::RequestCancel { reason }, now)?;
+            }
+            // Cleanup that waits can only be cancelled.
+            ExecutionPhase::CleanupBlocked => {
+                self.record_command(JournalCommand::Cancel { reason }, now)?;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        self.record_command(JournalCommand::Fail { error }, now)?;
         Ok(true)
     }
 }

@@ -9,12 +9,17 @@ use onward_journal::{
     RuleViolation,
 };
 
-use crate::execution::{AwaitShape, Execution, ExecutionEnvironment, GuestWaitState, PendingAwait};
+use crate::execution::{
+    AwaitShape, Execution, ExecutionEnvironment, GuestWaitState, PendingAwait, cancelled_error,
+};
 use crate::guest_operations::GuestOperation;
 use crate::{AwaitMode, GuestRequest, GuestResponse, JoinSetNext, ReplayDivergence, replay_match};
 
 /// Maximum number of random bytes that a guest may draw at once.
 const RANDOM_BYTES_MAX: u32 = 4_096;
+
+/// Weight of a log message besides its text.
+const LOG_LINE_BYTES: usize = 64;
 
 /// The outer error is a defect of the journal or of this crate; the inner error is a guest that
 /// diverges from its journal.
@@ -112,6 +117,7 @@ pub(crate) fn handle_request(
         },
         GuestRequest::Log { level, message } => {
             if execution.peek_recorded().is_none() {
+                execution.logged_bytes += LOG_LINE_BYTES + message.len();
                 world.log_message(level, &message);
             }
             respond_with(GuestResponse::Done)
@@ -212,6 +218,9 @@ fn await_promises(
     if let Some(objection) = execution.guest_operations.await_rejection(promises) {
         return refuse_misuse(objection);
     }
+    if execution.observe_cancellation() {
+        return refuse_request(cancelled_error());
+    }
     let (kind, shape) = match wait {
         AwaitMode::One if promises.len() > 1 => {
             return refuse_misuse(format!("{} promises instead of one", promises.len()));
@@ -266,6 +275,9 @@ fn next_result(
         .iter()
         .map(|number| execution.promise_id(*number))
         .collect();
+    if execution.observe_cancellation() {
+        return refuse_request(cancelled_error());
+    }
     if execution.can_take_result(set) {
         let taken = try_replay!(take_result(execution, set, world));
         return respond_with(taken);
@@ -334,6 +346,9 @@ fn await_signal(
     timeout_ms: Option<u64>,
     world: &mut dyn ExecutionEnvironment,
 ) -> ReplayResult<GuestWaitState> {
+    if execution.observe_cancellation() {
+        return refuse_request(cancelled_error());
+    }
     let timeout = match timeout_ms {
         Some(duration_ms) if !execution.can_receive_signal(&name) => {
             let timer = try_replay!(schedule_timer(execution, duration_ms, world));
@@ -485,12 +500,28 @@ impl Execution {
         }
     }
 
-    /// Returns whether cancellation interrupted one of the awaits that the guest has already made.
-    fn has_observed_cancellation(&self) -> bool {
-        self.index.interrupted_await.is_some_and(|awaiting| {
+    /// Returns whether the guest makes its first await since cancellation was requested while it
+    /// computed: that await is refused, because there was none to interrupt. The position of the
+    /// request in the journal decides, so that a replay refuses the same await.
+    fn observe_cancellation(&mut self) -> bool {
+        let Some(requested) = self.index.cancel_requested_at else {
+            return false;
+        };
+        let next = self.index.guest_events.get(self.replay_cursor);
+        let is_after = next.is_none_or(|sequence| *sequence > requested);
+        let is_first = self.index.interrupted_await.is_none() && !self.is_cancellation_observed;
+        self.is_cancellation_observed |= is_first && is_after;
+        is_first && is_after
+    }
+
+    /// Returns whether cancellation interrupted one of the awaits that the guest has already made,
+    /// or refused one.
+    pub(crate) fn has_observed_cancellation(&self) -> bool {
+        let is_interrupted = self.index.interrupted_await.is_some_and(|awaiting| {
             self.index.guest_events[..self.replay_cursor]
                 .binary_search(&awaiting)
                 .is_ok()
-        })
+        });
+        is_interrupted || self.is_cancellation_observed
     }
 }

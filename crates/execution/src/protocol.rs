@@ -22,6 +22,8 @@ pub enum GuestTurn {
     Requested(GuestRequest),
     /// The guest has more to do, but has used up its time slice: other guests should run first.
     Paused,
+    /// The machine has no room for the guest: a new guest has to replay the journal later.
+    Evicted,
     /// The guest returned, or was stopped.
     Completed(InvokeResult),
 }

@@ -254,7 +254,7 @@ impl ShardSimulation {
             Box::new(move |bytes: &mut [u8]| bytes.fill(entropy.next_u64().to_le_bytes()[0]));
         // With a small limit, some steps are too large for one commit.
         let step_bytes = if self.draw.roll_percent(30) {
-            20
+            100
         } else {
             ExecutionLimits::default().batch_bytes_max
         };
@@ -267,9 +267,13 @@ impl ShardSimulation {
             idle_ms: 1_000,
             idle_max: 3,
             emit_spans: true,
+            // No attempt causes the crashes of the simulation.
+            takeovers_max: u8::MAX,
         };
         let core = ShardCore::new(SHARD, lease.epoch, Arc::new(SimFunctions), entropy, options);
-        let core = core.with_task_matcher(Arc::clone(&self.workers.matcher));
+        let core = core
+            .with_task_matcher(Arc::clone(&self.workers.matcher))
+            .after_takeover(lease.is_takeover);
         self.nodes.insert(
             self.nodes_created,
             SimNode {

@@ -18,6 +18,9 @@ pub struct HeldLease {
     pub epoch: ShardEpoch,
     /// When the lease expires unless it is renewed; from then on other nodes may take over.
     pub until: Timestamp,
+    /// Whether the shard was taken over from an owner that had not released it: it crashed, or was
+    /// cut off from the store.
+    pub is_takeover: bool,
     holder: LeaseHolder,
     version: u64,
 }
@@ -76,8 +79,15 @@ pub async fn claim_shard(
         epoch,
         lease_until: now.plus_ms(lease_ms),
     };
-    write_lease(store, row, current.map(|(_, version)| version)).await
+    let is_takeover = current
+        .as_ref()
+        .is_some_and(|(lease, _)| lease.lease_until != RELEASED);
+    let version = current.map(|(_, version)| version);
+    write_lease(store, row, version, is_takeover).await
 }
+
+/// Expiry time of a lease that its holder has released.
+const RELEASED: Timestamp = Timestamp::MIN;
 
 /// Extends a lease. Returns `None` if another node has taken over. An expired lease that no other
 /// node has claimed is still extended.
@@ -87,7 +97,13 @@ pub async fn renew_lease(
     lease_ms: u64,
 ) -> Result<Option<HeldLease>, Error> {
     let until = store.now().await?.plus_ms(lease_ms).max(lease.until);
-    write_lease(store, lease.to_lease_row(until), Some(lease.version)).await
+    write_lease(
+        store,
+        lease.to_lease_row(until),
+        Some(lease.version),
+        lease.is_takeover,
+    )
+    .await
 }
 
 /// Releases a shard, so that other nodes need not wait for the lease to expire. Does nothing if
@@ -95,8 +111,9 @@ pub async fn renew_lease(
 pub async fn release_lease(store: &(impl Store + ?Sized), lease: &HeldLease) -> Result<(), Error> {
     write_lease(
         store,
-        lease.to_lease_row(Timestamp::MIN),
+        lease.to_lease_row(RELEASED),
         Some(lease.version),
+        lease.is_takeover,
     )
     .await
     .map(drop)
@@ -122,6 +139,7 @@ async fn write_lease(
     store: &(impl Store + ?Sized),
     row: ShardLeaseRow,
     version: Option<u64>,
+    is_takeover: bool,
 ) -> Result<Option<HeldLease>, Error> {
     let commit = match version {
         None => Commit::new().insert(&row),
@@ -140,6 +158,7 @@ async fn write_lease(
             shard,
             epoch,
             until,
+            is_takeover,
             holder,
             version: version.unwrap_or(0) + 1,
         })),

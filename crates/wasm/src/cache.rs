@@ -13,6 +13,7 @@ use std::hash::{Hash, Hasher};
 use std::io::{self, Error, ErrorKind, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Component as PathPart, Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use onward_base::hex;
@@ -40,6 +41,8 @@ struct CacheFolder {
     user: u32,
     wasmtime: wasmtime::Cache,
     bytes_max: u64,
+    /// Held while code is on its way through the stage, but never while a component is compiled.
+    stage_lock: Mutex<()>,
 }
 
 impl CompiledCache {
@@ -75,6 +78,7 @@ impl CompiledCache {
             user,
             wasmtime,
             bytes_max,
+            stage_lock: Mutex::default(),
         };
         folder.clear_stale_stages()?;
         Ok(Self(Some(folder)))
@@ -86,8 +90,9 @@ impl CompiledCache {
         self.0.as_ref().map(|folder| folder.wasmtime.clone())
     }
 
-    /// Compiles a component, or loads the cached code. Must not be called by two threads at the
-    /// same time, because there is only one stage.
+    /// Compiles a component, or loads the cached code. Several threads may compile at the same
+    /// time. If two end at the same moment, their code cannot be told apart on the stage and is not
+    /// kept; the next start compiles it again.
     pub(crate) fn compile_component(
         &self,
         engine: &Engine,
@@ -98,20 +103,28 @@ impl CompiledCache {
             return Component::from_binary(engine, bytes);
         };
         let key = cache_key(engine, digest);
-        folder.clear_stage();
-        let unsealed = folder.unseal_to_stage(&key);
-        let hits = folder.wasmtime.cache_hits();
-        let component = Component::from_binary(engine, bytes)?;
-        if folder.wasmtime.cache_hits() == hits {
-            tracing::info!(%digest, reason = unsealed.err().map(tracing::field::display), "compiled a component");
-            // If the file cannot be written, the next start compiles again; this load still
-            // succeeds.
-            if let Err(error) = folder
-                .seal_staged_code(&key)
-                .and_then(|()| folder.evict_oldest())
-            {
-                tracing::warn!(%digest, %error, "cannot keep a compiled component");
+        let unsealed = {
+            let _stage = folder.lock_stage();
+            let unsealed = folder.unseal_to_stage(&key);
+            if let Ok(name) = &unsealed {
+                let hits = folder.wasmtime.cache_hits();
+                let component = Component::from_binary(engine, bytes)?;
+                let _ = fs::remove_file(folder.stage.path().join(name));
+                if folder.wasmtime.cache_hits() > hits {
+                    return Ok(component);
+                }
             }
+            unsealed
+        };
+        let component = Component::from_binary(engine, bytes)?;
+        tracing::info!(%digest, reason = unsealed.err().map(tracing::field::display), "compiled a component");
+        let _stage = folder.lock_stage();
+        // If the file cannot be written, the next start compiles again; this load still succeeds.
+        if let Err(error) = folder
+            .seal_staged_code(&key)
+            .and_then(|()| folder.evict_oldest())
+        {
+            tracing::warn!(%digest, %error, "cannot keep a compiled component");
         }
         folder.clear_stage();
         Ok(component)
@@ -119,8 +132,14 @@ impl CompiledCache {
 }
 
 impl CacheFolder {
-    /// Verifies a sealed file and copies its code to the stage.
-    fn unseal_to_stage(&self, key: &str) -> io::Result<()> {
+    fn lock_stage(&self) -> MutexGuard<'_, ()> {
+        self.stage_lock
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Verifies a sealed file and copies its code to the stage. Returns the name of the file there.
+    fn unseal_to_stage(&self, key: &str) -> io::Result<String> {
         let mut sealed = fs::File::open(self.path.join(key))?;
         if is_foreign(&sealed.metadata()?, self.user) {
             return Err(Error::new(
@@ -136,7 +155,8 @@ impl CacheFolder {
         if let Some(folder) = staged.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(staged, code)
+        fs::write(staged, code)?;
+        Ok(name.to_owned())
     }
 
     /// Writes the code on the stage to a sealed file, atomically.

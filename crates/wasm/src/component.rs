@@ -72,10 +72,11 @@ impl LoadedComponent {
             .find(|function| &*function.name == name)
     }
 
-    /// Creates a workflow guest, which runs turn by turn. It is not instantiated before its first
-    /// turn. Dropping the guest frees its instance.
+    /// Creates a workflow guest of a tenant, which runs turn by turn. It is not instantiated before
+    /// its first turn. Dropping the guest frees its instance.
     pub fn new_workflow(
         &self,
+        tenant: &str,
         function: &str,
         input: &Payload,
         context: CallContext,
@@ -83,6 +84,7 @@ impl LoadedComponent {
     ) -> Box<dyn Guest> {
         let call = WorkflowCall {
             component: self.clone(),
+            tenant: SharedText::from(tenant),
             function: SharedText::from(function),
             input: input.clone(),
             context,

@@ -6,6 +6,7 @@ use thiserror::Error;
 use wasmtime::Trap;
 
 use crate::host::GuestState;
+use crate::memory_budget::MemoryBudgetExhausted;
 
 /// Stops a guest with a specific failure. Returned by host functions whose interface has no error
 /// result.
@@ -42,6 +43,10 @@ pub(crate) fn host_defect_error(what: impl std::fmt::Display) -> ExecutionError 
 pub(crate) fn explain_call_error(error: &wasmtime::Error, data: &GuestState) -> ExecutionError {
     if let Some(GuestStop(error)) = error.downcast_ref() {
         return error.clone();
+    }
+    if let Some(exhausted) = error.downcast_ref::<MemoryBudgetExhausted>() {
+        // Retryable: there may be room later.
+        return ExecutionError::from_kind_name("out_of_memory", exhausted.to_string());
     }
     let mut message = match error.downcast_ref::<Trap>() {
         Some(Trap::UnreachableCodeReached) => "unreachable code was reached".to_owned(),

@@ -13,6 +13,7 @@
 
 mod bindings;
 mod cache;
+mod compile_pool;
 mod component;
 mod config;
 mod guest_error;
@@ -21,7 +22,9 @@ mod http;
 mod limiter;
 mod load;
 mod mailbox;
+mod memory_budget;
 mod runtime;
+mod slice_clock;
 mod task;
 mod warm_pool;
 mod wasi;

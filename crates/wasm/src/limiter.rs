@@ -3,6 +3,8 @@
 
 use wasmtime::{Result, format_err};
 
+use crate::memory_budget::MemoryReservation;
+
 /// Counts and limits the memory and the table elements of one instance.
 #[derive(Debug)]
 pub(crate) struct InstanceLimiter {
@@ -12,11 +14,17 @@ pub(crate) struct InstanceLimiter {
     table_elements_max: usize,
     refused_growth: Option<String>,
     growth_granted: bool,
+    reservation: MemoryReservation,
 }
 
 impl InstanceLimiter {
-    pub(crate) fn new(memory_bytes_max: usize, table_elements_max: usize) -> Self {
+    pub(crate) fn new(
+        memory_bytes_max: usize,
+        table_elements_max: usize,
+        reservation: MemoryReservation,
+    ) -> Self {
         Self {
+            reservation,
             memory_bytes: 0,
             memory_bytes_max,
             table_elements: 0,
@@ -80,6 +88,8 @@ impl wasmtime::ResourceLimiter for InstanceLimiter {
                 "{desired} bytes of memory, its own maximum is lower"
             ));
         }
+        self.reservation
+            .try_grow(total.saturating_sub(self.memory_bytes) as u64)?;
         self.memory_bytes = total;
         self.growth_granted = true;
         Ok(true)
@@ -126,7 +136,7 @@ mod tests {
 
     #[test]
     fn memories_of_an_instance_share_its_limit() {
-        let mut limiter = InstanceLimiter::new(100, 10);
+        let mut limiter = InstanceLimiter::new(100, 10, MemoryReservation::uncounted());
         assert!(limiter.memory_growing(0, 60, None).unwrap());
         assert!(!limiter.memory_growing(0, 60, None).unwrap());
         assert_eq!(
@@ -139,7 +149,7 @@ mod tests {
 
     #[test]
     fn only_growth_within_the_limits_can_fail_for_lack_of_machine_memory() {
-        let mut limiter = InstanceLimiter::new(100, 10);
+        let mut limiter = InstanceLimiter::new(100, 10, MemoryReservation::uncounted());
         assert!(!limiter.table_growing(0, 11, None).unwrap());
         assert!(limiter.table_grow_failed(format_err!("no")).is_ok());
         assert!(limiter.table_growing(0, 10, None).unwrap());
@@ -148,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_declared_maximum_is_a_limit_too() {
-        let mut limiter = InstanceLimiter::new(100, 10);
+        let mut limiter = InstanceLimiter::new(100, 10, MemoryReservation::uncounted());
         assert!(!limiter.memory_growing(0, 50, Some(40)).unwrap());
         assert!(!limiter.table_growing(0, 5, Some(4)).unwrap());
     }

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Waker};
 use onward_base::{BoundedName, NameError, Payload, SharedText};
 use onward_journal::ComponentDigest;
 use thiserror::Error;
+use wasmtime::Trap;
 use wasmtime::component::Linker;
 use wasmtime::component::types::ComponentItem;
 
@@ -17,6 +18,7 @@ use crate::config::Config;
 use crate::guest_error::explain_call_error;
 use crate::host::{CallContext, GuestState, InstanceRole};
 use crate::limiter::InstanceLimiter;
+use crate::memory_budget::MemoryReservation;
 use crate::runtime::{InstancePool, TABLES_PER_SLOT};
 use crate::wasi;
 
@@ -38,6 +40,23 @@ pub enum LoadError {
         bytes: usize,
         /// Maximum size in bytes.
         max: usize,
+    },
+    /// The component has more code, or a larger function, than the configuration allows.
+    #[error("{what} of the component has at least {bytes} bytes, the limit is {max}")]
+    TooMuchCode {
+        /// What is too large: all code or one function.
+        what: &'static str,
+        /// Size in bytes, as far as it was counted.
+        bytes: usize,
+        /// Maximum size in bytes.
+        max: usize,
+    },
+    /// Compiling takes longer than the configuration allows. The compiler goes on: a later load may
+    /// find the component ready.
+    #[error("the component is not compiled after {ms} ms; try again later")]
+    CompileTimeout {
+        /// The timeout in milliseconds.
+        ms: u128,
     },
     /// The bytes are not a valid component.
     #[error("not a component: {0}")]
@@ -201,14 +220,26 @@ fn describe_functions(
         idempotency_key: SharedText::from(""),
         attempt: 1,
     };
-    let limiter = InstanceLimiter::new(config.memory_bytes_max, config.table_elements_max);
-    let data = GuestState::new(InstanceRole::Describe, context, limiter, 0);
+    let limiter = InstanceLimiter::new(
+        config.memory_bytes_max,
+        config.table_elements_max,
+        MemoryReservation::uncounted(),
+    );
+    let slice = shared.slice_clock();
+    let role = InstanceRole::Describe {
+        ticks_max: slice.ticks_in(config.describe_timeout),
+    };
+    let data = GuestState::new(role, context, limiter, 0, slice);
     let mut store = shared
         .new_store(data, DESCRIBE_FUEL_MAX, None)
         .map_err(|error| LoadError::Describe(format!("{error:#}")))?;
     let waits = || LoadError::Describe("it makes a request that waits".to_owned());
-    let failed = |error, data: &GuestState| {
-        LoadError::Describe(explain_call_error(&error, data).message.to_string())
+    let failed = |error: wasmtime::Error, data: &GuestState| match error.downcast_ref() {
+        Some(Trap::Interrupt) => {
+            let max = config.describe_timeout.as_millis();
+            LoadError::Describe(format!("it takes longer than {max} ms"))
+        }
+        _ => LoadError::Describe(explain_call_error(&error, data).message.to_string()),
     };
     let instance = poll_once(pre.instance_pre().instantiate_async(&mut store))
         .ok_or_else(waits)?

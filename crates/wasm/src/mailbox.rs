@@ -36,7 +36,8 @@ impl RequestMailbox {
     pub(crate) fn put_answer(&self, answer: Option<GuestResponse>) -> Result<(), UnexpectedAnswer> {
         let mut slot = self.lock_slot();
         match (&*slot, answer) {
-            (MailboxSlot::Empty, None) => Ok(()),
+            // The guest may not have been polled since it received its last response.
+            (MailboxSlot::Empty | MailboxSlot::Answered(_), None) => Ok(()),
             (MailboxSlot::Waiting, Some(answer)) => {
                 *slot = MailboxSlot::Answered(answer);
                 Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use onward_journal::ComponentDigest;
 use thiserror::Error;
@@ -10,10 +11,13 @@ use wasmtime::component::{HasSelf, Linker};
 use wasmtime::{Enabled, Engine, PoolingAllocationConfig, Store};
 
 use crate::cache::CompiledCache;
+use crate::compile_pool::{self, CompilePool, LoadReply};
 use crate::component::LoadedComponent;
-use crate::config::Config;
+use crate::config::{Config, HOST_CALL_BYTES_MAX};
 use crate::host::GuestState;
 use crate::load::{self, LoadError};
+use crate::memory_budget::MemoryBudget;
+use crate::slice_clock::{self, SliceClock, TickCounter};
 use crate::warm_pool::WarmPool;
 
 /// Number of tables and of core instances that each pool slot provides. Adapters and language
@@ -45,9 +49,9 @@ struct RuntimeInner {
     linker: Linker<GuestState>,
     cache: CompiledCache,
     config: Config,
+    compile_pool: CompilePool,
     /// Loaded components, most recently used first.
     loaded: Mutex<VecDeque<LoadedComponent>>,
-    load_lock: Mutex<()>,
 }
 
 /// Resources that all components share: the engine, the limits on concurrent instances, and the
@@ -58,6 +62,8 @@ pub(crate) struct InstancePool {
     tasks: Arc<Semaphore>,
     pub(crate) warm_pool: WarmPool,
     pub(crate) table_elements_max: usize,
+    ticks: Arc<TickCounter>,
+    pub(crate) memory_budget: Arc<MemoryBudget>,
 }
 
 impl WasmRuntime {
@@ -72,6 +78,8 @@ impl WasmRuntime {
         let mut linker = Linker::new(&engine);
         crate::bindings::Component::add_to_linker::<_, HasSelf<_>>(&mut linker, |data| data)
             .map_err(refuse)?;
+        let ticks = slice_clock::spawn_ticker(engine.weak(), config.tick_interval)
+            .map_err(|error| RuntimeError::Engine(error.to_string()))?;
         let shared = InstancePool {
             engine,
             workflows: Arc::new(Semaphore::new(
@@ -82,41 +90,82 @@ impl WasmRuntime {
             )),
             warm_pool: WarmPool::new(WARM_TASK_SLOTS, config.calls_per_instance_max),
             table_elements_max: config.table_elements_max,
+            ticks,
+            memory_budget: Arc::new(MemoryBudget::new(config.guest_memory_bytes_max)),
         };
-        let (loaded, loading) = (Mutex::default(), Mutex::default());
+        let compile_pool = CompilePool::new(config.compile_threads)
+            .map_err(|error| RuntimeError::Engine(error.to_string()))?;
         Ok(Self(Arc::new(RuntimeInner {
             instance_pool: Arc::new(shared),
             linker,
             cache,
             config,
-            loaded,
-            load_lock: loading,
+            compile_pool,
+            loaded: Mutex::default(),
         })))
     }
 
     /// Compiles a component, or takes it from memory or from the cache, and reads the functions
     /// that it exports. Blocks the thread, for up to several seconds if the component is large.
     pub fn load_component(&self, bytes: &[u8]) -> Result<LoadedComponent, LoadError> {
-        let (inner, max) = (&*self.0, self.0.config.component_bytes_max);
+        let (reply, replied) = std::sync::mpsc::sync_channel(1);
+        self.spawn_load(
+            bytes.into(),
+            Box::new(move |result| drop(reply.send(result))),
+        )?;
+        let timeout = self.0.config.compile_timeout;
+        replied
+            .recv_timeout(timeout)
+            .unwrap_or_else(|_| Err(compile_timeout(timeout)))
+    }
+
+    /// Like [`Self::load_component`], but waits without blocking the thread. Requires a tokio
+    /// runtime with timers enabled.
+    pub async fn load_component_async(
+        &self,
+        bytes: Arc<[u8]>,
+    ) -> Result<LoadedComponent, LoadError> {
+        let (reply, replied) = tokio::sync::oneshot::channel();
+        self.spawn_load(bytes, Box::new(move |result| drop(reply.send(result))))?;
+        let timeout = self.0.config.compile_timeout;
+        match tokio::time::timeout(timeout, replied).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(_)) | Err(_) => Err(compile_timeout(timeout)),
+        }
+    }
+
+    fn spawn_load(&self, bytes: Arc<[u8]>, reply: LoadReply) -> Result<(), LoadError> {
+        let max = self.0.config.component_bytes_max;
         if bytes.len() > max {
             return Err(LoadError::TooLarge {
                 bytes: bytes.len(),
                 max,
             });
         }
-        let digest = ComponentDigest::from_component(bytes);
+        let runtime = Arc::downgrade(&self.0);
+        self.0
+            .compile_pool
+            .spawn_load(bytes, reply, move |digest, bytes| {
+                let Some(inner) = runtime.upgrade() else {
+                    return Err(LoadError::Invalid("the runtime was dropped".to_owned()));
+                };
+                Self(inner).compile_and_admit(digest, bytes)
+            });
+        Ok(())
+    }
+
+    /// Runs on a thread of the compile pool. No lock is held while the compiler or the guest's
+    /// `describe` runs.
+    fn compile_and_admit(
+        &self,
+        digest: ComponentDigest,
+        bytes: &[u8],
+    ) -> Result<LoadedComponent, LoadError> {
         if let Some(component) = self.find_loaded(digest) {
             return Ok(component);
         }
-        // Only one thread compiles at a time; a thread that waited may find the component already
-        // loaded.
-        let _loading = inner
-            .load_lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some(component) = self.find_loaded(digest) {
-            return Ok(component);
-        }
+        let inner = &*self.0;
+        compile_pool::check_code_size(bytes, &inner.config)?;
         let compiled = inner
             .cache
             .compile_component(&inner.instance_pool.engine, digest, bytes)
@@ -144,10 +193,23 @@ impl WasmRuntime {
         Some(component)
     }
 
-    /// Number of pool slots that are free for workflows. The engine evicts idle workflows when this
-    /// number gets low.
+    /// Number of workflows that can be instantiated: of the free pool slots, or 0 if memory is low.
+    /// The engine evicts idle workflows when this number gets low.
     pub fn free_workflow_slots(&self) -> usize {
+        if self.0.instance_pool.memory_budget.is_low() {
+            return 0;
+        }
         self.0.instance_pool.workflows.available_permits()
+    }
+
+    /// Whether there is room for a workflow of this tenant. If there is not, warm instances of
+    /// tasks are dropped, and there may be room soon.
+    pub fn has_room_for_workflow(&self, tenant: &str) -> bool {
+        let pool = &self.0.instance_pool;
+        if !pool.memory_budget.admits(tenant) {
+            pool.warm_pool.clear();
+        }
+        pool.workflows.available_permits() > 0 && pool.memory_budget.admits(tenant)
     }
 
     fn keep_loaded(&self, component: &LoadedComponent) {
@@ -188,7 +250,14 @@ impl InstancePool {
         store.limiter(|data| &mut data.limiter);
         store.fuel_async_yield_interval(fuel_slice)?;
         store.set_fuel(fuel)?;
+        store.set_hostcall_fuel(HOST_CALL_BYTES_MAX);
+        slice_clock::guard_store(&mut store);
         Ok(store)
+    }
+
+    /// A clock for one instance.
+    pub(crate) fn slice_clock(&self) -> SliceClock {
+        SliceClock::new(&self.ticks)
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -204,6 +273,7 @@ fn deterministic_settings(config: &Config) -> wasmtime::Config {
         .cranelift_nan_canonicalization(true)
         .wasm_relaxed_simd(false)
         .consume_fuel(true)
+        .epoch_interruption(true)
         .max_wasm_stack(config.stack_bytes_max)
         .async_stack_size(config.stack_bytes_max + HOST_STACK_BYTES)
         .memory_init_cow(true)
@@ -216,17 +286,24 @@ fn deterministic_settings(config: &Config) -> wasmtime::Config {
     settings
 }
 
+fn compile_timeout(timeout: Duration) -> LoadError {
+    LoadError::CompileTimeout {
+        ms: timeout.as_millis(),
+    }
+}
+
 /// Stack reserved for host functions, which run on the guest's stack.
 const HOST_STACK_BYTES: usize = 512 << 10;
 
 /// Number of slots in the pool: for workflows, for running tasks, for warm instances of tasks, and
-/// for the one component that is executing `describe`.
+/// for the components that are executing `describe`.
 fn pool_slot_count(config: &Config) -> u32 {
+    let loading = u32::try_from(config.compile_threads.max(1)).unwrap_or(u32::MAX);
     let running = at_least_one_component(config.workflows_max)
         .saturating_add(at_least_one_component(config.tasks_max));
     running
         .saturating_add(WARM_TASK_SLOTS)
-        .saturating_add(load::COMPONENT_WEIGHT_MAX)
+        .saturating_add(load::COMPONENT_WEIGHT_MAX.saturating_mul(loading))
 }
 
 /// Slots for warm instances: instances of tasks between two calls.

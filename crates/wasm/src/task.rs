@@ -15,6 +15,7 @@ use crate::guest_error::{explain_call_error, host_defect_error, too_large_error}
 use crate::host::{CallContext, GuestState, InstanceRole, to_invoke_result};
 use crate::http::ComponentEgress;
 use crate::limiter::InstanceLimiter;
+use crate::memory_budget::MemoryReservation;
 use crate::warm_pool::{InstanceOwner, WarmInstance};
 
 /// Services of the host that a task can use, apart from HTTP.
@@ -94,17 +95,24 @@ async fn call_task(
         services,
     } = call;
     let role = InstanceRole::Task(Arc::new(TaskEnvironment { http, services }));
+    let tenant = SharedText::from(owner.split('|').next().unwrap_or_default());
     let owner = InstanceOwner {
         component: component.digest(),
         owner,
     };
     let mut warm = match component.instance_pool().warm_pool.take_instance(&owner) {
         Some(warm) => reuse_instance(warm, role, context, &limits)?,
-        None => create_instance(component, role, context, &limits).await?,
+        None => create_instance(component, role, context, &limits, tenant).await?,
     };
-    match warm
-        .instance
-        .call_call(&mut warm.store, function, &input.as_str().to_owned())
+    let slice = warm.store.data().slice.clone();
+    let (
+        input,
+        WarmInstance {
+            store, instance, ..
+        },
+    ) = (input.as_str().to_owned(), &mut warm);
+    match slice
+        .poll_guest(instance.call_call(store, function, &input))
         .await
     {
         Ok(outcome) => {
@@ -141,16 +149,28 @@ async fn create_instance(
     role: InstanceRole,
     context: CallContext,
     limits: &TaskLimits,
+    tenant: SharedText,
 ) -> Result<WarmInstance, ExecutionError> {
+    let pool = component.instance_pool();
+    if !pool.memory_budget.admits(&tenant) {
+        pool.warm_pool.clear();
+        pool.memory_budget.wait_for_room(&tenant).await;
+    }
     let limiter = InstanceLimiter::new(
         limits.memory_bytes_max,
         component.instance_pool().table_elements_max,
+        MemoryReservation::new(&component.instance_pool().memory_budget, tenant),
     );
-    let mut store = component.new_store(
-        GuestState::new(role, context, limiter, limits.payload_bytes_max),
-        FUEL_SLICE,
-    )?;
-    match component.instantiate(&mut store).await {
+    let slice = component.instance_pool().slice_clock();
+    let state = GuestState::new(
+        role,
+        context,
+        limiter,
+        limits.payload_bytes_max,
+        slice.clone(),
+    );
+    let mut store = component.new_store(state, FUEL_SLICE)?;
+    match slice.poll_guest(component.instantiate(&mut store)).await {
         Ok(instance) => Ok(WarmInstance {
             store,
             instance,

@@ -66,6 +66,17 @@ impl WarmPool {
         kept.remove(place).map(|kept| kept.warm)
     }
 
+    /// Drops all instances, because their memory is needed.
+    pub(crate) fn clear(&self) {
+        let mut kept = self
+            .instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let dropped = std::mem::take(&mut *kept);
+        drop(kept);
+        drop(dropped);
+    }
+
     /// Keeps an instance for another call if it is small enough and has calls left. Drops the least
     /// recently used instances to make room.
     pub(crate) fn keep_instance(&self, owner: InstanceOwner, weight: u32, mut warm: WarmInstance) {

@@ -20,7 +20,7 @@ use clap::Subcommand;
 use clap::builder::NonEmptyStringValueParser;
 use onward_api::campaign::OperatorActionRequest;
 
-use crate::retry::block_on;
+use crate::runtimes::block_on;
 
 #[derive(Subcommand)]
 pub(crate) enum CampaignSubcommand {

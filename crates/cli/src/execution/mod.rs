@@ -24,7 +24,7 @@ use onward_api::RawJson;
 use onward_embed::{Engine, EngineBuilder, HostPattern, HostRule};
 use onward_engine::client::EngineClient;
 
-use crate::retry::block_on;
+use crate::runtimes::{block_on, block_on_server};
 
 #[derive(Subcommand)]
 pub(crate) enum ExecutionSubcommand {
@@ -57,7 +57,9 @@ pub(crate) fn run_execution_command(command: &ExecutionSubcommand) -> anyhow::Re
         ExecutionSubcommand::Signal(args) => block_on(signal::signal_execution(args)),
         ExecutionSubcommand::Cancel(args) => block_on(cancel::cancel_execution(args)),
         ExecutionSubcommand::Doctor(args) => block_on(doctor::run_doctor(args)),
-        ExecutionSubcommand::Node(args) => block_on(node::run_node(args)),
+        ExecutionSubcommand::Node(args) => {
+            block_on_server(|runtimes| node::run_node(args, runtimes))
+        }
     }
 }
 

@@ -5,11 +5,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use onward_engine::node::GuestRuntimes;
 
 use super::EngineArgs;
 use crate::connection::{AccessMode, ScopedConnectionArgs};
 use crate::console;
-use crate::shutdown::ShutdownSignals;
+use crate::shutdown::{self, ShutdownSignals};
+
+/// How long running tasks may take when the node stops: the default of the engine.
+const NODE_DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Run the executions of a store until Ctrl-C, without an HTTP server
 ///
@@ -32,7 +36,7 @@ pub(crate) struct NodeArgs {
     lease_ms: u64,
 }
 
-pub(crate) async fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run_node(args: &NodeArgs, runtimes: GuestRuntimes) -> anyhow::Result<ExitCode> {
     let access = args.connection.open_connection(AccessMode::Create).await?;
     let Some(client) = access.store_client else {
         bail!("a node needs a store: use --store URL instead of --server or --profile")
@@ -41,6 +45,7 @@ pub(crate) async fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         .engine
         .engine_builder(&client)
         .with_lease(Duration::from_millis(args.lease_ms))
+        .with_guest_runtimes(runtimes)
         .open()
         .await?;
     let mut signals = ShutdownSignals::install_handlers()?;
@@ -49,8 +54,7 @@ pub(crate) async fn run_node(args: &NodeArgs) -> anyhow::Result<ExitCode> {
         error = engine.wait_for_failure() => return Err(error.into()),
     }
     console::print_message("draining; send the signal again to exit immediately");
-    let forced_exit = signals.exit_on_next_signal();
-    engine.stop().await?;
-    forced_exit.abort();
+    signals.exit_on_next_signal()?;
+    shutdown::stop_engine(engine, NODE_DRAIN_TIMEOUT).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::console;
-use crate::retry::block_on;
+use crate::runtimes::block_on;
 
 #[derive(Subcommand)]
 pub(crate) enum OutboxSubcommand {

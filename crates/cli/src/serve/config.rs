@@ -70,7 +70,7 @@ pub(crate) fn show_config(
 }
 
 /// Returns all settings in the order in which they are printed.
-fn setting_rows(settings: &ServerSettings) -> [SettingRow; 20] {
+fn setting_rows(settings: &ServerSettings) -> [SettingRow; 22] {
     let campaigns = &settings.campaigns;
     let listen = json!(settings.listen.value.to_string());
     [
@@ -89,6 +89,8 @@ fn setting_rows(settings: &ServerSettings) -> [SettingRow; 20] {
             "max-connections-per-peer",
             &settings.connections.max_connections_per_peer,
         ),
+        plain_row("guest-memory-mib", &settings.guest_memory_mib),
+        plain_row("max-code-kib", &settings.max_code_kib),
         hosts_row("allowed-hosts", &settings.allowed_hosts),
         hosts_row("allow-hosts", &settings.allow_hosts),
         hosts_row("allow-private-hosts", &settings.allow_private_hosts),

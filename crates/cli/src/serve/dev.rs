@@ -13,6 +13,7 @@ use onward_api::component::ComponentDeployment;
 use onward_campaign_delivery::{EnvironmentSecrets, NamedProvider, ProviderRegistry};
 use onward_embed::WasmComponentRuntime;
 use onward_engine::client::EngineClient;
+use onward_engine::node::GuestRuntimes;
 use onward_server::AuthMode;
 use onward_service::{ApiService, token};
 use onward_store::{Store, StorePolicy};
@@ -54,7 +55,10 @@ pub(crate) struct DevServerArgs {
     allow_inline_providers: bool,
 }
 
-pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run_dev_server(
+    args: &DevServerArgs,
+    runtimes: GuestRuntimes,
+) -> anyhow::Result<ExitCode> {
     if !args.listen.ip().is_loopback() {
         bail!(
             "--listen {} is not a loopback address: use onward serve",
@@ -82,11 +86,14 @@ pub(crate) async fn run_dev_server(args: &DevServerArgs) -> anyhow::Result<ExitC
         EnvironmentSecrets,
     );
     let auth_mode = AuthMode::TokensAndOwner(token::token_digest(&owner_token));
-    serve_until_stopped(&settings, store, providers, auth_mode, None, |address| {
+    let ready = |address| {
         folder.write_address(address)?;
         print_usage(&folder, address);
         Ok(())
-    })
+    };
+    serve_until_stopped(
+        &settings, runtimes, store, providers, auth_mode, None, ready,
+    )
     .await
 }
 

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::retry::block_on;
+use crate::runtimes::{block_on, block_on_server};
 
 #[derive(Subcommand)]
 pub(crate) enum ServerSubcommand {
@@ -30,8 +30,12 @@ pub(crate) enum ServerSubcommand {
 
 pub(crate) fn run_server_command(command: &ServerSubcommand) -> anyhow::Result<ExitCode> {
     match command {
-        ServerSubcommand::Dev(args) => block_on(dev::run_dev_server(args)),
-        ServerSubcommand::Serve(args) => block_on(server::serve_store(args)),
+        ServerSubcommand::Dev(args) => {
+            block_on_server(|runtimes| dev::run_dev_server(args, runtimes))
+        }
+        ServerSubcommand::Serve(args) => {
+            block_on_server(|runtimes| server::serve_store(args, runtimes))
+        }
         ServerSubcommand::Token(command) => block_on(token::run_token_command(command)),
         ServerSubcommand::Config(command) => config::show_config(command),
     }

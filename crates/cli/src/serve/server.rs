@@ -11,6 +11,7 @@ use onward_base::Scope;
 use onward_campaign_delivery::{EnvironmentSecrets, ProviderRegistry};
 use onward_embed::{Engine, EngineBuilder, HostRule};
 use onward_engine::client::EngineClient;
+use onward_engine::node::GuestRuntimes;
 use onward_engine::projector::{self, Projector};
 use onward_server::{AuthMode, ConnectionLimits, HostCheck, Listeners, Options};
 use onward_service::{ApiService, ServerStage, token};
@@ -22,7 +23,7 @@ use tokio::task::JoinHandle;
 use super::campaign_sender::CampaignSender;
 use super::settings::{ServerSettings, ServerSettingsArgs};
 use super::{otlp, prometheus};
-use crate::shutdown::ShutdownSignals;
+use crate::shutdown::{self, ShutdownSignals};
 use crate::{console, fd_limit};
 
 /// Serve a store: run its executions, send its campaigns and serve the HTTP API
@@ -49,7 +50,10 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a client may make no progress in reading a response or sending a body.
 const PROGRESS_TIMEOUT_MAX: Duration = Duration::from_secs(30);
 
-pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn serve_store(
+    args: &ServeArgs,
+    runtimes: GuestRuntimes,
+) -> anyhow::Result<ExitCode> {
     let settings = args.settings.resolve_settings()?;
     let Some(url) = settings.store.value.clone() else {
         bail!("no store given: use --store URL")
@@ -82,6 +86,7 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     );
     serve_until_stopped(
         &settings,
+        runtimes,
         store,
         providers,
         AuthMode::Tokens,
@@ -101,6 +106,7 @@ pub(crate) async fn serve_store(args: &ServeArgs) -> anyhow::Result<ExitCode> {
 /// with the address once it accepts requests.
 pub(super) async fn serve_until_stopped(
     settings: &ServerSettings,
+    runtimes: GuestRuntimes,
     store: Arc<dyn Store>,
     providers: ProviderRegistry,
     auth_mode: AuthMode,
@@ -111,8 +117,9 @@ pub(super) async fn serve_until_stopped(
     let metrics = prometheus::install_metrics_recorder()?;
     let listeners = bind_listeners(settings).await?;
     let address = listeners.api.local_addr()?;
-    let mut builder =
-        engine_builder(settings, Arc::clone(&store))?.with_address(&address.to_string());
+    let mut builder = engine_builder(settings, Arc::clone(&store))?
+        .with_guest_runtimes(runtimes)
+        .with_address(&address.to_string());
     let mut trace_export = None;
     if let Some(endpoint) = &settings.otlp_endpoint.value {
         let (otlp, export) = otlp::start_otlp_export(endpoint, &settings.node_name.value)?;
@@ -155,11 +162,11 @@ pub(super) async fn serve_until_stopped(
         }
     }
     console::print_message("draining; send the signal again to exit immediately");
-    let forced_exit = signals.exit_on_next_signal();
+    signals.exit_on_next_signal()?;
     // The server keeps answering while it drains, so that load balancers can see /readyz first.
     stage.send_replace(ServerStage::Draining);
     campaigns.stop_sending();
-    let drained = engine.stop().await;
+    let drained = shutdown::stop_engine(engine, drain_timeout(settings)).await;
     let sent = campaigns.drain_sends().await;
     projecting.abort();
     stage.send_replace(ServerStage::Stopping);
@@ -173,7 +180,6 @@ pub(super) async fn serve_until_stopped(
     if let Some(trace_export) = trace_export {
         finish_trace_export(trace_export).await;
     }
-    forced_exit.abort();
     drained?;
     sent?;
     Ok(ExitCode::SUCCESS)
@@ -228,6 +234,10 @@ async fn finish_trace_export(trace_export: JoinHandle<()>) {
     }
 }
 
+fn drain_timeout(settings: &ServerSettings) -> Duration {
+    Duration::from_millis(settings.drain_timeout_ms.value)
+}
+
 fn engine_builder(
     settings: &ServerSettings,
     store: Arc<dyn Store>,
@@ -241,13 +251,14 @@ fn engine_builder(
     let public = settings.allow_hosts.value.iter().map(rule(false));
     let hosts = public.chain(settings.allow_private_hosts.value.iter().map(rule(true)));
     let lease = Duration::from_millis(settings.lease_ms.value.get());
-    let drain = Duration::from_millis(settings.drain_timeout_ms.value);
     let engine = Engine::on_store(store)
         .with_scope(default_scope()?)
         .with_name(&settings.node_name.value);
     Ok(engine
         .with_lease(lease)
-        .with_drain_timeout(drain)
+        .with_drain_timeout(drain_timeout(settings))
+        .with_guest_memory(settings.guest_memory_mib.value.get() << 20)
+        .with_code_limit((settings.max_code_kib.value.get() as usize) << 10)
         .allow_hosts(hosts)
         .with_workers())
 }

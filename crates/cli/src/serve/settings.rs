@@ -73,6 +73,14 @@ pub(crate) struct ServerSettingsArgs {
     /// ONWARD_ALLOWED_HOSTS]
     #[arg(long = "allowed-host", value_name = "NAME", value_delimiter = ',')]
     allowed_hosts: Option<Vec<ServerHostName>>,
+    /// Memory that all guests may use together, in MiB; one tenant gets at most three quarters of
+    /// it [env: ONWARD_GUEST_MEMORY_MIB] [default: half of the machine's memory]
+    #[arg(long, value_name = "MIB")]
+    guest_memory_mib: Option<NonZeroU64>,
+    /// Maximum size of the code of a component in KiB, without its data [env:
+    /// ONWARD_MAX_CODE_KIB] [default: 10240]
+    #[arg(long, value_name = "KIB")]
+    max_code_kib: Option<NonZeroU32>,
     /// Allow tasks to send requests to this host: api.example.com, *.example.com, host:8443. Their
     /// component has to allow the host too [env: ONWARD_ALLOW_HOSTS]
     #[arg(long = "allow-host", value_name = "HOST", value_delimiter = ',')]
@@ -106,6 +114,8 @@ struct ServerSettingsFile {
     max_connections: Option<NonZeroU32>,
     max_connections_per_peer: Option<NonZeroU32>,
     allowed_hosts: Option<Vec<String>>,
+    guest_memory_mib: Option<NonZeroU64>,
+    max_code_kib: Option<NonZeroU32>,
     allow_hosts: Option<Vec<String>>,
     allow_private_hosts: Option<Vec<String>>,
     campaigns: Option<CampaignSettingsTable>,
@@ -188,6 +198,8 @@ pub(crate) struct ServerSettings {
     pub(crate) otlp_endpoint: ResolvedSetting<Option<String>>,
     pub(crate) requests_per_second: ResolvedSetting<NonZeroU32>,
     pub(crate) connections: ConnectionSettings,
+    pub(crate) guest_memory_mib: ResolvedSetting<NonZeroU64>,
+    pub(crate) max_code_kib: ResolvedSetting<NonZeroU32>,
     pub(crate) allowed_hosts: ResolvedSetting<Vec<ServerHostName>>,
     pub(crate) allow_hosts: ResolvedSetting<Vec<HostPattern>>,
     pub(crate) allow_private_hosts: ResolvedSetting<Vec<HostPattern>>,
@@ -215,6 +227,33 @@ const DEFAULT_IDLE_TIMEOUT_MS: NonZeroU64 = NonZeroU64::new(120_000).expect("not
 /// Default maximum number of open connections.
 const DEFAULT_MAX_CONNECTIONS: NonZeroU32 = NonZeroU32::new(8_192).expect("not zero");
 
+const DEFAULT_MAX_CODE_KIB: NonZeroU32 = NonZeroU32::new(10 << 10).expect("not zero");
+
+/// Half of the memory of the machine, or of the container if that is less.
+fn default_guest_memory_mib() -> NonZeroU64 {
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| total_memory_bytes(&text))
+        .unwrap_or(UNKNOWN_MEMORY_BYTES);
+    let container = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(u64::MAX);
+    NonZeroU64::new((machine.min(container) / 2) >> 20).unwrap_or(NonZeroU64::MIN)
+}
+
+/// Memory of a machine that does not tell how much it has.
+const UNKNOWN_MEMORY_BYTES: u64 = 4 << 30;
+
+/// Reads the total memory from the text of `/proc/meminfo`.
+fn total_memory_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1 << 10)
+}
+
 impl ServerSettingsArgs {
     /// Returns options that set only the host names, for a command without the others.
     pub(crate) fn with_allowed_hosts(allowed_hosts: Option<Vec<ServerHostName>>) -> Self {
@@ -225,6 +264,7 @@ impl ServerSettingsArgs {
     }
 
     /// Resolves the effective settings from command line, environment, file and defaults.
+    #[expect(clippy::too_many_lines, reason = "one table: a row for each setting")]
     pub(crate) fn resolve_settings(&self) -> anyhow::Result<ServerSettings> {
         let (args, file) = (self.clone(), self.read_config_file()?);
         let name = || format!("pid {}", std::process::id());
@@ -278,6 +318,18 @@ impl ServerSettingsArgs {
                 args.allowed_hosts,
                 "ONWARD_ALLOWED_HOSTS",
                 file.allowed_hosts.as_deref(),
+            )?,
+            guest_memory_mib: resolve_parsed(
+                args.guest_memory_mib,
+                "ONWARD_GUEST_MEMORY_MIB",
+                file.guest_memory_mib,
+                default_guest_memory_mib(),
+            )?,
+            max_code_kib: resolve_parsed(
+                args.max_code_kib,
+                "ONWARD_MAX_CODE_KIB",
+                file.max_code_kib,
+                DEFAULT_MAX_CODE_KIB,
             )?,
             allow_hosts: resolve_hosts(
                 args.allow_hosts,
@@ -501,7 +553,14 @@ fn redact_query(url: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::redact_url;
+    use super::{redact_url, total_memory_bytes};
+
+    #[test]
+    fn the_memory_of_the_machine_is_read() {
+        let text = "MemTotal:       24576000 kB\nMemFree: 1 kB\n";
+        assert_eq!(total_memory_bytes(text), Some(24_576_000 << 10));
+        assert_eq!(total_memory_bytes("MemFree: 1 kB"), None);
+    }
 
     #[test]
     fn passwords_are_not_shown() {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use crate::retry::block_on;
+use crate::runtimes::block_on;
 
 #[derive(Subcommand)]
 pub(crate) enum StateSubcommand {

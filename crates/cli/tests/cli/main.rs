@@ -18,6 +18,7 @@ mod deployments;
 mod dev_server;
 mod disk_faults;
 mod fixture_store;
+mod hostile_guests;
 mod http_server;
 mod inspection;
 mod journal_commands;

@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
+use futures_util::future::join_all;
 use onward_base::SharedText;
 use onward_execution::{Guest, GuestFunction, GuestFunctionKind};
 use onward_journal::ComponentDigest;
@@ -11,7 +13,7 @@ use onward_store::tables::{ComponentRow, DeployedFunctionKind, FunctionRow};
 use onward_store::{ColumnCodec as _, Error, RecordReader as _, RowKey, Store, TableScan};
 
 use super::attempt_runner::NativeTaskRegistry;
-use super::{ComponentRuntime, NativeTask};
+use super::{ComponentLoadError, ComponentRuntime, NativeTask};
 use crate::shard::{
     AllowedHosts, FunctionCaller, FunctionResolver, GuestEntry, GuestUnavailable, ResolvedFunction,
     owner_key,
@@ -19,6 +21,9 @@ use crate::shard::{
 
 /// Maximum length in bytes of a function name by which tasks for workers can be looked up.
 const NAME_MAX: usize = 512;
+
+/// How long a refresh of the bindings waits for components that are not loaded yet.
+const LOAD_AHEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Registry of components, function names and native tasks.
 pub struct FunctionRegistry {
@@ -93,7 +98,10 @@ impl FunctionRegistry {
             .runtime
             .load_component(&component.code)
             .await
-            .map_err(Error::corrupt)?;
+            .map_err(|error| match error {
+                ComponentLoadError::TimedOut(_) => Error::Unavailable(error.to_string()),
+                _ => Error::corrupt(error),
+            })?;
         self.update_index(|known| known.components.insert(digest, functions));
         Ok(true)
     }
@@ -138,20 +146,7 @@ impl FunctionRegistry {
         self.with_index(|known| {
             new.retain(|digest| !known.components.contains_key(digest) && !self.is_broken(*digest))
         });
-        for digest in new {
-            match self.ensure_loaded(store, digest).await {
-                Ok(_) => {}
-                // A broken component affects only the executions that use it; all others continue.
-                Err(error @ Error::Corrupt(_)) => {
-                    self.broken_components
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .insert(digest);
-                    tracing::error!(%digest, %error, "component cannot be loaded: its executions are stuck until it is deployed again");
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        self.load_components(store, new).await?;
         let is_new = |row: &FunctionRow| {
             let owner = owner_key(&row.tenant_id, &row.project_id, &row.environment_id);
             self.with_index(|known| known.find_binding(&owner, &row.name).is_none())
@@ -159,6 +154,35 @@ impl FunctionRegistry {
         named.retain(is_new);
         self.update_index(|known| known.bindings = names);
         Ok(named)
+    }
+
+    /// Loads components, but waits only for a while: one that takes long to compile must not delay
+    /// the bindings of others. It is loaded when an execution needs it.
+    async fn load_components(
+        &self,
+        store: &dyn Store,
+        digests: BTreeSet<ComponentDigest>,
+    ) -> Result<(), Error> {
+        let loads = digests.into_iter().map(async |digest| {
+            let load = self.ensure_loaded(store, digest);
+            (digest, tokio::time::timeout(LOAD_AHEAD_TIMEOUT, load).await)
+        });
+        let mut outcome = Ok(());
+        for (digest, loaded) in join_all(loads).await {
+            match loaded {
+                Err(_) | Ok(Ok(_)) => {}
+                // A broken component affects only the executions that use it; all others continue.
+                Ok(Err(error @ Error::Corrupt(_))) => {
+                    self.broken_components
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(digest);
+                    tracing::error!(%digest, %error, "component cannot be loaded: its executions are stuck until it is deployed again");
+                }
+                Ok(Err(error)) => outcome = Err(error),
+            }
+        }
+        outcome
     }
 
     fn is_broken(&self, digest: ComponentDigest) -> bool {

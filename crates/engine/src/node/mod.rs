@@ -26,8 +26,9 @@ use onward_execution::{Guest, GuestFunction};
 use onward_journal::{ComponentDigest, InvokeResult};
 use onward_store::shard_lease::LeaseHolder;
 use onward_store::{Error, Store, StoreErrorKind};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 pub use attempt_runner::{NativeTask, NativeTaskRegistry};
 pub use function_registry::FunctionRegistry;
@@ -52,6 +53,9 @@ pub enum ComponentLoadError {
     /// A pattern of a host that the component may send requests to is invalid.
     #[error("invalid host pattern: {0}")]
     InvalidHost(String),
+    /// The component could not be loaded in time. It may be ready later.
+    #[error("component is not ready: {0}")]
+    TimedOut(String),
 }
 
 /// Runtime that executes the code of components.
@@ -163,6 +167,17 @@ pub struct Node {
     time: Mutex<StoreTime>,
     write_health: WriteHealth,
     span_exporter: Option<Arc<dyn TraceExporter>>,
+    runtimes: Option<GuestRuntimes>,
+}
+
+/// Tokio runtimes for guests, apart from the runtime of the node, so that no guest can delay
+/// heartbeats, leases and requests.
+#[derive(Debug, Clone)]
+pub struct GuestRuntimes {
+    /// Runs the loops of the shards, with the turns of workflows and the first moment of tasks.
+    pub shards: Handle,
+    /// Runs tasks.
+    pub tasks: Handle,
 }
 
 impl Node {
@@ -182,6 +197,31 @@ impl Node {
             time: Mutex::new(StoreTime::new_unknown()),
             write_health: WriteHealth::default(),
             span_exporter: None,
+            runtimes: None,
+        }
+    }
+
+    /// Runs guests on runtimes of their own; default: on the runtime of the node.
+    #[must_use]
+    pub fn with_guest_runtimes(mut self, runtimes: GuestRuntimes) -> Self {
+        self.runtimes = Some(runtimes);
+        self
+    }
+
+    fn spawn_shard_loop<T: Send + 'static>(
+        &self,
+        shard_loop: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        match &self.runtimes {
+            Some(runtimes) => runtimes.shards.spawn(shard_loop),
+            None => tokio::spawn(shard_loop),
+        }
+    }
+
+    fn spawn_guest_task(&self, task: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
+        match &self.runtimes {
+            Some(runtimes) => runtimes.tasks.spawn(task),
+            None => tokio::spawn(task),
         }
     }
 

@@ -10,7 +10,7 @@ use onward_store::tables::{ExecutionRow as Row, InboxMessageRow};
 use onward_store::{Error, StoreErrorKind};
 
 use super::task_row::{self, QueuedTask};
-use super::{AttemptId, FunctionCaller, TaskAttempt, owner_key};
+use super::{AttemptId, FunctionCaller, TaskAttempt, message, owner_key};
 
 pub(super) use crate::row_state::WAKE_NOW;
 
@@ -40,6 +40,8 @@ pub(super) struct ActiveExecution {
     pub(super) committing: PendingEffects,
     /// Effects of the next commit.
     pub(super) pending: PendingEffects,
+    /// Whether it fails because the store refused its last step.
+    pub(super) is_step_refused: bool,
     /// Why it cannot make progress, found while it ran ahead.
     pub(super) stuck_reason: Option<String>,
     /// When it was last used, to evict the longest unused first.
@@ -53,6 +55,14 @@ pub(super) struct ActiveExecution {
 pub(super) enum PendingInput {
     AttemptEnded(AttemptId, onward_journal::InvokeResult),
     Message(Box<InboxMessageRow>, u64),
+    /// The store refused the last step because of its size: the execution fails.
+    StepRefused(String),
+}
+
+impl PendingInput {
+    pub(super) fn is_cancel(&self) -> bool {
+        matches!(self, Self::Message(message, _) if message::is_cancel(message))
+    }
 }
 
 /// Whether the outcome of the commit in flight is known when its execution is discarded.
@@ -95,6 +105,8 @@ pub(super) struct DiscardedState {
 pub(super) struct PendingEffects {
     /// Attempts that the shard owner performs.
     pub(super) attempts: Vec<TaskAttempt>,
+    /// Attempts that a crashed owner began: they are performed again once the takeover is counted.
+    pub(super) resumed: Vec<TaskAttempt>,
     /// Tasks to store for workers.
     pub(super) tasks: Vec<QueuedTask>,
     /// Tasks to remove, because workers need not perform them any more.
@@ -115,6 +127,8 @@ pub(super) struct PendingEffects {
     pub(super) worker_results: Vec<AttemptId>,
     /// Sequences of the events that the commit records.
     pub(super) recorded: Range<u64>,
+    /// Whether the body of the row is new.
+    pub(super) changes_body: bool,
     /// Whether the commit changes the row, which increments its version.
     pub(super) changes_row: bool,
 }
@@ -133,6 +147,7 @@ impl ActiveExecution {
             inputs: VecDeque::new(),
             committing: PendingEffects::default(),
             pending: PendingEffects::default(),
+            is_step_refused: false,
             stuck_reason: None,
             last_used_at: now,
             watched_deadline: None,
@@ -202,6 +217,7 @@ impl ActiveExecution {
     pub(super) fn must_commit(&self) -> bool {
         let PendingEffects {
             attempts,
+            resumed,
             tasks,
             withdrawn,
             children,
@@ -209,7 +225,10 @@ impl ActiveExecution {
             sent,
             ..
         } = &self.pending;
-        let is_asked = !attempts.is_empty() || !tasks.is_empty() || !withdrawn.is_empty();
+        let is_asked = !attempts.is_empty()
+            || !resumed.is_empty()
+            || !tasks.is_empty()
+            || !withdrawn.is_empty();
         let is_awaited =
             is_asked || !children.is_empty() || !consumed.is_empty() || !sent.is_empty();
         is_awaited || self.execution.is_batch_full()
@@ -255,6 +274,7 @@ impl ActiveExecution {
             match input {
                 PendingInput::AttemptEnded(..) => remains.ended_attempts.push_back(input),
                 PendingInput::Message(message, _) => remains.messages.extend(message.message_id.0),
+                PendingInput::StepRefused(_) => {}
             }
         }
         remains.ended_attempts.retain(
@@ -268,6 +288,7 @@ impl ActiveExecution {
     pub(super) fn has_unrecorded_attempts(&self) -> bool {
         let is_end = |input: &PendingInput| matches!(input, PendingInput::AttemptEnded(..));
         !self.pending.attempts.is_empty()
+            || !self.pending.resumed.is_empty()
             || !self.pending.ended_attempts.is_empty()
             || self.inputs.iter().any(is_end)
     }

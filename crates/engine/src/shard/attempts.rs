@@ -335,6 +335,7 @@ pub(super) fn sibling_row(
         state: ExecutionState::Running,
         wake_at: WAKE_NOW,
         created_at: now,
+        body: [row_body::call_depth(&active.row.body)].into(),
         ..active.row.clone()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use onward_base::{SharedText, Timestamp};
 use onward_journal::ExecutionId;
-use onward_store::{Commit, CommitConflict, CommitReceipt, Error, StoreErrorKind};
+use onward_store::{Commit, CommitConflict, CommitReceipt, Error, InvalidRequest, StoreErrorKind};
 
 use super::active_execution::{
     ActiveExecution, CommitCertainty, PendingEffects, PendingInput, VERSION_UNSTORED,
@@ -88,6 +88,11 @@ impl ShardCore {
                 }
                 match result {
                     Ok(_) => self.on_durable(active, now, actions),
+                    Err(Error::Invalid(limit @ InvalidRequest::Limit { .. }))
+                        if !active.is_step_refused =>
+                    {
+                        self.fail_refused_step(active, limit.to_string(), actions)
+                    }
                     // The store would reject the same step again in the same way.
                     Err(error)
                         if matches!(
@@ -125,7 +130,7 @@ impl ShardCore {
             .execution_outcome()
             .filter(|_| active.execution.untaken_count() == 0);
         self.abort_attempts(&done.abandoned, actions);
-        for attempt in done.attempts {
+        for attempt in done.attempts.into_iter().chain(done.resumed) {
             self.dispatch_attempt(attempt, actions);
         }
         if !done.sent.is_empty() {
@@ -200,6 +205,22 @@ impl ShardCore {
         actions.push(ShardAction::ReadInbox);
     }
 
+    /// Discards a step that is too large for the store, and loads the execution again to fail it: a
+    /// repetition of the step would be as large.
+    fn fail_refused_step(
+        &mut self,
+        active: Box<ActiveExecution>,
+        reason: String,
+        actions: &mut Vec<ShardAction>,
+    ) {
+        let id = active.id();
+        let mut inputs = self.discard_uncommitted(active, CommitCertainty::Settled, actions);
+        inputs.push_front(PendingInput::StepRefused(reason));
+        self.loading.insert(id, inputs);
+        actions.push(ShardAction::Load(id));
+        actions.push(ShardAction::ReadInbox);
+    }
+
     /// Discards the state beyond the last durable commit. Returns the ends of attempts whose start
     /// is stored.
     fn discard_uncommitted(
@@ -255,9 +276,11 @@ impl ShardCore {
         actions: &mut Vec<ShardAction>,
     ) {
         let failure = result.as_ref().err().map(CommitCertainty::of_error);
+        // A first step that is too large does not concern the client: the start alone is stored.
+        let is_too_large = matches!(result, Err(Error::Invalid(InvalidRequest::Limit { .. })));
         actions.push(ShardAction::StartSettled {
             execution: active.id(),
-            result: Some(result),
+            result: Some(result).filter(|_| !is_too_large),
         });
         match failure {
             None => self.on_durable(active, now, actions),

@@ -97,12 +97,18 @@ impl ShardCore {
             active.inputs.push_back(input);
             return;
         }
-        if let Some((_, ends)) = self.parked.get_mut(&execution) {
+        if let Some(parked) = self.parked.get_mut(&execution) {
             match input {
-                PendingInput::AttemptEnded(..) => ends.push_back(input),
-                PendingInput::Message(..) => self.forget_messages(&[input].into()),
+                // Cancelling a stuck execution must be possible at once.
+                PendingInput::Message(..) if input.is_cancel() && !parked.has_tried_cancel => {
+                    let ended = std::mem::take(&mut parked.ended_attempts);
+                    self.parked.remove(&execution);
+                    self.loading.insert(execution, ended);
+                    actions.push(ShardAction::Load(execution));
+                }
+                PendingInput::Message(..) => return self.forget_messages(&[input].into()),
+                _ => return parked.ended_attempts.push_back(input),
             }
-            return;
         }
         let loading = self.loading.entry(execution).or_insert_with(|| {
             actions.push(ShardAction::Load(execution));

@@ -3,13 +3,44 @@
 
 use onward_base::{Payload, Timestamp};
 use onward_execution::{Execution, ExecutionOutcome};
-use onward_journal::{DeliveryGuarantee, ExecutionId, Journal, JournalEvent};
+use onward_journal::{
+    DeliveryGuarantee, ExecutionError, ExecutionId, Journal, JournalEvent, RuleViolation,
+};
 use onward_store::tables::ExecutionRow as Row;
 use onward_store::{Commit, Error, StoreErrorKind};
 
 use super::active_execution::{ActiveExecution, PendingInput, VERSION_UNSTORED};
 use super::shard_core::{ShardCore, in_doubt_error};
 use super::{AttemptId, ShardAction, attempts, step, step_commit};
+use crate::row_body;
+
+/// Error of an attempt that was in flight whenever its node crashed. The retry policy decides
+/// whether there is another attempt.
+fn node_lost_error(takeovers: u8) -> ExecutionError {
+    ExecutionError::from_kind_name(
+        "node_lost",
+        format!("{takeovers} nodes in a row were lost while they performed this attempt"),
+    )
+}
+
+/// Error kind of an execution whose step is too large for the store.
+const STEP_TOO_LARGE_KIND: &str = "step_too_large";
+
+/// Fails an execution whose last step the store refused because of its size.
+fn fail_refused_step(active: &mut ActiveExecution, now: Timestamp) -> Result<(), RuleViolation> {
+    let is_refusal = |input: &PendingInput| matches!(input, PendingInput::StepRefused(_));
+    let place = active.inputs.iter().position(is_refusal);
+    let Some(PendingInput::StepRefused(reason)) =
+        place.and_then(|place| active.inputs.remove(place))
+    else {
+        return Ok(());
+    };
+    active.is_step_refused = true;
+    active.is_paused = false;
+    let message = format!("its step is too large to be stored: {reason}");
+    let error = ExecutionError::from_kind_name(STEP_TOO_LARGE_KIND, message).into_permanent();
+    active.execution.fail_execution(error, now).map(drop)
+}
 
 impl ShardCore {
     pub(super) fn on_loaded(
@@ -44,6 +75,10 @@ impl ShardCore {
         // continues before it receives new inputs.
         active.is_paused = active.execution.is_mid_turn();
         active.inputs = pending_inputs;
+        if let Err(violation) = fail_refused_step(&mut active, now) {
+            let reason = format!("an event violates a rule of the journal: {violation}");
+            return self.park_active_execution(active, reason, now, actions);
+        }
         self.resume_attempts(&mut active, actions);
         self.advance_execution(active, now, actions);
     }
@@ -89,6 +124,10 @@ impl ShardCore {
     /// are repeated, at-most-once attempts are in doubt.
     fn resume_attempts(&mut self, active: &mut ActiveExecution, actions: &mut Vec<ShardAction>) {
         let execution = active.id();
+        if active.execution.is_terminal() {
+            return;
+        }
+        let mut counts = Vec::new();
         for flight in active
             .execution
             .attempts_in_flight()
@@ -126,8 +165,22 @@ impl ShardCore {
                 // Its start is recorded, perhaps by another owner that has performed it. A fenced
                 // commit shows whether there was one.
                 DeliveryGuarantee::AtMostOnce => active.pending.attempts.push(attempt),
+                DeliveryGuarantee::AtLeastOnce if self.is_takeover && !is_untouched => {
+                    let count = row_body::takeover_count(&active.row.body, id).saturating_add(1);
+                    if count < self.options.takeovers_max {
+                        counts.push((id, count));
+                        active.pending.resumed.push(attempt);
+                    } else {
+                        let end = PendingInput::AttemptEnded(id, Err(node_lost_error(count)));
+                        active.inputs.push_back(end);
+                    }
+                }
                 DeliveryGuarantee::AtLeastOnce => self.dispatch_attempt(attempt, actions),
             }
+        }
+        if !counts.is_empty() {
+            active.row.body = row_body::with_takeovers(&active.row.body, &counts);
+            active.pending.changes_body = true;
         }
     }
 

@@ -17,6 +17,9 @@ use crate::task_matcher::TaskMatcher;
 /// Delay before a stuck execution is retried, in milliseconds: its code may be available by then.
 const STUCK_RETRY_MS: u64 = 30_000;
 
+/// Maximum number of paused guests that get a turn at once.
+const PAUSED_TURNS_MAX: usize = 4;
+
 /// Settings of a shard.
 #[derive(Debug, Clone, Copy)]
 pub struct ShardOptions {
@@ -28,6 +31,9 @@ pub struct ShardOptions {
     pub idle_max: usize,
     /// Whether to emit trace spans of executions; default: false.
     pub emit_spans: bool,
+    /// Number of takeovers from a crashed owner after which an attempt that was in flight each time
+    /// fails instead of being performed again: it may be the cause of the crashes; default: 3.
+    pub takeovers_max: u8,
 }
 
 impl Default for ShardOptions {
@@ -37,6 +43,7 @@ impl Default for ShardOptions {
             idle_ms: 10_000,
             idle_max: 64,
             emit_spans: false,
+            takeovers_max: 3,
         }
     }
 }
@@ -60,8 +67,8 @@ pub struct ShardCore {
     pub(super) paused: VecDeque<ExecutionId>,
     /// Executions that wait for guest capacity, in FIFO order.
     pub(super) waiting_for_capacity: VecDeque<ExecutionId>,
-    /// Stuck executions: when to retry them, and the attempt ends that arrived for them.
-    pub(super) parked: BTreeMap<ExecutionId, (Timestamp, VecDeque<PendingInput>)>,
+    /// Stuck executions.
+    pub(super) parked: BTreeMap<ExecutionId, ParkedExecution>,
     /// Executions in memory that have a deadline, ordered by it.
     pub(super) deadlines: BTreeSet<(Timestamp, ExecutionId)>,
     pub(super) commits_in_flight: BTreeMap<u64, CommitSubject>,
@@ -78,8 +85,20 @@ pub struct ShardCore {
     /// When idle executions were last looked for.
     pub(super) last_sweep_at: Timestamp,
     pub(super) is_lost: bool,
+    /// Whether the shard was taken over from an owner that had not released it.
+    pub(super) is_takeover: bool,
     /// Whether the core is draining: no new work begins.
     pub(super) is_draining: bool,
+}
+
+/// A stuck execution.
+pub(super) struct ParkedExecution {
+    /// When to retry it.
+    pub(super) retry_at: Timestamp,
+    /// The attempt ends that arrived for it.
+    pub(super) ended_attempts: VecDeque<PendingInput>,
+    /// Whether a cancellation request did not help it, so that another one has to wait as well.
+    pub(super) has_tried_cancel: bool,
 }
 
 /// The execution or messages that a commit concerns.
@@ -119,6 +138,7 @@ impl ShardCore {
             unstarted: BTreeSet::new(),
             last_sweep_at: Timestamp::MIN,
             is_lost: false,
+            is_takeover: false,
             is_draining: false,
         }
     }
@@ -127,6 +147,14 @@ impl ShardCore {
     #[must_use]
     pub fn with_task_matcher(mut self, matcher: Arc<TaskMatcher>) -> Self {
         self.task_matcher = matcher;
+        self
+    }
+
+    /// Tells the core that the former owner of the shard crashed: attempts that were in flight then
+    /// are counted, because one of them may have caused the crash.
+    #[must_use]
+    pub fn after_takeover(mut self, is_takeover: bool) -> Self {
+        self.is_takeover = is_takeover;
         self
     }
 
@@ -157,7 +185,7 @@ impl ShardCore {
         if self.is_draining {
             return None;
         }
-        let stuck = self.parked.values().map(|(at, _)| *at).min();
+        let stuck = self.parked.values().map(|parked| parked.retry_at).min();
         self.deadlines
             .first()
             .map(|(at, _)| *at)
@@ -209,12 +237,17 @@ impl ShardCore {
         actions: &mut Vec<ShardAction>,
     ) {
         self.forget_messages(&pending_inputs);
-        let ends = pending_inputs
+        let has_tried_cancel = pending_inputs.iter().any(PendingInput::is_cancel);
+        let ended_attempts = pending_inputs
             .into_iter()
             .filter(|input| matches!(input, PendingInput::AttemptEnded(..)))
             .collect();
-        self.parked
-            .insert(execution, (now.plus_ms(STUCK_RETRY_MS), ends));
+        let parked = ParkedExecution {
+            retry_at: now.plus_ms(STUCK_RETRY_MS),
+            ended_attempts,
+            has_tried_cancel,
+        };
+        self.parked.insert(execution, parked);
         actions.push(ShardAction::ExecutionStuck { execution, reason });
     }
 
@@ -244,8 +277,11 @@ impl ShardCore {
     }
 
     fn on_tick(&mut self, now: Timestamp, actions: &mut Vec<ShardAction>) {
-        for execution in std::mem::take(&mut self.paused) {
-            self.advance_queued(execution, now, actions);
+        // A few at a time: each may compute for a whole time slice.
+        for _ in 0..PAUSED_TURNS_MAX.min(self.paused.len()) {
+            if let Some(execution) = self.paused.pop_front() {
+                self.advance_queued(execution, now, actions);
+            }
         }
         if !self.is_draining {
             self.wake_due(now, actions);
@@ -273,12 +309,12 @@ impl ShardCore {
         let due: Vec<ExecutionId> = self
             .parked
             .iter()
-            .filter(|(_, (at, _))| *at <= now)
+            .filter(|(_, parked)| parked.retry_at <= now)
             .map(|(execution, _)| *execution)
             .collect();
         for execution in due {
-            if let Some((_, ends)) = self.parked.remove(&execution) {
-                self.loading.insert(execution, ends);
+            if let Some(parked) = self.parked.remove(&execution) {
+                self.loading.insert(execution, parked.ended_attempts);
                 actions.push(ShardAction::Load(execution));
             }
         }
@@ -343,7 +379,10 @@ impl ShardCore {
             if !std::mem::replace(&mut active.is_queued, true) {
                 self.paused.push_back(active.id());
             }
-            return Ok(());
+            // A cancellation request is recorded although the guest still computes.
+            if is_ahead || !active.must_commit() {
+                return Ok(());
+            }
         }
         if is_ahead {
             self.perform_side_effect_free(&mut active.pending, actions);

@@ -54,8 +54,11 @@ pub(super) fn run_step(
     actions: &mut Vec<ShardAction>,
 ) -> Result<StepProgress, StepBlocked> {
     loop {
-        // A paused guest continues first: it has not yet seen everything that is recorded.
-        if !active.is_paused {
+        // A paused guest continues first: it has not yet seen everything that is recorded. Only a
+        // cancellation request is recorded at once, because the guest may compute for long.
+        if active.is_paused {
+            record_cancel(core, active, now)?;
+        } else {
             record_inputs(core, active, now, actions)?;
             if !core.is_draining {
                 active
@@ -71,6 +74,7 @@ pub(super) fn run_step(
             ExecutionProgress::BatchFull => break,
             ExecutionProgress::Blocked
             | ExecutionProgress::Ended
+            | ExecutionProgress::Evicted
             | ExecutionProgress::Diverged(_) => {}
         }
         // Inputs of an execution that has ended are not recorded; inputs beyond the batch limit are
@@ -85,13 +89,16 @@ pub(super) fn run_step(
     // Attempts that were abandoned before they were stored need not start.
     if active.execution.is_terminal() {
         active.pending.attempts.clear();
+        active.pending.resumed.clear();
     }
     let PendingEffects {
         attempts,
+        resumed,
         abandoned,
         ..
     } = &mut active.pending;
     attempts.retain(|attempt| !abandoned.contains(&attempt.id));
+    resumed.retain(|attempt| !abandoned.contains(&attempt.id));
     Ok(StepProgress::Done)
 }
 
@@ -105,15 +112,24 @@ fn run_until_blocked(
     loop {
         if active.execution.is_runnable() {
             match run_guest(core, active, now, actions)? {
-                ExecutionProgress::Blocked | ExecutionProgress::Ended => {}
-                ExecutionProgress::Paused => return Ok(ExecutionProgress::Paused),
+                ExecutionProgress::Paused if !cancel_unresponsive(active, now)? => {
+                    return Ok(ExecutionProgress::Paused);
+                }
                 // The guest continues where it was before it receives new inputs.
-                ExecutionProgress::BatchFull => {
+                ExecutionProgress::BatchFull if !cancel_unresponsive(active, now)? => {
                     active.is_paused = true;
                     return Ok(ExecutionProgress::BatchFull);
                 }
                 ExecutionProgress::Diverged(divergence) => {
                     return Err(divergence.to_string().into());
+                }
+                ExecutionProgress::Blocked
+                | ExecutionProgress::Ended
+                | ExecutionProgress::Paused
+                | ExecutionProgress::BatchFull => {}
+                ExecutionProgress::Evicted => {
+                    active.guest = None;
+                    return Err(StepBlocked::NoCapacity);
                 }
             }
         }
@@ -140,12 +156,7 @@ fn record_inputs(
     now: Timestamp,
     actions: &mut Vec<ShardAction>,
 ) -> Result<(), StepBlocked> {
-    let is_cancel = |input: &PendingInput| matches!(input, PendingInput::Message(message, _) if message::is_cancel(message));
-    if let Some(place) = active.inputs.iter().position(is_cancel)
-        && let Some(cancel) = active.inputs.remove(place)
-    {
-        active.inputs.push_front(cancel);
-    }
+    record_cancel(core, active, now)?;
     while !active.execution.is_batch_full()
         && let Some(input) = active.inputs.pop_front()
     {
@@ -178,10 +189,46 @@ fn record_inputs(
                 }
                 active.pending.consumed.push((*message, version));
             }
+            PendingInput::StepRefused(_) => {}
         }
     }
     Ok(())
 }
+
+/// Records a cancellation request, if there is one among the inputs.
+fn record_cancel(
+    core: &mut ShardCore,
+    active: &mut ActiveExecution,
+    now: Timestamp,
+) -> Result<(), StepBlocked> {
+    let Some(place) = active.inputs.iter().position(PendingInput::is_cancel) else {
+        return Ok(());
+    };
+    if let Some(PendingInput::Message(message, version)) = active.inputs.remove(place) {
+        if !active.execution.is_terminal() {
+            record_message(core, active, &message, now)?;
+        }
+        active.pending.consumed.push((*message, version));
+    }
+    Ok(())
+}
+
+/// Stops a guest that goes on computing although cancellation was requested. Returns whether the
+/// execution is over now.
+fn cancel_unresponsive(active: &mut ActiveExecution, now: Timestamp) -> Result<bool, StepBlocked> {
+    let is_over = active
+        .execution
+        .cancel_unresponsive(CANCEL_GRACE_MS, now)
+        .map_err(|violation| journal_refused(&violation))?;
+    if is_over {
+        active.guest = None;
+    }
+    Ok(is_over)
+}
+
+/// How long a guest may go on without noticing that it is cancelled, in milliseconds. It notices at
+/// its next wait.
+const CANCEL_GRACE_MS: u64 = 10_000;
 
 fn record_message(
     core: &mut ShardCore,

@@ -32,17 +32,18 @@ pub(super) fn compose_commit(
     commit.journals.extend(append);
     let (state, wake_at) = active.row_state();
     let is_new = active.version == VERSION_UNSTORED;
-    let body = row_body::encode_row_body(
-        row_body::call_depth(&active.row.body),
-        active.execution.signal_backlog(),
-    );
-    let tells_signals = body != active.row.body && body.len().max(active.row.body.len()) > 1;
-    active.pending.changes_row =
-        is_new || active.row.state != state || active.row.wake_at != wake_at || tells_signals;
+    let body = row_body::with_signal_backlog(&active.row.body, active.execution.signal_backlog());
+    active.pending.changes_row = is_new
+        || active.pending.changes_body
+        || active.row.state != state
+        || active.row.wake_at != wake_at
+        || body.is_some();
     if active.pending.changes_row {
         active.row.state = state;
         active.row.wake_at = wake_at;
-        active.row.body = body;
+        if let Some(body) = body {
+            active.row.body = body;
+        }
         commit = if is_new {
             commit.insert(&active.row)
         } else {

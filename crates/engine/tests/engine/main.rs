@@ -11,6 +11,7 @@ mod ahead;
 mod core_harness;
 mod cross_node;
 mod edges;
+mod hostile_executions;
 mod node;
 mod nodes;
 mod observed_store;

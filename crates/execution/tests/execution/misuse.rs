@@ -3,8 +3,8 @@
 
 use onward_base::Timestamp;
 use onward_execution::{
-    AwaitMode, Execution, ExecutionLimits, ExecutionProgress, ExecutionStart, Guest, JoinSetNext,
-    ScriptedGuest,
+    AwaitMode, Execution, ExecutionLimits, ExecutionProgress, ExecutionStart, Guest, GuestLogLevel,
+    GuestRequest, JoinSetNext, ScriptedGuest,
 };
 use onward_journal::{ComponentDigest, ExecutionError};
 
@@ -164,4 +164,47 @@ fn a_full_journal_accepts_only_its_terminal_event() {
         "journal_full"
     );
     assert_eq!(execution.journal().events().len(), 6);
+}
+
+#[test]
+fn a_guest_that_only_records_small_events_fills_a_batch() {
+    let mut execution = crate::engine::start();
+    let mut guest = ScriptedGuest::new(|host| async move {
+        loop {
+            host.now().await?;
+        }
+    });
+    let mut world = Virtual {
+        now: Timestamp::EPOCH,
+        logs: Vec::new(),
+    };
+    for _ in 0..3 {
+        execution.take_events();
+        let progress = execution.run(&mut guest, &mut world).unwrap();
+        assert_eq!(progress, ExecutionProgress::BatchFull);
+        assert_eq!(execution.untaken_count(), 10_000);
+    }
+}
+
+#[test]
+fn a_guest_that_logs_much_pauses_so_that_its_lines_can_be_written() {
+    let mut execution = crate::engine::start();
+    let mut guest = ScriptedGuest::new(|host| async move {
+        loop {
+            host.send_request(GuestRequest::Log {
+                level: GuestLogLevel::Info,
+                message: "x".repeat(1 << 10).as_str().into(),
+            })
+            .await;
+        }
+    });
+    let mut world = Virtual {
+        now: Timestamp::EPOCH,
+        logs: Vec::new(),
+    };
+    for pauses in 1..4 {
+        let progress = execution.run(&mut guest, &mut world).unwrap();
+        assert_eq!(progress, ExecutionProgress::Paused);
+        assert!(world.logs.len() <= pauses * 256, "{}", world.logs.len());
+    }
 }

@@ -28,8 +28,9 @@ impl host::Host for GuestState {
     }
 
     async fn now(&mut self) -> Result<i64> {
+        self.yield_after_copy(0).await;
         match &self.role {
-            InstanceRole::Describe => Ok(0),
+            InstanceRole::Describe { .. } => Ok(0),
             InstanceRole::Task(served) => Ok(served.services.now().as_micros()),
             InstanceRole::Workflow(_) => {
                 let time = |answer| {
@@ -52,9 +53,10 @@ impl host::Host for GuestState {
             );
             return Err(GuestStop(permanent_error("too_large", message)).into());
         }
+        self.yield_after_copy(length as usize).await;
         let mut bytes = vec![0; length as usize];
         match &self.role {
-            InstanceRole::Describe => {}
+            InstanceRole::Describe { .. } => {}
             InstanceRole::Task(served) => served.services.fill_random(&mut bytes),
             InstanceRole::Workflow(_) => {
                 let random = |answer| {
@@ -87,10 +89,11 @@ impl GuestState {
         level: GuestLogLevel,
         message: String,
     ) -> Result<()> {
+        self.yield_after_copy(message.len()).await;
         let message = SharedText::from(truncate_text(message, LINE_BYTES_MAX));
         self.record_panic_line(level, &message);
         match &self.role {
-            InstanceRole::Describe => Ok(()),
+            InstanceRole::Describe { .. } => Ok(()),
             InstanceRole::Task(served) => {
                 served.services.log_line(&self.context, level, &message);
                 Ok(())

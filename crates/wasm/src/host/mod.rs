@@ -18,6 +18,7 @@ use crate::bindings::types::{self, Failure};
 use crate::guest_error::{GuestStop, host_defect_error, permanent_error, too_large_error};
 use crate::limiter::InstanceLimiter;
 use crate::mailbox::RequestMailbox;
+use crate::slice_clock::SliceClock;
 use crate::task::TaskEnvironment;
 use crate::wasi::PartialLines;
 
@@ -50,17 +51,29 @@ pub(crate) struct GuestState {
     instant_ns: u64,
     /// Number of HTTP requests that the task has sent in this call.
     request_count: u32,
+    pub(crate) slice: SliceClock,
+    /// Bytes that the host has copied for the guest since it last yielded for them.
+    copied_bytes: usize,
 }
 
 /// What an instance runs: `describe`, a workflow or a task.
 pub(crate) enum InstanceRole {
-    Describe,
+    /// `describe`, which is interrupted after this many ticks. Also the role of an instance between
+    /// two calls.
+    Describe {
+        ticks_max: u64,
+    },
     Workflow(RequestMailbox),
     Task(Arc<TaskEnvironment>),
 }
 
 /// Limit of the recorded panic message in bytes; a panic is a few lines.
 const PANIC_MESSAGE_BYTES_MAX: usize = 1_024;
+
+/// Bytes that the host copies for a guest before the guest yields: about a millisecond.
+const SLICE_BYTES: usize = 1 << 20;
+/// Weight of a host call by itself, in bytes.
+const CALL_BYTES: usize = 1 << 10;
 
 /// Response of the engine to a request; the outer error stops the guest.
 type EngineResult<T> = Result<std::result::Result<T, ExecutionError>>;
@@ -77,6 +90,7 @@ impl GuestState {
         context: CallContext,
         limiter: InstanceLimiter,
         payload_bytes_max: usize,
+        slice: SliceClock,
     ) -> Self {
         Self {
             limiter,
@@ -87,12 +101,14 @@ impl GuestState {
             partial_lines: PartialLines::default(),
             instant_ns: 0,
             request_count: 0,
+            slice,
+            copied_bytes: 0,
         }
     }
 
     /// Removes all data of the last call from an instance that is kept for reuse.
     pub(crate) fn clear_call(&mut self) {
-        self.role = InstanceRole::Describe;
+        self.role = InstanceRole::Describe { ticks_max: 0 };
         self.context = CallContext {
             execution: SharedText::from(""),
             idempotency_key: SharedText::from(""),
@@ -136,6 +152,17 @@ impl GuestState {
         }
     }
 
+    /// Lets other guests run once the host has copied many bytes for this one: copying costs the
+    /// guest no instructions. Every call counts as some bytes, whatever it passes.
+    pub(crate) async fn yield_after_copy(&mut self, bytes: usize) {
+        self.copied_bytes = self.copied_bytes.saturating_add(bytes + CALL_BYTES);
+        if self.copied_bytes < SLICE_BYTES || matches!(self.role, InstanceRole::Describe { .. }) {
+            return;
+        }
+        self.copied_bytes = 0;
+        tokio::task::yield_now().await;
+    }
+
     /// Returns `instant_ns`, or the last returned instant if that is later, so that the clock never
     /// goes back.
     pub(crate) fn monotonic_ns(&mut self, instant_ns: u64) -> u64 {
@@ -152,6 +179,7 @@ impl GuestState {
         fit: fn(GuestResponse) -> Option<T>,
     ) -> EngineResult<T> {
         let InstanceRole::Workflow(mailbox) = &self.role else {
+            self.yield_after_copy(SLICE_BYTES / 16).await;
             return Ok(Err(permanent_error(
                 "not_in_task",
                 format!("`{name}` is for workflows"),

@@ -14,6 +14,7 @@ use crate::http::HttpRequest;
 impl Host for GuestState {
     async fn http(&mut self, request: Request) -> HostResult<Response> {
         let InstanceRole::Task(served) = &self.role else {
+            self.yield_after_copy(copied_bytes(&request)).await;
             return Ok(Err(permanent_error(
                 "not_in_workflow",
                 "`http` is for tasks: invoke one, or an HTTP request",
@@ -21,6 +22,7 @@ impl Host for GuestState {
             .into()));
         };
         let served = Arc::clone(served);
+        self.yield_after_copy(copied_bytes(&request)).await;
         let request = HttpRequest {
             method: request.method,
             url: request.url,
@@ -38,6 +40,16 @@ impl Host for GuestState {
             Err(error) => Err(error.into_execution_error().into()),
         })
     }
+}
+
+/// Bytes of a request that the host copied out of the guest.
+fn copied_bytes(request: &Request) -> usize {
+    let headers = request
+        .headers
+        .iter()
+        .map(|(name, value)| name.len() + value.len());
+    let body = request.body.as_ref().map_or(0, Vec::len);
+    request.url.len() + headers.sum::<usize>() + body
 }
 
 impl GuestState {

@@ -18,7 +18,10 @@ impl Host for GuestState {
             Ok(request) => {
                 to_host_result(self.request_engine("invoke", request, EXPECT_PROMISE).await)
             }
-            Err(error) => Ok(Err(error.into())),
+            Err(error) => {
+                self.yield_after_copy(input.len()).await;
+                Ok(Err(error.into()))
+            }
         }
     }
 

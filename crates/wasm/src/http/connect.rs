@@ -90,7 +90,11 @@ impl GuestConnector {
                     stream.set_nodelay(true)?;
                     return Ok(TokioIo::new(stream));
                 }
-                Err(error) => failure = format!("{address}: {error}").into(),
+                // The address is for the operator's log only: it may be an internal one.
+                Err(error) => {
+                    tracing::debug!(%host, %address, %error, "a guest's request has no connection");
+                    failure = format!("`{host}`: {error}").into();
+                }
             }
         }
         Err(failure)
@@ -115,6 +119,7 @@ fn check_address(
         AddressClass::Public => Ok(()),
         AddressClass::Private(_) if private_networks == PrivateNetworks::Allowed => Ok(()),
         AddressClass::Private(reason) | AddressClass::Forbidden(reason) => {
+            tracing::info!(%host, %address, reason, "a guest's request was refused");
             Err(HttpError::AddressDenied {
                 host: host.to_owned(),
                 address,

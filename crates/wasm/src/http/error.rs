@@ -22,8 +22,9 @@ pub enum HttpError {
         /// The allow-list that lacks the host: the server's or the component's.
         allow_list: &'static str,
     },
-    /// The host resolves to an address that guests must not reach.
-    #[error("`{host}` has the address {address}, which is {reason}")]
+    /// The host resolves to an address that guests must not reach. The message does not contain the
+    /// address: a guest must not learn what an internal name resolves to.
+    #[error("requests to `{host}` are not allowed: its address is not public")]
     AddressDenied {
         /// The refused host.
         host: String,

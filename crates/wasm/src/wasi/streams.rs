@@ -9,6 +9,7 @@ use wasmtime::{Result, StoreContextMut};
 use super::{
     InputStreamResource, IoErrorResource, OutputStreamResource, PollableResource, WasiLinker,
 };
+use crate::guest_error::{GuestStop, trap_error};
 use crate::host::GuestState;
 
 pub(super) const STDOUT: u32 = 1;
@@ -41,23 +42,21 @@ pub(crate) struct PartialLines {
 }
 
 impl PartialLines {
-    /// Appends output to a stream and returns the lines that are now complete.
-    fn complete_lines(&mut self, stream: u32, written: &[u8]) -> Vec<String> {
-        let rest = if stream == STDERR {
+    /// Takes output of a stream from `written` up to the end of a line, and returns that line;
+    /// `None` if the output ends before the line does.
+    fn next_line(&mut self, stream: u32, written: &mut &[u8]) -> Option<String> {
+        let partial = if stream == STDERR {
             &mut self.err
         } else {
             &mut self.out
         };
-        let mut lines = Vec::new();
-        for byte in written {
-            if *byte != b'\n' {
-                rest.push(*byte);
-            }
-            if *byte == b'\n' || rest.len() >= LINE_BYTES_MAX {
-                lines.push(String::from_utf8_lossy(&mem::take(rest)).into_owned());
-            }
-        }
-        lines
+        let room = LINE_BYTES_MAX.saturating_sub(partial.len());
+        let next = &written[..written.len().min(room)];
+        let line_end = next.iter().position(|byte| *byte == b'\n');
+        partial.extend_from_slice(&next[..line_end.unwrap_or(next.len())]);
+        *written = &written[line_end.map_or(next.len(), |end| end + 1)..];
+        (line_end.is_some() || partial.len() >= LINE_BYTES_MAX)
+            .then(|| String::from_utf8_lossy(&mem::take(partial)).into_owned())
     }
 }
 
@@ -118,14 +117,22 @@ pub(super) fn define_stream_function(instance: &mut WasiLinker<'_>, name: &str) 
 async fn write_lines(
     mut store: StoreContextMut<'_, GuestState>,
     stream: u32,
-    bytes: &[u8],
+    mut bytes: &[u8],
 ) -> Result<()> {
     let level = if stream == STDERR {
         GuestLogLevel::Error
     } else {
         GuestLogLevel::Info
     };
-    for line in store.data_mut().partial_lines.complete_lines(stream, bytes) {
+    if bytes.len() as u64 > WRITE_BYTES_MAX {
+        let message = format!(
+            "it wrote {} bytes to a stream at once, `check-write` permits {WRITE_BYTES_MAX}",
+            bytes.len()
+        );
+        return Err(GuestStop(trap_error(message)).into());
+    }
+    // One by one: a block of line breaks has as many lines as bytes.
+    while let Some(line) = store.data_mut().partial_lines.next_line(stream, &mut bytes) {
         store.data_mut().log_guest_line(level, line).await?;
     }
     Ok(())
@@ -137,11 +144,15 @@ mod tests {
 
     #[test]
     fn lines_are_complete_and_limited() {
-        let mut lines = PartialLines::default();
-        assert_eq!(lines.complete_lines(STDOUT, b"a\nb"), ["a"]);
-        assert_eq!(lines.complete_lines(STDERR, b"c\n"), ["c"]);
-        assert_eq!(lines.complete_lines(STDOUT, b"\n\nd"), ["b", ""]);
-        let long = lines.complete_lines(STDOUT, &[b'x'; 2 * LINE_BYTES_MAX]);
+        let mut partial = PartialLines::default();
+        let mut lines = |stream, mut written: &[u8]| {
+            let next = || partial.next_line(stream, &mut written);
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(STDOUT, b"a\nb"), ["a"]);
+        assert_eq!(lines(STDERR, b"c\n"), ["c"]);
+        assert_eq!(lines(STDOUT, b"\n\nd"), ["b", ""]);
+        let long = lines(STDOUT, &[b'x'; 2 * LINE_BYTES_MAX]);
         assert_eq!(
             long.iter().map(String::len).collect::<Vec<_>>(),
             [LINE_BYTES_MAX, LINE_BYTES_MAX]

@@ -7,6 +7,7 @@
 )]
 
 mod guests;
+mod hostile;
 mod http;
 mod load;
 mod sdk;
@@ -15,6 +16,7 @@ mod wasi;
 mod workflow;
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use onward_base::Payload;
 use onward_execution::{Guest, GuestTurn};
@@ -26,6 +28,8 @@ static RUNTIME: LazyLock<WasmRuntime> = LazyLock::new(|| {
     WasmRuntime::new(Config {
         workflows_max: 64,
         tasks_max: 16,
+        // Tests count pauses, which must not depend on how busy the machine is.
+        tick_interval: Duration::from_secs(3_600),
         ..Config::default()
     })
     .unwrap()
@@ -49,7 +53,7 @@ fn payload(text: &str) -> Payload {
 
 /// The workflow whose body is `body`.
 fn flow(body: &str, limits: WorkflowLimits) -> Box<dyn Guest> {
-    load(&guests::with_call(body)).new_workflow("flow", &payload("[1,2]"), own(), limits)
+    load(&guests::with_call(body)).new_workflow("tenant", "flow", &payload("[1,2]"), own(), limits)
 }
 
 /// Runs a guest until it does more than pause. Returns how often it paused.

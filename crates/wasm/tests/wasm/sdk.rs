@@ -41,14 +41,16 @@ fn the_component_lists_its_functions() {
 #[test]
 fn echo_returns_its_input() {
     let input = payload("{\"a\":[1,\"é\",null]}");
-    let mut guest = component().new_workflow("echo", &input, own(), WorkflowLimits::default());
+    let mut guest =
+        component().new_workflow("tenant", "echo", &input, own(), WorkflowLimits::default());
     assert_eq!(guest.resume_guest(None), GuestTurn::Completed(Ok(input)));
 }
 
 #[test]
 fn chain_performs_its_steps_in_order() {
     let input = payload("{\"steps\":3,\"work\":4}");
-    let mut guest = component().new_workflow("chain", &input, own(), WorkflowLimits::default());
+    let mut guest =
+        component().new_workflow("tenant", "chain", &input, own(), WorkflowLimits::default());
     let mut turn = guest.resume_guest(None);
     for promise in 0..3 {
         let GuestTurn::Requested(GuestRequest::Invoke {
@@ -80,6 +82,7 @@ fn chain_performs_its_steps_in_order() {
 #[test]
 fn fan_out_takes_results_from_a_join_set() {
     let mut guest = component().new_workflow(
+        "tenant",
         "fan_out",
         &payload("{\"steps\":1}"),
         own(),
@@ -120,6 +123,7 @@ fn fan_out_takes_results_from_a_join_set() {
 fn waiter_waits_for_a_signal() {
     let start = || {
         component().new_workflow(
+            "tenant",
             "waiter",
             &payload("{\"timeout_ms\":9}"),
             own(),
@@ -142,8 +146,13 @@ fn waiter_waits_for_a_signal() {
 
 #[test]
 fn counter_continues_as_a_new_execution() {
-    let mut guest =
-        component().new_workflow("counter", &payload("3"), own(), WorkflowLimits::default());
+    let mut guest = component().new_workflow(
+        "tenant",
+        "counter",
+        &payload("3"),
+        own(),
+        WorkflowLimits::default(),
+    );
     assert!(matches!(
         guest.resume_guest(None),
         GuestTurn::Requested(GuestRequest::AwaitSignal { .. })
@@ -161,6 +170,7 @@ fn counter_continues_as_a_new_execution() {
 #[test]
 fn fail_fails_with_its_kind() {
     let mut guest = component().new_workflow(
+        "tenant",
         "fail",
         &payload("\"card_declined\""),
         own(),

@@ -40,7 +40,7 @@ fn nowhere() -> ComponentEgress {
     }
 }
 
-fn call(limits: TaskLimits) -> TaskCall {
+pub(crate) fn call(limits: TaskLimits) -> TaskCall {
     TaskCall {
         owner: "tenant".into(),
         context: own(),

@@ -10,7 +10,13 @@ fn flow(body: &str) -> Box<dyn Guest> {
     let component = load(&guests::parse(
         &include_str!("wasi.wat").replace(";;BODY", body),
     ));
-    component.new_workflow("flow", &payload("1"), own(), WorkflowLimits::default())
+    component.new_workflow(
+        "tenant",
+        "flow",
+        &payload("1"),
+        own(),
+        WorkflowLimits::default(),
+    )
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn a_large_payload_is_refused_in_every_direction() {
     let large = payload("\"0123456789\"");
     let error = failed(
         component
-            .new_workflow("flow", &large, own(), small)
+            .new_workflow("tenant", "flow", &large, own(), small)
             .resume_guest(None),
     );
     assert_eq!(
@@ -338,7 +338,7 @@ fn only_workflows_run_as_workflows() {
     ] {
         let error = failed(
             component
-                .new_workflow(name, &payload("1"), own(), limits())
+                .new_workflow("tenant", name, &payload("1"), own(), limits())
                 .resume_guest(None),
         );
         assert_eq!(error.kind.as_str(), "unknown_function");
@@ -357,7 +357,7 @@ fn a_workflow_waits_for_capacity_and_frees_it() {
     let component = runtime
         .load_component(&guests::with_call(guests::TIMER))
         .unwrap();
-    let start = || component.new_workflow("flow", &payload("1"), own(), limits());
+    let start = || component.new_workflow("tenant", "flow", &payload("1"), own(), limits());
     let mut guests: Vec<_> = (0..4).map(|_| start()).collect();
     assert_eq!(
         runtime.free_workflow_slots(),

@@ -154,7 +154,7 @@ impl ShardOwner<'_> {
                 .ready_inputs
                 .push_back(Ok(ShardInput::AttemptsEnded(vec![end])));
         }
-        let task = tokio::spawn(async move {
+        let task = self.node.spawn_guest_task(async move {
             let result = work.await;
             drop(ended.send(AttemptEnd {
                 attempt: id,

@@ -17,7 +17,7 @@ use onward_journal::{ExecutionId, InvokeResult};
 use onward_store::shard_lease::{self, HeldLease};
 use onward_store::{ColumnValue, Error, ShardId, StoreErrorKind, TableScan};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::membership::duration_millis;
@@ -54,7 +54,8 @@ pub(super) enum ShardDirective {
 const HANDOVER_RETRY_DELAY: Duration = Duration::from_secs(30);
 
 /// Claims a shard and, if that succeeds, runs it until it is to be released or another node takes
-/// it over.
+/// it over. Renews the lease meanwhile: the loop of the shard runs guests, on threads of its own if
+/// the node has them, and must not be able to delay the renewal.
 pub(super) async fn run_shard(
     node: &Arc<Node>,
     shard: ShardId,
@@ -68,14 +69,7 @@ pub(super) async fn run_shard(
     )
     .await;
     let ended = match claimed {
-        Ok(Some(lease)) => match ShardOwner::new(node, shard, lease).run_loop(leave).await {
-            Ok(Some(lease)) => shard_lease::release_lease(&*node.store, &lease).await,
-            Ok(None) => {
-                tracing::warn!(%shard, "another node has taken over the shard");
-                Ok(())
-            }
-            Err(error) => Err(error),
-        },
+        Ok(Some(lease)) => run_claimed_shard(node, lease, leave).await,
         Ok(None) => Ok(()),
         Err(error) => Err(error),
     };
@@ -88,11 +82,80 @@ pub(super) async fn run_shard(
     }
 }
 
+/// Runs the loop of a shard in a task of its own, renews the lease until the loop ends, and then
+/// releases it.
+async fn run_claimed_shard(
+    node: &Arc<Node>,
+    mut lease: HeldLease,
+    leave: watch::Receiver<ShardDirective>,
+) -> Result<(), Error> {
+    let (shard, lease_duration) = (lease.shard, node.options.lease_duration);
+    let (lost, is_lost) = watch::channel(false);
+    let (owner_node, held) = (Arc::clone(node), lease.clone());
+    let mut running = ShardLoopTask(node.spawn_shard_loop(async move {
+        ShardOwner::new(&owner_node, &held, is_lost)
+            .run_loop(leave)
+            .await
+    }));
+    let mut renew = interval(lease_duration / 3);
+    renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let ended = loop {
+        tokio::select! {
+            ended = &mut running.0 => break ended,
+            _ = renew.tick() => {
+                let renewed =
+                    shard_lease::renew_lease(&*node.store, &lease, duration_millis(lease_duration));
+                match renewed.await {
+                    Ok(Some(renewed)) => lease = renewed,
+                    Ok(None) => drop(lost.send_replace(true)),
+                    Err(error) if error.kind() == StoreErrorKind::Fatal => return Err(error),
+                    Err(error) => {
+                        tracing::warn!(%shard, %error, "shard lease could not be renewed; retrying");
+                        renew.reset_after(node.options.poll_interval);
+                    }
+                }
+            }
+        }
+    };
+    match ended {
+        Ok(Ok(ShardLoopOutcome::Released)) => {
+            shard_lease::release_lease(&*node.store, &lease).await
+        }
+        Ok(Ok(ShardLoopOutcome::Lost)) => {
+            tracing::warn!(%shard, "another node has taken over the shard");
+            Ok(())
+        }
+        Ok(Err(error)) => Err(error),
+        Err(panic) => Err(Error::Unusable(format!(
+            "the loop of a shard panicked: {panic}"
+        ))),
+    }
+}
+
+/// How the loop of a shard ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ShardLoopOutcome {
+    /// The shard is to be released.
+    Released,
+    /// Another node has taken over the shard.
+    Lost,
+}
+
+/// The loop of a shard in a task of its own, which ends when this is dropped.
+struct ShardLoopTask<T>(JoinHandle<T>);
+
+impl<T> Drop for ShardLoopTask<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
 /// State of the loop of a shard that this node owns.
 struct ShardOwner<'a> {
     node: &'a Arc<Node>,
     shard: ShardId,
-    lease: HeldLease,
+    /// Whether another node has taken over, as the renewal of the lease found out.
+    lease_lost: watch::Receiver<bool>,
     time: StoreTime,
     core: ShardCore,
     /// Reads and commits in progress.
@@ -147,7 +210,8 @@ impl Drop for ShardOwner<'_> {
 }
 
 impl<'a> ShardOwner<'a> {
-    fn new(node: &'a Arc<Node>, shard: ShardId, lease: HeldLease) -> Self {
+    fn new(node: &'a Arc<Node>, lease: &HeldLease, lease_lost: watch::Receiver<bool>) -> Self {
+        let shard = lease.shard;
         let functions = Arc::clone(&node.functions) as Arc<dyn crate::shard::FunctionResolver>;
         let core = ShardCore::new(
             shard,
@@ -156,13 +220,15 @@ impl<'a> ShardOwner<'a> {
             Box::new(client::fill_os_entropy),
             node.options.shard,
         );
-        let core = core.with_task_matcher(Arc::clone(&node.hub.task_matcher));
+        let core = core
+            .with_task_matcher(Arc::clone(&node.hub.task_matcher))
+            .after_takeover(lease.is_takeover);
         let (ended, ends) = mpsc::unbounded_channel();
         let waiting = FuturesUnordered::new();
         Self {
             node,
             shard,
-            lease,
+            lease_lost,
             time: node.store_time(),
             core,
             pending_inputs: waiting,
@@ -187,17 +253,15 @@ impl<'a> ShardOwner<'a> {
         }
     }
 
-    /// Runs the loop. Returns the lease if the shard is to be released, `None` if another node has
-    /// taken it over.
+    /// Runs the loop until the shard is to be released, or until another node has taken it over.
     async fn run_loop(
         mut self,
         mut leave: watch::Receiver<ShardDirective>,
-    ) -> Result<Option<HeldLease>, Error> {
+    ) -> Result<ShardLoopOutcome, Error> {
         self.takeover_scan = Some(self.due_scan());
         let mut poll = interval(self.node.options.poll_interval);
         poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut renew = interval(self.node.options.lease_duration / 3);
-        renew.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lease_lost = self.lease_lost.clone();
         while !self.is_lost && !self.can_release_shard() {
             if let Err(error) = self.read_known_work().await {
                 self.tolerate_store_error(error)?;
@@ -208,8 +272,7 @@ impl<'a> ShardOwner<'a> {
                 self.drain_deadline.unwrap_or_else(far_future),
             );
             let kept_until = self.handover_retry_at.unwrap_or_else(far_future);
-            // In random order: a flood of one kind of event must not delay the renewal of the
-            // lease.
+            // In random order: a flood of one kind of event must not delay the others.
             tokio::select! {
                 why = next_directive(&mut leave, self.directive) => self.begin_drain(why),
                 () = tokio::time::sleep_until(kept_until) => self.begin_drain(self.directive),
@@ -217,11 +280,14 @@ impl<'a> ShardOwner<'a> {
                 Some(input) = self.pending_inputs.next() => self.feed_core(input?),
                 Some(end) = self.attempt_ends.recv() => self.feed_attempt_ends(end),
                 () = std::future::ready(()), if !self.ready_inputs.is_empty() => {}
-                _ = renew.tick() => if let Err(error) = self.renew_lease().await {
-                    self.tolerate_store_error(error)?;
-                    renew.reset_after(self.node.options.poll_interval);
-                },
-                () = tokio::time::sleep_until(due) => self.feed_core(ShardInput::Tick),
+                () = lease_loss(&mut lease_lost) => self.is_lost = true,
+                () = tokio::time::sleep_until(due) => {
+                    self.feed_core(ShardInput::Tick);
+                    if self.core.has_paused_guests() {
+                        // Guests that compute for long share the thread with the other shards.
+                        tokio::task::yield_now().await;
+                    }
+                }
                 Some(note) = self.hints.recv() => {
                     self.handle_hint(note);
                     // Repeated hints are handled together and cause one read.
@@ -234,7 +300,10 @@ impl<'a> ShardOwner<'a> {
                 },
             }
         }
-        Ok((!self.is_lost).then(|| self.lease.clone()))
+        Ok(match self.is_lost {
+            true => ShardLoopOutcome::Lost,
+            false => ShardLoopOutcome::Released,
+        })
     }
 
     /// Starts draining: the core begins no more work.
@@ -410,20 +479,6 @@ impl<'a> ShardOwner<'a> {
         self.load_due_timers(self.time.now()).await
     }
 
-    async fn renew_lease(&mut self) -> Result<(), Error> {
-        match shard_lease::renew_lease(
-            &*self.node.store,
-            &self.lease,
-            duration_millis(self.node.options.lease_duration),
-        )
-        .await?
-        {
-            Some(lease) => self.lease = lease,
-            None => self.is_lost = true,
-        }
-        Ok(())
-    }
-
     /// Feeds an input to the core and performs the actions it returns.
     fn feed_core(&mut self, input: ShardInput) {
         match &input {
@@ -464,6 +519,13 @@ async fn next_directive(
         .wait_for(|leave| *leave != known)
         .await
         .map_or(ShardDirective::Stop, |leave| *leave)
+}
+
+/// Waits until another node has taken over the shard.
+async fn lease_loss(lost: &mut watch::Receiver<bool>) {
+    if lost.wait_for(|is_lost| *is_lost).await.is_err() {
+        std::future::pending().await
+    }
 }
 
 fn far_future() -> Instant {
