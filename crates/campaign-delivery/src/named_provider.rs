@@ -128,10 +128,9 @@ impl ComposeMessage for SenderCheckedComposer {
         recipient: &AudienceRecipient,
     ) -> Result<RenderedMessage, ComposeError> {
         let message = self.templates.compose_message(recipient)?;
-        match message.find_part(FROM_PART).filter(|text| !text.is_empty()) {
-            Some(sender) => check_sender(sender, &self.allowed).map_err(ComposeError::new)?,
-            // The provider sets the sender itself.
-            None => {}
+        // Without the part, the provider sets the sender itself.
+        if let Some(sender) = message.find_part(FROM_PART).filter(|text| !text.is_empty()) {
+            check_sender(sender, &self.allowed).map_err(ComposeError::new)?;
         }
         Ok(message)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{EnvironmentSecrets, ProviderSpec};
 use onward_base::{SharedText, Timestamp};
-use onward_campaign_core::{AudienceRecipient, ComposeMessage as _};
+use onward_campaign_core::AudienceRecipient;
 use onward_campaign_file::{Campaign, CampaignChecker, DeployPrerequisite, TemplateComposer};
 use onward_store::memory::MemoryStore;
 use onward_store::tables::NodeRow;

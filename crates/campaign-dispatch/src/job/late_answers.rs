@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use onward_campaign_core::{ItemChange, ItemState};
+use onward_store::StoreErrorKind;
 use tokio::time::sleep;
 
 use super::JobRunner;
@@ -13,8 +14,8 @@ use crate::resolution::{self, OperatorDecision, Resolution};
 use crate::row_mapping;
 use crate::scope_columns::ScopeColumns;
 
-/// How often, and at which interval, the answers are tried to be recorded again while another
-/// worker holds the job.
+/// How often, and at which interval, the worker tries again to record its answers, while another
+/// worker holds the job or the store does not answer.
 const RETRIES_MAX: u32 = 10;
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -38,12 +39,9 @@ impl JobRunner<'_> {
             let item = row_mapping::item_id(&self.job.id, *position).to_string();
             let message_id = change.provider_message_id.as_ref();
             let resolution = Resolution::Sent(message_id.map(ToString::to_string));
-            while self
-                .settle_late_item(&scope, &item, &resolution)
-                .await
-                .is_err()
-            {
+            while let Err(error) = self.settle_late_item(&scope, &item, &resolution).await {
                 if retries_left == 0 {
+                    tracing::warn!(item, %error, "a late answer of the provider is not recorded");
                     return;
                 }
                 retries_left -= 1;
@@ -52,32 +50,41 @@ impl JobRunner<'_> {
         }
     }
 
-    /// Settles an item if it is in doubt. Fails if another worker holds the job.
+    /// Settles an item if it is in doubt. Fails if it may succeed later: another worker holds the
+    /// job, or the store does not answer.
     async fn settle_late_item(
         &self,
         scope: &ScopeColumns,
         item: &str,
         resolution: &Resolution,
-    ) -> Result<(), JobStillLocked> {
+    ) -> Result<(), CampaignError> {
         let decision = OperatorDecision {
             resolution,
             operator: &self.context.worker_name,
             reason: REASON,
         };
         let (store, items) = (&*self.context.store, [item.to_owned()]);
-        let settled = resolution::resolve_items(store, scope, &items, decision).await;
-        let is_locked = settled.is_ok_and(|settled| {
-            settled
-                .iter()
-                .any(|(_, outcome)| matches!(outcome, Err(CampaignError::JobLocked(..))))
-        });
-        if is_locked {
-            Err(JobStillLocked)
-        } else {
-            Ok(())
+        let settled = resolution::resolve_items(store, scope, &items, decision).await?;
+        for (_, outcome) in settled {
+            match outcome {
+                Ok(_) => tracing::info!(item, "{REASON}"),
+                Err(error) if is_temporary(&error) => return Err(error),
+                Err(error) => {
+                    tracing::debug!(item, %error, "a late answer of the provider is not recorded")
+                }
+            }
         }
+        Ok(())
     }
 }
 
-/// Another worker holds the job.
-struct JobStillLocked;
+fn is_temporary(error: &CampaignError) -> bool {
+    match error {
+        CampaignError::JobLocked(..) => true,
+        CampaignError::Store(error) => matches!(
+            error.kind(),
+            StoreErrorKind::Retry | StoreErrorKind::Unknown | StoreErrorKind::Conflict
+        ),
+        _ => false,
+    }
+}

@@ -170,6 +170,7 @@ enum Interruption {
 
 /// Checks that an operator can see that the item was sent again, and that a worker was lost.
 async fn assert_resend_is_visible(world: &World, run: &str, interruption: Interruption) {
+    assert_eq!(world.provider.calls()["a"], 2, "{interruption:?}");
     assert_eq!(world.items().await[0].sends, 2, "{interruption:?}");
     let events = world.events(run).await;
     assert!(
@@ -247,7 +248,6 @@ async fn an_idempotent_provider_is_called_again_after_every_kind_of_interruption
             stop.send_replace(true);
         }
         world.work_until_ended(&run).await;
-        assert_eq!(world.provider.calls()["a"], 2, "{interruption:?}");
         assert_resend_is_visible(&world, &run, interruption).await;
         assert_eq!(
             world.run_status(&run).await,

@@ -89,7 +89,7 @@ impl StoreFaults for ReservedCount {
 #[tokio::test(start_paused = true)]
 async fn jobs_together_reserve_no_more_items_than_the_provider_has_permits() {
     let provider = RecordingProvider {
-        permits: Some(Arc::new(Semaphore::new(3))),
+        permits: Some(Arc::new(Semaphore::new(1))),
         latency: Duration::from_millis(20),
         ..RecordingProvider::new(|_, _| accepted())
     };
@@ -114,5 +114,5 @@ async fn jobs_together_reserve_no_more_items_than_the_provider_has_permits() {
     stop.send_replace(true);
     dispatching.await.unwrap().unwrap();
     assert_eq!(world.run_status(&run).await, CampaignRunStatus::Completed);
-    assert_eq!(reserved.load(Ordering::SeqCst), 3);
+    assert_eq!(reserved.load(Ordering::SeqCst), 1);
 }
