@@ -7,6 +7,9 @@ use onward_embed::Engine;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+/// How long everything else may take once the drain timeout has passed.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// How long a node may take to release its shards once the drain timeout has passed.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -34,9 +37,10 @@ impl ShutdownSignals {
         }
     }
 
-    /// Exits the process with [`EXIT_INTERRUPTED`] at the next signal. Waits for it on a thread of
-    /// its own, so that it works however busy the other threads are, and until the process ends.
-    pub(crate) fn exit_on_next_signal(self) -> anyhow::Result<()> {
+    /// Exits the process with [`EXIT_INTERRUPTED`] at the next signal, or if it has not ended some
+    /// time after the drain timeout. Waits on a thread of its own, so that it works however busy
+    /// the other threads are, and until the process ends.
+    pub(crate) fn exit_on_next_signal(self, drain_timeout: Duration) -> anyhow::Result<()> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         // Installed before the old handlers are dropped, so that no signal is missed between.
         let mut signals = {
@@ -47,7 +51,13 @@ impl ShutdownSignals {
         std::thread::Builder::new()
             .name("onward-signals".to_owned())
             .spawn(move || {
-                runtime.block_on(signals.next_signal());
+                let deadline = drain_timeout + SHUTDOWN_TIMEOUT;
+                let second = runtime.block_on(async {
+                    tokio::time::timeout(deadline, signals.next_signal()).await
+                });
+                if second.is_err() {
+                    tracing::error!("the process did not stop in time and ends now");
+                }
                 std::process::exit(EXIT_INTERRUPTED.into());
             })?;
         Ok(())

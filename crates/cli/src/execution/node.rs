@@ -54,7 +54,7 @@ pub(crate) async fn run_node(args: &NodeArgs, runtimes: GuestRuntimes) -> anyhow
         error = engine.wait_for_failure() => return Err(error.into()),
     }
     console::print_message("draining; send the signal again to exit immediately");
-    signals.exit_on_next_signal()?;
+    signals.exit_on_next_signal(NODE_DRAIN_TIMEOUT)?;
     shutdown::stop_engine(engine, NODE_DRAIN_TIMEOUT).await?;
     Ok(ExitCode::SUCCESS)
 }

@@ -37,7 +37,7 @@ use crate::{console, fd_limit};
 /// second exits immediately.
 ///
 /// Exit codes: 0 the server was stopped, 2 it could not start or its store failed, 130 it was
-/// stopped twice.
+/// stopped twice, or did not stop within 20 s after the drain timeout.
 #[derive(clap::Args)]
 pub(crate) struct ServeArgs {
     #[command(flatten)]
@@ -162,7 +162,7 @@ pub(super) async fn serve_until_stopped(
         }
     }
     console::print_message("draining; send the signal again to exit immediately");
-    signals.exit_on_next_signal()?;
+    signals.exit_on_next_signal(drain_timeout(settings))?;
     // The server keeps answering while it drains, so that load balancers can see /readyz first.
     stage.send_replace(ServerStage::Draining);
     campaigns.stop_sending();
