@@ -205,7 +205,7 @@ pub struct ExecutionView {
     pub created_at: String,
     /// The number of events in its journal.
     pub events: u64,
-    /// The child executions, in the order in which they were started.
+    /// The first child executions, in the order in which they were started; at most 1000.
     pub children: Vec<ChildExecution>,
     /// The execution that this one continued as; absent if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

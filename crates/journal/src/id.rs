@@ -61,8 +61,8 @@ impl ExecutionId {
         Self(hash.finalize().into())
     }
 
-    /// Derives the id of an execution that a client starts on `component`, without a parent. `owner`
-    /// are the fields that make the idempotency key unique: the tenant, the project, the
+    /// Derives the id of an execution that a client starts on `component`, without a parent.
+    /// `owner` are the fields that make the idempotency key unique: the tenant, the project, the
     /// environment and the function.
     ///
     /// As with [`derive`](Self::derive), each field is preceded by its length.

@@ -336,8 +336,8 @@ impl ChildCollector {
 }
 
 impl ApiService {
-    /// Reads a page of the events of a journal from sequence `from` on. If there are none, waits for
-    /// up to `wait_ms` milliseconds.
+    /// Reads a page of the events of a journal from sequence `from` on. If there are none, waits
+    /// for up to `wait_ms` milliseconds.
     pub async fn follow_journal(
         &self,
         execution: &str,

@@ -37,9 +37,9 @@ pub(crate) struct StateAppendArgs {
     keys: KeyCheckArg,
     /// Also accept idempotency keys in the form of contract v1; only with --store
     ///
-    /// Only the form of the key: a line must have all fields of RunEventWrite in their present form.
-    /// Events of contract v1 have no tenant, project, environment, plan id and plan version; add
-    /// them, write the attempts as numbers, rename eventData to payload, and remove runSeq and
+    /// Only the form of the key: a line must have all fields of RunEventWrite in their present
+    /// form. Events of contract v1 have no tenant, project, environment, plan id and plan version;
+    /// add them, write the attempts as numbers, rename eventData to payload, and remove runSeq and
     /// persistedAt. The store assigns those in the order of the lines.
     #[arg(long)]
     accept_v1_keys: bool,

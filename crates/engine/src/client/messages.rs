@@ -18,7 +18,7 @@ const SIGNALS_MAX: u64 = 10_000;
 const SIGNAL_BYTES_MAX: u64 = 64 << 20;
 
 /// Maximum number of messages to an execution that its shard owner has not read.
-const UNREAD_MESSAGES_MAX: usize = 1_000;
+const UNREAD_MESSAGES_MAX: usize = 2_000;
 
 impl EngineClient {
     /// Sends a signal. Sending it again with the same idempotency key has no effect. Fails if the
