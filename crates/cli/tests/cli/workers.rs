@@ -101,7 +101,9 @@ async fn a_non_retryable_failure_reaches_the_workflow() {
                 }
             }));
     assert_eq!(
-        setup.relay(json!({"task": "charge", "max_attempts": 5})).await,
+        setup
+            .relay(json!({"task": "charge", "max_attempts": 5}))
+            .await,
         failed("card_declined", "the bank said no")
     );
     assert_eq!(attempts.load(Ordering::Relaxed), 1);
@@ -257,7 +259,9 @@ async fn heartbeats_keep_the_lease_of_a_long_task() {
         .worker()
         .with_lease(Duration::from_secs(1))
         .register_task("slow", slow));
-    let result = setup.relay(json!({"task": "slow", "max_attempts": 5})).await;
+    let result = setup
+        .relay(json!({"task": "slow", "max_attempts": 5}))
+        .await;
     assert_eq!(result, Ok(json!({"attempt": 1, "lost": false})));
     worker.stop().await;
 }
