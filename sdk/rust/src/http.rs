@@ -172,8 +172,8 @@ impl HttpResponse {
         }
     }
 
-    /// Returns the response, or the failure `http_STATUS` if the status is not 2xx. The failure is not
-    /// retryable for 4xx, except for 408, 425 and 429.
+    /// Returns the response, or the failure `http_STATUS` if the status is not 2xx. The failure is
+    /// not retryable for 4xx, except for 408, 425 and 429.
     pub fn successful(self) -> Result<Self> {
         if (200..300).contains(&self.status) {
             return Ok(self);

@@ -1,5 +1,5 @@
-//! `onward bench`: it measures the workloads that it reports, and removes what it created. The speed
-//! itself is not tested.
+//! `onward bench`: it measures the workloads that it reports, and removes what it created. The
+//! speed itself is not tested.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! The workflows that `onward bench` measures. Their task does nothing, so the measurement is of the
-//! engine.
+//! The workflows that `onward bench` measures. Their task does nothing, so that the result is the
+//! speed of the engine.
 
 use onward::prelude::*;
 use onward::{Call, call_named};
