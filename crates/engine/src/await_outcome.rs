@@ -17,9 +17,17 @@ const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of polls after which the client notifies the shard owner again that it waits for the end.
 const POLLS_PER_AWAIT_NOTIFICATION: u32 = 50;
 
+/// Whether to read the store before the first wait for a notification.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstRead {
+    Performed,
+    /// The execution has just started, so the store cannot have its end yet.
+    Skipped,
+}
+
 impl EngineClient {
     /// Starts a workflow, unless `key` has already started one, and waits for its end until
-    /// `patience` completes. The client subscribes before the start, so with a node in this process
+    /// `timeout` completes. The client subscribes before the start, so with a node in this process
     /// it is notified of the end and does not have to poll.
     pub async fn start_and_wait(
         &self,
@@ -35,7 +43,7 @@ impl EngineClient {
             let is_new = !started.already_existed && started.execution == id;
             match here.filter(|_| is_new) {
                 Some(mut here) => match self
-                    .receive_ending(id, shard_of(&id), &mut here.receiver, true)
+                    .receive_ending(id, shard_of(&id), &mut here.receiver, FirstRead::Skipped)
                     .await?
                 {
                     ExecutionOutcome::Result(result) => Ok(result),
@@ -73,13 +81,13 @@ impl EngineClient {
                 .find_execution(id)
                 .await?
                 .ok_or(ClientError::ExecutionNotFound(id))?;
+            let first_read = if hub.is_recently_started(id) {
+                FirstRead::Skipped
+            } else {
+                FirstRead::Performed
+            };
             return self
-                .receive_ending(
-                    id,
-                    row.shard,
-                    &mut here.receiver,
-                    hub.is_recently_started(id),
-                )
+                .receive_ending(id, row.shard, &mut here.receiver, first_read)
                 .await;
         }
         loop {
@@ -90,37 +98,36 @@ impl EngineClient {
         }
     }
 
-    /// Returns the end as notified in this process or as found in the store. If `is_fresh`, the
-    /// first store read is skipped.
+    /// Returns the end as notified in this process or as found in the store.
     async fn receive_ending(
         &self,
         id: ExecutionId,
         shard: ShardId,
         receiver: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
-        mut is_fresh: bool,
+        first_read: FirstRead,
     ) -> Result<ExecutionOutcome, ClientError> {
-        let mut looks = 0;
+        let mut rounds = 0;
         loop {
             // The shard owner in the other process notifies this one when the execution ends.
-            if looks % POLLS_PER_AWAIT_NOTIFICATION == 0
+            if rounds % POLLS_PER_AWAIT_NOTIFICATION == 0
                 && !self.local_hub().is_some_and(|hub| hub.owns_shard(shard))
             {
                 self.store()
                     .notify(Notification::EndingAwaited(id).to_string());
             }
-            if !std::mem::take(&mut is_fresh)
+            if (rounds > 0 || first_read == FirstRead::Performed)
                 && let Some(ending) = self.execution_ending(id).await?
             {
                 return Ok(ending);
             }
             // If another process runs the execution, the notification received here carries no
-            // outcome and only means that the store has news to read.
+            // outcome and only means that the store has the end to read.
             if let Ok(Some(Some(ending))) =
                 tokio::time::timeout(ENDING_POLL_INTERVAL, receiver.recv()).await
             {
                 return Ok(ending);
             }
-            looks += 1;
+            rounds += 1;
         }
     }
 }
