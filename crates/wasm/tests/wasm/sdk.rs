@@ -168,7 +168,7 @@ fn fail_fails_with_its_kind() {
     );
     assert_eq!(
         failed(guest.resume_guest(None)).to_string(),
-        "card_declined: requested by the test"
+        "card_declined: as requested"
     );
 }
 

@@ -135,7 +135,7 @@ pub fn counter(left: u64) -> Result<u64> {
 /// Fails with this kind.
 #[workflow]
 pub fn fail(kind: String) -> Result<()> {
-    Err(Error::new(kind, "requested by the test"))
+    Err(Error::new(kind, "as requested"))
 }
 
 /// Fails the given number of attempts, then returns the number of the attempt.

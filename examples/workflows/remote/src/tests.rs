@@ -21,7 +21,7 @@ fn charge_call(max_attempts: u32) -> TaskCall {
 fn failing(kind: &'static str) -> TestEnv {
     let mut env = TestEnv::new();
     env.stub_named("charge", move |_: Json| {
-        Err::<Json, _>(Error::new(kind, "requested by the test"))
+        Err::<Json, _>(Error::new(kind, "as requested"))
     });
     env
 }
@@ -41,7 +41,7 @@ fn a_relay_retries_at_a_constant_interval() {
     let mut env = failing("bank_closed");
     assert_eq!(
         env.run(relay, charge_call(3)),
-        Err(Error::new("bank_closed", "requested by the test"))
+        Err(Error::new("bank_closed", "as requested"))
     );
     assert_eq!(env.elapsed(), Duration::from_millis(200));
 }
