@@ -104,18 +104,18 @@ impl EngineClient {
         id: ExecutionId,
         shard: ShardId,
         receiver: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
-        first_read: FirstRead,
+        mut first_read: FirstRead,
     ) -> Result<ExecutionOutcome, ClientError> {
-        let mut rounds = 0;
+        let mut looks = 0;
         loop {
             // The shard owner in the other process notifies this one when the execution ends.
-            if rounds % POLLS_PER_AWAIT_NOTIFICATION == 0
+            if looks % POLLS_PER_AWAIT_NOTIFICATION == 0
                 && !self.local_hub().is_some_and(|hub| hub.owns_shard(shard))
             {
                 self.store()
                     .notify(Notification::EndingAwaited(id).to_string());
             }
-            if (rounds > 0 || first_read == FirstRead::Performed)
+            if std::mem::replace(&mut first_read, FirstRead::Performed) == FirstRead::Performed
                 && let Some(ending) = self.execution_ending(id).await?
             {
                 return Ok(ending);
@@ -127,7 +127,7 @@ impl EngineClient {
             {
                 return Ok(ending);
             }
-            rounds += 1;
+            looks += 1;
         }
     }
 }
