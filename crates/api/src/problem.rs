@@ -36,7 +36,7 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem; status, title and type follow from the code.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        let (status, title) = code.about();
+        let (status, title) = code.status_and_title();
         let r#type = format!("urn:onward:problem:{}", code.as_str());
         Self {
             r#type,
@@ -90,7 +90,7 @@ macro_rules! problem_codes {
             }
 
             /// The HTTP status and the title of the code.
-            pub const fn about(self) -> (u16, &'static str) {
+            pub const fn status_and_title(self) -> (u16, &'static str) {
                 match self {
                     $(Self::$name => ($status, $title),)+
                 }

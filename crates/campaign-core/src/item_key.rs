@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use onward_base::hex::write_hex;
 use sha2::{Digest as _, Sha256};
 
 /// The idempotency key of an item: a digest of the parts that identify it.
@@ -52,7 +53,7 @@ pub fn hash_parts(parts: &[&str]) -> [u8; 32] {
 
 impl fmt::Display for ItemKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write_hex(f, &self.0)
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use onward_base::SharedText;
+use onward_base::hex::encode_hex;
 use onward_campaign_core::{DeliveryChannel, hash_parts};
 use serde::{Deserialize, Serialize};
 
@@ -192,11 +193,7 @@ impl Campaign {
             .iter()
             .flat_map(|(name, text)| [name.as_str(), text.as_str()]);
         let parts: Vec<&str> = template.chain(self.unsubscribe.as_deref()).collect();
-        let hex: String = hash_parts(&parts)[..16]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        hex.into()
+        encode_hex(&hash_parts(&parts)[..16]).into()
     }
 
     /// Iterates over all templates, including the unsubscribe link, as pairs of part name and

@@ -277,8 +277,12 @@ struct ServerProfile {
 fn resolve_profile(name: &str) -> anyhow::Result<ConnectionTarget> {
     let path = profiles_path()
         .context("cannot locate profiles.toml: neither XDG_CONFIG_HOME nor HOME is set")?;
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("cannot read {}", path.display()))?;
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        format!(
+            "cannot read {}: --profile needs a table [{name}] with `server` and `token` in this file",
+            path.display()
+        )
+    })?;
     let profiles: BTreeMap<String, ServerProfile> =
         toml::from_str(&text).with_context(|| format!("{}: invalid profiles", path.display()))?;
     let Some(profile) = profiles.get(name) else {

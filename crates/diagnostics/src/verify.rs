@@ -252,7 +252,7 @@ impl RunLogCheck {
             ids: BTreeSet::new(),
             accepted_gaps: kept
                 .as_ref()
-                .map(|row| MissingRanges::parse(row.holes.as_ref()))
+                .and_then(|row| MissingRanges::parse(row.holes.as_ref()).ok())
                 .unwrap_or_default(),
             projected: RunSnapshot::new(head.run_id.clone()),
             stored_snapshot: kept,
@@ -382,6 +382,9 @@ impl RunLogCheck {
             }
             return;
         };
+        if let Err(error) = MissingRanges::parse(kept.holes.as_ref()) {
+            self.add_issue(None, VerifyIssueKind::Snapshot, error.to_string());
+        }
         let stored = match kept.decode_snapshot() {
             Ok(snapshot) => snapshot,
             Err(error) => {

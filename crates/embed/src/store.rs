@@ -12,10 +12,13 @@ use onward_store_sqlite::SqliteStore;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreOpenError {
     /// The URL has none of the supported forms.
-    #[error("this is not a store: expected sqlite:PATH, postgres://USER@HOST/DATABASE or memory:")]
+    #[error(
+        "invalid store URL: expected sqlite:PATH, postgres://USER@HOST/DATABASE or memory: \
+         (--store or ONWARD_STORE)"
+    )]
     UnsupportedUrl,
     /// There is no store at this path.
-    #[error("no store found at {0}")]
+    #[error("no store found at {0}: check the store URL (--store or ONWARD_STORE)")]
     NotFound(String),
     /// The store could not be opened, for the reason that the store error gives.
     #[error("cannot open {0}")]

@@ -1,36 +1,10 @@
 //! Alerts for operators. Each alert is a line in the log, a count in the metrics and a row in the
 //! store, so that it can be found in any one of them.
 
-use std::fmt;
-
 use onward_base::{SharedText, Timestamp};
 use onward_journal::ExecutionId;
-use onward_store::tables::{AlertRow, AlertSeverity};
+use onward_store::tables::{AlertCode, AlertRow, AlertSeverity};
 use onward_store::{ChangeOutcome, Commit, Error, RowChange, SerialId, Store};
-
-/// Kind of alert; the names are stable, for alerting rules and dashboards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AlertCode {
-    /// Snapshots are more than five seconds behind.
-    ProjectorLagHigh,
-    /// Events of a run are missing between others.
-    ProjectorGapDetected,
-    /// An event is in the log that its run's state does not allow.
-    InvalidTransition,
-    /// An execution cannot make progress.
-    ExecutionStuck,
-}
-
-impl fmt::Display for AlertCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::ProjectorLagHigh => "PROJECTOR_LAG_HIGH",
-            Self::ProjectorGapDetected => "PROJECTOR_GAP_DETECTED",
-            Self::InvalidTransition => "INVALID_TRANSITION",
-            Self::ExecutionStuck => "EXECUTION_STUCK",
-        })
-    }
-}
 
 /// An alert that has not been raised yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,7 +54,7 @@ impl PendingAlert {
     pub(crate) fn insert_change(&self, now: Timestamp) -> RowChange {
         RowChange::insert_or_keep(&AlertRow {
             alert_id: SerialId::default(),
-            code: self.code.to_string().into(),
+            code: self.code,
             severity: self.severity,
             subject: self.subject.clone(),
             occasion: self.dedup_key.clone(),

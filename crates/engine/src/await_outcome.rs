@@ -16,6 +16,14 @@ use crate::node::Notification;
 /// the end.
 const AWAIT_NOTIFICATION_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Whether to read the store before the first wait for a notification.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FirstRead {
+    Performed,
+    /// The execution has just started, so the store cannot have its end yet.
+    Skipped,
+}
+
 impl EngineClient {
     /// Starts a workflow, unless `key` has already started one, and waits for its end until
     /// `timeout` completes. The client subscribes before the start, so with a node in this process
@@ -34,7 +42,7 @@ impl EngineClient {
             let is_new = !started.already_existed && started.execution == id;
             match here.filter(|_| is_new) {
                 Some(mut here) => match self
-                    .receive_ending(id, shard_of(&id), &mut here.receiver, true)
+                    .receive_ending(id, shard_of(&id), &mut here.receiver, FirstRead::Skipped)
                     .await?
                 {
                     ExecutionOutcome::Result(result) => Ok(result),
@@ -72,13 +80,13 @@ impl EngineClient {
                 .find_execution(id)
                 .await?
                 .ok_or(ClientError::ExecutionNotFound(id))?;
+            let first_read = if hub.is_recently_started(id) {
+                FirstRead::Skipped
+            } else {
+                FirstRead::Performed
+            };
             return self
-                .receive_ending(
-                    id,
-                    row.shard,
-                    &mut here.receiver,
-                    hub.is_recently_started(id),
-                )
+                .receive_ending(id, row.shard, &mut here.receiver, first_read)
                 .await;
         }
         let mut pace = PollPace::new(None, None);
@@ -90,14 +98,13 @@ impl EngineClient {
         }
     }
 
-    /// Returns the end as notified in this process or as found in the store. If `is_fresh`, the
-    /// first store read is skipped.
+    /// Returns the end as notified in this process or as found in the store.
     async fn receive_ending(
         &self,
         id: ExecutionId,
         shard: ShardId,
         receiver: &mut mpsc::UnboundedReceiver<Option<ExecutionOutcome>>,
-        mut is_fresh: bool,
+        mut first_read: FirstRead,
     ) -> Result<ExecutionOutcome, ClientError> {
         let mut pace = PollPace::new(self.local_hub(), Some(shard));
         let mut notify_at = Instant::now();
@@ -108,13 +115,13 @@ impl EngineClient {
                     .notify(Notification::EndingAwaited(id).to_string());
                 notify_at = Instant::now() + AWAIT_NOTIFICATION_INTERVAL;
             }
-            if !std::mem::take(&mut is_fresh)
+            if std::mem::replace(&mut first_read, FirstRead::Performed) == FirstRead::Performed
                 && let Some(ending) = self.execution_ending(id).await?
             {
                 return Ok(ending);
             }
             // If another process runs the execution, the notification received here carries no
-            // outcome and only means that the store has news to read.
+            // outcome and only means that the store has the end to read.
             if let Ok(Some(Some(ending))) =
                 tokio::time::timeout(pace.next_interval(), receiver.recv()).await
             {

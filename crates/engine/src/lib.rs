@@ -21,4 +21,4 @@ pub mod shard;
 pub mod task_matcher;
 pub mod task_queue;
 
-pub use alert::{AlertCode, PendingAlert};
+pub use alert::PendingAlert;

@@ -11,7 +11,8 @@ use onward_journal::{ComponentDigest, DeliveryGuarantee, ExecutionId, ExecutionS
 use onward_runs::{RunId, RunSeq};
 
 use crate::tables::{
-    AlertSeverity, DeployedFunctionKind, InboxMessageKind, SnapshotCondition, WorkerTaskState,
+    AlertCode, AlertSeverity, DeployedFunctionKind, InboxMessageKind, SnapshotCondition,
+    WorkerTaskState,
 };
 use crate::{ColumnCodec, ColumnType, ColumnValue, SerialId, ShardEpoch, ShardId};
 
@@ -196,6 +197,7 @@ macro_rules! text_enum_codecs {
 }
 
 text_enum_codecs!(
+    AlertCode,
     AlertSeverity,
     CampaignRunControl,
     CampaignRunStatus,

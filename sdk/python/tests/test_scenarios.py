@@ -91,7 +91,7 @@ class Failures(ScenarioTestCase):
             attempts.append(task.attempt)
             raise Failure("the bank declined the card", code="card_declined", retryable=False)
 
-        error = self.failure(worker, name, attempts=5)
+        error = self.failure(worker, name, max_attempts=5)
         self.assertEqual(error.kind, "card_declined")
         self.assertEqual(error.message, "the bank declined the card")
         self.assertEqual(attempts, [1])
@@ -108,7 +108,7 @@ class Failures(ScenarioTestCase):
             return task.attempt
 
         with worker:
-            execution = self.start(name, attempts=5, wait_ms=20)
+            execution = self.start(name, max_attempts=5, interval_ms=20)
             self.assertEqual(self.result(execution), 3)
         self.assertEqual([task.attempt for task in seen], [1, 2, 3])
         self.assertEqual(len({task.promise for task in seen}), 1)
@@ -134,7 +134,7 @@ class Failures(ScenarioTestCase):
             attempts.append(task.attempt)
             return {1, 2, 3}
 
-        self.assertEqual(self.failure(worker, name, attempts=5).kind, "invalid_payload")
+        self.assertEqual(self.failure(worker, name, max_attempts=5).kind, "invalid_payload")
         self.assertEqual(attempts, [1])
 
 
@@ -172,11 +172,11 @@ class Leases(ScenarioTestCase):
             return {"attempt": task.attempt, "cancelled": was_cancelled}
 
         with worker:
-            self.assertEqual(self.relay(name, attempts=5), {"attempt": 1, "cancelled": False})
+            self.assertEqual(self.relay(name, max_attempts=5), {"attempt": 1, "cancelled": False})
 
     def test_an_expired_lease_is_reassigned_and_the_late_result_rejected(self) -> None:
         name, tasks = unique("charge"), self.task_client()
-        execution = self.start(name, attempts=5)
+        execution = self.start(name, max_attempts=5)
         lost = self.claim(tasks, name, lease_ms=1_000)
         worker = self.worker()
 
@@ -281,7 +281,7 @@ class Lifecycle(ScenarioTestCase):
             return "too late"
 
         with impatient:
-            execution = self.start(name, attempts=5)
+            execution = self.start(name, max_attempts=5)
             self.assertTrue(started.wait(TIMEOUT_S))
         self.assertTrue(cancelled.wait(TIMEOUT_S))
         patient.task(name)(lambda _input, task: task.attempt)
@@ -302,7 +302,7 @@ class NextTask(ScenarioTestCase):
 
     def test_a_report_returns_the_next_task(self) -> None:
         name, tasks = unique("charge"), self.task_client()
-        execution = self.start(name, attempts=3)
+        execution = self.start(name, max_attempts=3)
         task = self.claim(tasks, name, lease_ms=30_000)
         for attempt in (2, 3):
             outcome = failed("busy", None, retryable=True)

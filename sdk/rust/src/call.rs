@@ -7,11 +7,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::callable::{Callable, InputOf, OutputOf};
-use crate::function::{Entry, Function};
-use crate::host::{self, Delivery, Invocation, Local, Target, milliseconds};
-use crate::payload::{Argument, encode};
+use crate::function::{Function, FunctionEntry};
+use crate::host::{self, CallTarget, Invocation, InvocationDelivery, LocalFunction, milliseconds};
+use crate::payload::{CallArgument, encode};
 use crate::promise::Promise;
-use crate::retry::Retry;
+use crate::retry::RetryPolicy;
 use crate::{Error, Result};
 
 /// Calls a workflow or a task and waits for its result: `invoke(fetch_user, 42)?`.
@@ -29,7 +29,7 @@ use crate::{Error, Result};
 /// ```
 pub fn invoke<F: Callable<A>, A>(
     function: F,
-    input: impl Argument<InputOf<F, A>>,
+    input: impl CallArgument<InputOf<F, A>>,
 ) -> Result<OutputOf<F, A>> {
     call(function, input).run()
 }
@@ -37,7 +37,7 @@ pub fn invoke<F: Callable<A>, A>(
 /// Calls a workflow or a task without waiting for its result.
 pub fn schedule<F: Callable<A>, A>(
     function: F,
-    input: impl Argument<InputOf<F, A>>,
+    input: impl CallArgument<InputOf<F, A>>,
 ) -> Result<Promise<OutputOf<F, A>>> {
     call(function, input).schedule()
 }
@@ -49,16 +49,16 @@ pub fn schedule<F: Callable<A>, A>(
 /// # #[task] fn fetch(id: u64) -> Result<String> { Ok(id.to_string()) }
 /// # #[workflow]
 /// # fn example() -> Result<String> {
-/// call(fetch, 42).retry(Retry::attempts(3)).timeout(Duration::from_secs(5)).run()
+/// call(fetch, 42).retry(RetryPolicy::max_attempts(3)).timeout(Duration::from_secs(5)).run()
 /// # }
 /// ```
 pub fn call<F: Callable<A>, A>(
     _function: F,
-    input: impl Argument<InputOf<F, A>>,
+    input: impl CallArgument<InputOf<F, A>>,
 ) -> Call<OutputOf<F, A>> {
-    let entry = Entry::of::<F::Function>();
+    let entry = FunctionEntry::of::<F::Function>();
     Call::new(
-        Target::Function(F::Function::NAME.to_owned()),
+        CallTarget::Function(F::Function::NAME.to_owned()),
         input.into_payload(),
         Some(entry),
     )
@@ -66,7 +66,7 @@ pub fn call<F: Callable<A>, A>(
 
 /// Builds a call of a workflow or a task by name.
 pub fn call_named<T: DeserializeOwned>(name: &str, input: &impl Serialize) -> Call<T> {
-    Call::new(Target::Function(name.to_owned()), encode(input), None)
+    Call::new(CallTarget::Function(name.to_owned()), encode(input), None)
 }
 
 /// A call with its policies. It has no effect before [`run`](Self::run) or
@@ -75,18 +75,18 @@ pub fn call_named<T: DeserializeOwned>(name: &str, input: &impl Serialize) -> Ca
 pub struct Call<T> {
     /// An input that cannot be serialized fails when the call is made.
     invocation: Result<Invocation, Error>,
-    local: Local,
+    local: LocalFunction,
     output: PhantomData<fn() -> T>,
 }
 
 impl<T: DeserializeOwned> Call<T> {
-    pub(crate) fn new(target: Target, input: Result<String>, local: Local) -> Self {
+    pub(crate) fn new(target: CallTarget, input: Result<String>, local: LocalFunction) -> Self {
         let invocation = input.map(|input| Invocation {
             target,
             input,
             retry: None,
             timeout_ms: None,
-            delivery: Delivery::AtLeastOnce,
+            delivery: InvocationDelivery::AtLeastOnce,
         });
         Self {
             invocation,
@@ -97,23 +97,23 @@ impl<T: DeserializeOwned> Call<T> {
 
     /// Sets the retry policy. Default, for tasks, requests and child workflows: 10 attempts, 1 s
     /// backoff after the first, doubling up to 60 s, minus up to 10 % jitter. A
-    /// [`permanent`](Error::permanent) failure is not retried.
-    pub fn retry(self, retry: Retry) -> Self {
-        self.with(|invocation| invocation.retry = Some(retry))
+    /// [`non_retryable`](Error::non_retryable) failure is not retried.
+    pub fn retry(self, retry: RetryPolicy) -> Self {
+        self.update_invocation(|invocation| invocation.retry = Some(retry))
     }
 
     /// Sets the timeout of one attempt; the attempt then fails with `timeout`, which is retryable.
     /// Default: 60 s for a task, 30 s for a request, none for a child workflow or a worker. A child
     /// workflow that exceeds it is cancelled, and its cleanup is not waited for.
     pub fn timeout(self, limit: Duration) -> Self {
-        self.with(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
+        self.update_invocation(|invocation| invocation.timeout_ms = Some(milliseconds(limit)))
     }
 
     /// At-most-once delivery: an attempt whose outcome is unknown, after a crash or without an
-    /// answer, is not repeated but fails permanently with `in_doubt`. An attempt that returned a
-    /// failure is still retried; use [`Retry::never`] to prevent that.
+    /// answer, is not repeated but fails with the non-retryable kind `in_doubt`. An attempt that
+    /// returned a failure is still retried; use [`RetryPolicy::no_retries`] to prevent that.
     pub fn at_most_once(self) -> Self {
-        self.with(|invocation| invocation.delivery = Delivery::AtMostOnce)
+        self.update_invocation(|invocation| invocation.delivery = InvocationDelivery::AtMostOnce)
     }
 
     /// Makes the call and waits for its result.
@@ -126,7 +126,7 @@ impl<T: DeserializeOwned> Call<T> {
         Ok(Promise::new(host::invoke(&self.invocation?, self.local)?))
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Invocation)) -> Self {
+    fn update_invocation(mut self, change: impl FnOnce(&mut Invocation)) -> Self {
         if let Ok(invocation) = &mut self.invocation {
             change(invocation);
         }

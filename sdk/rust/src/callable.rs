@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Deref;
 
 use crate::error::Error;
-use crate::function::{Function, Returned};
+use crate::function::{Function, FunctionResult};
 
 /// A function with `#[workflow]` or `#[task]`: the first argument of `invoke(fetch_user, 42)`.
 ///
@@ -47,7 +47,7 @@ macro_rules! callable {
     ($($argument:ident)*) => {
         impl<F, M: Function, T, E, $($argument),*> Callable<($($argument,)*)> for F
         where
-            F: Fn($($argument),*) -> Result<T, Failed<M, E>>,
+            F: Fn($($argument),*) -> Result<T, DirectCallError<M, E>>,
         {
             type Function = M;
         }
@@ -69,21 +69,22 @@ callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11);
 callable!(A1 A2 A3 A4 A5 A6 A7 A8 A9 A10 A11 A12);
 
 /// The return type of a plain call of the workflow or task `F` that is declared to return `R`.
-pub type Called<F, R> = Result<<R as Returned>::Output, Failed<F, <R as Returned>::Error>>;
+pub type DirectCallResult<F, R> =
+    Result<<R as FunctionResult>::Output, DirectCallError<F, <R as FunctionResult>::Error>>;
 
 /// The failure of a plain call of the workflow or task `F`: the error that it returned, and the
 /// marker type that makes the function callable.
 ///
 /// `?` converts it into an [`Error`].
-pub struct Failed<F, E = Error> {
+pub struct DirectCallError<F, E = Error> {
     error: E,
     function: PhantomData<fn() -> F>,
 }
 
-impl<F, E> Failed<F, E> {
+impl<F, E> DirectCallError<F, E> {
     /// Adds the marker to the return value of the function.
     #[doc(hidden)]
-    pub fn mark<R: Returned<Error = E>>(returned: R) -> Called<F, R> {
+    pub fn mark_result<R: FunctionResult<Error = E>>(returned: R) -> DirectCallResult<F, R> {
         returned.into_std().map_err(|error| Self {
             error,
             function: PhantomData,
@@ -96,7 +97,7 @@ impl<F, E> Failed<F, E> {
     }
 }
 
-impl<F, E> Deref for Failed<F, E> {
+impl<F, E> Deref for DirectCallError<F, E> {
     type Target = E;
 
     fn deref(&self) -> &E {
@@ -104,31 +105,31 @@ impl<F, E> Deref for Failed<F, E> {
     }
 }
 
-impl<F, E: Into<Error>> From<Failed<F, E>> for Error {
-    fn from(failed: Failed<F, E>) -> Self {
+impl<F, E: Into<Error>> From<DirectCallError<F, E>> for Error {
+    fn from(failed: DirectCallError<F, E>) -> Self {
         failed.error.into()
     }
 }
 
-impl<F, E: fmt::Debug> fmt::Debug for Failed<F, E> {
+impl<F, E: fmt::Debug> fmt::Debug for DirectCallError<F, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<F, E: fmt::Display> fmt::Display for Failed<F, E> {
+impl<F, E: fmt::Display> fmt::Display for DirectCallError<F, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.error.fmt(f)
     }
 }
 
-impl<F, E: PartialEq> PartialEq for Failed<F, E> {
+impl<F, E: PartialEq> PartialEq for DirectCallError<F, E> {
     fn eq(&self, other: &Self) -> bool {
         self.error == other.error
     }
 }
 
-impl<F, E: PartialEq> PartialEq<E> for Failed<F, E> {
+impl<F, E: PartialEq> PartialEq<E> for DirectCallError<F, E> {
     fn eq(&self, other: &E) -> bool {
         self.error == *other
     }

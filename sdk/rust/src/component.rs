@@ -35,8 +35,8 @@
 macro_rules! component {
     ($($function:path),+ $(,)?) => {
         const _: () = {
-            const FUNCTIONS: &[$crate::component::Entry] = &[$($crate::component::Entry::of::<$function>()),+];
-            ::core::assert!($crate::component::distinct(FUNCTIONS), "two functions of the component have one name");
+            const FUNCTIONS: &[$crate::component::FunctionEntry] = &[$($crate::component::FunctionEntry::of::<$function>()),+];
+            ::core::assert!($crate::component::names_are_distinct(FUNCTIONS), "two functions of the component have one name");
             $crate::__export!(FUNCTIONS);
         };
     };
@@ -52,14 +52,14 @@ macro_rules! __export {
 
         impl $crate::bindings::Guest for Component {
             fn describe() -> ::std::vec::Vec<$crate::bindings::onward::guest::types::Function> {
-                $crate::component::describe($functions)
+                $crate::component::describe_functions($functions)
             }
 
             fn call(
                 function: ::std::string::String,
                 input: ::std::string::String,
             ) -> ::core::result::Result<::std::string::String, $crate::bindings::onward::guest::types::Failure> {
-                $crate::component::call($functions, &function, &input)
+                $crate::component::call_function($functions, &function, &input)
             }
         }
 
@@ -73,21 +73,21 @@ macro_rules! __export {
 #[macro_export]
 macro_rules! __export {
     ($functions:expr) => {
-        const _: &[$crate::component::Entry] = $functions;
+        const _: &[$crate::component::FunctionEntry] = $functions;
     };
 }
 
 #[doc(hidden)]
-pub use crate::function::Entry;
+pub use crate::function::FunctionEntry;
 
 /// Whether all names differ. Evaluated at compile time, so it is limited to const operations.
 #[doc(hidden)]
-pub const fn distinct(functions: &[Entry]) -> bool {
+pub const fn names_are_distinct(functions: &[FunctionEntry]) -> bool {
     let mut first = 0;
     while first < functions.len() {
         let mut second = first + 1;
         while second < functions.len() {
-            if same(
+            if bytes_are_equal(
                 functions[first].name.as_bytes(),
                 functions[second].name.as_bytes(),
             ) {
@@ -100,7 +100,7 @@ pub const fn distinct(functions: &[Entry]) -> bool {
     true
 }
 
-const fn same(mut left: &[u8], mut right: &[u8]) -> bool {
+const fn bytes_are_equal(mut left: &[u8], mut right: &[u8]) -> bool {
     loop {
         match (left, right) {
             ([], []) => return true,
@@ -112,7 +112,7 @@ const fn same(mut left: &[u8], mut right: &[u8]) -> bool {
     }
 }
 #[cfg(target_arch = "wasm32")]
-pub use guest::{call, describe};
+pub use guest::{call_function, describe_functions};
 
 #[cfg(target_arch = "wasm32")]
 mod guest {
@@ -120,19 +120,19 @@ mod guest {
 
     use crate::bindings::onward::guest::types::{self, Failure, Function};
 
-    use crate::function::{Entry, Kind};
-    use crate::log::Level;
+    use crate::function::{FunctionEntry, FunctionKind};
+    use crate::log::LogLevel;
     use crate::{Error, host};
 
     #[doc(hidden)]
-    pub fn describe(functions: &[Entry]) -> Vec<Function> {
-        functions.iter().map(described).collect()
+    pub fn describe_functions(functions: &[FunctionEntry]) -> Vec<Function> {
+        functions.iter().map(describe_function).collect()
     }
 
-    fn described(entry: &Entry) -> Function {
+    fn describe_function(entry: &FunctionEntry) -> Function {
         let kind = match entry.kind {
-            Kind::Workflow => types::Kind::Workflow,
-            Kind::Task => types::Kind::Task,
+            FunctionKind::Workflow => types::Kind::Workflow,
+            FunctionKind::Task => types::Kind::Task,
         };
         Function {
             name: entry.name.to_owned(),
@@ -142,18 +142,26 @@ mod guest {
     }
 
     #[doc(hidden)]
-    pub fn call(functions: &[Entry], name: &str, input: &str) -> Result<String, Failure> {
+    pub fn call_function(
+        functions: &[FunctionEntry],
+        name: &str,
+        input: &str,
+    ) -> Result<String, Failure> {
         let Some(entry) = functions.iter().find(|entry| entry.name == name) else {
             let message = format!("the component has no function {name}");
-            return Err(failure(Error::new("unknown_function", message).permanent()));
+            return Err(to_failure(
+                Error::new("unknown_function", message).non_retryable(),
+            ));
         };
         // A panic becomes a trap without a message, so the message is logged.
-        panic::set_hook(Box::new(|info| host::log(Level::Error, &info.to_string())));
-        host::enter(entry);
-        (entry.run)(input).map_err(failure)
+        panic::set_hook(Box::new(|info| {
+            host::log(LogLevel::Error, &info.to_string())
+        }));
+        host::enter_function(entry);
+        (entry.run)(input).map_err(to_failure)
     }
 
-    fn failure(error: Error) -> Failure {
+    fn to_failure(error: Error) -> Failure {
         let Error {
             kind,
             message,

@@ -2,12 +2,12 @@
 
 use crate::callable::{Callable, InputOf, OutputOf};
 use crate::function::{Function, Workflow};
-use crate::payload::Argument;
+use crate::payload::CallArgument;
 use crate::{Error, Result, host};
 
 /// The context of a running function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Context {
+pub struct CallContext {
     /// Id of the execution; for a task, of the execution that called it.
     pub execution: String,
     /// Id of the operation that this call performs, equal for every attempt: the idempotency key of
@@ -18,8 +18,8 @@ pub struct Context {
 }
 
 /// Returns the context of the running function.
-pub fn own() -> Context {
-    host::own()
+pub fn call_context() -> CallContext {
+    host::call_context()
 }
 
 /// Whether cancellation of this workflow was requested.
@@ -41,18 +41,18 @@ pub fn is_cancelled() -> bool {
 /// ```
 pub fn continue_as_new<F, A>(
     _workflow: F,
-    input: impl Argument<InputOf<F, A>>,
+    input: impl CallArgument<InputOf<F, A>>,
 ) -> Result<OutputOf<F, A>>
 where
     F: Callable<A, Function: Workflow>,
 {
-    let (running, _) = host::running();
+    let (running, _) = host::running_function();
     if running != F::Function::NAME {
         let message = format!(
             "{running} cannot continue as {}: a workflow continues as itself",
             F::Function::NAME
         );
-        return Err(Error::other(message).permanent());
+        return Err(Error::other(message).non_retryable());
     }
     host::continue_as_new(&input.into_payload()?);
     Err(Error::new(

@@ -18,8 +18,8 @@ pub fn random_bytes(length: usize) -> Vec<u8> {
 /// A random number.
 pub fn random_u64() -> u64 {
     let mut number = [0; 8];
-    for (place, byte) in number.iter_mut().zip(host::random(8)) {
-        *place = byte;
+    for (index, byte) in number.iter_mut().zip(host::random(8)) {
+        *index = byte;
     }
     u64::from_le_bytes(number)
 }

@@ -31,8 +31,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 /// use onward::Error;
 ///
-/// let error = Error::new("card_declined", "the bank said no").permanent();
-/// assert!(error.is("card_declined") && !error.retryable);
+/// let error = Error::new("card_declined", "the bank said no").non_retryable();
+/// assert!(error.has_kind("card_declined") && !error.retryable);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Error {
@@ -62,24 +62,24 @@ impl Error {
 
     /// Marks the failure as not retryable.
     #[must_use]
-    pub fn permanent(mut self) -> Self {
+    pub fn non_retryable(mut self) -> Self {
         self.retryable = false;
         self
     }
 
     /// Whether the failure has this kind.
-    pub fn is(&self, kind: &str) -> bool {
+    pub fn has_kind(&self, kind: &str) -> bool {
         self.kind == kind
     }
 
     /// Whether cancellation was requested. The workflow should now clean up and return.
     pub fn is_cancelled(&self) -> bool {
-        self.is("cancelled")
+        self.has_kind("cancelled")
     }
 
     /// Whether a timeout expired.
     pub fn is_timeout(&self) -> bool {
-        self.is("timeout")
+        self.has_kind("timeout")
     }
 }
 
@@ -122,8 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn a_permanent_error_keeps_its_kind() {
-        let error = Error::new("timeout", "too late").permanent();
+    fn a_non_retryable_error_keeps_its_kind() {
+        let error = Error::new("timeout", "too late").non_retryable();
         assert!(error.is_timeout() && !error.is_cancelled() && !error.retryable);
     }
 }

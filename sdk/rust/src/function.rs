@@ -9,7 +9,7 @@ use crate::{Error, Result};
 
 /// Whether a function is a workflow or a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FunctionKind {
     /// Durable: replayed after a crash; may call other functions.
     Workflow,
     /// A leaf with side effects, which runs at least once.
@@ -30,7 +30,7 @@ pub trait Function: 'static {
     /// The name in journals.
     const NAME: &'static str;
     /// Whether it is a workflow or a task.
-    const KIND: Kind;
+    const KIND: FunctionKind;
 
     /// Runs the function directly, without a record.
     fn run(input: Self::Input) -> Result<Self::Output>;
@@ -52,7 +52,7 @@ pub trait Task: Function {}
     message = "a workflow or a task returns a Result, not `{Self}`",
     note = "return onward::Result<T>, or a Result whose error is an error"
 )]
-pub trait Returned {
+pub trait FunctionResult {
     /// The success value.
     type Output;
     /// The error.
@@ -70,7 +70,7 @@ pub trait Returned {
     }
 }
 
-impl<T, E: Into<Error>> Returned for Result<T, E> {
+impl<T, E: Into<Error>> FunctionResult for Result<T, E> {
     type Output = T;
     type Error = E;
 
@@ -82,9 +82,9 @@ impl<T, E: Into<Error>> Returned for Result<T, E> {
 /// A function without its types: an entry of the component's table.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Entry {
+pub struct FunctionEntry {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FunctionKind,
     pub(crate) run: fn(&str) -> Outcome,
     #[cfg_attr(
         not(target_arch = "wasm32"),
@@ -93,18 +93,18 @@ pub struct Entry {
     pub(crate) schema: fn() -> Option<String>,
 }
 
-impl Entry {
+impl FunctionEntry {
     /// The entry of this function.
     pub const fn of<F: Function>() -> Self {
         Self {
             name: F::NAME,
             kind: F::KIND,
-            run: run::<F>,
+            run: run_encoded::<F>,
             schema: F::schema,
         }
     }
 }
 
-fn run<F: Function>(input: &str) -> Outcome {
+fn run_encoded<F: Function>(input: &str) -> Outcome {
     encode(&F::run(decode(input)?)?)
 }

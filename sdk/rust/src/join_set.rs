@@ -9,8 +9,8 @@ use crate::call::{Call, call};
 use crate::callable::{Callable, InputOf};
 use crate::function::Function;
 use crate::host::{self, milliseconds};
-use crate::payload::Argument;
-use crate::promise::{Promise, typed};
+use crate::payload::CallArgument;
+use crate::promise::{Promise, decode_outcome};
 
 /// Creates a join set for operations with results of type `T`.
 pub fn join_set<T: DeserializeOwned>() -> Result<JoinSet<T>> {
@@ -48,18 +48,18 @@ pub struct JoinSet<T: DeserializeOwned> {
 
 /// A result of a join set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Done<T> {
+pub struct JoinResult<T> {
     /// Index of the operation; 0 was submitted first.
-    pub place: usize,
+    pub index: usize,
     /// Result of the operation.
     pub result: Result<T>,
 }
 
 /// Result of waiting for a join set with a timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Taken<T> {
+pub enum NextResult<T> {
     /// The next result.
-    Done(Done<T>),
+    Done(JoinResult<T>),
     /// The timeout expired.
     TimedOut,
     /// All results were taken.
@@ -71,7 +71,7 @@ impl<T: DeserializeOwned> JoinSet<T> {
     pub fn submit<F, A>(
         &mut self,
         function: F,
-        input: impl Argument<InputOf<F, A>>,
+        input: impl CallArgument<InputOf<F, A>>,
     ) -> Result<Promise<T>>
     where
         F: Callable<A, Function: Function<Output = T>>,
@@ -108,16 +108,16 @@ impl<T: DeserializeOwned> JoinSet<T> {
         clippy::should_implement_trait,
         reason = "taking can fail without ending the iteration"
     )]
-    pub fn next(&mut self) -> Result<Option<Done<T>>> {
-        Ok(match self.take(None)? {
-            Taken::Done(done) => Some(done),
-            Taken::TimedOut | Taken::Empty => None,
+    pub fn next(&mut self) -> Result<Option<JoinResult<T>>> {
+        Ok(match self.take_next(None)? {
+            NextResult::Done(done) => Some(done),
+            NextResult::TimedOut | NextResult::Empty => None,
         })
     }
 
     /// Waits for the next result with a timeout.
-    pub fn next_timeout(&mut self, limit: Duration) -> Result<Taken<T>> {
-        self.take(Some(milliseconds(limit)))
+    pub fn next_timeout(&mut self, limit: Duration) -> Result<NextResult<T>> {
+        self.take_next(Some(milliseconds(limit)))
     }
 
     /// Waits for all results that were not taken, in the order of completion. Fails with the first
@@ -136,22 +136,22 @@ impl<T: DeserializeOwned> JoinSet<T> {
         host::close(self.id)
     }
 
-    fn take(&mut self, timeout_ms: Option<u64>) -> Result<Taken<T>> {
+    fn take_next(&mut self, timeout_ms: Option<u64>) -> Result<NextResult<T>> {
         Ok(match host::next(self.id, timeout_ms)? {
-            host::Taken::Done(promise, outcome) => {
+            host::NextOutcome::Done(promise, outcome) => {
                 self.taken += 1;
-                let place = self
+                let index = self
                     .members
                     .iter()
                     .position(|member| member.id() == promise)
                     .unwrap_or_default();
-                Taken::Done(Done {
-                    place,
-                    result: typed(outcome),
+                NextResult::Done(JoinResult {
+                    index,
+                    result: decode_outcome(outcome),
                 })
             }
-            host::Taken::TimedOut => Taken::TimedOut,
-            host::Taken::Empty => Taken::Empty,
+            host::NextOutcome::TimedOut => NextResult::TimedOut,
+            host::NextOutcome::Empty => NextResult::Empty,
         })
     }
 }

@@ -18,7 +18,7 @@
 //! #[task]
 //! fn charge(customer: String, cents: u64) -> Result<String> {
 //!     if cents == 0 {
-//!         return Err(Error::new("nothing_to_pay", "an order is never free").permanent());
+//!         return Err(Error::new("nothing_to_pay", "an order is never free").non_retryable());
 //!     }
 //!     http("POST https://bank.example.com/charges").json(&(customer, cents)).send()?.successful()?.text()
 //! }
@@ -26,8 +26,8 @@
 //! /// Processes an order from its reservation to its payment; survives crashes and long approvals.
 //! #[workflow]
 //! fn order(customer: String, item: String, cents: u64) -> Result<String> {
-//!     let patient = Retry::attempts(5).first_wait(Duration::from_millis(200));
-//!     let reservation = call(reserve, &item).retry(patient).run()?;
+//!     let retry = RetryPolicy::max_attempts(5).initial_interval(Duration::from_millis(200));
+//!     let reservation = call(reserve, &item).retry(retry).run()?;
 //!     let paid = match await_signal_timeout("approval", Duration::from_secs(86_400)) {
 //!         Ok(Some(true)) => invoke(charge, (customer, cents)),
 //!         Ok(_) => Err(Error::new("not_approved", format!("no approval for {item}"))),
@@ -52,7 +52,7 @@
 //! assert_eq!(env.crash_everywhere(order, input()), Ok("Ada paid 500".to_owned()));
 //! env.cancel_at(Duration::from_secs(60));
 //! assert!(env.crash_everywhere(order, input()).is_err_and(|error| error.is_cancelled()));
-//! assert_eq!(env.inputs(release), ["one lamp"]);
+//! assert_eq!(env.recorded_inputs(release), ["one lamp"]);
 //! # }
 //! ```
 //!
@@ -60,8 +60,8 @@
 //! this crate return the recorded results again, so the workflow continues where it was. It must
 //! take time, randomness and side effects only from this crate, effects through tasks. A
 //! [**task**](macro@task) has side effects. It *runs* at least once, and its result is *recorded*
-//! once; use the idempotency key of [`own`] for effects that must not be repeated. Requests carry
-//! it already: see [`http`].
+//! once; use the idempotency key of [`call_context`] for effects that must not be repeated.
+//! Requests carry it already: see [`http`].
 //!
 //! # Every call
 //!
@@ -69,25 +69,25 @@
 //! |---|---|
 //! | call and wait | [`invoke`]`(f, input)?`; several arguments are a tuple, none is `()` |
 //! | call, wait later | `let p = `[`schedule`]`(f, &input)?;` `p.`[`wait`](Promise::wait)`()?`, `p.`[`wait_timeout`](Promise::wait_timeout)`(d)?` |
-//! | set policies | [`call`]`(f, x).`[`retry`](Call::retry)`(`[`Retry`]`::attempts(3).not_on("card_declined")).`[`timeout`](Call::timeout)`(d).`[`at_most_once`](Call::at_most_once)`().`[`run`](Call::run)`()?`, or [`schedule`](Call::schedule)`()?` |
+//! | set policies | [`call`]`(f, x).`[`retry`](Call::retry)`(`[`RetryPolicy`]`::max_attempts(3).non_retryable("card_declined")).`[`timeout`](Call::timeout)`(d).`[`at_most_once`](Call::at_most_once)`().`[`run`](Call::run)`()?`, or [`schedule`](Call::schedule)`()?` |
 //! | call by name | [`call_named`]`("name", &input).run()?` |
 //! | wait for several | [`all`]`(&[p, q])?`, [`all_settled`]`(&[p, q])?`, [`any`]`(&[p, q])?`, [`race`]`(p, q)?` |
 //! | run many, take results as they complete | `let mut set = `[`join_set`]`()?;` `set.`[`submit`](JoinSet::submit)`(f, x)?;` `while let Some(done) = set.`[`next`](JoinSet::next)`()? { done.result?; }`; also [`submit_call`](JoinSet::submit_call), [`add`](JoinSet::add), [`next_timeout`](JoinSet::next_timeout), [`close`](JoinSet::close) |
 //! | wait, or read the time | [`sleep`]`(d)?`, [`timer`]`(d)?`, [`now`]`()` |
 //! | get randomness | [`random_u64`]`()`, [`random_bytes`]`(n)` |
 //! | receive a signal | `let a: Approval = `[`await_signal`]`("approval")?`, [`await_signal_timeout`]`("approval", d)?` |
-//! | send a request | [`http`]`("POST https://…").`[`header`](Http::header)`(k, v).`[`json`](Http::json)`(&body).`[`send`](Http::send)`()?`; in a workflow it is an operation of its own, to which [`into_call`](Http::into_call)`()` gives a policy |
+//! | send a request | [`http`]`("POST https://…").`[`header`](RequestBuilder::header)`(k, v).`[`json`](RequestBuilder::json)`(&body).`[`send`](RequestBuilder::send)`()?`; in a workflow it is an operation of its own, to which [`into_call`](RequestBuilder::into_call)`()` gives a policy |
 //! | restart with an empty journal | `return `[`continue_as_new`]`(f, input)` |
-//! | fail | `Err(`[`Error`]`::new("card_declined", "…").`[`permanent`](Error::permanent)`())`; any error becomes one with `?` |
+//! | fail | `Err(`[`Error`]`::new("card_declined", "…").`[`non_retryable`](Error::non_retryable)`())`; any error becomes one with `?` |
 //! | clean up | `Err(e) if e.`[`is_cancelled`](Error::is_cancelled)`() => { invoke(refund, x)?; Err(e) }`, [`is_cancelled`]`()` |
 //! | log | [`info!`]`("…")`, [`warn!`], [`error!`], [`debug!`]; not repeated on replay |
-//! | identify the call | [`own`]`()`: the execution, the idempotency key, the attempt |
+//! | identify the call | [`call_context`]`()`: the execution, the idempotency key, the attempt |
 //! | make a component | [`component!`]`(order, reserve)`, once, in a `cdylib` |
 //! | publish a JSON schema | `#[workflow(schema)]`, with the feature `schema` and `JsonSchema` of the input |
 //! | test | [`testing::TestEnv`] |
 //!
 //! Inputs and results are owned values that serde can read and write. All of this is for workflows;
-//! a task has `http`, `now`, randomness, the log and `own`.
+//! a task has `http`, `now`, randomness, the log and `call_context`.
 
 #[cfg(target_arch = "wasm32")]
 #[doc(hidden)]
@@ -144,16 +144,16 @@ pub use schemars::{self, JsonSchema};
 pub use serde_json::Value as Json;
 
 pub use crate::call::{Call, call, call_named, invoke, schedule};
-pub use crate::callable::{Callable, Called, Failed, InputOf, OutputOf};
+pub use crate::callable::{Callable, DirectCallError, DirectCallResult, InputOf, OutputOf};
 pub use crate::clock::{Timestamp, now, sleep, timer};
-pub use crate::context::{Context, continue_as_new, is_cancelled, own};
+pub use crate::context::{CallContext, call_context, continue_as_new, is_cancelled};
 pub use crate::entropy::{random_bytes, random_u64};
 pub use crate::error::{Error, Result};
-pub use crate::function::{Function, Kind, Returned, Task, Workflow};
-pub use crate::http::{Http, Request, Response, http};
-pub use crate::join_set::{Done, JoinSet, Taken, join_set};
-pub use crate::log::Level;
-pub use crate::payload::Argument;
-pub use crate::promise::{AnyPromise, First, Promise, all, all_settled, any, race};
-pub use crate::retry::Retry;
+pub use crate::function::{Function, FunctionKind, FunctionResult, Task, Workflow};
+pub use crate::http::{HttpRequest, HttpResponse, RequestBuilder, http};
+pub use crate::join_set::{JoinResult, JoinSet, NextResult, join_set};
+pub use crate::log::LogLevel;
+pub use crate::payload::CallArgument;
+pub use crate::promise::{AnyPromise, Promise, RaceResult, all, all_settled, any, race};
+pub use crate::retry::RetryPolicy;
 pub use crate::signal::{await_signal, await_signal_timeout};

@@ -6,7 +6,7 @@ use crate::host;
 
 /// Severity of a log message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum LogLevel {
     /// Details for debugging.
     Debug,
     /// Normal progress.
@@ -19,30 +19,30 @@ pub enum Level {
 
 /// Implementation of the macros.
 #[doc(hidden)]
-pub fn write(level: Level, message: Arguments<'_>) {
+pub fn write_message(level: LogLevel, message: Arguments<'_>) {
     host::log(level, &message.to_string());
 }
 
 /// Logs at level debug. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! debug {
-    ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Debug, ::core::format_args!($($argument)+)) };
+    ($($argument:tt)+) => { $crate::log::write_message($crate::log::LogLevel::Debug, ::core::format_args!($($argument)+)) };
 }
 
 /// Logs at level info. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! info {
-    ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Info, ::core::format_args!($($argument)+)) };
+    ($($argument:tt)+) => { $crate::log::write_message($crate::log::LogLevel::Info, ::core::format_args!($($argument)+)) };
 }
 
 /// Logs at level warn. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! warn {
-    ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Warn, ::core::format_args!($($argument)+)) };
+    ($($argument:tt)+) => { $crate::log::write_message($crate::log::LogLevel::Warn, ::core::format_args!($($argument)+)) };
 }
 
 /// Logs at level error. Takes the arguments of `format!`.
 #[macro_export]
 macro_rules! error {
-    ($($argument:tt)+) => { $crate::log::write($crate::log::Level::Error, ::core::format_args!($($argument)+)) };
+    ($($argument:tt)+) => { $crate::log::write_message($crate::log::LogLevel::Error, ::core::format_args!($($argument)+)) };
 }

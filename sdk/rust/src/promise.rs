@@ -42,15 +42,15 @@ impl<T: DeserializeOwned> Promise<T> {
 
     /// Waits for the result.
     pub fn wait(self) -> Result<T> {
-        typed(host::await_one(self.id))
+        decode_outcome(host::await_one(self.id))
     }
 
     /// Waits for the result with a timeout; returns `None` if the timeout expires first. The
     /// operation continues.
     pub fn wait_timeout(self, limit: Duration) -> Result<Option<T>> {
         match race(self, timer(limit)?)? {
-            First::Left(done) => done.map(Some),
-            First::Right(over) => over.map(|()| None),
+            RaceResult::Left(done) => done.map(Some),
+            RaceResult::Right(over) => over.map(|()| None),
         }
     }
 
@@ -62,7 +62,7 @@ impl<T: DeserializeOwned> Promise<T> {
 
 /// The first of two promises to complete, with its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum First<A, B> {
+pub enum RaceResult<A, B> {
     /// The first argument.
     Left(Result<A, Error>),
     /// The second argument.
@@ -73,19 +73,19 @@ pub enum First<A, B> {
 pub fn race<A: DeserializeOwned, B: DeserializeOwned>(
     left: Promise<A>,
     right: Promise<B>,
-) -> Result<First<A, B>> {
-    let (place, outcome) = host::await_any(&[left.id, right.id])?;
-    Ok(if place == 0 {
-        First::Left(typed(outcome))
+) -> Result<RaceResult<A, B>> {
+    let (index, outcome) = host::await_any(&[left.id, right.id])?;
+    Ok(if index == 0 {
+        RaceResult::Left(decode_outcome(outcome))
     } else {
-        First::Right(typed(outcome))
+        RaceResult::Right(decode_outcome(outcome))
     })
 }
 
 /// Waits for the first of several promises to complete. Returns its index and its result.
 pub fn any<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<(usize, Result<T>)> {
-    let (place, outcome) = host::await_any(&ids(promises))?;
-    Ok((place as usize, typed(outcome)))
+    let (index, outcome) = host::await_any(&promise_ids(promises))?;
+    Ok((index as usize, decode_outcome(outcome)))
 }
 
 /// Waits for all promises. Fails with the first failure in the order of the list.
@@ -98,16 +98,16 @@ pub fn all_settled<T: DeserializeOwned>(promises: &[Promise<T>]) -> Result<Vec<R
     if promises.is_empty() {
         return Ok(Vec::new());
     }
-    Ok(host::await_all(&ids(promises))?
+    Ok(host::await_all(&promise_ids(promises))?
         .into_iter()
-        .map(typed)
+        .map(decode_outcome)
         .collect())
 }
 
-fn ids<T>(promises: &[Promise<T>]) -> Vec<u32> {
+fn promise_ids<T>(promises: &[Promise<T>]) -> Vec<u32> {
     promises.iter().map(|promise| promise.id).collect()
 }
 
-pub(crate) fn typed<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
+pub(crate) fn decode_outcome<T: DeserializeOwned>(outcome: Outcome) -> Result<T> {
     decode(&outcome?)
 }

@@ -9,61 +9,63 @@ use crate::host::milliseconds;
 /// ```
 /// use onward::prelude::*;
 ///
-/// let patient = Retry::attempts(5).first_wait(Duration::from_millis(200)).not_on("card_declined");
+/// let retry = RetryPolicy::max_attempts(5)
+///     .initial_interval(Duration::from_millis(200))
+///     .non_retryable("card_declined");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Retry {
+pub struct RetryPolicy {
     /// 0 means no limit.
-    pub(crate) attempts_max: u32,
-    pub(crate) first_wait_ms: u64,
-    pub(crate) longest_wait_ms: u64,
+    pub(crate) max_attempts: u32,
+    pub(crate) initial_interval_ms: u64,
+    pub(crate) max_interval_ms: u64,
     pub(crate) factor_permille: u32,
     pub(crate) jitter_permille: u32,
-    pub(crate) final_kinds: Vec<String>,
+    pub(crate) non_retryable_kinds: Vec<String>,
 }
 
-impl Retry {
+impl RetryPolicy {
     /// Number of attempts of a call without a retry policy.
     #[cfg(not(target_arch = "wasm32"))]
-    pub(crate) const DEFAULT_ATTEMPTS: u32 = 10;
+    pub(crate) const DEFAULT_MAX_ATTEMPTS: u32 = 10;
 
     /// At most `count` attempts, with exponential backoff: 1 s after the first, doubling up to 60
     /// s, minus up to 10 % jitter.
-    pub fn attempts(count: u32) -> Self {
+    pub fn max_attempts(count: u32) -> Self {
         Self {
-            attempts_max: count.max(1),
-            ..Self::forever()
+            max_attempts: count.max(1),
+            ..Self::unlimited_attempts()
         }
     }
 
     /// A single attempt.
-    pub fn never() -> Self {
-        Self::attempts(1)
+    pub fn no_retries() -> Self {
+        Self::max_attempts(1)
     }
 
     /// No limit of attempts.
-    pub fn forever() -> Self {
+    pub fn unlimited_attempts() -> Self {
         Self {
-            attempts_max: 0,
-            first_wait_ms: 1_000,
-            longest_wait_ms: 60_000,
+            max_attempts: 0,
+            initial_interval_ms: 1_000,
+            max_interval_ms: 60_000,
             factor_permille: 2_000,
             jitter_permille: 100,
-            final_kinds: Vec::new(),
+            non_retryable_kinds: Vec::new(),
         }
     }
 
     /// Backoff after the first failure; default: 1 s.
     #[must_use]
-    pub fn first_wait(mut self, wait: Duration) -> Self {
-        self.first_wait_ms = milliseconds(wait);
+    pub fn initial_interval(mut self, wait: Duration) -> Self {
+        self.initial_interval_ms = milliseconds(wait);
         self
     }
 
     /// Maximum backoff; default: 60 s.
     #[must_use]
-    pub fn longest_wait(mut self, wait: Duration) -> Self {
-        self.longest_wait_ms = milliseconds(wait);
+    pub fn max_interval(mut self, wait: Duration) -> Self {
+        self.max_interval_ms = milliseconds(wait);
         self
     }
 
@@ -84,8 +86,8 @@ impl Retry {
 
     /// Failures of this kind are not retried. May be repeated.
     #[must_use]
-    pub fn not_on(mut self, kind: impl Into<String>) -> Self {
-        self.final_kinds.push(kind.into());
+    pub fn non_retryable(mut self, kind: impl Into<String>) -> Self {
+        self.non_retryable_kinds.push(kind.into());
         self
     }
 }

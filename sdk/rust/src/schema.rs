@@ -17,7 +17,7 @@
 #[macro_export]
 macro_rules! __schema {
     ($input:ty) => {
-        $crate::schema::of::<$input>()
+        $crate::schema::schema_of::<$input>()
     };
 }
 
@@ -43,6 +43,6 @@ macro_rules! __schema {
 
 /// The schema of a type, as a JSON text.
 #[cfg(feature = "schema")]
-pub fn of<T: schemars::JsonSchema>() -> String {
+pub fn schema_of<T: schemars::JsonSchema>() -> String {
     schemars::schema_for!(T).as_value().to_string()
 }

@@ -46,7 +46,7 @@ fn order(id: u64) -> Result<Result<String>> {
 }
 
 fn cancelled(reason: &str) -> Error {
-    Error::new("cancelled", reason).permanent()
+    Error::new("cancelled", reason).non_retryable()
 }
 
 #[test]
@@ -57,7 +57,10 @@ fn cancelling_a_parent_cancels_its_child_which_cleans_up() {
         env.crash_everywhere(order, 7),
         Ok(Err(cancelled("cancellation was requested")))
     );
-    assert_eq!((env.inputs(put_back), env.calls(shipment)), (vec![7], 1));
+    assert_eq!(
+        (env.recorded_inputs(put_back), env.call_count(shipment)),
+        (vec![7], 1)
+    );
     assert_eq!(env.elapsed(), 11 * SECOND);
 }
 
@@ -65,7 +68,7 @@ fn cancelling_a_parent_cancels_its_child_which_cleans_up() {
 fn a_stub_of_a_child_stops_at_once_when_its_parent_is_cancelled() {
     let mut env = TestEnv::new();
     env.stub(shipment, |_| Ok("unreachable".to_owned()));
-    env.takes(shipment, 60 * SECOND);
+    env.set_duration(shipment, 60 * SECOND);
     env.cancel_at(10 * SECOND);
     assert_eq!(
         env.crash_everywhere(order, 7),
@@ -113,18 +116,18 @@ fn leaves_its_child() -> Result<()> {
 fn a_child_is_cancelled_when_its_parent_ends() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(leaves_its_child, ()), Ok(()));
-    assert_eq!((env.elapsed(), env.calls(put_back)), (SECOND, 1));
+    assert_eq!((env.elapsed(), env.call_count(put_back)), (SECOND, 1));
 }
 
 #[workflow]
 fn closes_its_set() -> Result<(Result<String>, Result<u64>)> {
     let mut set = join_set()?;
     let shipment = set.submit(shipment, 1)?;
-    assert_eq!(set.next_timeout(SECOND)?, Taken::TimedOut);
+    assert_eq!(set.next_timeout(SECOND)?, NextResult::TimedOut);
     drop(set);
     let mut set = join_set()?;
     let slow = set.submit(pick, 1)?;
-    assert_eq!(set.next_timeout(SECOND)?, Taken::TimedOut);
+    assert_eq!(set.next_timeout(SECOND)?, NextResult::TimedOut);
     set.close()?;
     Ok((shipment.wait(), slow.wait()))
 }
@@ -132,7 +135,7 @@ fn closes_its_set() -> Result<(Result<String>, Result<u64>)> {
 #[test]
 fn closing_a_set_cancels_children_and_abandons_tasks() {
     let mut env = TestEnv::new();
-    env.takes(pick, 3 * SECOND);
+    env.set_duration(pick, 3 * SECOND);
     let unwanted = || cancelled("the operation was abandoned");
     assert_eq!(
         env.crash_everywhere(closes_its_set, ()),
@@ -191,7 +194,7 @@ fn a_successor_receives_unconsumed_signals_in_order() {
     env.signal_child(collector, 0, 5 * SECOND, "item", &3);
     assert_eq!(env.crash_everywhere(collector, vec![]), Ok(vec![1, 2, 3]));
     assert_eq!(env.crash_everywhere(collects, ()), Ok(vec![1, 2, 3]));
-    assert_eq!(env.calls(collector), 1);
+    assert_eq!(env.call_count(collector), 1);
 }
 
 #[workflow]
@@ -230,7 +233,7 @@ fn a_child_is_retried_like_a_task() {
         env.crash_everywhere(relies_on_fickle, ()),
         Err(Error::new("busy", "again"))
     );
-    assert_eq!(env.calls(fickle), 10);
+    assert_eq!(env.call_count(fickle), 10);
     assert_eq!(
         env.elapsed(),
         (1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60) * SECOND
@@ -240,14 +243,14 @@ fn a_child_is_retried_like_a_task() {
 #[workflow]
 fn sleepy() -> Result<u32> {
     sleep(60 * SECOND)?;
-    Ok(own().attempt)
+    Ok(call_context().attempt)
 }
 
 #[workflow]
 fn impatient() -> Result<(bool, u32)> {
     let child = schedule(sleepy, ())?;
     let first = race(child, timer(30 * SECOND)?)?;
-    Ok((first == First::Right(Ok(())), child.wait()?))
+    Ok((first == RaceResult::Right(Ok(())), child.wait()?))
 }
 
 #[test]

@@ -24,13 +24,15 @@ fn at_most(cents: u64) -> Result<u64> {
 
 #[workflow]
 fn parent(cents: u64) -> Result<u64> {
-    call(at_most, cents).retry(Retry::attempts(3)).run()
+    call(at_most, cents)
+        .retry(RetryPolicy::max_attempts(3))
+        .run()
 }
 
 /// A charge is in flight from the first to the third second.
 fn slow_charge() -> TestEnv {
     let mut env = TestEnv::new();
-    env.takes(charge, 2 * SECOND);
+    env.set_duration(charge, 2 * SECOND);
     env
 }
 
@@ -39,7 +41,7 @@ fn in_doubt() -> Error {
         "in_doubt",
         "the attempt was started before a crash; whether it took effect is unknown",
     )
-    .permanent()
+    .non_retryable()
 }
 
 #[test]
@@ -47,7 +49,7 @@ fn an_attempt_in_flight_is_repeated_after_a_crash() {
     let mut env = slow_charge();
     env.crash_at(2 * SECOND);
     assert_eq!(env.crash_everywhere(at_least, 5), Ok(5));
-    assert_eq!((env.calls(charge), env.elapsed()), (2, 4 * SECOND));
+    assert_eq!((env.call_count(charge), env.elapsed()), (2, 4 * SECOND));
 }
 
 #[test]
@@ -55,7 +57,7 @@ fn an_at_most_once_attempt_in_flight_is_in_doubt_after_a_crash() {
     let mut env = slow_charge();
     env.crash_at(2 * SECOND);
     assert_eq!(env.crash_everywhere(at_most, 5), Err(in_doubt()));
-    assert_eq!((env.calls(charge), env.elapsed()), (1, 2 * SECOND));
+    assert_eq!((env.call_count(charge), env.elapsed()), (1, 2 * SECOND));
 }
 
 #[test]
@@ -63,7 +65,7 @@ fn a_parent_receives_the_doubt_of_its_child() {
     let mut env = slow_charge();
     env.crash_at(2 * SECOND);
     assert_eq!(env.crash_everywhere(parent, 5), Err(in_doubt()));
-    assert_eq!((env.calls(at_most), env.calls(charge)), (1, 1));
+    assert_eq!((env.call_count(at_most), env.call_count(charge)), (1, 1));
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn a_crash_without_attempts_in_flight_changes_nothing() {
     env.crash_at(SECOND / 2);
     env.crash_at(SECOND);
     assert_eq!(env.crash_everywhere(at_most, 5), Ok(5));
-    assert_eq!((env.calls(charge), env.elapsed()), (1, 3 * SECOND));
+    assert_eq!((env.call_count(charge), env.elapsed()), (1, 3 * SECOND));
 }
 
 #[workflow]
@@ -93,15 +95,15 @@ fn a_timeout_does_not_restart_after_a_crash() {
 
 #[workflow]
 fn slow() -> Result<u64> {
-    call(charge, 1).retry(Retry::never()).run()
+    call(charge, 1).retry(RetryPolicy::no_retries()).run()
 }
 
 #[test]
 fn the_default_timeout_of_a_task_is_a_minute() {
     let mut env = TestEnv::new();
-    env.takes(charge, 60 * SECOND);
+    env.set_duration(charge, 60 * SECOND);
     assert_eq!(env.run(slow, ()), Ok(1));
-    env.takes(charge, 61 * SECOND);
+    env.set_duration(charge, 61 * SECOND);
     assert_eq!(
         env.run(slow, ()),
         Err(Error::new("timeout", "no result in 60000 ms"))

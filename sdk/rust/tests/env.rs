@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
-use onward::{Level, Response};
+use onward::{HttpResponse, LogLevel};
 
 #[task]
 fn double(n: u64) -> Result<u64> {
@@ -19,7 +19,7 @@ fn add(a: u64, b: u64) -> Result<u64> {
 
 #[task]
 fn third_time() -> Result<u32> {
-    match own().attempt {
+    match call_context().attempt {
         attempt @ 1..3 => Err(Error::new("busy", format!("attempt {attempt}"))),
         attempt => Ok(attempt),
     }
@@ -62,7 +62,7 @@ fn tasks_run_for_real_and_time_is_virtual() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(straight, 20), Ok(41));
     assert_eq!(env.elapsed(), Duration::from_secs(60));
-    assert_eq!(env.inputs(add), [(40, 1)]);
+    assert_eq!(env.recorded_inputs(add), [(40, 1)]);
 }
 
 #[test]
@@ -70,46 +70,49 @@ fn a_stub_replaces_a_task() {
     let mut env = TestEnv::new();
     env.stub(double, |n| Ok(n + 100));
     assert_eq!(env.crash_everywhere(straight, 1), Ok(102));
-    assert_eq!(env.calls(double), 1);
+    assert_eq!(env.call_count(double), 1);
 }
 
 #[workflow]
-fn patient() -> Result<u32> {
+fn retry() -> Result<u32> {
     call(third_time, ())
-        .retry(Retry::attempts(5).first_wait(Duration::from_secs(1)))
+        .retry(RetryPolicy::max_attempts(5).initial_interval(Duration::from_secs(1)))
         .run()
 }
 
 #[workflow]
 fn hasty() -> Result<u32> {
     call(third_time, ())
-        .retry(Retry::attempts(5).not_on("busy"))
+        .retry(RetryPolicy::max_attempts(5).non_retryable("busy"))
         .run()
 }
 
 #[test]
 fn a_failed_task_is_retried_after_its_waits() {
     let mut env = TestEnv::new();
-    assert_eq!(env.crash_everywhere(patient, ()), Ok(3));
-    assert_eq!(env.calls(third_time), 3);
+    assert_eq!(env.crash_everywhere(retry, ()), Ok(3));
+    assert_eq!(env.call_count(third_time), 3);
     assert_eq!(env.elapsed(), Duration::from_secs(3));
 }
 
 #[test]
-fn an_excluded_kind_and_a_permanent_failure_are_not_retried() {
+fn an_excluded_kind_and_a_non_retryable_failure_are_not_retried() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(hasty, ()), Err(Error::new("busy", "attempt 1")));
     env.stub(third_time, |()| {
-        Err(Error::new("gone", "for good").permanent())
+        Err(Error::new("gone", "for good").non_retryable())
     });
-    assert!(env.run(patient, ()).is_err_and(|error| error.is("gone")));
-    assert_eq!(env.calls(third_time), 1);
+    assert!(
+        env.run(retry, ())
+            .is_err_and(|error| error.has_kind("gone"))
+    );
+    assert_eq!(env.call_count(third_time), 1);
 }
 
 #[workflow]
 fn limited() -> Result<u64> {
     call(double, 1)
-        .retry(Retry::never())
+        .retry(RetryPolicy::no_retries())
         .timeout(Duration::from_secs(5))
         .run()
 }
@@ -117,7 +120,7 @@ fn limited() -> Result<u64> {
 #[test]
 fn an_attempt_over_its_timeout_fails() {
     let mut env = TestEnv::new();
-    env.takes(double, Duration::from_secs(6));
+    env.set_duration(double, Duration::from_secs(6));
     assert!(env.run(limited, ()).is_err_and(|error| error.is_timeout()));
     assert_eq!(env.elapsed(), Duration::from_secs(5));
 }
@@ -130,7 +133,7 @@ fn as_they_come() -> Result<Vec<usize>> {
     let mut order = Vec::new();
     while let Some(done) = set.next()? {
         done.result?;
-        order.push(done.place);
+        order.push(done.index);
     }
     Ok(order)
 }
@@ -139,13 +142,13 @@ fn as_they_come() -> Result<Vec<usize>> {
 fn results_of_a_set_come_in_order_of_completion() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(as_they_come, ()), Ok(vec![0, 1]));
-    env.takes(double, Duration::from_secs(1));
+    env.set_duration(double, Duration::from_secs(1));
     assert_eq!(env.crash_everywhere(as_they_come, ()), Ok(vec![1, 0]));
 }
 
 #[task]
 fn refuse(_: u64) -> Result<u64> {
-    Err(Error::new("refused", "no").permanent())
+    Err(Error::new("refused", "no").non_retryable())
 }
 
 #[workflow]
@@ -163,10 +166,10 @@ fn all_or_none(with_refusal: bool) -> Result<Vec<u64>> {
 fn join_all_returns_all_results_or_the_first_failure() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(all_or_none, false), Ok(vec![2, 4]));
-    env.takes(double, Duration::from_secs(9));
+    env.set_duration(double, Duration::from_secs(9));
     assert!(
         env.crash_everywhere(all_or_none, true)
-            .is_err_and(|error| error.is("refused"))
+            .is_err_and(|error| error.has_kind("refused"))
     );
     assert_eq!(
         env.elapsed(),
@@ -182,13 +185,13 @@ fn gives_up() -> Result<bool> {
     let taken = set.next_timeout(Duration::from_secs(1))?;
     drop(set);
     sleep(Duration::from_secs(9))?;
-    Ok(taken == Taken::TimedOut)
+    Ok(taken == NextResult::TimedOut)
 }
 
 #[test]
 fn a_dropped_set_cancels_operations_in_flight() {
     let mut env = TestEnv::new();
-    env.takes(double, Duration::from_secs(2));
+    env.set_duration(double, Duration::from_secs(2));
     assert_eq!(env.crash_everywhere(gives_up, ()), Ok(true));
 }
 
@@ -237,7 +240,7 @@ fn cancellation_interrupts_a_wait_once_and_lets_cleanup_run() {
             .is_err_and(|error| error.is_cancelled())
     );
     assert_eq!(
-        (env.calls(add), env.elapsed()),
+        (env.call_count(add), env.elapsed()),
         (1, Duration::from_secs(10))
     );
 }
@@ -249,7 +252,7 @@ fn raced() -> Result<(bool, u64, Vec<u64>)> {
     let (place, sum) = any(&[slow, schedule(add, (1, 2))?])?;
     assert_eq!(place, 1);
     Ok((
-        first == First::Right(Ok(())),
+        first == RaceResult::Right(Ok(())),
         sum?,
         all(&[slow, slow_twin()?])?,
     ))
@@ -262,7 +265,7 @@ fn slow_twin() -> Result<Promise<u64>> {
 #[test]
 fn any_and_race_return_the_operation_that_completes_first() {
     let mut env = TestEnv::new();
-    env.takes(double, Duration::from_secs(2));
+    env.set_duration(double, Duration::from_secs(2));
     assert_eq!(env.crash_everywhere(raced, ()), Ok((true, 3, vec![2, 4])));
 }
 
@@ -304,7 +307,7 @@ fn parent(n: u64) -> Result<Vec<u64>> {
 fn children_run_concurrently() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(parent, 1), Ok(vec![3, 5]));
-    assert_eq!((env.calls(straight), env.calls(double)), (2, 2));
+    assert_eq!((env.call_count(straight), env.call_count(double)), (2, 2));
     assert_eq!(env.elapsed(), Duration::from_secs(60));
 }
 
@@ -322,8 +325,8 @@ fn randomness_follows_the_seed_and_time_begins_in_2026() {
         (bytes.len(), time.as_micros()),
         (5_000, 1_767_225_600_000_000)
     );
-    assert_eq!(env.log(), [(Level::Info, "drawing".to_owned())]);
-    env.seed(7);
+    assert_eq!(env.log_messages(), [(LogLevel::Info, "drawing".to_owned())]);
+    env.set_seed(7);
     assert_ne!(env.run(lucky, ()).unwrap().0, first);
 }
 
@@ -348,14 +351,14 @@ fn pay(cents: u64) -> Result<(String, u16)> {
 #[test]
 fn requests_are_answered_by_stubs() {
     let mut env = TestEnv::new();
-    env.http("POST https://bank.example.com/charges", |request| {
+    env.stub_http("POST https://bank.example.com/charges", |request| {
         let headers: BTreeMap<_, _> = request.headers.iter().cloned().collect();
         assert_eq!(headers["idempotency-key"], "test.0");
         assert_eq!(request.body.as_deref(), Some(b"500".as_slice()));
-        Ok(Response::new(200, "charge-1"))
+        Ok(HttpResponse::new(200, "charge-1"))
     });
-    env.http("GET https://bank.example.com/health", |_| {
-        Ok(Response::new(404, ""))
+    env.stub_http("GET https://bank.example.com/health", |_| {
+        Ok(HttpResponse::new(404, ""))
     });
     assert_eq!(
         env.crash_everywhere(pay, 500),
@@ -366,8 +369,8 @@ fn requests_are_answered_by_stubs() {
 #[test]
 fn a_single_attempt_of_a_task_can_be_run() {
     let mut env = TestEnv::new();
-    assert!(env.attempt(third_time, 1, ()).is_err());
-    assert_eq!(env.attempt(third_time, 3, ()), Ok(3));
+    assert!(env.run_attempt(third_time, 1, ()).is_err());
+    assert_eq!(env.run_attempt(third_time, 3, ()), Ok(3));
 }
 
 #[task]
@@ -377,7 +380,7 @@ fn confused() -> Result<()> {
 
 #[test]
 fn a_task_cannot_use_operations_of_workflows() {
-    let error = TestEnv::new().attempt(confused, 1, ()).unwrap_err();
+    let error = TestEnv::new().run_attempt(confused, 1, ()).unwrap_err();
     assert_eq!(
         error.message,
         "confused is a task: only a workflow can set a timer of 1000 ms"

@@ -5,7 +5,7 @@ use std::num::ParseIntError;
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
-use onward::{Response, call_named};
+use onward::{HttpResponse, call_named};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -24,25 +24,31 @@ fn declined(is_final: bool) -> Error {
         "card_declined",
         "the bank refused: ünïcödé\nand a second line",
     );
-    if is_final { error.permanent() } else { error }
+    if is_final {
+        error.non_retryable()
+    } else {
+        error
+    }
 }
 
 #[workflow]
 fn by_task(is_final: bool) -> Result<u64> {
-    call(decline, is_final).retry(Retry::attempts(2)).run()
+    call(decline, is_final)
+        .retry(RetryPolicy::max_attempts(2))
+        .run()
 }
 
 #[workflow]
 fn by_child(is_final: bool) -> Result<u64> {
     call(decline_as_child, is_final)
-        .retry(Retry::attempts(2))
+        .retry(RetryPolicy::max_attempts(2))
         .run()
 }
 
 #[workflow]
 fn by_set(is_final: bool) -> Result<u64> {
     let mut set = join_set()?;
-    set.submit_call(call(decline, is_final).retry(Retry::never()))?;
+    set.submit_call(call(decline, is_final).retry(RetryPolicy::no_retries()))?;
     match set.next()? {
         Some(done) => done.result,
         None => Ok(0),
@@ -57,12 +63,15 @@ fn a_failure_arrives_unchanged() {
             env.crash_everywhere(by_task, is_final),
             Err(declined(is_final))
         );
-        assert_eq!(env.calls(decline), if is_final { 1 } else { 2 });
+        assert_eq!(env.call_count(decline), if is_final { 1 } else { 2 });
         assert_eq!(
             env.crash_everywhere(by_child, is_final),
             Err(declined(is_final))
         );
-        assert_eq!(env.calls(decline_as_child), if is_final { 1 } else { 2 });
+        assert_eq!(
+            env.call_count(decline_as_child),
+            if is_final { 1 } else { 2 }
+        );
         assert_eq!(
             env.crash_everywhere(by_set, is_final),
             Err(declined(is_final))
@@ -77,7 +86,7 @@ fn parse(text: String) -> Result<u64, ParseIntError> {
 
 #[workflow]
 fn parsed(text: String) -> Result<u64> {
-    call(parse, text).retry(Retry::never()).run()
+    call(parse, text).retry(RetryPolicy::no_retries()).run()
 }
 
 #[test]
@@ -96,7 +105,7 @@ fn a_plain_call_returns_the_error_itself() {
         Ok(2 * parse(text.to_owned())?)
     }
     assert_eq!(twice("21"), Ok(42));
-    assert!(twice("x").is_err_and(|error| error.is("user_error")));
+    assert!(twice("x").is_err_and(|error| error.has_kind("user_error")));
     let failed = parse("x".to_owned()).unwrap_err();
     assert_eq!(failed.kind(), &std::num::IntErrorKind::InvalidDigit);
     assert_eq!(failed.to_string(), "invalid digit found in string");
@@ -106,7 +115,7 @@ fn a_plain_call_returns_the_error_itself() {
 
 #[task]
 fn nameless(kind: String) -> Result<()> {
-    Err(Error::new(kind, "x".repeat(20_000)).permanent())
+    Err(Error::new(kind, "x".repeat(20_000)).non_retryable())
 }
 
 #[workflow]
@@ -133,7 +142,7 @@ const URL: &str = "GET https://api.example.com/a";
 fn asks() -> Result<u16> {
     Ok(http(URL)
         .into_call()
-        .retry(Retry::attempts(3))
+        .retry(RetryPolicy::max_attempts(3))
         .run()?
         .status)
 }
@@ -145,16 +154,18 @@ fn asks_in_task() -> Result<String> {
 
 #[workflow]
 fn asks_by_task() -> Result<String> {
-    call(asks_in_task, ()).retry(Retry::attempts(3)).run()
+    call(asks_in_task, ())
+        .retry(RetryPolicy::max_attempts(3))
+        .run()
 }
 
 #[test]
 fn a_workflow_receives_responses_and_failures_of_requests() {
     let mut env = TestEnv::new();
-    env.http(URL, |_| Ok(Response::new(404, "nothing")));
+    env.stub_http(URL, |_| Ok(HttpResponse::new(404, "nothing")));
     assert_eq!(env.crash_everywhere(asks, ()), Ok(404));
     for status in [408, 429, 500, 503] {
-        env.http(URL, move |_| Ok(Response::new(status, "")));
+        env.stub_http(URL, move |_| Ok(HttpResponse::new(status, "")));
         let message = format!("{URL} answered with status {status}");
         assert_eq!(
             env.crash_everywhere(asks, ()),
@@ -167,9 +178,9 @@ fn a_workflow_receives_responses_and_failures_of_requests() {
             "http_denied",
             "requests to `api.example.com:443` are not allowed",
         )
-        .permanent()
+        .non_retryable()
     };
-    env.http(URL, move |_| Err(denied()));
+    env.stub_http(URL, move |_| Err(denied()));
     assert_eq!(env.crash_everywhere(asks, ()), Err(denied()));
     assert_eq!(env.elapsed(), Duration::ZERO);
 }
@@ -177,30 +188,30 @@ fn a_workflow_receives_responses_and_failures_of_requests() {
 #[test]
 fn a_task_receives_every_response_and_decides_what_is_a_failure() {
     let mut env = TestEnv::new();
-    env.http(URL, |_| Ok(Response::new(404, "nothing")));
+    env.stub_http(URL, |_| Ok(HttpResponse::new(404, "nothing")));
     assert_eq!(
         env.crash_everywhere(asks_by_task, ()),
-        Err(Error::new("http_404", "nothing").permanent())
+        Err(Error::new("http_404", "nothing").non_retryable())
     );
-    assert_eq!(env.calls(asks_in_task), 1);
-    env.http(URL, |_| Ok(Response::new(503, "busy")));
+    assert_eq!(env.call_count(asks_in_task), 1);
+    env.stub_http(URL, |_| Ok(HttpResponse::new(503, "busy")));
     assert_eq!(
         env.crash_everywhere(asks_by_task, ()),
         Err(Error::new("http_503", "busy"))
     );
-    assert_eq!(env.calls(asks_in_task), 3);
+    assert_eq!(env.call_count(asks_in_task), 3);
 }
 
 #[test]
 fn every_request_carries_the_key_of_its_operation() {
     let mut env = TestEnv::new();
-    env.http(URL, |request| {
+    env.stub_http(URL, |request| {
         let keys: Vec<_> = request
             .headers
             .iter()
             .filter(|(name, _)| name == "idempotency-key")
             .collect();
-        Ok(Response::new(200, format!("{keys:?}")))
+        Ok(HttpResponse::new(200, format!("{keys:?}")))
     });
     assert_eq!(
         env.run(asks_by_task, ()),
@@ -222,7 +233,7 @@ fn asks_thrice() -> Result<Vec<String>> {
         .map(|request| request.send()?.text())
         .collect::<Result<Vec<_>>>()?;
     info!("{}", keys.join(" "));
-    if own().attempt == 1 {
+    if call_context().attempt == 1 {
         Err(Error::other("again"))
     } else {
         Ok(keys)
@@ -237,17 +248,20 @@ fn asks_thrice_by_task() -> Result<Vec<String>> {
 #[test]
 fn each_request_of_a_task_has_its_own_key_and_attempts_repeat_the_keys() {
     let mut env = TestEnv::new();
-    env.http(URL, |request| {
+    env.stub_http(URL, |request| {
         let mut keys = request
             .headers
             .iter()
             .filter(|(name, _)| name.eq_ignore_ascii_case("idempotency-key"));
-        Ok(Response::new(200, keys.next().map_or("", |(_, key)| key)))
+        Ok(HttpResponse::new(
+            200,
+            keys.next().map_or("", |(_, key)| key),
+        ))
     });
     let keys = ["test.0", "mine", "test.0/3"].map(str::to_owned);
     assert_eq!(env.run(asks_thrice_by_task, ()), Ok(keys.to_vec()));
     let keys: Vec<&str> = env
-        .log()
+        .log_messages()
         .iter()
         .map(|(_, message)| message.as_str())
         .collect();
@@ -263,15 +277,15 @@ fn cookies() -> Result<Vec<(String, String)>> {
 fn a_repeated_header_keeps_all_values() {
     let mut env = TestEnv::new();
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    env.http(URL, move |_| {
+    env.stub_http(URL, move |_| {
         let headers = vec![
             pair("Set-Cookie", "b=1; Path=/, x"),
             pair("etag", "e"),
             pair("set-cookie", "a=2"),
         ];
-        Ok(Response {
+        Ok(HttpResponse {
             headers,
-            ..Response::new(200, "")
+            ..HttpResponse::new(200, "")
         })
     });
     let expected = vec![
@@ -285,7 +299,7 @@ fn a_repeated_header_keeps_all_values() {
 #[test]
 fn a_response_is_recorded_as_the_engine_records_it() {
     let recorded = r#"{"status":200,"headers":{"etag":"e","set-cookie":["b","a"]},"body":"text"}"#;
-    let response: Response = serde_json::from_str(recorded).unwrap();
+    let response: HttpResponse = serde_json::from_str(recorded).unwrap();
     assert_eq!(
         (response.header("ETag"), response.header("set-cookie")),
         (Some("e"), Some("b"))
@@ -303,13 +317,13 @@ fn malformed() -> Result<u16> {
 fn misuses(which: u32) -> Result<()> {
     let promise = timer(SECOND)?;
     let mut set = join_set()?;
-    let factor = || Retry::never().factor_permille(999);
+    let factor = || RetryPolicy::no_retries().factor_permille(999);
     match which {
         0 => all(&[promise, promise]).map(drop),
         1 => set.add(promise),
         2 => call(decline, true).retry(factor()).run().map(drop),
         3 => call(decline, true)
-            .retry(Retry::never().jitter_permille(1_001))
+            .retry(RetryPolicy::no_retries().jitter_permille(1_001))
             .run()
             .map(drop),
         4 => call_named("", &()).run(),
@@ -336,7 +350,7 @@ fn invalid_calls_are_refused_with_the_messages_of_the_engine() {
     for (which, (kind, message)) in (0..).zip(expected) {
         assert_eq!(
             TestEnv::new().run(misuses, which),
-            Err(Error::new(kind, message).permanent())
+            Err(Error::new(kind, message).non_retryable())
         );
     }
     let error = TestEnv::new().run(malformed, ()).unwrap_err();
@@ -349,16 +363,18 @@ fn invalid_calls_are_refused_with_the_messages_of_the_engine() {
 #[workflow]
 fn elsewhere(n: u64) -> Result<u64> {
     call_named("of_another_component", &n)
-        .retry(Retry::attempts(2))
+        .retry(RetryPolicy::max_attempts(2))
         .run()
 }
 
 #[test]
 fn a_call_by_name_uses_a_stub_by_name() {
     let mut env = TestEnv::new();
-    env.stub_named("of_another_component", |n: u64| match own().attempt {
-        1 => Err(Error::new("busy", "once")),
-        _ => Ok(n + 1),
+    env.stub_named("of_another_component", |n: u64| {
+        match call_context().attempt {
+            1 => Err(Error::new("busy", "once")),
+            _ => Ok(n + 1),
+        }
     });
     assert_eq!(env.crash_everywhere(elsewhere, 1), Ok(2));
 }

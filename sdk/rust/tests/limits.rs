@@ -2,7 +2,7 @@
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
-use onward::{Response, call_named};
+use onward::{HttpResponse, call_named};
 
 /// Number of characters of a text whose payload, two bytes longer, is at the limit.
 const FITS: usize = (1 << 20) - 2;
@@ -42,7 +42,7 @@ fn too_large(what: &str) -> Error {
         "too_large",
         format!("{what} has 1048577 bytes, the limit is 1048576"),
     )
-    .permanent()
+    .non_retryable()
 }
 
 #[test]
@@ -50,13 +50,13 @@ fn results_and_inputs_of_tasks_and_children_have_a_limit() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(grown, FITS), Ok(FITS));
     assert_eq!(env.run(grown, FITS + 1), Err(too_large("the result")));
-    assert_eq!(env.calls(grow), 1, "it is not retried");
+    assert_eq!(env.call_count(grow), 1, "it is not retried");
     assert_eq!(env.run(measured, FITS), Ok(FITS));
     assert_eq!(env.run(measured, FITS + 1), Err(too_large("the input")));
-    assert_eq!(env.calls(measure), 0, "it was not called");
+    assert_eq!(env.call_count(measure), 0, "it was not called");
     assert_eq!(env.run(parent, FITS), Ok(FITS));
     assert_eq!(env.run(parent, FITS + 1), Err(too_large("the result")));
-    assert_eq!(env.calls(large), 1);
+    assert_eq!(env.call_count(large), 1);
 }
 
 #[test]
@@ -68,10 +68,13 @@ fn the_limits_apply_to_the_started_workflow() {
         Err(too_large("the input"))
     );
     assert_eq!(
-        env.attempt(measure, 1, "x".repeat(FITS + 1)),
+        env.run_attempt(measure, 1, "x".repeat(FITS + 1)),
         Err(too_large("the input"))
     );
-    assert_eq!(env.attempt(grow, 1, FITS + 1), Err(too_large("the result")));
+    assert_eq!(
+        env.run_attempt(grow, 1, FITS + 1),
+        Err(too_large("the result"))
+    );
 }
 
 #[workflow]
@@ -128,15 +131,15 @@ fn uploads(length: usize) -> Result<usize> {
 
 #[test]
 fn requests_and_responses_have_a_limit() {
-    let refused = |message: &str| Err(Error::new("too_large", message).permanent());
+    let refused = |message: &str| Err(Error::new("too_large", message).non_retryable());
     let mut env = TestEnv::new();
-    env.http("GET https://api.example.com", |_| {
-        Ok(Response::new(200, "x".repeat(1 << 20)))
+    env.stub_http("GET https://api.example.com", |_| {
+        Ok(HttpResponse::new(200, "x".repeat(1 << 20)))
     });
     let payload = "1048613 bytes of payload, at most 1048576 are allowed";
     assert_eq!(env.run(downloads, ()), refused(payload));
-    env.http("GET https://api.example.com", |_| {
-        Ok(Response::new(200, "x".repeat((1 << 20) + 1)))
+    env.stub_http("GET https://api.example.com", |_| {
+        Ok(HttpResponse::new(200, "x".repeat((1 << 20) + 1)))
     });
     assert_eq!(
         env.run(downloads, ()),
@@ -162,6 +165,6 @@ fn a_name_has_a_limit() {
     assert!(
         TestEnv::new()
             .run(named, ())
-            .is_err_and(|error| error.is("invalid_name") && !error.retryable)
+            .is_err_and(|error| error.has_kind("invalid_name") && !error.retryable)
     );
 }

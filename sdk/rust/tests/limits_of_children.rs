@@ -11,7 +11,7 @@ fn timeout_error() -> Error {
 
 #[task]
 fn put_back(id: u64) -> Result<String> {
-    Ok(format!("{id} under {}", own().idempotency_key))
+    Ok(format!("{id} under {}", call_context().idempotency_key))
 }
 
 /// Puts back what it has when it is cancelled.
@@ -32,7 +32,7 @@ fn shipment(id: u64) -> Result<String> {
 fn hurried(id: u64) -> Result<String> {
     call(shipment, id)
         .timeout(5 * SECOND)
-        .retry(Retry::attempts(2))
+        .retry(RetryPolicy::max_attempts(2))
         .run()
 }
 
@@ -44,7 +44,10 @@ fn a_child_over_its_timeout_is_cancelled_and_retried() {
         env.crash_everywhere(hurried, 7),
         Ok("by the second".to_owned())
     );
-    assert_eq!((env.calls(shipment), env.inputs(put_back)), (2, vec![7]));
+    assert_eq!(
+        (env.call_count(shipment), env.recorded_inputs(put_back)),
+        (2, vec![7])
+    );
     assert_eq!(env.elapsed(), 7 * SECOND);
 }
 
@@ -52,7 +55,10 @@ fn a_child_over_its_timeout_is_cancelled_and_retried() {
 fn a_child_always_over_its_timeout_fails_and_cleans_up() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(hurried, 7), Err(timeout_error()));
-    assert_eq!((env.calls(shipment), env.inputs(put_back)), (2, vec![7, 7]));
+    assert_eq!(
+        (env.call_count(shipment), env.recorded_inputs(put_back)),
+        (2, vec![7, 7])
+    );
     assert_eq!(env.elapsed(), 11 * SECOND);
 }
 
@@ -68,10 +74,10 @@ fn the_timeout_of_a_child_does_not_restart_after_a_crash() {
 fn a_stub_of_a_child_is_subject_to_the_timeout() {
     let mut env = TestEnv::new();
     env.stub(shipment, |_| Ok("unreachable".to_owned()));
-    env.takes(shipment, 6 * SECOND);
+    env.set_duration(shipment, 6 * SECOND);
     assert_eq!(env.crash_everywhere(hurried, 7), Err(timeout_error()));
     assert_eq!(env.elapsed(), 11 * SECOND);
-    env.takes(shipment, 5 * SECOND);
+    env.set_duration(shipment, 5 * SECOND);
     assert!(env.crash_everywhere(hurried, 7).is_ok());
 }
 
@@ -80,12 +86,12 @@ fn a_stub_of_a_child_is_subject_to_the_timeout() {
 fn stubborn() -> Result<u32> {
     let _ = sleep(60 * SECOND);
     sleep(SECOND)?;
-    Ok(own().attempt)
+    Ok(call_context().attempt)
 }
 
 #[workflow]
 fn outlived() -> Result<Result<u32>> {
-    let retry = Retry::attempts(2).first_wait(SECOND / 2);
+    let retry = RetryPolicy::max_attempts(2).initial_interval(SECOND / 2);
     let child = call(stubborn, ())
         .timeout(10 * SECOND)
         .retry(retry)
@@ -107,9 +113,9 @@ fn the_result_of_an_abandoned_child_is_dropped() {
 fn both_at_once() -> Result<bool> {
     let child = call(stubborn, ())
         .timeout(SECOND)
-        .retry(Retry::never())
+        .retry(RetryPolicy::no_retries())
         .schedule()?;
-    Ok(race(child, timer(SECOND)?)? == First::Right(Ok(())))
+    Ok(race(child, timer(SECOND)?)? == RaceResult::Right(Ok(())))
 }
 
 #[test]
@@ -131,10 +137,10 @@ fn wanderer(hops: u64) -> Result<String> {
 
 #[workflow]
 fn follows(limit_s: Option<u64>) -> Result<Result<String>> {
-    let call = call(wanderer, 0).retry(Retry::attempts(3));
+    let call = call(wanderer, 0).retry(RetryPolicy::max_attempts(3));
     let child = match limit_s {
         Some(limit) => call
-            .retry(Retry::never())
+            .retry(RetryPolicy::no_retries())
             .timeout(Duration::from_secs(limit))
             .schedule()?,
         None => call.schedule()?,
@@ -152,19 +158,25 @@ fn the_successor_of_a_child_is_cancelled_with_it() {
         env.crash_everywhere(follows, Some(10)),
         Ok(Err(timeout_error()))
     );
-    assert_eq!((env.calls(wanderer), env.inputs(put_back)), (1, vec![3]));
+    assert_eq!(
+        (env.call_count(wanderer), env.recorded_inputs(put_back)),
+        (1, vec![3])
+    );
     assert_eq!(env.elapsed(), 10 * SECOND);
     env.cancel_at(7 * SECOND);
-    let cancelled = Error::new("cancelled", "cancellation was requested").permanent();
+    let cancelled = Error::new("cancelled", "cancellation was requested").non_retryable();
     assert_eq!(env.crash_everywhere(follows, None), Ok(Err(cancelled)));
-    assert_eq!((env.calls(wanderer), env.inputs(put_back)), (1, vec![2]));
+    assert_eq!(
+        (env.call_count(wanderer), env.recorded_inputs(put_back)),
+        (1, vec![2])
+    );
     assert_eq!(env.elapsed(), 7 * SECOND);
 }
 
 type OwnContext = (String, String, u32);
 
 fn own_context() -> OwnContext {
-    let own = own();
+    let own = call_context();
     (own.execution, own.idempotency_key, own.attempt)
 }
 
@@ -173,7 +185,7 @@ fn own_context() -> OwnContext {
 fn introspective(seen: Vec<OwnContext>) -> Result<Vec<OwnContext>> {
     let mut seen = seen;
     seen.push(own_context());
-    if own().attempt == 1 {
+    if call_context().attempt == 1 {
         return Err(Error::other("not yet"));
     }
     let (execution, _, attempt) = own_context();
@@ -212,7 +224,7 @@ fn dive(depth: u32) -> Result<u32> {
     match invoke(dive, depth + 1) {
         Err(error) if depth == 64 => {
             let too_deep =
-                Error::new("too_deep", "call depth exceeds 64 nested workflows").permanent();
+                Error::new("too_deep", "call depth exceeds 64 nested workflows").non_retryable();
             assert_eq!(error, too_deep);
             Ok(depth)
         }
@@ -224,7 +236,7 @@ fn dive(depth: u32) -> Result<u32> {
 fn the_call_depth_is_limited_to_64() {
     let mut env = TestEnv::new();
     assert_eq!(env.crash_everywhere(dive, 0), Ok(64));
-    assert_eq!(env.calls(dive), 65);
+    assert_eq!(env.call_count(dive), 65);
     env.stub(dive, Ok);
     assert_eq!(env.run(dive, 0), Ok(1));
 }

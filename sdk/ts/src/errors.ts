@@ -26,18 +26,19 @@ export class TimeoutError extends OnwardError {
   override name = "TimeoutError";
 }
 
-/** An execution failed or was cancelled. */
+/** An execution failed or was cancelled; `message` describes the failure. */
 export class ExecutionFailed extends OnwardError {
   override name = "ExecutionFailed";
   /** The error kind: a code such as `card_declined`, or one of the engine, such as `cancelled`. */
   readonly kind: string;
-  /** Human-readable description of the failure. */
-  readonly detail: string;
 
-  constructor(kind: string, detail: string) {
-    super(`${kind}: ${detail}`);
+  constructor(kind: string, message: string) {
+    super(message);
     this.kind = kind;
-    this.detail = detail;
+  }
+
+  override toString(): string {
+    return `${this.name}: ${this.kind}: ${this.message}`;
   }
 }
 

@@ -65,10 +65,10 @@ export async function whileRunning<T>(worker: Worker, body: () => Promise<T>): P
   }
 }
 
-/** Options of the workflow `relay`: the other fields of `Errand` in examples/workflows/remote. */
+/** Options of the workflow `relay`: the other fields of `TaskCall` in examples/workflows/remote. */
 export interface RelayOptions {
-  attempts?: number;
-  wait_ms?: number;
+  max_attempts?: number;
+  interval_ms?: number;
   timeout_ms?: number;
 }
 
@@ -98,13 +98,13 @@ export async function relay(
 /** Expects an execution to fail, and returns how. */
 export async function failure(
   failing: Promise<unknown>,
-): Promise<{ kind: string; detail: string }> {
+): Promise<{ kind: string; message: string }> {
   const error: unknown = await failing.then(
     () => undefined,
     (error: unknown) => error,
   );
   assert.ok(error instanceof ExecutionFailed, `expected ExecutionFailed, got ${error}`);
-  return { kind: error.kind, detail: error.detail };
+  return { kind: error.kind, message: error.message };
 }
 
 /** Claims one task of this name. */

@@ -86,8 +86,8 @@ scenario("a non retryable failure reaches the workflow", async () => {
     attempts.push(task.attempt);
     throw new Failure("the bank declined the card", { code: "card_declined", retryable: false });
   });
-  const error = await whileRunning(worker, () => failure(relay(name, null, { attempts: 5 })));
-  assert.deepEqual(error, { kind: "card_declined", detail: "the bank declined the card" });
+  const error = await whileRunning(worker, () => failure(relay(name, null, { max_attempts: 5 })));
+  assert.deepEqual(error, { kind: "card_declined", message: "the bank declined the card" });
   assert.deepEqual(attempts, [1]);
 });
 
@@ -102,7 +102,7 @@ scenario("a retry has the same promise and the next attempt number", async () =>
     return task.attempt;
   });
   const execution = await whileRunning(worker, async () => {
-    const execution = await start(name, null, { attempts: 5, wait_ms: 20 });
+    const execution = await start(name, null, { max_attempts: 5, interval_ms: 20 });
     assert.equal(await result(execution), 3);
     return execution;
   });
@@ -118,7 +118,7 @@ scenario("an exception is a failure with its type as the code", async () => {
     throw new RangeError("no such order");
   });
   const error = await whileRunning(worker, () => failure(relay(name)));
-  assert.deepEqual(error, { kind: "RangeError", detail: "no such order" });
+  assert.deepEqual(error, { kind: "RangeError", message: "no such order" });
 });
 
 scenario("a result that is not json is a non retryable failure", async () => {
@@ -128,7 +128,7 @@ scenario("a result that is not json is a non retryable failure", async () => {
     attempts.push(task.attempt);
     return 1n;
   });
-  const error = await whileRunning(worker, () => failure(relay(name, null, { attempts: 5 })));
+  const error = await whileRunning(worker, () => failure(relay(name, null, { max_attempts: 5 })));
   assert.equal(error.kind, "invalid_payload");
   assert.deepEqual(attempts, [1]);
 });
@@ -157,13 +157,13 @@ scenario("heartbeats keep the lease of a long task", async () => {
     attempt,
     cancelled: await aborted(signal, 3_000),
   }));
-  const found = await whileRunning(worker, () => relay(name, null, { attempts: 5 }));
+  const found = await whileRunning(worker, () => relay(name, null, { max_attempts: 5 }));
   assert.deepEqual(found, { attempt: 1, cancelled: false });
 });
 
 scenario("an expired lease is reassigned and the late result rejected", async () => {
   const name = unique("charge");
-  const execution = await start(name, null, { attempts: 5 });
+  const execution = await start(name, null, { max_attempts: 5 });
   const lost = await claim(name, 1_000);
   const worker = newWorker();
   worker.task(name, (_order: unknown, { attempt, promise }) => ({ attempt, promise }));
@@ -255,7 +255,7 @@ scenario("a task unfinished after the grace period is reassigned", async () => {
     return "too late";
   });
   const execution = await whileRunning(impatient, async () => {
-    const execution = await start(name, null, { attempts: 5 });
+    const execution = await start(name, null, { max_attempts: 5 });
     await started.promise;
     return execution;
   });
@@ -277,7 +277,7 @@ scenario("an invalid token stops the worker with an error", async () => {
 
 serverTest("a report returns the next task", async () => {
   const name = unique("charge");
-  const execution = await start(name, null, { attempts: 3 });
+  const execution = await start(name, null, { max_attempts: 3 });
   let task = await claim(name, 30_000);
   for (const attempt of [2, 3]) {
     const outcome = failed("busy", undefined, true);

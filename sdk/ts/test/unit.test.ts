@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { backoffMs, retryDelayMs, sleep } from "../src/backoff.js";
 import { parseProblem } from "../src/errors.js";
 import { decode, encode } from "../src/http.js";
-import { Failure, NotJson, Problem, Unreachable, Worker } from "../src/index.js";
+import { ExecutionFailed, Failure, NotJson, Problem, Unreachable, Worker } from "../src/index.js";
 import { Lease } from "../src/lease.js";
 import { DEFAULT_SERVER, requestHeaders, serverUrl } from "../src/options.js";
 import {
@@ -33,6 +33,12 @@ const DOCUMENT: TaskDocument = {
   delivery: "at-most-once",
   leaseMs: 30_000,
 };
+
+void test("a failed execution has a kind and a message", () => {
+  const error = new ExecutionFailed("card_declined", "the bank declined the card");
+  assert.deepEqual([error.kind, error.message], ["card_declined", "the bank declined the card"]);
+  assert.equal(String(error), "ExecutionFailed: card_declined: the bank declined the card");
+});
 
 void test("backoff doubles up to its maximum", () => {
   const delays = [1, 2, 3, 7, 8, 1_000_000].map((failures) => backoffMs(failures, () => 0));

@@ -1,10 +1,9 @@
-//! What the runner says about time: after each step and, sorted, at the end, so that the slow ones
-//! are seen.
+//! Durations of the steps: printed after each step and, sorted, at the end.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-/// From here on a step is marked as slow.
+/// A step that takes at least this long is marked as slow.
 const SLOW: Duration = Duration::from_secs(60);
 
 pub(crate) struct Timing {

@@ -13,6 +13,16 @@ use crate::tidy::repository::{Repository, RuleFinding};
 
 /// Names that every crate may have, because the crate's name qualifies them.
 const REPEATABLE: [&str; 4] = ["Args", "Config", "Error", "Options"];
+/// Concepts of the guest interface, which the SDK declares a second time: it is compiled into a
+/// component and depends on no crate of the engine.
+const SHARED_WITH_SDK: [&str; 6] = [
+    "CallContext",
+    "FunctionKind",
+    "HttpRequest",
+    "HttpResponse",
+    "RetryPolicy",
+    "Timestamp",
+];
 /// Words that say only that code needed a place.
 const EMPTY_WORDS: [&str; 7] = [
     "Manager", "Helper", "Helpers", "Util", "Utils", "Common", "Misc",
@@ -97,6 +107,10 @@ pub(crate) fn type_names_are_unique(repository: &Repository) -> Vec<RuleFinding>
             continue;
         }
         if let Some((path, line)) = first.get(&it.name) {
+            let is_in_one_of_them = it.path.starts_with("sdk/") != path.starts_with("sdk/");
+            if is_in_one_of_them && SHARED_WITH_SDK.contains(&it.name.as_str()) {
+                continue;
+            }
             let advice = format!(
                 "{} is defined at {path}:{line} too: rename one of them",
                 it.name
@@ -146,10 +160,10 @@ fn is_empty_module(name: &str) -> bool {
     name.split(['_', '-']).any(is_empty)
 }
 
-/// Production code: tests, benchmarks, examples, fuzz targets and the SDK, a workspace of its own
-/// with the short names of a prelude, are left out.
+/// Production code, the Rust SDK included. Tests, benchmarks, examples and fuzz targets are left
+/// out.
 fn is_production(path: &str) -> bool {
-    const OTHER: [&str; 5] = ["tests", "benches", "examples", "fuzz", "sdk"];
+    const OTHER: [&str; 4] = ["tests", "benches", "examples", "fuzz"];
     let is_test_file = path.ends_with("tests.rs") || path.ends_with("/test.rs");
     !is_test_file && !path.split('/').any(|part| OTHER.contains(&part))
 }
@@ -256,6 +270,19 @@ mod tests {
             "{}",
             found[0].advice
         );
+    }
+
+    #[test]
+    fn the_sdk_shares_the_names_of_the_guest_interface_and_no_others() {
+        let text = "struct RetryPolicy; struct Job;";
+        let found = type_names_are_unique(&Repository::from_texts(&[
+            ("crates/a/src/lib.rs", text),
+            ("sdk/rust/src/lib.rs", text),
+        ]));
+        assert_eq!(found.len(), 1);
+        assert!(found[0].advice.contains("Job"), "{}", found[0].advice);
+        let twice = "struct RetryPolicy; mod m { struct RetryPolicy; }";
+        assert_eq!(type_names_are_unique(&repository(twice)).len(), 1);
     }
 
     #[test]

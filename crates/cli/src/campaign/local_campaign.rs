@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use onward_api::RawJson;
 use onward_api::campaign::{PrerequisiteCheck, RecipientInput};
 use onward_base::Timestamp;
+use onward_base::hex::encode_hex;
 use onward_campaign_core::AudienceRecipient;
 use onward_campaign_file::audience::{
     self, AudienceReader, AudienceReport, AudienceRowError, InvalidRow,
@@ -202,11 +203,7 @@ impl LocalCampaign {
             pass: it.pass,
             message: it.message,
         });
-        let digest: String = digest
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = encode_hex(&digest.finalize());
         Ok(LocalCheckResult {
             prerequisites: prerequisites.collect(),
             report,

@@ -111,7 +111,7 @@ pub(super) async fn serve_until_stopped(
     providers: ProviderRegistry,
     auth_mode: AuthMode,
     requests_per_second: Option<std::num::NonZeroU32>,
-    ready: impl FnOnce(std::net::SocketAddr) -> anyhow::Result<()>,
+    ready: impl FnOnce(SocketAddr) -> anyhow::Result<()>,
 ) -> anyhow::Result<ExitCode> {
     let connections = connection_limits(settings, fd_limit::raise_fd_limit());
     let metrics = prometheus::install_metrics_recorder()?;
@@ -135,14 +135,12 @@ pub(super) async fn serve_until_stopped(
         CampaignSender::start_sending(settings, &store, engine.node().id(), &providers);
     let service = ApiService::new(EngineClient::new(store, default_scope()?))
         .with_component_runtime(engine.component_runtime())
-        .with_local_node(engine.node());
-    let service = service.with_providers(providers);
+        .with_local_node(engine.node())
+        .with_providers(providers);
     let (stage, staged) = watch::channel(ServerStage::Serving);
-    let allowed_hosts: Vec<String> =
-        (settings.allowed_hosts.value.iter().map(ToString::to_string)).collect();
     let options = Options {
         auth_mode,
-        host_check: HostCheck::new(address, &allowed_hosts),
+        host_check: build_host_check(settings, address),
         requests_per_second,
         connections,
         metrics: Some(metrics),
@@ -222,6 +220,13 @@ fn connection_limits(settings: &ServerSettings, fd_limit: Option<u64>) -> Connec
         header_timeout: idle_timeout,
         write_timeout: idle_timeout.min(PROGRESS_TIMEOUT_MAX),
     }
+}
+
+/// Returns the check of the hosts that requests name, for a server that listens on `address`.
+fn build_host_check(settings: &ServerSettings, address: SocketAddr) -> HostCheck {
+    let allowed = settings.allowed_hosts.value.iter();
+    let allowed: Vec<String> = allowed.map(ToString::to_string).collect();
+    HostCheck::new(address, &allowed)
 }
 
 /// Waits until the remaining spans are exported, at most [`SHUTDOWN_TIMEOUT`].

@@ -1,5 +1,5 @@
-//! `onward bench`: that it measures what it says it does, and leaves nothing behind. How fast that
-//! is, is not a test's business.
+//! `onward bench`: it measures the workloads that it reports, and removes what it created. The
+//! speed itself is not tested.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -168,13 +168,13 @@ fn the_table_says_how_durable_it_was_and_what_the_disk_does() {
 }
 
 #[test]
-fn postgres_is_measured_in_a_schema_that_is_gone_in_the_end() {
+fn postgres_is_measured_in_a_schema_that_is_dropped_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let cluster = PostgresCluster::start_with_durability(ClusterDurability::Unsynced).unwrap();
     let url = cluster.create_database().unwrap();
     let document = document(&folder, &["chain", "--concurrency", "4", "--store", &url]);
     assert_eq!(document["store"], "Postgres");
-    // It is said that what was measured does not survive a loss of power.
+    // The document states that the measured commits do not survive a power failure.
     assert!(
         document["durability"]
             .as_str()

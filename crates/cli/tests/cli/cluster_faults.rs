@@ -489,5 +489,5 @@ impl RandomNodeClient {
 
 /// Whether the request may succeed on another node or later.
 fn is_transient(problem: &Problem) -> bool {
-    problem.code.about().0 >= 500
+    problem.code.status_and_title().0 >= 500
 }

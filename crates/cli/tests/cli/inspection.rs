@@ -177,7 +177,7 @@ fn watch_prints_every_event_until_the_end() {
         let failed = start(&fixture, "fail", "\"card_declined\"");
         let watched = fixture.run(&["watch", &failed]);
         assert_eq!(code(&watched), 1, "{}", text(&watched.stderr));
-        assert!(text(&watched.stdout).contains("ExecutionFailed(card_declined: as asked for)"));
+        assert!(text(&watched.stdout).contains("ExecutionFailed(card_declined: as requested)"));
         drop(node);
     }
 }

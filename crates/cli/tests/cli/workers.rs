@@ -101,7 +101,9 @@ async fn a_non_retryable_failure_reaches_the_workflow() {
                 }
             }));
     assert_eq!(
-        setup.relay(json!({"task": "charge", "attempts": 5})).await,
+        setup
+            .relay(json!({"task": "charge", "max_attempts": 5}))
+            .await,
         failed("card_declined", "the bank said no")
     );
     assert_eq!(attempts.load(Ordering::Relaxed), 1);
@@ -133,7 +135,7 @@ async fn a_retry_has_the_same_promise_and_the_next_attempt_number() {
     let execution = setup
         .start(
             "relay",
-            json!({"task": "charge", "attempts": 5, "wait_ms": 20}),
+            json!({"task": "charge", "max_attempts": 5, "interval_ms": 20}),
         )
         .await;
     assert_eq!(setup.wait_for_result(&execution).await, Ok(json!(3)));
@@ -204,8 +206,8 @@ async fn a_result_that_is_not_json_is_a_non_retryable_failure() {
             Ok::<_, TaskFailure>(n)
         }));
     for call in [
-        json!({"task": "odd", "attempts": 5}),
-        json!({"task": "number", "input": "x", "attempts": 5}),
+        json!({"task": "odd", "max_attempts": 5}),
+        json!({"task": "number", "input": "x", "max_attempts": 5}),
     ] {
         assert_eq!(setup.relay(call).await.unwrap_err().0, "invalid_payload");
     }
@@ -257,7 +259,9 @@ async fn heartbeats_keep_the_lease_of_a_long_task() {
         .worker()
         .with_lease(Duration::from_secs(1))
         .register_task("slow", slow));
-    let result = setup.relay(json!({"task": "slow", "attempts": 5})).await;
+    let result = setup
+        .relay(json!({"task": "slow", "max_attempts": 5}))
+        .await;
     assert_eq!(result, Ok(json!({"attempt": 1, "lost": false})));
     worker.stop().await;
 }
@@ -266,7 +270,7 @@ async fn heartbeats_keep_the_lease_of_a_long_task() {
 async fn an_expired_lease_is_reassigned_and_the_late_result_rejected() {
     let setup = WorkerScenario::start_server();
     let execution = setup
-        .start("relay", json!({"task": "charge", "attempts": 5}))
+        .start("relay", json!({"task": "charge", "max_attempts": 5}))
         .await;
     let functions = vec!["charge".to_owned()];
     let claim = ClaimTasksRequest {
@@ -505,7 +509,7 @@ async fn a_task_unfinished_after_the_grace_period_is_reassigned() {
         }),
     );
     let execution = setup
-        .start("relay", json!({"task": "slow", "attempts": 5}))
+        .start("relay", json!({"task": "slow", "max_attempts": 5}))
         .await;
     wait_for(&started).await;
     stopping.stop().await;

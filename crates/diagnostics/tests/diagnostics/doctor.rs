@@ -10,7 +10,7 @@ use onward_journal::{
     ExecutionState, InvokeKind,
 };
 use onward_store::tables::{
-    AlertRow, AlertSeverity, ComponentRow, InboxMessageKind, InboxMessageRow,
+    AlertCode, AlertRow, AlertSeverity, ComponentRow, InboxMessageKind, InboxMessageRow,
 };
 use onward_store::{
     ColumnCodec as _, Commit, JournalAppend, RecordReader as _, RowKey, SerialId, ShardEpoch,
@@ -403,7 +403,7 @@ async fn an_alert_is_a_finding_until_its_execution_makes_progress() {
     let raised_at = fixture.store.now().await.unwrap();
     let alert = |subject: String| AlertRow {
         alert_id: SerialId::default(),
-        code: "EXECUTION_STUCK".into(),
+        code: AlertCode::ExecutionStuck,
         severity: AlertSeverity::P1,
         subject: subject.into(),
         occasion: "1".into(),

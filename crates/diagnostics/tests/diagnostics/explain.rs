@@ -6,7 +6,7 @@ use onward_api::explanation::{ExecutionOutcomeView, ExecutionOwner};
 use onward_api::waits::WaitTarget;
 use onward_base::Timestamp;
 use onward_journal::ExecutionId;
-use onward_store::tables::{AlertRow, AlertSeverity};
+use onward_store::tables::{AlertCode, AlertRow, AlertSeverity};
 use onward_store::{Commit, SerialId};
 use serde_json::Value;
 
@@ -237,7 +237,7 @@ async fn messages_and_alerts_are_shown() {
     fixture.client.request_cancel(id, "enough").await.unwrap();
     let alert = AlertRow {
         alert_id: SerialId::default(),
-        code: "EXECUTION_STUCK".into(),
+        code: AlertCode::ExecutionStuck,
         severity: AlertSeverity::P1,
         subject: id.to_string().into(),
         occasion: "1".into(),

@@ -76,7 +76,7 @@ pub(crate) const SCENARIOS: [Scenario; 19] = [
     scenario(
         "flaky for good",
         "persistent",
-        r#"{"count":2,"permanent":true}"#,
+        r#"{"count":2,"non_retryable":true}"#,
         Act::Nothing,
     ),
     scenario("fail", "fail", r#""card_declined""#, Act::Nothing),

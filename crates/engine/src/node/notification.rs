@@ -56,16 +56,17 @@ mod tests {
 
     #[test]
     fn a_notification_round_trips_through_its_text() {
-        for word in [
+        for notification in [
             Notification::ShardWork(ShardId(7)),
             Notification::TaskQueued("acme inc|shop|prod".into(), "send a letter".into()),
             Notification::EndingAwaited(ExecutionId::from_bytes([3; 32])),
             Notification::ExecutionOver(ExecutionId::from_bytes([4; 32])),
         ] {
-            assert_eq!(Notification::parse(&word.to_string()), Some(word));
+            let text = notification.to_string();
+            assert_eq!(Notification::parse(&text), Some(notification));
         }
-        for nonsense in ["", "shard", "shard x", "news 1", "over 12", "task one"] {
-            assert_eq!(Notification::parse(nonsense), None, "{nonsense}");
+        for invalid in ["", "shard", "shard x", "unknown 1", "over 12", "task one"] {
+            assert_eq!(Notification::parse(invalid), None, "{invalid}");
         }
     }
 }

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_a_shard_keeps_it_whoever_moves_first() {
+    fn an_owner_keeps_its_shard_in_any_order_of_moves() {
         everywhere(|members, held| {
             let owned = assign_shards(members, held);
             for (shard, owner) in &owned {

@@ -2,15 +2,15 @@
 
 use onward_base::Timestamp;
 use onward_runs::{RunEventGap, RunId, RunSeq, RunSnapshot};
-use onward_store::tables::{AlertSeverity, RunSnapshotRow, SnapshotCondition};
+use onward_store::tables::{AlertCode, AlertSeverity, RunSnapshotRow, SnapshotCondition};
 use onward_store::{
     ChangeOutcome, ColumnCodec as _, Commit, Error, ReaderAdvance, RecordReader as _, RowChange,
     RowKey, RunEventQuery, RunEventReader, RunHead, Store, StoreErrorKind, TableScan,
 };
 
+use crate::PendingAlert;
 use crate::projector::MissingRanges;
 use crate::projector::snapshot_cursor::{GapPolicy, SnapshotCursor};
-use crate::{AlertCode, PendingAlert};
 
 /// Result of advancing one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -64,7 +64,7 @@ impl ProjectedSnapshot {
             .filter(|snapshot| snapshot.last_event_seq == self.position)?;
         Some(SnapshotCursor {
             snapshot,
-            missing_ranges: MissingRanges::parse(row.holes.as_ref()),
+            missing_ranges: MissingRanges::parse(row.holes.as_ref()).ok()?,
         })
     }
 }
@@ -369,13 +369,12 @@ pub(super) async fn reproject_filled_gaps(store: &dyn Store, page: usize) -> Res
             let Some(head) = store.read_run_head(&row.run_id).await? else {
                 continue;
             };
-            if has_filled_gap(
-                store,
-                &row.run_id,
-                &MissingRanges::parse(row.holes.as_ref()),
-            )
-            .await?
-            {
+            // Ranges that cannot be read are found again by the same reduction of the log.
+            let is_outdated = match MissingRanges::parse(row.holes.as_ref()) {
+                Ok(ranges) => has_filled_gap(store, &row.run_id, &ranges).await?,
+                Err(_) => true,
+            };
+            if is_outdated {
                 let kept = ProjectedSnapshot::load_snapshot(store, &head).await?;
                 match resync_full(store, &head, kept, page).await {
                     Ok(_) => filled += 1,

@@ -2,6 +2,7 @@
 
 use onward_base::SharedText;
 use onward_runs::{RunEventGap, RunSeq};
+use onward_store::Error;
 use serde::{Deserialize, Serialize};
 
 /// Missing ranges of sequences, in ascending order.
@@ -9,10 +10,17 @@ use serde::{Deserialize, Serialize};
 pub struct MissingRanges(Vec<(RunSeq, RunSeq)>);
 
 impl MissingRanges {
-    /// Parses the stored form; text that cannot be parsed counts as no missing ranges.
-    pub fn parse(text: Option<&SharedText>) -> Self {
-        text.and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+    /// Parses the stored form. Fails with [`Error::Corrupt`] if the projector cannot have written
+    /// it.
+    pub fn parse(text: Option<&SharedText>) -> Result<Self, Error> {
+        text.map_or_else(
+            || Ok(Self::default()),
+            |text| {
+                serde_json::from_str(text).map_err(|error| {
+                    Error::corrupt(format!("the missing ranges of a snapshot: {error}"))
+                })
+            },
+        )
     }
 
     pub(crate) fn to_text(&self) -> Option<SharedText> {

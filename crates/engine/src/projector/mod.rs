@@ -21,12 +21,12 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use onward_runs::RunId;
-use onward_store::tables::AlertSeverity;
+use onward_store::tables::{AlertCode, AlertSeverity};
 use onward_store::{Error, RunEventReader, RunHead, Store, StoreErrorKind};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::{AlertCode, PendingAlert};
+use crate::PendingAlert;
 
 pub use advance::RunAdvance;
 pub use missing_ranges::MissingRanges;

@@ -51,26 +51,26 @@ impl CoreHarness {
             ShardOptions::default(),
         );
         let mut core = Self(core.with_task_matcher(matcher));
-        let actions = core.tell(ShardInput::StartRequested {
+        let actions = core.handle_input(ShardInput::StartRequested {
             row: row(),
             execution,
         });
         (core, actions)
     }
 
-    fn tell(&mut self, input: ShardInput) -> Vec<ShardAction> {
+    fn handle_input(&mut self, input: ShardInput) -> Vec<ShardAction> {
         self.0.handle_input(input, Timestamp::EPOCH)
     }
 
     pub(crate) fn committed(&mut self, ticket: u64) -> Vec<ShardAction> {
-        self.tell(ShardInput::Committed {
+        self.handle_input(ShardInput::Committed {
             ticket,
             result: Ok(CommitReceipt::default()),
         })
     }
 
     pub(crate) fn failed(&mut self, ticket: u64, error: Error) -> Vec<ShardAction> {
-        self.tell(ShardInput::Committed {
+        self.handle_input(ShardInput::Committed {
             ticket,
             result: Err(error),
         })
@@ -81,7 +81,7 @@ impl CoreHarness {
         let (id, now) = (ExecutionId::from_bytes([7; 32]), Timestamp::EPOCH);
         let signal =
             signal_message(id, ShardId(0), "go".parse().unwrap(), json("1"), None, now).unwrap();
-        self.tell(ShardInput::Messages(vec![(
+        self.handle_input(ShardInput::Messages(vec![(
             InboxMessageRow {
                 message_id: SerialId(Some(1)),
                 ..signal
@@ -97,7 +97,7 @@ impl CoreHarness {
 
     pub(crate) fn ended_with(&mut self, attempt: &TaskAttempt, result: &str) -> Vec<ShardAction> {
         let by = AttemptReporter::Owner(attempt.dispatch_id);
-        self.tell(ShardInput::AttemptsEnded(vec![AttemptEnd {
+        self.handle_input(ShardInput::AttemptsEnded(vec![AttemptEnd {
             attempt: attempt.id,
             reported_by: by,
             result: Ok(json(result)),
@@ -114,14 +114,14 @@ impl CoreHarness {
                 result: Ok(json("1")),
             }
         };
-        self.tell(ShardInput::AttemptsEnded(
+        self.handle_input(ShardInput::AttemptsEnded(
             attempts.iter().map(end).collect(),
         ))
     }
 
     /// A worker reports that the attempt returned 1.
     pub(crate) fn reported(&mut self, attempt: AttemptId) -> Vec<ShardAction> {
-        self.tell(ShardInput::AttemptsEnded(vec![AttemptEnd {
+        self.handle_input(ShardInput::AttemptsEnded(vec![AttemptEnd {
             attempt,
             reported_by: AttemptReporter::Worker,
             result: Ok(json("1")),
@@ -132,7 +132,7 @@ impl CoreHarness {
     pub(crate) fn loaded(&mut self, commit: &Commit) -> Vec<ShardAction> {
         let append = &commit.journals[0];
         let events = codec::decode_record(append.execution, &append.records).unwrap();
-        self.tell(ShardInput::Loaded {
+        self.handle_input(ShardInput::Loaded {
             row: row(),
             version: 1,
             events,

@@ -463,7 +463,7 @@ async fn a_stuck_execution_raises_one_alert() {
         .unwrap();
     let alerts: Vec<_> = alerts
         .iter()
-        .map(|(alert, _)| (&*alert.code, &*alert.subject))
+        .map(|(alert, _)| (alert.code.as_str(), &*alert.subject))
         .collect();
     assert_eq!(alerts, [("EXECUTION_STUCK", &*id.to_string())]);
     let waiting: Vec<(InboxMessageRow, u64)> = world

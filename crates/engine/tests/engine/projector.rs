@@ -7,7 +7,8 @@ use onward_engine::projector::{Projector, ProjectorOptions, ProjectorPass};
 use onward_runs::{RunId, RunSnapshot, RunStatus};
 use onward_store::tables::{AlertRow, RunSnapshotRow, SnapshotCondition};
 use onward_store::{
-    ColumnCodec as _, Commit, RecordReader as _, RowKey, RunStateStore as _, Store, TableScan,
+    ColumnCodec as _, Commit, RecordReader as _, RowChange, RowKey, RunStateStore as _, Store,
+    TableScan,
 };
 
 use crate::editable_store::EditableStore;
@@ -167,6 +168,28 @@ async fn a_gap_is_accepted_and_filled_when_its_event_appears() {
         2,
         "the gap, and RunCompleted, which is illegal without it"
     );
+}
+
+#[tokio::test]
+async fn missing_ranges_that_cannot_be_read_are_found_again() {
+    let (store, run) = (EditableStore::new(), run_id("r"));
+    store.append_events(script("r", WHOLE)).await.unwrap();
+    store.hide(&run, 4);
+    let mut projector = projector(&store);
+    projector.run_pass().await.unwrap();
+    projector.run_pass().await.unwrap();
+    damage_missing_ranges(&store, &run).await;
+    assert_eq!(projector.recheck_gaps().await.unwrap(), 1);
+    assert_eq!(kept(&store, &run).await.holes.as_deref(), Some("[[4,4]]"));
+}
+
+async fn damage_missing_ranges(store: &EditableStore, run: &RunId) {
+    let key = RowKey(vec![run.to_value()]);
+    let (mut row, version): (RunSnapshotRow, u64) = store.read_record(key).await.unwrap().unwrap();
+    row.holes = Some("[[4,".into());
+    let mut commit = Commit::new();
+    commit.changes.push(RowChange::update(&row, version));
+    store.commit(commit).await.unwrap();
 }
 
 /// Every subset of the six events is missing at first, and each missing event appears after every

@@ -19,7 +19,7 @@ pub use campaign::{
 pub use component::{ComponentRow, DeployedFunctionKind, FunctionRow};
 pub use execution::{ExecutionRow, InboxMessageKind, InboxMessageRow};
 pub use node::NodeRow;
-pub use projection::{AlertRow, AlertSeverity, RunSnapshotRow, SnapshotCondition};
+pub use projection::{AlertCode, AlertRow, AlertSeverity, RunSnapshotRow, SnapshotCondition};
 pub use shard::ShardLeaseRow;
 pub use task::{TaskRow, WorkerFunctionRow, WorkerTaskState};
 pub use token::TokenRow;

@@ -49,6 +49,20 @@ impl RunSnapshotRow {
 }
 
 text_enum! {
+    /// Kind of an alert; the names are stable, for alerting rules and dashboards.
+    AlertCode {
+        /// Snapshots are more than five seconds behind.
+        ProjectorLagHigh = "PROJECTOR_LAG_HIGH",
+        /// Events of a run are missing between others.
+        ProjectorGapDetected = "PROJECTOR_GAP_DETECTED",
+        /// An event is in the log that its run's state does not allow.
+        InvalidTransition = "INVALID_TRANSITION",
+        /// An execution cannot make progress.
+        ExecutionStuck = "EXECUTION_STUCK",
+    }
+}
+
+text_enum! {
     /// Urgency of an alert.
     AlertSeverity {
         /// An operator should look now.
@@ -66,8 +80,8 @@ define_table! {
     pub struct AlertRow {
         /// Number of the alert, assigned by the store.
         pub alert_id: SerialId = "alert_id",
-        /// Alert code, such as `PROJECTOR_GAP_DETECTED`.
-        pub code: SharedText = "code",
+        /// Kind of the alert.
+        pub code: AlertCode = "code",
         /// Urgency of the alert.
         pub severity: AlertSeverity = "severity",
         /// The object that the alert is about, for example a run id.

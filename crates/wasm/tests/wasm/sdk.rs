@@ -178,7 +178,7 @@ fn fail_fails_with_its_kind() {
     );
     assert_eq!(
         failed(guest.resume_guest(None)).to_string(),
-        "card_declined: as asked for"
+        "card_declined: as requested"
     );
 }
 

@@ -1,41 +1,42 @@
-//! One behaviour of the engine each.
+//! Workflows that use one feature of the engine each.
 
 use onward::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// How much `chain` and `fan_out` do.
+/// Input of `chain` and `fan_out`.
 #[derive(Serialize, Deserialize)]
 pub struct Load {
+    /// Number of steps.
     pub steps: u32,
-    /// How many bytes each step is given.
+    /// Bytes of the input of each step.
     #[serde(default)]
     pub work: usize,
 }
 
-/// What `waiter` waits for.
+/// Input of `waiter`.
 #[derive(Serialize, Deserialize)]
-pub struct Patience {
-    /// For ever when absent.
+pub struct WaitOptions {
+    /// Timeout of the wait; default: none.
     pub timeout_ms: Option<u64>,
 }
 
-/// What `flaky` does.
+/// Input of `flaky` and `persistent`.
 #[derive(Serialize, Deserialize)]
 pub struct Failures {
-    /// So many attempts fail.
+    /// Number of attempts that fail.
     pub count: u32,
-    /// Whether the first of them says that trying again cannot help.
+    /// Whether the failures are not retryable.
     #[serde(default)]
-    pub permanent: bool,
+    pub non_retryable: bool,
 }
 
-/// Returns its input, whatever it is.
+/// Returns its input.
 #[workflow]
 pub fn echo(input: Json) -> Result<Json> {
     Ok(input)
 }
 
-/// One step after the other.
+/// Runs the steps sequentially.
 #[workflow]
 pub fn chain(load: Load) -> Result<u32> {
     let work = "x".repeat(load.work);
@@ -45,7 +46,7 @@ pub fn chain(load: Load) -> Result<u32> {
     Ok(load.steps)
 }
 
-/// All steps at once.
+/// Runs all steps concurrently.
 #[workflow]
 pub fn fan_out(load: Load) -> Result<u32> {
     let work = "x".repeat(load.work);
@@ -54,29 +55,29 @@ pub fn fan_out(load: Load) -> Result<u32> {
         set.submit(step, &work)?;
     }
     let mut done = 0;
-    while let Some(taken) = set.next()? {
-        taken.result?;
+    while let Some(joined) = set.next()? {
+        joined.result?;
         done += 1;
     }
     Ok(done)
 }
 
-/// Returns how many bytes it was given.
+/// Returns the number of bytes of its input.
 #[task]
 pub fn step(work: String) -> Result<usize> {
     Ok(work.len())
 }
 
-/// Sleeps so many milliseconds.
+/// Sleeps for this duration.
 #[workflow]
 pub fn sleeper(duration_ms: u64) -> Result<()> {
     sleep(Duration::from_millis(duration_ms))
 }
 
-/// Waits for the signal `go` and returns it; `null` when the time is over first.
+/// Waits for the signal `go` and returns its payload, or `null` if the timeout expires first.
 #[workflow]
-pub fn waiter(patience: Patience) -> Result<Option<Json>> {
-    match patience.timeout_ms {
+pub fn waiter(options: WaitOptions) -> Result<Option<Json>> {
+    match options.timeout_ms {
         None => await_signal("go").map(Some),
         Some(limit) => await_signal_timeout("go", Duration::from_millis(limit)),
     }
@@ -101,7 +102,7 @@ pub fn child(n: u64) -> Result<u64> {
     Ok(n + 1)
 }
 
-/// Does a step, waits for the signal `commit`, and undoes the step when it is cancelled meanwhile.
+/// Runs a step and waits for the signal `commit`; compensates the step if it is cancelled first.
 #[workflow]
 pub fn saga(work: String) -> Result<Json> {
     invoke(step, &work)?;
@@ -114,14 +115,14 @@ pub fn saga(work: String) -> Result<Json> {
     }
 }
 
-/// Undoes a step.
+/// Compensates a step.
 #[task]
 pub fn compensate(work: String) -> Result<usize> {
     Ok(work.len())
 }
 
-/// Goes on as a new execution until nothing is left, and takes one signal `add` that came meanwhile
-/// each time.
+/// Counts down by continuing as new; each execution first adds the payload of one buffered signal
+/// `add`.
 #[workflow]
 pub fn counter(left: u64) -> Result<u64> {
     let more = await_signal_timeout::<u64>("add", Duration::ZERO)?.unwrap_or(0);
@@ -131,32 +132,32 @@ pub fn counter(left: u64) -> Result<u64> {
     }
 }
 
-/// Fails with the kind it is given.
+/// Fails with this kind.
 #[workflow]
 pub fn fail(kind: String) -> Result<()> {
-    Err(Error::new(kind, "as asked for"))
+    Err(Error::new(kind, "as requested"))
 }
 
-/// Succeeds after some failures, and returns the attempt.
+/// Fails the given number of attempts, then returns the number of the attempt.
 #[task]
 pub fn flaky(failures: Failures) -> Result<u32> {
-    let attempt = own().attempt;
+    let attempt = call_context().attempt;
     if attempt > failures.count {
         return Ok(attempt);
     }
     let error = Error::new("flaky", format!("attempt {attempt} failed"));
-    Err(if failures.permanent {
-        error.permanent()
+    Err(if failures.non_retryable {
+        error.non_retryable()
     } else {
         error
     })
 }
 
-/// Calls `flaky` with a policy of five attempts, ten milliseconds apart.
+/// Calls `flaky` with at most five attempts, at an interval of 10 ms.
 #[workflow]
 pub fn persistent(failures: Failures) -> Result<u32> {
-    let retry = Retry::attempts(5)
-        .first_wait(Duration::from_millis(10))
+    let retry = RetryPolicy::max_attempts(5)
+        .initial_interval(Duration::from_millis(10))
         .factor_permille(1_000)
         .jitter_permille(0);
     call(flaky, failures).retry(retry).run()

@@ -1,7 +1,7 @@
-//! Workflows and tasks for the tests of the engine, each as small as what it is for.
+//! Small workflows and tasks for the tests of the engine.
 //!
-//! `seed` has the three that produce the worked journals of the specification; the others provoke
-//! one behaviour each.
+//! `seed` has the three that produce the worked examples of the specification; the others use one
+//! feature each.
 
 mod basics;
 mod limits;

@@ -1,4 +1,4 @@
-//! Guests that misbehave: the engine must outlive them.
+//! Guests that panic or exceed their limits: the engine must survive them.
 
 use onward::prelude::*;
 
@@ -8,31 +8,31 @@ pub fn trap() -> Result<()> {
     broken()
 }
 
-/// Panics too, as a task.
+/// Panics in a task.
 #[task]
 pub fn trap_task() -> Result<()> {
     broken()
 }
 
-#[expect(clippy::panic, reason = "panicking is what it is for")]
+#[expect(clippy::panic, reason = "the engine must handle a trap")]
 fn broken() -> Result<()> {
     panic!("this function is broken")
 }
 
-/// Never ends.
+/// Never returns.
 #[workflow]
 pub fn spin() -> Result<()> {
-    let mut turns = 0_u64;
+    let mut rounds = 0_u64;
     loop {
-        turns = std::hint::black_box(turns.wrapping_add(1));
+        rounds = std::hint::black_box(rounds.wrapping_add(1));
     }
 }
 
-/// Takes all memory there is.
+/// Allocates memory without bound.
 #[workflow]
 pub fn hog() -> Result<()> {
-    let mut taken = Vec::new();
+    let mut allocated = Vec::new();
     loop {
-        taken.push(std::hint::black_box(vec![1_u8; 1 << 20]));
+        allocated.push(std::hint::black_box(vec![1_u8; 1 << 20]));
     }
 }

@@ -1,45 +1,47 @@
-//! What leaves the component: requests, and functions that only the process that runs it has.
+//! Calls that leave the component: HTTP requests and native functions of the embedding process.
 
 use onward::prelude::*;
-use onward::{Response, call_named};
+use onward::{HttpResponse, call_named};
 use serde::{Deserialize, Serialize};
 
-/// What `call_native` calls.
+/// Input of `call_native`.
 #[derive(Serialize, Deserialize)]
-pub struct Named {
+pub struct NativeCall {
+    /// Name of the function.
     pub function: String,
+    /// Input of the function.
     pub input: Json,
-    /// Whether it is never repeated after a crash.
+    /// At-most-once delivery: the call is not repeated after a crash.
     #[serde(default)]
     pub at_most_once: bool,
 }
 
-/// Three attempts, ten milliseconds apart.
-fn patience() -> Retry {
-    Retry::attempts(3)
-        .first_wait(Duration::from_millis(10))
+/// At most three attempts, at an interval of 10 ms.
+fn retry_policy() -> RetryPolicy {
+    RetryPolicy::max_attempts(3)
+        .initial_interval(Duration::from_millis(10))
         .factor_permille(1_000)
         .jitter_permille(0)
 }
 
-/// Asks for a URL, and returns whatever the answer is.
+/// Sends a GET request and returns the response.
 #[workflow]
-pub fn http_get(url: String) -> Result<Response> {
+pub fn http_get(url: String) -> Result<HttpResponse> {
     http(&format!("GET {url}"))
         .into_call()
-        .retry(patience())
+        .retry(retry_policy())
         .run()
 }
 
-/// Has `http_task` ask for a URL, and returns whatever the answer is.
+/// Calls `http_task` and returns the response.
 #[workflow]
-pub fn http_by_task(url: String) -> Result<Response> {
-    call(http_task, url).retry(patience()).run()
+pub fn http_by_task(url: String) -> Result<HttpResponse> {
+    call(http_task, url).retry(retry_policy()).run()
 }
 
-/// Asks for a URL. A service that is broken is a failure, anything else an answer.
+/// Sends a GET request. A status of 500 or above is a failure; every other response is returned.
 #[task]
-pub fn http_task(url: String) -> Result<Response> {
+pub fn http_task(url: String) -> Result<HttpResponse> {
     let response = http(&format!("GET {url}")).send()?;
     if response.status < 500 {
         Ok(response)
@@ -48,11 +50,11 @@ pub fn http_task(url: String) -> Result<Response> {
     }
 }
 
-/// Calls the function of this name.
+/// Calls a function by name.
 #[workflow]
-pub fn call_native(named: Named) -> Result<Json> {
-    let call = call_named(&named.function, &named.input).retry(patience());
-    if named.at_most_once {
+pub fn call_native(input: NativeCall) -> Result<Json> {
+    let call = call_named(&input.function, &input.input).retry(retry_policy());
+    if input.at_most_once {
         call.at_most_once().run()
     } else {
         call.run()

@@ -1,16 +1,16 @@
-//! The three worked examples of the specification: the operations come in its order, so the
-//! journals are its journals.
+//! The three worked examples of the specification. Their operations are in the order of the
+//! specification, so that the journals are equal.
 
 use onward::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Whom to fetch.
+/// Input of `fetch_user`.
 #[derive(Serialize, Deserialize)]
 pub struct Lookup {
     pub id: u64,
 }
 
-/// Whom to tell.
+/// A user with addresses for email and SMS.
 #[derive(Serialize, Deserialize)]
 pub struct User {
     pub id: u64,
@@ -18,31 +18,32 @@ pub struct User {
     pub phone: String,
 }
 
-/// What to tell.
+/// Input of `send_email` and `send_sms`.
 #[derive(Serialize, Deserialize)]
 pub struct Message {
+    /// Address of the recipient.
     pub to: String,
 }
 
-/// What an order is.
+/// Input of `create_order` and of the workflows that wait for an approval.
 #[derive(Serialize, Deserialize)]
 pub struct Order {
     pub order: u64,
 }
 
-/// What the signal `user_approval` carries.
+/// Payload of the signal `user_approval`.
 #[derive(Serialize, Deserialize)]
 pub struct Approval {
     pub approved: bool,
 }
 
-/// Randomness, a task, then two tasks at once, of which `send_email` fails once.
+/// Draws random bytes, calls a task, then two tasks concurrently; `send_email` fails once.
 #[workflow]
 pub fn full_example(input: Lookup) -> Result<Vec<String>> {
     random_bytes(2);
     let user = invoke(fetch_user, &input)?;
     let mut set = join_set()?;
-    let retry = Retry::attempts(3).first_wait(Duration::from_millis(10));
+    let retry = RetryPolicy::max_attempts(3).initial_interval(Duration::from_millis(10));
     set.submit_call(call(send_email, Message { to: user.email }).retry(retry))?;
     set.submit(send_sms, Message { to: user.phone })?;
     let mut sent = Vec::new();
@@ -52,24 +53,25 @@ pub fn full_example(input: Lookup) -> Result<Vec<String>> {
     Ok(sent)
 }
 
-/// The signal is there before the workflow asks for it.
+/// Its signal arrives before the workflow waits for it, and is buffered.
 #[workflow]
 pub fn buffered_signal(order: Order) -> Result<Approval> {
     approved_order(&order)
 }
 
-/// The signal comes while the workflow waits for it.
+/// Its signal arrives while the workflow waits for it.
 #[workflow]
 pub fn blocking_signal(order: Order) -> Result<Approval> {
     approved_order(&order)
 }
 
-/// The two differ only in when the signal comes.
+/// Creates an order and waits for its approval.
 fn approved_order(order: &Order) -> Result<Approval> {
     invoke(create_order, order)?;
     await_signal("user_approval")
 }
 
+/// Returns the user with this id.
 #[task]
 pub fn fetch_user(lookup: Lookup) -> Result<User> {
     Ok(User {
@@ -79,19 +81,22 @@ pub fn fetch_user(lookup: Lookup) -> Result<User> {
     })
 }
 
+/// Sends an email; the first attempt fails with `timeout`.
 #[task]
 pub fn send_email(message: Message) -> Result<String> {
-    match own().attempt {
+    match call_context().attempt {
         1 => Err(Error::new("timeout", "no answer from the mail server")),
         _ => Ok(format!("email to {}", message.to)),
     }
 }
 
+/// Sends an SMS.
 #[task]
 pub fn send_sms(message: Message) -> Result<String> {
     Ok(format!("sms to {}", message.to))
 }
 
+/// Creates an order.
 #[task]
 pub fn create_order(order: Order) -> Result<Order> {
     Ok(order)

@@ -1,9 +1,9 @@
-//! Each function does what its name says, before the engine's tests rely on it.
+//! Tests of each function, because the engine's tests rely on them.
 
 use onward::prelude::*;
 use onward::testing::TestEnv;
 
-use crate::basics::{Failures, Load, Patience, compensate, flaky, step};
+use crate::basics::{Failures, Load, WaitOptions, compensate, flaky, step};
 use crate::outside::http_task;
 use crate::seed::{Approval, Lookup, Order, fetch_user, send_email, send_sms};
 use crate::{
@@ -23,16 +23,16 @@ fn the_full_example_fetches_once_and_sends_the_email_twice() {
     );
     assert_eq!(
         (
-            env.calls(fetch_user),
-            env.calls(send_email),
-            env.calls(send_sms)
+            env.call_count(fetch_user),
+            env.call_count(send_email),
+            env.call_count(send_sms)
         ),
         (1, 2, 1)
     );
 }
 
 #[test]
-fn an_order_is_approved_by_a_signal_before_or_after_it_is_waited_for() {
+fn an_order_is_approved_by_a_signal_before_or_during_the_wait() {
     let mut env = TestEnv::new();
     env.signal("user_approval", &Approval { approved: true });
     assert!(
@@ -60,29 +60,29 @@ fn echo_returns_any_json() {
 }
 
 #[test]
-fn as_many_steps_as_asked_for() {
+fn chain_and_fan_out_run_each_step_once() {
     let mut env = TestEnv::new();
     assert_eq!(
         env.crash_everywhere(chain, Load { steps: 5, work: 3 }),
         Ok(5)
     );
-    assert_eq!(env.inputs(step), ["xxx"; 5]);
+    assert_eq!(env.recorded_inputs(step), ["xxx"; 5]);
     assert_eq!(
         env.crash_everywhere(fan_out, Load { steps: 5, work: 0 }),
         Ok(5)
     );
-    assert_eq!(env.calls(step), 5);
+    assert_eq!(env.call_count(step), 5);
 }
 
 #[test]
-fn sleeping_and_waiting_take_virtual_time() {
+fn sleep_and_wait_take_virtual_time() {
     let mut env = TestEnv::new();
     assert_eq!(env.run(sleeper, 1_500), Ok(()));
     assert_eq!(env.elapsed(), Duration::from_millis(1_500));
     assert_eq!(
         env.run(
             waiter,
-            Patience {
+            WaitOptions {
                 timeout_ms: Some(20)
             }
         ),
@@ -90,13 +90,13 @@ fn sleeping_and_waiting_take_virtual_time() {
     );
     env.signal("go", &"now");
     assert_eq!(
-        env.run(waiter, Patience { timeout_ms: None }),
+        env.run(waiter, WaitOptions { timeout_ms: None }),
         Ok(Some(Json::from("now")))
     );
 }
 
 #[test]
-fn a_parent_has_two_children() {
+fn a_parent_calls_two_children() {
     assert_eq!(TestEnv::new().crash_everywhere(parent, 5), Ok(7));
 }
 
@@ -108,29 +108,29 @@ fn a_cancelled_saga_compensates() {
         env.crash_everywhere(saga, "seat")
             .is_err_and(|error| error.is_cancelled())
     );
-    assert_eq!(env.inputs(compensate), ["seat"]);
+    assert_eq!(env.recorded_inputs(compensate), ["seat"]);
 }
 
 #[test]
-fn a_counter_counts_down_and_takes_what_came_meanwhile() {
+fn a_counter_adds_buffered_signals_and_counts_down() {
     let mut env = TestEnv::new();
     env.signal("add", &2_u64);
     assert_eq!(env.crash_everywhere(counter, 3), Ok(0));
 }
 
 #[test]
-fn failing_is_as_asked_for() {
+fn failures_have_the_requested_kind_and_count() {
     let mut env = TestEnv::new();
     assert!(
         env.run(fail, "card_declined")
-            .is_err_and(|error| error.is("card_declined"))
+            .is_err_and(|error| error.has_kind("card_declined"))
     );
     assert_eq!(
         env.run(
             persistent,
             Failures {
                 count: 2,
-                permanent: false
+                non_retryable: false
             }
         ),
         Ok(3)
@@ -140,12 +140,12 @@ fn failing_is_as_asked_for() {
             persistent,
             Failures {
                 count: 2,
-                permanent: true
+                non_retryable: true
             }
         )
         .is_err()
     );
-    assert_eq!(env.calls(flaky), 1);
+    assert_eq!(env.call_count(flaky), 1);
 }
 
 #[test]
@@ -155,20 +155,20 @@ fn a_trap_panics() {
 }
 
 #[test]
-fn a_request_is_answered_with_what_came() {
+fn a_request_returns_the_response_or_the_failure() {
     let mut env = TestEnv::new();
     let url = "https://api.example.com/a";
-    env.http("GET https://api.example.com/a", |_| {
-        Ok(onward::Response::new(404, "nothing"))
+    env.stub_http("GET https://api.example.com/a", |_| {
+        Ok(onward::HttpResponse::new(404, "nothing"))
     });
     assert_eq!(env.run(http_get, url).unwrap().status, 404);
     assert_eq!(env.run(http_by_task, url).unwrap().status, 404);
-    env.http("GET https://api.example.com/a", |_| {
-        Ok(onward::Response::new(503, "busy"))
+    env.stub_http("GET https://api.example.com/a", |_| {
+        Ok(onward::HttpResponse::new(503, "busy"))
     });
     assert!(
         env.run(http_by_task, url)
-            .is_err_and(|error| error.is("http_503"))
+            .is_err_and(|error| error.has_kind("http_503"))
     );
-    assert_eq!(env.calls(http_task), 3);
+    assert_eq!(env.call_count(http_task), 3);
 }

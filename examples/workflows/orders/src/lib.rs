@@ -1,41 +1,50 @@
-//! The order workflow of the demonstration: randomness, a task that is retried, two messages at
-//! once, a timer, a signal.
+//! The order workflow of `onward demo`: a random number, a task with retries, two concurrent tasks,
+//! a timer and a signal.
 
 use onward::prelude::*;
 use onward::schemars::{self, JsonSchema};
 use serde::{Deserialize, Serialize};
 
-/// What the customer wants.
+/// An order of a customer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Order {
+    /// Name of the customer.
     pub customer: String,
+    /// Name of the item.
     pub item: String,
+    /// Number of items.
     pub quantity: u32,
 }
 
-/// What a person answers with the signal `approval`.
+/// Payload of the signal `approval`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Approval {
+    /// Whether the order may proceed.
     pub approved: bool,
+    /// Name of the person who decided.
     pub by: String,
 }
 
-/// What the customer gets.
+/// Result of a completed order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Receipt {
+    /// Number of the order.
     pub number: String,
+    /// Description of the reserved stock.
     pub reservation: String,
+    /// Channels over which the customer was notified, in order of completion.
     pub notified: Vec<String>,
+    /// Name of the person who approved the order.
     pub approved_by: String,
 }
 
-/// Takes an order from its number to its receipt.
+/// Reserves stock, notifies the customer, and waits for an approval.
 #[workflow(schema)]
 pub fn order(order: Order) -> Result<Receipt> {
     let number = format!("{:08x}", random_u64() as u32);
     info!("order {number} of {} for {}", order.item, order.customer);
 
-    let retry = Retry::attempts(5).first_wait(Duration::from_millis(200));
+    let retry = RetryPolicy::max_attempts(5).initial_interval(Duration::from_millis(200));
     let reservation = call(reserve_stock, &order).retry(retry).run()?;
 
     let mut messages = join_set()?;
@@ -48,7 +57,7 @@ pub fn order(order: Order) -> Result<Receipt> {
     if !approval.approved {
         return Err(Error::new(
             "not_approved",
-            format!("{} said no", approval.by),
+            format!("{} rejected the order", approval.by),
         ));
     }
     Ok(Receipt {
@@ -59,33 +68,33 @@ pub fn order(order: Order) -> Result<Receipt> {
     })
 }
 
-/// The warehouse answers only at the third attempt.
+/// Reserves stock; the first two attempts fail, to show retries.
 #[task]
 pub fn reserve_stock(order: Order) -> Result<String> {
-    match own().attempt {
+    match call_context().attempt {
         attempt @ 1..3 => Err(Error::new(
             "warehouse_busy",
-            format!("no answer to attempt {attempt}"),
+            format!("no response to attempt {attempt}"),
         )),
         _ => Ok(format!("{} × {}", order.quantity, order.item)),
     }
 }
 
-/// Tells the customer by email.
+/// Notifies the customer by email.
 #[task]
 pub fn send_email(order: Order) -> Result<String> {
     info!(
-        "email to {}: your {} is under way",
+        "email to {}: your {} is on its way",
         order.customer, order.item
     );
     Ok("email".to_owned())
 }
 
-/// Tells the customer by SMS.
+/// Notifies the customer by SMS.
 #[task]
 pub fn send_sms(order: Order) -> Result<String> {
     info!(
-        "SMS to {}: your {} is under way",
+        "SMS to {}: your {} is on its way",
         order.customer, order.item
     );
     Ok("sms".to_owned())

@@ -1,5 +1,4 @@
-//! The order workflow in virtual time: what it does, what it does when it is refused, and that a
-//! crash changes nothing.
+//! The order workflow in virtual time: approval, rejection, failures, and crashes at every wait.
 
 use onward::Function;
 use onward::prelude::*;
@@ -15,7 +14,7 @@ fn tea() -> Order {
     }
 }
 
-fn answered(approved: bool) -> TestEnv {
+fn env_with_approval(approved: bool) -> TestEnv {
     let mut env = TestEnv::new();
     env.signal_at(
         Duration::from_secs(3_600),
@@ -30,54 +29,63 @@ fn answered(approved: bool) -> TestEnv {
 
 #[test]
 fn an_approved_order_ends_with_a_receipt() {
-    let mut env = answered(true);
+    let mut env = env_with_approval(true);
     let receipt = env.run(order, tea()).unwrap();
     assert_eq!(receipt.reservation, "2 × tea");
     assert_eq!(receipt.notified, ["email", "sms"]);
     assert_eq!(receipt.approved_by, "grace");
     assert_eq!(receipt.number.len(), 8);
-    assert_eq!(env.calls(reserve_stock), 3);
+    assert_eq!(env.call_count(reserve_stock), 3);
     assert_eq!(env.elapsed(), Duration::from_secs(3_600));
 }
 
 #[test]
-fn messages_are_noted_in_the_order_in_which_they_went_out() {
-    let mut env = answered(true);
-    env.takes(send_email, Duration::from_secs(2));
+fn notifications_are_listed_in_order_of_completion() {
+    let mut env = env_with_approval(true);
+    env.set_duration(send_email, Duration::from_secs(2));
     assert_eq!(env.run(order, tea()).unwrap().notified, ["sms", "email"]);
 }
 
 #[test]
-fn a_refused_order_fails() {
-    let error = answered(false).run(order, tea()).unwrap_err();
-    assert_eq!(error, Error::new("not_approved", "grace said no"));
+fn a_rejected_order_fails() {
+    let error = env_with_approval(false).run(order, tea()).unwrap_err();
+    assert_eq!(
+        error,
+        Error::new("not_approved", "grace rejected the order")
+    );
 }
 
 #[test]
-fn a_warehouse_that_never_answers_fails_the_order() {
-    let mut env = answered(true);
+fn an_order_fails_when_the_warehouse_never_responds() {
+    let mut env = env_with_approval(true);
     env.stub(reserve_stock, |_| {
-        Err(Error::new("warehouse_busy", "no answer"))
+        Err(Error::new("warehouse_busy", "no response"))
     });
     assert!(
         env.run(order, tea())
-            .is_err_and(|error| error.is("warehouse_busy"))
+            .is_err_and(|error| error.has_kind("warehouse_busy"))
     );
-    assert_eq!((env.calls(reserve_stock), env.calls(send_email)), (5, 0));
+    assert_eq!(
+        (env.call_count(reserve_stock), env.call_count(send_email)),
+        (5, 0)
+    );
 }
 
 #[test]
-fn a_crash_anywhere_changes_nothing() {
-    let expected = answered(true).run(order, tea());
-    let mut env = answered(true);
+fn a_crash_at_any_wait_does_not_change_the_result() {
+    let expected = env_with_approval(true).run(order, tea());
+    let mut env = env_with_approval(true);
     assert_eq!(env.crash_everywhere(order, tea()), expected);
-    assert_eq!((env.calls(send_email), env.calls(send_sms)), (1, 1));
+    assert_eq!(
+        (env.call_count(send_email), env.call_count(send_sms)),
+        (1, 1)
+    );
 }
 
 #[test]
-fn whoever_starts_an_order_can_read_what_it_is() {
+fn the_schema_describes_the_input() {
     let schema: Json = order::schema().unwrap().parse().unwrap();
-    assert_eq!(schema["description"], "What the customer wants.");
+    assert_eq!(schema["description"], "An order of a customer.");
     assert_eq!(schema["properties"]["quantity"]["type"], "integer");
     assert_eq!(
         schema["required"],

@@ -1,61 +1,63 @@
-//! Workflows without tasks of their own: workers perform what they call, in whatever language they
-//! are written.
+//! Workflows without tasks: workers, in any language, execute the tasks that they call.
 
 use onward::call_named;
 use onward::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// What `relay` has done, and how.
+/// Input of `relay`: a task to call, with its policies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Errand {
-    /// The task.
+pub struct TaskCall {
+    /// Name of the task.
     pub task: String,
-    /// What it is called with.
+    /// Input of the task; default: `null`.
     #[serde(default)]
     pub input: Json,
-    /// How many attempts there are in all.
-    #[serde(default = "one")]
-    pub attempts: u32,
-    /// How long to wait before the second attempt, and before each that follows.
+    /// Maximum number of attempts; default: 1.
+    #[serde(default = "single_attempt")]
+    pub max_attempts: u32,
+    /// Constant interval between attempts; default: 0.
     #[serde(default)]
-    pub wait_ms: u64,
-    /// Failures of these kinds are final.
+    pub interval_ms: u64,
+    /// Kinds of failures that are not retried.
     #[serde(default)]
-    pub not_on: Vec<String>,
-    /// How long an attempt may take; the engine's own limit when absent.
+    pub non_retryable: Vec<String>,
+    /// Timeout of an attempt; default: none.
     #[serde(default)]
     pub timeout_ms: Option<u64>,
-    /// Whether it is never repeated when nobody knows how it ended.
+    /// At-most-once delivery: an attempt whose outcome is unknown is not repeated.
     #[serde(default)]
     pub at_most_once: bool,
 }
 
-fn one() -> u32 {
+fn single_attempt() -> u32 {
     1
 }
 
-/// Has any task done, and returns what it returned or failed with.
+/// Calls a task and returns its result or failure.
 #[workflow]
-pub fn relay(errand: Errand) -> Result<Json> {
-    let wait = Duration::from_millis(errand.wait_ms);
-    let retry = Retry::attempts(errand.attempts)
-        .first_wait(wait)
-        .longest_wait(wait)
+pub fn relay(task_call: TaskCall) -> Result<Json> {
+    let interval = Duration::from_millis(task_call.interval_ms);
+    let retry = RetryPolicy::max_attempts(task_call.max_attempts)
+        .initial_interval(interval)
+        .max_interval(interval)
         .jitter_permille(0);
-    let retry = errand.not_on.into_iter().fold(retry, Retry::not_on);
-    let mut call = call_named(&errand.task, &errand.input).retry(retry);
-    if let Some(limit_ms) = errand.timeout_ms {
+    let retry = task_call
+        .non_retryable
+        .into_iter()
+        .fold(retry, RetryPolicy::non_retryable);
+    let mut call = call_named(&task_call.task, &task_call.input).retry(retry);
+    if let Some(limit_ms) = task_call.timeout_ms {
         call = call.timeout(Duration::from_millis(limit_ms));
     }
-    if errand.at_most_once {
+    if task_call.at_most_once {
         call.at_most_once().run()
     } else {
         call.run()
     }
 }
 
-/// Has everybody greeted at once, and returns the greetings in the order of the names.
+/// Calls `greet` concurrently for each name, and returns the greetings in the order of the names.
 #[workflow]
 pub fn greetings(names: Vec<String>) -> Result<Vec<String>> {
     let mut set = join_set::<String>()?;
@@ -64,12 +66,12 @@ pub fn greetings(names: Vec<String>) -> Result<Vec<String>> {
     }
     let mut greetings = vec![String::new(); names.len()];
     while let Some(done) = set.next()? {
-        greetings[done.place] = done.result?;
+        greetings[done.index] = done.result?;
     }
     Ok(greetings)
 }
 
-/// Waits for the signal of this name, and returns what it says.
+/// Waits for the signal of this name and returns its payload.
 #[workflow]
 pub fn listen(name: String) -> Result<Json> {
     await_signal(&name)

@@ -15,13 +15,13 @@ const ARGUMENTS_MAX: usize = 12;
 
 /// The kind of function that the attribute declares.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum AttributeKind {
     Workflow,
     Task,
 }
 
-impl Kind {
-    fn marker(self) -> Ident {
+impl AttributeKind {
+    fn marker_trait(self) -> Ident {
         match self {
             Self::Workflow => format_ident!("Workflow"),
             Self::Task => format_ident!("Task"),
@@ -29,12 +29,16 @@ impl Kind {
     }
 }
 
-pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Result<TokenStream> {
+pub(crate) fn expand_function(
+    arguments: &TokenStream,
+    item: &ItemFn,
+    kind: AttributeKind,
+) -> Result<TokenStream> {
     let wants_schema = wants_schema(arguments)?;
-    check(&item.sig)?;
+    check_signature(&item.sig)?;
     let types = argument_types(&item.sig)?;
-    let (input, pattern, places) = input(&types);
-    let (visibility, name, marker) = (&item.vis, &item.sig.ident, kind.marker());
+    let (input, pattern, places) = input_parts(&types);
+    let (visibility, name, marker) = (&item.vis, &item.sig.ident, kind.marker_trait());
     let text = name.unraw().to_string();
     let doc = format!("Describes the function [`{text}`]({text}()) to the compiler.");
     let schema = wants_schema.then(|| {
@@ -44,8 +48,8 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
             }
         }
     });
-    let function = marked(item, &types);
-    let output = output(&item.sig);
+    let function = mark_function(item, &types);
+    let output = output_type(&item.sig);
     Ok(quote! {
         #function
 
@@ -55,12 +59,12 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
 
         impl ::onward::Function for #name {
             type Input = #input;
-            type Output = <#output as ::onward::Returned>::Output;
+            type Output = <#output as ::onward::FunctionResult>::Output;
             const NAME: &'static str = #text;
-            const KIND: ::onward::Kind = ::onward::Kind::#marker;
+            const KIND: ::onward::FunctionKind = ::onward::FunctionKind::#marker;
 
             fn run(#pattern: Self::Input) -> ::onward::Result<Self::Output> {
-                ::onward::Returned::into_result(#name(#(#places),*))
+                ::onward::FunctionResult::into_result(#name(#(#places),*))
             }
 
             #schema
@@ -71,7 +75,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: &ItemFn, kind: Kind) -> Resu
 }
 
 /// The function as written, inside one whose failure is marked with its type.
-fn marked(item: &ItemFn, types: &[&Type]) -> TokenStream {
+fn mark_function(item: &ItemFn, types: &[&Type]) -> TokenStream {
     let ItemFn {
         attrs,
         vis,
@@ -80,24 +84,24 @@ fn marked(item: &ItemFn, types: &[&Type]) -> TokenStream {
     } = item;
     let (docs, others): (Vec<&Attribute>, Vec<&Attribute>) =
         attrs.iter().partition(|it| it.path().is_ident("doc"));
-    let (name, inputs, output) = (&sig.ident, &sig.inputs, output(sig));
+    let (name, inputs, output) = (&sig.ident, &sig.inputs, output_type(sig));
     let names: Vec<Ident> = sig
         .inputs
         .iter()
         .enumerate()
-        .map(|(place, input)| name_of(place, input))
+        .map(|(place, input)| argument_name(place, input))
         .collect();
     quote! {
         #(#docs)*
-        #vis fn #name(#(#names: #types),*) -> ::onward::Called<#name, #output> {
+        #vis fn #name(#(#names: #types),*) -> ::onward::DirectCallResult<#name, #output> {
             #(#others)*
             fn __onward_body(#inputs) -> #output #block
-            ::onward::Failed::mark(__onward_body(#(#names),*))
+            ::onward::DirectCallError::mark_result(__onward_body(#(#names),*))
         }
     }
 }
 
-fn output(signature: &Signature) -> TokenStream {
+fn output_type(signature: &Signature) -> TokenStream {
     match &signature.output {
         ReturnType::Default => quote!(()),
         ReturnType::Type(_, output) => quote!(#output),
@@ -105,7 +109,7 @@ fn output(signature: &Signature) -> TokenStream {
 }
 
 /// The type of the input, the pattern that takes it apart, and the names in the pattern.
-fn input(types: &[&Type]) -> (TokenStream, TokenStream, Vec<Ident>) {
+fn input_parts(types: &[&Type]) -> (TokenStream, TokenStream, Vec<Ident>) {
     let places: Vec<Ident> = (0..types.len())
         .map(|place| format_ident!("argument_{place}"))
         .collect();
@@ -116,7 +120,7 @@ fn input(types: &[&Type]) -> (TokenStream, TokenStream, Vec<Ident>) {
 }
 
 /// The name of an argument in the source, for documentation.
-fn name_of(place: usize, argument: &FnArg) -> Ident {
+fn argument_name(place: usize, argument: &FnArg) -> Ident {
     match argument {
         FnArg::Typed(typed) => match &*typed.pat {
             Pat::Ident(pattern) => pattern.ident.clone(),
@@ -137,7 +141,7 @@ fn wants_schema(arguments: &TokenStream) -> Result<bool> {
     }
 }
 
-fn check(signature: &Signature) -> Result<()> {
+fn check_signature(signature: &Signature) -> Result<()> {
     if let Some(token) = &signature.asyncness {
         return Err(Error::new_spanned(
             token,

@@ -6,7 +6,7 @@ mod expand;
 use proc_macro::TokenStream;
 use syn::{ItemFn, parse_macro_input};
 
-use crate::expand::{Kind, expand};
+use crate::expand::{AttributeKind, expand_function};
 
 /// Declares a workflow: durable, replayed after a crash, calls other functions through `onward`.
 ///
@@ -18,7 +18,7 @@ use crate::expand::{Kind, expand};
 /// feature `schema` of the SDK, and `JsonSchema` of the input.
 #[proc_macro_attribute]
 pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    attribute(arguments, item, Kind::Workflow)
+    expand_attribute(arguments, item, AttributeKind::Workflow)
 }
 
 /// Declares a task: a leaf with side effects, which runs at least once and is retried when it
@@ -32,12 +32,12 @@ pub fn workflow(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// feature `schema` of the SDK, and `JsonSchema` of the input.
 #[proc_macro_attribute]
 pub fn task(arguments: TokenStream, item: TokenStream) -> TokenStream {
-    attribute(arguments, item, Kind::Task)
+    expand_attribute(arguments, item, AttributeKind::Task)
 }
 
-fn attribute(arguments: TokenStream, item: TokenStream, kind: Kind) -> TokenStream {
+fn expand_attribute(arguments: TokenStream, item: TokenStream, kind: AttributeKind) -> TokenStream {
     let item = parse_macro_input!(item as ItemFn);
-    expand(&arguments.into(), &item, kind)
+    expand_function(&arguments.into(), &item, kind)
         .unwrap_or_else(|error| error.to_compile_error())
         .into()
 }

@@ -3,30 +3,32 @@
 use std::cell::Cell;
 
 use crate::bindings::onward::guest::{host, task, types, workflow};
-use crate::context::Context;
-use crate::function::{Entry, Kind};
-use crate::host::{Delivery, Invocation, Local, Outcome, Taken, Target};
-use crate::http::{Request, Response};
-use crate::log::Level;
-use crate::retry::Retry;
+use crate::context::CallContext;
+use crate::function::{FunctionEntry, FunctionKind};
+use crate::host::{
+    CallTarget, Invocation, InvocationDelivery, LocalFunction, NextOutcome, Outcome,
+};
+use crate::http::{HttpRequest, HttpResponse};
+use crate::log::LogLevel;
+use crate::retry::RetryPolicy;
 use crate::{Error, Result};
 
 thread_local! {
-    static RUNNING: Cell<Option<(&'static str, Kind)>> = const { Cell::new(None) };
+    static RUNNING: Cell<Option<(&'static str, FunctionKind)>> = const { Cell::new(None) };
 }
 
 /// Records which function the host called.
-pub(crate) fn enter(entry: &Entry) {
+pub(crate) fn enter_function(entry: &FunctionEntry) {
     RUNNING.set(Some((entry.name, entry.kind)));
 }
 
-pub(crate) fn running() -> (&'static str, Kind) {
-    RUNNING.get().unwrap_or(("", Kind::Task))
+pub(crate) fn running_function() -> (&'static str, FunctionKind) {
+    RUNNING.get().unwrap_or(("", FunctionKind::Task))
 }
 
 /// Not `From`: failures of the bindings are standard errors, and the generic conversion would lose
 /// the kind.
-fn failed(failure: types::Failure) -> Error {
+fn to_error(failure: types::Failure) -> Error {
     let types::Failure {
         kind,
         message,
@@ -39,25 +41,25 @@ fn failed(failure: types::Failure) -> Error {
     }
 }
 
-pub(crate) fn own() -> Context {
+pub(crate) fn call_context() -> CallContext {
     let host::Context {
         execution,
         idempotency_key,
         attempt,
     } = host::own();
-    Context {
+    CallContext {
         execution,
         idempotency_key,
         attempt,
     }
 }
 
-pub(crate) fn log(level: Level, message: &str) {
+pub(crate) fn log(level: LogLevel, message: &str) {
     let level = match level {
-        Level::Debug => host::Level::Debug,
-        Level::Info => host::Level::Info,
-        Level::Warn => host::Level::Warn,
-        Level::Error => host::Level::Error,
+        LogLevel::Debug => host::Level::Debug,
+        LogLevel::Info => host::Level::Info,
+        LogLevel::Warn => host::Level::Warn,
+        LogLevel::Error => host::Level::Error,
     };
     host::log(level, message);
 }
@@ -70,76 +72,78 @@ pub(crate) fn random(length: u32) -> Vec<u8> {
     host::random(length)
 }
 
-pub(crate) fn invoke(invocation: &Invocation, _: Local) -> Result<u32> {
+pub(crate) fn invoke(invocation: &Invocation, _: LocalFunction) -> Result<u32> {
     let target = match &invocation.target {
-        Target::Function(name) => workflow::Target::Function(name.clone()),
-        Target::Http(line) => workflow::Target::Http(line.clone()),
+        CallTarget::Function(name) => workflow::Target::Function(name.clone()),
+        CallTarget::Http(line) => workflow::Target::Http(line.clone()),
     };
     let options = workflow::Options {
-        retry: invocation.retry.as_ref().map(policy),
+        retry: invocation.retry.as_ref().map(to_wit_retry_policy),
         timeout_ms: invocation.timeout_ms,
         delivery: match invocation.delivery {
-            Delivery::AtLeastOnce => workflow::Delivery::AtLeastOnce,
-            Delivery::AtMostOnce => workflow::Delivery::AtMostOnce,
+            InvocationDelivery::AtLeastOnce => workflow::Delivery::AtLeastOnce,
+            InvocationDelivery::AtMostOnce => workflow::Delivery::AtMostOnce,
         },
     };
-    workflow::invoke(&target, &invocation.input, &options).map_err(failed)
+    workflow::invoke(&target, &invocation.input, &options).map_err(to_error)
 }
 
-fn policy(retry: &Retry) -> workflow::RetryPolicy {
+fn to_wit_retry_policy(retry: &RetryPolicy) -> workflow::RetryPolicy {
     workflow::RetryPolicy {
-        max_attempts: retry.attempts_max,
-        initial_interval_ms: retry.first_wait_ms,
-        max_interval_ms: retry.longest_wait_ms,
+        max_attempts: retry.max_attempts,
+        initial_interval_ms: retry.initial_interval_ms,
+        max_interval_ms: retry.max_interval_ms,
         factor_permille: retry.factor_permille,
         jitter_permille: retry.jitter_permille,
-        non_retryable: retry.final_kinds.clone(),
+        non_retryable: retry.non_retryable_kinds.clone(),
     }
 }
 
 pub(crate) fn timer(duration_ms: u64) -> Result<u32> {
-    workflow::timer(duration_ms).map_err(failed)
+    workflow::timer(duration_ms).map_err(to_error)
 }
 
 pub(crate) fn await_one(promise: u32) -> Outcome {
-    workflow::await_one(promise).map_err(failed)
+    workflow::await_one(promise).map_err(to_error)
 }
 
 pub(crate) fn await_any(promises: &[u32]) -> Result<(u32, Outcome)> {
-    let (place, outcome) = workflow::await_any(promises).map_err(failed)?;
-    Ok((place, outcome.map_err(failed)))
+    let (index, outcome) = workflow::await_any(promises).map_err(to_error)?;
+    Ok((index, outcome.map_err(to_error)))
 }
 
 pub(crate) fn await_all(promises: &[u32]) -> Result<Vec<Outcome>> {
-    let outcomes = workflow::await_all(promises).map_err(failed)?;
+    let outcomes = workflow::await_all(promises).map_err(to_error)?;
     Ok(outcomes
         .into_iter()
-        .map(|outcome| outcome.map_err(failed))
+        .map(|outcome| outcome.map_err(to_error))
         .collect())
 }
 
 pub(crate) fn new_join_set() -> Result<u32> {
-    workflow::new_join_set().map_err(failed)
+    workflow::new_join_set().map_err(to_error)
 }
 
 pub(crate) fn submit(set: u32, promise: u32) -> Result<()> {
-    workflow::submit(set, promise).map_err(failed)
+    workflow::submit(set, promise).map_err(to_error)
 }
 
-pub(crate) fn next(set: u32, timeout_ms: Option<u64>) -> Result<Taken> {
-    Ok(match workflow::next(set, timeout_ms).map_err(failed)? {
-        workflow::Taken::Done((promise, outcome)) => Taken::Done(promise, outcome.map_err(failed)),
-        workflow::Taken::TimedOut => Taken::TimedOut,
-        workflow::Taken::Empty => Taken::Empty,
+pub(crate) fn next(set: u32, timeout_ms: Option<u64>) -> Result<NextOutcome> {
+    Ok(match workflow::next(set, timeout_ms).map_err(to_error)? {
+        workflow::Taken::Done((promise, outcome)) => {
+            NextOutcome::Done(promise, outcome.map_err(to_error))
+        }
+        workflow::Taken::TimedOut => NextOutcome::TimedOut,
+        workflow::Taken::Empty => NextOutcome::Empty,
     })
 }
 
 pub(crate) fn close(set: u32) -> Result<()> {
-    workflow::close(set).map_err(failed)
+    workflow::close(set).map_err(to_error)
 }
 
 pub(crate) fn await_signal(name: &str, timeout_ms: Option<u64>) -> Result<Option<String>> {
-    workflow::await_signal(name, timeout_ms).map_err(failed)
+    workflow::await_signal(name, timeout_ms).map_err(to_error)
 }
 
 pub(crate) fn is_cancelled() -> bool {
@@ -150,8 +154,8 @@ pub(crate) fn continue_as_new(input: &str) {
     workflow::continue_as_new(input);
 }
 
-pub(crate) fn http(request: &Request) -> Result<Response> {
-    let Request {
+pub(crate) fn http(request: &HttpRequest) -> Result<HttpResponse> {
+    let HttpRequest {
         method,
         url,
         headers,
@@ -165,8 +169,8 @@ pub(crate) fn http(request: &Request) -> Result<Response> {
         body,
         timeout_ms,
     })
-    .map_err(failed)?;
-    Ok(Response {
+    .map_err(to_error)?;
+    Ok(HttpResponse {
         status: response.status,
         headers: response.headers,
         body: response.body,

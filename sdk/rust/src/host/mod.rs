@@ -13,8 +13,8 @@ pub(crate) use guest::*;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) use native::*;
 
-use crate::function::Entry;
-use crate::retry::Retry;
+use crate::function::FunctionEntry;
+use crate::retry::RetryPolicy;
 use crate::{Error, Result};
 
 /// The outcome of an operation, as JSON.
@@ -23,16 +23,16 @@ pub(crate) type Outcome = Result<String, Error>;
 /// A call of a function, or a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Invocation {
-    pub(crate) target: Target,
+    pub(crate) target: CallTarget,
     pub(crate) input: String,
-    pub(crate) retry: Option<Retry>,
+    pub(crate) retry: Option<RetryPolicy>,
     pub(crate) timeout_ms: Option<u64>,
-    pub(crate) delivery: Delivery,
+    pub(crate) delivery: InvocationDelivery,
 }
 
 /// The function to call, or the request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     Function(String),
     /// `METHOD URL`.
     Http(String),
@@ -40,21 +40,21 @@ pub(crate) enum Target {
 
 /// Delivery guarantee: whether an attempt may be repeated after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
+pub(crate) enum InvocationDelivery {
     AtLeastOnce,
     AtMostOnce,
 }
 
 /// The next result of a join set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum NextOutcome {
     Done(u32, Outcome),
     TimedOut,
     Empty,
 }
 
 /// The called function, if it is known: a test runs it if there is no stub.
-pub(crate) type Local = Option<Entry>;
+pub(crate) type LocalFunction = Option<FunctionEntry>;
 
 /// Converts a duration to milliseconds, rounded up.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {

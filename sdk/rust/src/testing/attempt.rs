@@ -1,21 +1,18 @@
 //! One attempt of an operation: a stub, the real task, a child workflow, or a request.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use serde::Deserialize;
-
 use crate::Error;
-use crate::context::Context;
-use crate::function::{Entry, Kind};
-use crate::host::{Delivery, Invocation, Local, Outcome, Target};
-use crate::http::Request;
+use crate::context::CallContext;
+use crate::function::{FunctionEntry, FunctionKind};
+use crate::host::{CallTarget, Invocation, InvocationDelivery, LocalFunction, Outcome};
+use crate::http::{HttpInput, HttpRequest};
 use crate::payload::{decode, encode};
-use crate::testing::execution::{Execution, ExecutionIdentity, Parent};
+use crate::testing::execution::{ExecutionIdentity, ParentOperation, SimulatedExecution};
 use crate::testing::limits::{self, final_failure};
-use crate::testing::scope::{self, Attempt, Left, Scope, stop};
-use crate::testing::state::{Cancel, Phase, State};
-use crate::testing::world::Effect;
+use crate::testing::scope::{self, RunningFunction, RunningTask, UnwindReason, fail_test};
+use crate::testing::simulation::RecordedEffect;
+use crate::testing::state::{CancelState, InvocationPhase, SimulatedState};
 
 /// Maximum depth of nested workflows.
 const DEPTH_MAX: u32 = 64;
@@ -23,15 +20,9 @@ const DEPTH_MAX: u32 = 64;
 /// Maximum number of attempts: a task that never succeeds must not run a test forever.
 const ATTEMPTS_MAX: u32 = 10_000;
 
-#[derive(Deserialize)]
-struct Input {
-    headers: BTreeMap<String, String>,
-    body: Option<String>,
-}
-
-impl Execution {
+impl SimulatedExecution {
     /// Runs the next attempt, and records when and how it ends.
-    pub(crate) fn attempt(&self, promise: u32) {
+    pub(crate) fn start_attempt(&self, promise: u32) {
         if let Some(invoke) = self.state.borrow_mut().invoke_mut(promise) {
             invoke.attempt += 1;
         }
@@ -41,24 +32,24 @@ impl Execution {
     /// Handles the attempts in flight at a crash: repeats those that are at least once; the others
     /// are in doubt.
     pub(crate) fn lose_attempts(&self) {
-        let lost: Vec<(u32, Delivery)> = {
+        let lost: Vec<(u32, InvocationDelivery)> = {
             let state = self.state.borrow();
-            let runs = state
-                .invokes()
-                .filter(|(_, invoke)| matches!(invoke.phase, Phase::Runs(..)) && !state.is_over);
+            let runs = state.invocations().filter(|(_, invoke)| {
+                matches!(invoke.phase, InvocationPhase::Runs(..)) && !state.is_over
+            });
             runs.map(|(promise, invoke)| (promise, invoke.invocation.delivery))
                 .collect()
         };
         for (promise, delivery) in lost {
             match delivery {
-                Delivery::AtLeastOnce => self.perform_attempt(promise),
-                Delivery::AtMostOnce => {
+                InvocationDelivery::AtLeastOnce => self.perform_attempt(promise),
+                InvocationDelivery::AtMostOnce => {
                     let message =
                         "the attempt was started before a crash; whether it took effect is unknown";
                     let outcome = Err(final_failure("in_doubt", message));
                     self.state
                         .borrow_mut()
-                        .end_attempt(promise, outcome, self.world.now());
+                        .end_attempt(promise, outcome, self.simulation.now());
                 }
             }
         }
@@ -74,22 +65,24 @@ impl Execution {
                 invoke.invocation.clone(),
                 invoke.local,
                 invoke.attempt,
-                invoke.limit_us(),
+                invoke.timeout_us(),
             )
         };
-        let (Target::Function(name) | Target::Http(name)) = invocation.target.clone();
+        let (CallTarget::Function(name) | CallTarget::Http(name)) = invocation.target.clone();
         if attempt > ATTEMPTS_MAX {
-            stop(Error::new("stuck", format!("{name} failed {ATTEMPTS_MAX} times")).permanent());
+            fail_test(
+                Error::new("stuck", format!("{name} failed {ATTEMPTS_MAX} times")).non_retryable(),
+            );
         }
-        let effect = Effect {
+        let effect = RecordedEffect {
             name: name.clone(),
             input: invocation.input.clone(),
             attempt,
         };
-        self.world.effects.borrow_mut().push(effect);
+        self.simulation.effects.borrow_mut().push(effect);
         let (now, child) = (
-            self.world.now(),
-            local.filter(|entry| entry.kind == Kind::Workflow),
+            self.simulation.now(),
+            local.filter(|entry| entry.kind == FunctionKind::Workflow),
         );
         if child.is_some() && self.depth() >= DEPTH_MAX {
             let error = final_failure(
@@ -101,29 +94,31 @@ impl Execution {
                 .borrow_mut()
                 .end_attempt(promise, Err(error), now);
         }
-        let context = Context {
+        let context = CallContext {
             execution: self.id(),
             idempotency_key: self.key_of(promise),
             attempt,
         };
         let phase = match child {
-            Some(entry) if !self.world.script.stubs.contains_key(&name) => Phase::Child {
-                place: self.start_child(entry, promise, context, invocation.input),
-                limit: limit.map(|limit| now.saturating_add(limit)),
-            },
+            Some(entry) if !self.simulation.script.stubs.contains_key(&name) => {
+                InvocationPhase::Child {
+                    index: self.start_child(entry, promise, context, invocation.input),
+                    limit: limit.map(|limit| now.saturating_add(limit)),
+                }
+            }
             _ => {
                 let late = |limit: i64| {
                     if child.is_some() {
-                        overdue()
+                        overdue_error()
                     } else {
-                        timed_out(limit)
+                        timeout_error(limit)
                     }
                 };
                 let limit = limit.map(|limit| (limit, late(limit)));
-                self.runs(
+                self.attempt_phase(
                     &name,
                     limit,
-                    limits::recorded(self.result(&invocation, local, context)),
+                    limits::recordable_outcome(self.attempt_outcome(&invocation, local, context)),
                 )
             }
         };
@@ -133,56 +128,79 @@ impl Execution {
     }
 
     /// Determines when and how the attempt ends; it may exceed its timeout.
-    fn runs(&self, name: &str, limit: Option<(i64, Error)>, outcome: Outcome) -> Phase {
+    fn attempt_phase(
+        &self,
+        name: &str,
+        limit: Option<(i64, Error)>,
+        outcome: Outcome,
+    ) -> InvocationPhase {
         let (now, took) = (
-            self.world.now(),
-            self.world.script.durations.get(name).copied().unwrap_or(0),
+            self.simulation.now(),
+            self.simulation
+                .script
+                .durations
+                .get(name)
+                .copied()
+                .unwrap_or(0),
         );
         match limit {
             Some((limit, late)) if limit < took => {
-                Phase::Runs(now.saturating_add(limit), Err(late))
+                InvocationPhase::Runs(now.saturating_add(limit), Err(late))
             }
-            _ => Phase::Runs(now.saturating_add(took), outcome),
+            _ => InvocationPhase::Runs(now.saturating_add(took), outcome),
         }
     }
 
     /// Cancels a child that exceeded its timeout, and does not wait for it.
     pub(crate) fn end_overdue(&self, promise: u32) {
-        self.cancel(&[promise], "the attempt timed out");
+        self.cancel_children(&[promise], "the attempt timed out");
         self.state
             .borrow_mut()
-            .end_attempt(promise, Err(overdue()), self.world.now());
+            .end_attempt(promise, Err(overdue_error()), self.simulation.now());
     }
 
     /// Returns the outcome of the attempt.
-    fn result(&self, invocation: &Invocation, local: Local, context: Context) -> Outcome {
+    fn attempt_outcome(
+        &self,
+        invocation: &Invocation,
+        local: LocalFunction,
+        context: CallContext,
+    ) -> Outcome {
         let input = &invocation.input;
         let name = match &invocation.target {
-            Target::Function(name) => name,
-            Target::Http(line) => return self.request(line, input, &context.idempotency_key),
+            CallTarget::Function(name) => name,
+            CallTarget::Http(line) => {
+                return self.send_workflow_request(line, input, &context.idempotency_key);
+            }
         };
         let function = local.map_or("", |entry| entry.name);
-        let task = Scope::Task(Rc::new(Attempt::new(
-            Rc::clone(&self.world),
+        let task = RunningFunction::Task(Rc::new(RunningTask::new(
+            Rc::clone(&self.simulation),
             function,
             context,
         )));
-        match (self.world.script.stubs.get(name), local) {
-            (Some(stub), _) => inside(task, || stub(input)),
-            (None, Some(Entry { run, .. })) => inside(task, || run(input)),
-            (None, None) => stop(Error::other(format!(
+        match (self.simulation.script.stubs.get(name), local) {
+            (Some(stub), _) => run_attempt_in(task, || stub(input)),
+            (None, Some(FunctionEntry { run, .. })) => run_attempt_in(task, || run(input)),
+            (None, None) => fail_test(Error::other(format!(
                 "function {name} is unknown: add a stub for it"
             ))),
         }
     }
 
     /// Starts a child and returns its index. It runs when no other execution can.
-    fn start_child(&self, entry: Entry, promise: u32, context: Context, input: String) -> usize {
+    fn start_child(
+        &self,
+        entry: FunctionEntry,
+        promise: u32,
+        context: CallContext,
+        input: String,
+    ) -> usize {
         let parent = self
-            .world
-            .place_of(self)
-            .map(|place| Parent { place, promise });
-        let Context {
+            .simulation
+            .index_of(self)
+            .map(|index| ParentOperation { index, promise });
+        let CallContext {
             idempotency_key: key,
             attempt,
             ..
@@ -196,9 +214,12 @@ impl Execution {
             generation: 0,
             depth,
         };
-        let state = State::new(self.world.child_mailbox(entry.name), Cancel::Never);
-        self.world.add(Self::new(
-            Rc::clone(&self.world),
+        let state = SimulatedState::new(
+            self.simulation.signals_for_next_child(entry.name),
+            CancelState::Never,
+        );
+        self.simulation.add_execution(Self::new(
+            Rc::clone(&self.simulation),
             entry,
             input,
             identity,
@@ -207,17 +228,17 @@ impl Execution {
     }
 
     /// Sends a request of a workflow; a retryable status is a failure.
-    fn request(&self, line: &str, input: &str, key: &str) -> Outcome {
-        let Input { headers, body } = decode(input)?;
+    fn send_workflow_request(&self, line: &str, input: &str, key: &str) -> Outcome {
+        let HttpInput { headers, body } = decode(input)?;
         let (method, url) = line.split_once(' ').unwrap_or((line, ""));
-        let request = Request {
+        let request = HttpRequest {
             method: method.to_owned(),
             url: url.to_owned(),
             headers: headers.into_iter().collect(),
             body: body.map(String::into_bytes),
             timeout_ms: None,
         };
-        let response = self.world.http(&request, key)?;
+        let response = self.simulation.send_request(&request, key)?;
         let status = response.status;
         if status >= 500 || matches!(status, 408 | 429) {
             return Err(Error::new(
@@ -225,24 +246,24 @@ impl Execution {
                 format!("{line} answered with status {status}"),
             ));
         }
-        limits::answer_fits(encode(&response)?)
+        limits::check_response_size(encode(&response)?)
     }
 }
 
-fn overdue() -> Error {
+fn overdue_error() -> Error {
     Error::new("timeout", "the attempt exceeded its timeout")
 }
 
-fn timed_out(limit_us: i64) -> Error {
+fn timeout_error(limit_us: i64) -> Error {
     Error::new("timeout", format!("no result in {} ms", limit_us / 1_000))
 }
 
-pub(crate) fn inside(scope: Scope, body: impl FnOnce() -> Outcome) -> Outcome {
-    match scope::enter(scope, body) {
+pub(crate) fn run_attempt_in(scope: RunningFunction, body: impl FnOnce() -> Outcome) -> Outcome {
+    match scope::run_in(scope, body) {
         Ok(outcome) => outcome,
-        Err(Left::Stop(error)) => stop(error),
-        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => {
-            stop(Error::other("only a workflow can wait and crash"))
+        Err(UnwindReason::Stop(error)) => fail_test(error),
+        Err(UnwindReason::Crash | UnwindReason::Blocked | UnwindReason::Ended(_)) => {
+            fail_test(Error::other("only a workflow can wait and crash"))
         }
     }
 }

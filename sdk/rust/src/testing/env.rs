@@ -7,27 +7,29 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::callable::{Callable, InputOf, OutputOf};
-use crate::context::Context;
-use crate::function::{Entry, Function, Task, Workflow};
+use crate::context::CallContext;
+use crate::function::{Function, FunctionEntry, Task, Workflow};
 use crate::host::Outcome;
-use crate::http::{Request, Response};
-use crate::log::Level;
-use crate::payload::{Argument, decode, encode};
-use crate::promise::typed;
-use crate::testing::attempt::inside;
-use crate::testing::execution::{Execution, ExecutionIdentity};
+use crate::http::{HttpRequest, HttpResponse};
+use crate::log::LogLevel;
+use crate::payload::{CallArgument, decode, encode};
+use crate::promise::decode_outcome;
+use crate::testing::attempt::run_attempt_in;
+use crate::testing::execution::{ExecutionIdentity, SimulatedExecution};
 use crate::testing::limits;
-use crate::testing::protocol::Ask;
-use crate::testing::scope::{self, Attempt, Left, Scope};
-use crate::testing::state::{Cancel, State};
-use crate::testing::world::{Crashes, Effect, START, Script, Signal, To, World};
+use crate::testing::protocol::HostRequest;
+use crate::testing::scope::{self, RunningFunction, RunningTask, UnwindReason};
+use crate::testing::simulation::{
+    CrashMode, RecordedEffect, START, ScriptedSignal, SignalReceiver, Simulation, TestScript,
+};
+use crate::testing::state::{CancelState, SimulatedState};
 use crate::{Error, Result};
 
 /// Runs workflows in a test: on this thread, without a server, in virtual time.
 ///
 /// Tasks and child workflows without a stub run for real. Every run starts with the same stubs,
-/// signals and seed, so two runs are equal; a stub should depend on its input and `own().attempt`,
-/// not on a counter of its own.
+/// signals and seed, so two runs are equal; a stub should depend on its input and
+/// `call_context().attempt`, not on a counter of its own.
 ///
 /// ```
 /// use onward::prelude::*;
@@ -47,7 +49,7 @@ use crate::{Error, Result};
 /// let mut env = TestEnv::new();
 /// env.stub(price, |_| Ok(10));
 /// assert_eq!(env.crash_everywhere(quote, "tea"), Ok(15));
-/// assert_eq!(env.calls(price), 1);
+/// assert_eq!(env.call_count(price), 1);
 /// assert_eq!(env.elapsed(), Duration::from_secs(3_600));
 /// ```
 ///
@@ -66,16 +68,16 @@ use crate::{Error, Result};
 /// - Memory, instructions and the length of a journal are not limited.
 #[derive(Default)]
 pub struct TestEnv {
-    script: Script,
-    last: Run,
+    script: TestScript,
+    last: RunRecord,
 }
 
 /// The observations of a run.
 #[derive(Default)]
-struct Run {
-    effects: Vec<Effect>,
-    asked: Vec<Ask>,
-    log: Vec<(Level, String)>,
+struct RunRecord {
+    effects: Vec<RecordedEffect>,
+    requests: Vec<HostRequest>,
+    log: Vec<(LogLevel, String)>,
     elapsed: Duration,
 }
 
@@ -108,17 +110,21 @@ impl TestEnv {
     }
 
     /// Stub for a request, given as `METHOD URL`.
-    pub fn http(&mut self, line: &str, stub: impl Fn(&Request) -> Result<Response> + 'static) {
+    pub fn stub_http(
+        &mut self,
+        line: &str,
+        stub: impl Fn(&HttpRequest) -> Result<HttpResponse> + 'static,
+    ) {
         self.script.http.insert(line.to_owned(), Rc::new(stub));
     }
 
     /// Sets how long each attempt of the task or stub takes; default: no time. An attempt that
     /// exceeds its timeout fails with `timeout`. Default timeouts: 60 s for a task, none for a
     /// workflow.
-    pub fn takes<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
+    pub fn set_duration<F: Callable<A>, A>(&mut self, _function: F, duration: Duration) {
         self.script
             .durations
-            .insert(F::Function::NAME.to_owned(), micros(duration));
+            .insert(F::Function::NAME.to_owned(), to_micros(duration));
     }
 
     /// Sends a signal to the workflow before it starts.
@@ -136,10 +142,10 @@ impl TestEnv {
     ///
     /// If the payload cannot be written as JSON.
     pub fn signal_at(&mut self, after: Duration, name: &str, payload: &impl Serialize) {
-        self.send(To::Workflow, after, name, payload);
+        self.add_signal(SignalReceiver::Workflow, after, name, payload);
     }
 
-    /// Sends a signal to a child after this time since the start of the workflow. `place` selects
+    /// Sends a signal to a child after this time since the start of the workflow. `index` selects
     /// among the children of this function in the order of their start: 0 is the first. Each
     /// attempt is another child.
     ///
@@ -149,22 +155,33 @@ impl TestEnv {
     pub fn signal_child<F, A>(
         &mut self,
         _child: F,
-        place: usize,
+        index: usize,
         after: Duration,
         name: &str,
         payload: &impl Serialize,
     ) where
         F: Callable<A, Function: Workflow>,
     {
-        self.send(To::Child(F::Function::NAME, place), after, name, payload);
+        self.add_signal(
+            SignalReceiver::Child(F::Function::NAME, index),
+            after,
+            name,
+            payload,
+        );
     }
 
     #[expect(clippy::panic, reason = "a test ends like this")]
-    fn send(&mut self, to: To, after: Duration, name: &str, payload: &impl Serialize) {
+    fn add_signal(
+        &mut self,
+        to: SignalReceiver,
+        after: Duration,
+        name: &str,
+        payload: &impl Serialize,
+    ) {
         let payload = encode(payload).unwrap_or_else(|error| panic!("{error}"));
-        self.script.signals.push(Signal {
+        self.script.signals.push(ScriptedSignal {
             to,
-            at: micros(after),
+            at: to_micros(after),
             name: name.to_owned(),
             payload,
         });
@@ -173,18 +190,18 @@ impl TestEnv {
 
     /// Requests cancellation of the workflow, and so of its children, after this time.
     pub fn cancel_at(&mut self, after: Duration) {
-        self.script.cancel_after = Some(micros(after));
+        self.script.cancel_after = Some(to_micros(after));
     }
 
     /// Simulates a crash and a takeover after this time. Attempts in flight are repeated, or fail
     /// with `in_doubt` if they are at most once. May be repeated.
     pub fn crash_at(&mut self, after: Duration) {
-        self.script.crashes_after.push(micros(after));
+        self.script.crashes_after.push(to_micros(after));
         self.script.crashes_after.sort_unstable();
     }
 
     /// Sets the seed of random values.
-    pub fn seed(&mut self, seed: u64) {
+    pub fn set_seed(&mut self, seed: u64) {
         self.script.seed = seed;
     }
 
@@ -192,15 +209,16 @@ impl TestEnv {
     pub fn run<F, A>(
         &mut self,
         _workflow: F,
-        input: impl Argument<InputOf<F, A>>,
+        input: impl CallArgument<InputOf<F, A>>,
     ) -> Result<OutputOf<F, A>>
     where
         F: Callable<A, Function: Workflow>,
     {
         let input = input.into_payload()?;
-        let (outcome, run) = self.simulate(Entry::of::<F::Function>(), &input, Crashes::Never);
+        let (outcome, run) =
+            self.run_simulation(FunctionEntry::of::<F::Function>(), &input, CrashMode::Never);
         self.last = run;
-        typed(outcome)
+        decode_outcome(outcome)
     }
 
     /// Runs a workflow to its end, then again with a crash before every wait and one before the
@@ -211,55 +229,59 @@ impl TestEnv {
     pub fn crash_everywhere<F, A>(
         &mut self,
         _workflow: F,
-        input: impl Argument<InputOf<F, A>>,
+        input: impl CallArgument<InputOf<F, A>>,
     ) -> Result<OutputOf<F, A>>
     where
         F: Callable<A, Function: Workflow>,
     {
-        let (input, entry) = (input.into_payload()?, Entry::of::<F::Function>());
-        let (expected, without_crashes) = self.simulate(entry, &input, Crashes::Never);
-        let (outcome, run) = self.simulate(entry, &input, Crashes::Everywhere);
-        let difference = difference(&without_crashes, &run, &expected, &outcome);
+        let (input, entry) = (input.into_payload()?, FunctionEntry::of::<F::Function>());
+        let (expected, without_crashes) = self.run_simulation(entry, &input, CrashMode::Never);
+        let (outcome, run) = self.run_simulation(entry, &input, CrashMode::Everywhere);
+        let difference = find_difference(&without_crashes, &run, &expected, &outcome);
         self.last = run;
         match (outcome, difference) {
-            (Err(error), _) if error.is("nondeterminism") => Err(error),
+            (Err(error), _) if error.has_kind("nondeterminism") => Err(error),
             (_, Some(what)) => {
-                Err(Error::new("nondeterminism", format!("{}: {what}", entry.name)).permanent())
+                Err(Error::new("nondeterminism", format!("{}: {what}", entry.name)).non_retryable())
             }
-            (outcome, None) => typed(outcome),
+            (outcome, None) => decode_outcome(outcome),
         }
     }
 
     /// Runs a single attempt of a task.
-    pub fn attempt<F, A>(
+    pub fn run_attempt<F, A>(
         &mut self,
         _task: F,
         attempt: u32,
-        input: impl Argument<InputOf<F, A>>,
+        input: impl CallArgument<InputOf<F, A>>,
     ) -> Result<OutputOf<F, A>>
     where
         F: Callable<A, Function: Task>,
     {
-        let (input, entry) = (input.into_payload()?, Entry::of::<F::Function>());
-        limits::fits("the input", &input)?;
-        let world = World::new(self.script.clone(), Crashes::Never);
-        let context = Context {
+        let (input, entry) = (input.into_payload()?, FunctionEntry::of::<F::Function>());
+        limits::check_size("the input", &input)?;
+        let simulation = Simulation::new(self.script.clone(), CrashMode::Never);
+        let context = CallContext {
             execution: "test".to_owned(),
             idempotency_key: "test.0".to_owned(),
             attempt,
         };
-        let scope = Attempt::new(Rc::clone(&world), entry.name, context);
-        let outcome = leaving(|| inside(Scope::Task(Rc::new(scope)), || (entry.run)(&input)));
-        self.last = Run {
-            log: world.log.take(),
-            ..Run::default()
+        let scope = RunningTask::new(Rc::clone(&simulation), entry.name, context);
+        let outcome = run_until_unwound(|| {
+            run_attempt_in(RunningFunction::Task(Rc::new(scope)), || {
+                (entry.run)(&input)
+            })
+        });
+        self.last = RunRecord {
+            log: simulation.log.take(),
+            ..RunRecord::default()
         };
-        typed(limits::recorded(outcome))
+        decode_outcome(limits::recordable_outcome(outcome))
     }
 
     /// Number of attempts of the function in the last run.
-    pub fn calls<F: Callable<A>, A>(&self, _function: F) -> usize {
-        self.effects(F::Function::NAME).count()
+    pub fn call_count<F: Callable<A>, A>(&self, _function: F) -> usize {
+        self.effects_of(F::Function::NAME).count()
     }
 
     /// Input of each attempt of the function in the last run.
@@ -268,8 +290,8 @@ impl TestEnv {
     ///
     /// If an input cannot be read back.
     #[expect(clippy::panic, reason = "a test ends like this")]
-    pub fn inputs<F: Callable<A>, A>(&self, _function: F) -> Vec<InputOf<F, A>> {
-        let effects = self.effects(F::Function::NAME);
+    pub fn recorded_inputs<F: Callable<A>, A>(&self, _function: F) -> Vec<InputOf<F, A>> {
+        let effects = self.effects_of(F::Function::NAME);
         effects
             .map(|effect| decode(&effect.input).unwrap_or_else(|error| panic!("{error}")))
             .collect()
@@ -281,34 +303,49 @@ impl TestEnv {
     }
 
     /// Log messages of the last run.
-    pub fn log(&self) -> &[(Level, String)] {
+    pub fn log_messages(&self) -> &[(LogLevel, String)] {
         &self.last.log
     }
 
-    fn effects(&self, name: &'static str) -> impl Iterator<Item = &Effect> {
+    fn effects_of(&self, name: &'static str) -> impl Iterator<Item = &RecordedEffect> {
         self.last
             .effects
             .iter()
             .filter(move |effect| effect.name == name)
     }
 
-    fn simulate(&self, entry: Entry, input: &str, crashes: Crashes) -> (Outcome, Run) {
-        let world = World::new(self.script.clone(), crashes);
-        let mut run = Run::default();
-        let outcome = leaving(|| self.generations(&world, entry, input, &mut run));
-        world.drop_executions();
-        run.effects = world.effects.take();
-        run.log = world.log.take();
+    fn run_simulation(
+        &self,
+        entry: FunctionEntry,
+        input: &str,
+        crashes: CrashMode,
+    ) -> (Outcome, RunRecord) {
+        let simulation = Simulation::new(self.script.clone(), crashes);
+        let mut run = RunRecord::default();
+        let outcome =
+            run_until_unwound(|| self.run_generations(&simulation, entry, input, &mut run));
+        simulation.drop_executions();
+        run.effects = simulation.effects.take();
+        run.log = simulation.log.take();
         (outcome, run)
     }
 
     /// Runs the workflow and its successors.
-    fn generations(&self, world: &Rc<World>, entry: Entry, input: &str, run: &mut Run) -> Outcome {
-        limits::fits("the input", input)?;
-        let cancel = self.script.cancel_after.map_or(Cancel::Never, |after| {
-            Cancel::At(START.saturating_add(after))
-        });
-        let state = State::new(world.mailbox(&To::Workflow), cancel);
+    fn run_generations(
+        &self,
+        simulation: &Rc<Simulation>,
+        entry: FunctionEntry,
+        input: &str,
+        run: &mut RunRecord,
+    ) -> Outcome {
+        limits::check_size("the input", input)?;
+        let cancel = self
+            .script
+            .cancel_after
+            .map_or(CancelState::Never, |after| {
+                CancelState::At(START.saturating_add(after))
+            });
+        let state = SimulatedState::new(simulation.signals_for(&SignalReceiver::Workflow), cancel);
         let id = "test".to_owned();
         let identity = ExecutionIdentity {
             id,
@@ -318,17 +355,22 @@ impl TestEnv {
             generation: 0,
             depth: 0,
         };
-        let mut execution =
-            Execution::new(Rc::clone(world), entry, input.to_owned(), identity, state);
+        let mut execution = SimulatedExecution::new(
+            Rc::clone(simulation),
+            entry,
+            input.to_owned(),
+            identity,
+            state,
+        );
         loop {
-            world.add(Rc::clone(&execution));
+            simulation.add_execution(Rc::clone(&execution));
             let outcome = execution.run_until_wait();
-            run.asked.extend(execution.asked());
-            run.elapsed = Duration::from_micros((world.now() - START).unsigned_abs());
+            run.requests.extend(execution.requests());
+            run.elapsed = Duration::from_micros((simulation.now() - START).unsigned_abs());
             match execution.successor() {
                 Some(next) => execution = next,
                 None => {
-                    world.run_children_to_end();
+                    simulation.run_children_to_end();
                     return outcome.unwrap_or_else(|| {
                         Err(Error::other("only a child can leave while it waits"))
                     });
@@ -338,20 +380,20 @@ impl TestEnv {
     }
 }
 
-/// Runs a body; [`scope::stop`] inside it determines the outcome.
-fn leaving(body: impl FnOnce() -> Outcome) -> Outcome {
-    match scope::catch(body) {
+/// Runs a body; [`scope::fail_test`] inside it determines the outcome.
+fn run_until_unwound(body: impl FnOnce() -> Outcome) -> Outcome {
+    match scope::catch_unwind_reason(body) {
         Ok(outcome) => outcome,
-        Err(Left::Stop(error)) => Err(error),
-        Err(Left::Crash | Left::Blocked | Left::Ended(_)) => {
+        Err(UnwindReason::Stop(error)) => Err(error),
+        Err(UnwindReason::Crash | UnwindReason::Blocked | UnwindReason::Ended(_)) => {
             Err(Error::other("only a workflow can wait and crash"))
         }
     }
 }
 
-fn difference(
-    without_crashes: &Run,
-    run: &Run,
+fn find_difference(
+    without_crashes: &RunRecord,
+    run: &RunRecord,
     expected: &Outcome,
     outcome: &Outcome,
 ) -> Option<String> {
@@ -376,9 +418,10 @@ fn difference(
             "without crashes it performed {without_crashes:?}, with crashes {crashed:?}"
         ));
     }
-    (without_crashes.asked != run.asked).then(|| "with crashes its requests differ".to_owned())
+    (without_crashes.requests != run.requests)
+        .then(|| "with crashes its requests differ".to_owned())
 }
 
-fn micros(duration: Duration) -> i64 {
+fn to_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX / 2)
 }

@@ -9,26 +9,26 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::Error;
-use crate::context::Context;
-use crate::function::Entry;
-use crate::host::{Local, Outcome};
-use crate::log::Level;
+use crate::context::CallContext;
+use crate::function::FunctionEntry;
+use crate::host::{LocalFunction, Outcome};
+use crate::log::LogLevel;
 use crate::testing::limits;
-use crate::testing::protocol::{Answer, Ask};
-use crate::testing::scope::{self, Left, Scope, leave, stop};
-use crate::testing::state::{Cancel, Phase, State};
-use crate::testing::world::{Crashes, World};
+use crate::testing::protocol::{HostAnswer, HostRequest};
+use crate::testing::scope::{self, RunningFunction, UnwindReason, fail_test, unwind};
+use crate::testing::simulation::{CrashMode, Simulation};
+use crate::testing::state::{CancelState, InvocationPhase, SimulatedState};
 
 /// Maximum number of successors of one execution.
 const GENERATIONS_MAX: usize = 10_000;
 
-pub(crate) struct Execution {
-    pub(crate) world: Rc<World>,
-    pub(crate) entry: Entry,
-    pub(crate) state: RefCell<State>,
+pub(crate) struct SimulatedExecution {
+    pub(crate) simulation: Rc<Simulation>,
+    pub(crate) entry: FunctionEntry,
+    pub(crate) state: RefCell<SimulatedState>,
     input: String,
     identity: ExecutionIdentity,
-    track: RefCell<Track>,
+    track: RefCell<RecordCursor>,
     has_started: Cell<bool>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct ExecutionIdentity {
     /// Id of the operation that it performs; empty without a parent.
     pub(crate) key: String,
     pub(crate) attempt: u32,
-    pub(crate) parent: Option<Parent>,
+    pub(crate) parent: Option<ParentOperation>,
     /// Number of its predecessors.
     pub(crate) generation: usize,
     /// Number of workflows above it.
@@ -49,31 +49,31 @@ pub(crate) struct ExecutionIdentity {
 
 /// The operation that a child performs.
 #[derive(Clone)]
-pub(crate) struct Parent {
-    /// Index of the parent in the world.
-    pub(crate) place: usize,
+pub(crate) struct ParentOperation {
+    /// Index of the parent in the simulation.
+    pub(crate) index: usize,
     pub(crate) promise: u32,
 }
 
 /// The record, and the position of the current run in it.
 #[derive(Default)]
-struct Track {
-    record: Vec<(Ask, Answer)>,
+struct RecordCursor {
+    record: Vec<(HostRequest, HostAnswer)>,
     position: usize,
     /// Length of the record at the last crash.
     crashed_at: Option<usize>,
 }
 
-impl Execution {
+impl SimulatedExecution {
     pub(crate) fn new(
-        world: Rc<World>,
-        entry: Entry,
+        simulation: Rc<Simulation>,
+        entry: FunctionEntry,
         input: String,
         identity: ExecutionIdentity,
-        state: State,
+        state: SimulatedState,
     ) -> Rc<Self> {
         Rc::new(Self {
-            world,
+            simulation,
             entry,
             state: RefCell::new(state),
             input,
@@ -83,9 +83,9 @@ impl Execution {
         })
     }
 
-    pub(crate) fn context(&self) -> Context {
+    pub(crate) fn call_context(&self) -> CallContext {
         let ExecutionIdentity { key, attempt, .. } = self.identity.clone();
-        Context {
+        CallContext {
             execution: self.id(),
             idempotency_key: key,
             attempt,
@@ -120,7 +120,7 @@ impl Execution {
             state
                 .open
                 .as_ref()
-                .is_some_and(|open| self.answer(&state, open).is_some())
+                .is_some_and(|open| self.answer_to(&state, open).is_some())
         };
         self.is_child() && !state.is_over && (!self.has_started.get() || can_continue())
     }
@@ -131,39 +131,39 @@ impl Execution {
         self.has_started.set(true);
         loop {
             self.track.borrow_mut().position = 0;
-            match scope::enter(Scope::Workflow(Rc::clone(self)), || {
+            match scope::run_in(RunningFunction::Workflow(Rc::clone(self)), || {
                 (self.entry.run)(&self.input)
             }) {
                 Ok(outcome) => {
                     self.require_end();
                     if !self.crashes_here() {
-                        return Some(self.end(outcome));
+                        return Some(self.record_end(outcome));
                     }
                 }
-                Err(Left::Crash) => {}
-                Err(Left::Blocked) => return None,
-                Err(Left::Ended(error)) => return Some(self.end(Err(error))),
-                Err(Left::Stop(error)) => stop(error),
+                Err(UnwindReason::Crash) => {}
+                Err(UnwindReason::Blocked) => return None,
+                Err(UnwindReason::Ended(error)) => return Some(self.record_end(Err(error))),
+                Err(UnwindReason::Stop(error)) => fail_test(error),
             }
         }
     }
 
     /// Records the end and cancels the children.
-    fn end(&self, outcome: Outcome) -> Outcome {
+    fn record_end(&self, outcome: Outcome) -> Outcome {
         let (outcome, children) = {
             let mut state = self.state.borrow_mut();
             state.is_over = true;
-            let outcome = match (limits::recorded(outcome), &state.cancel) {
-                (Err(error), Cancel::Requested(reason) | Cancel::Reported(reason))
+            let outcome = match (limits::recordable_outcome(outcome), &state.cancel) {
+                (Err(error), CancelState::Requested(reason) | CancelState::Reported(reason))
                     if error.is_cancelled() =>
                 {
-                    Err(cancelled(reason).permanent())
+                    Err(cancelled_error(reason).non_retryable())
                 }
                 (outcome, _) => outcome,
             };
-            (outcome, children(&state))
+            (outcome, child_operations(&state))
         };
-        self.cancel(&children, "its parent execution ended");
+        self.cancel_children(&children, "its parent execution ended");
         outcome
     }
 
@@ -177,19 +177,21 @@ impl Execution {
                 "{} continued as new {GENERATIONS_MAX} times",
                 self.entry.name
             );
-            stop(Error::new("stuck", message).permanent());
+            fail_test(Error::new("stuck", message).non_retryable());
         }
         let cancel = match state.cancel {
-            Cancel::At(at) => Cancel::At(at),
-            Cancel::Never | Cancel::Requested(_) | Cancel::Reported(_) => Cancel::Never,
+            CancelState::At(at) => CancelState::At(at),
+            CancelState::Never | CancelState::Requested(_) | CancelState::Reported(_) => {
+                CancelState::Never
+            }
         };
         let identity = ExecutionIdentity {
             generation,
             ..self.identity.clone()
         };
-        let next = State::new(state.mailbox.clone(), cancel);
+        let next = SimulatedState::new(state.mailbox.clone(), cancel);
         Some(Self::new(
-            Rc::clone(&self.world),
+            Rc::clone(&self.simulation),
             self.entry,
             input,
             identity,
@@ -199,25 +201,27 @@ impl Execution {
 
     /// Reports the outcome to the parent, unless the child has a successor or was abandoned.
     pub(crate) fn report_to_parent(&self, outcome: Outcome) {
-        let Some(Parent { place, promise }) = self.identity.parent else {
+        let Some(ParentOperation { index, promise }) = self.identity.parent else {
             return;
         };
-        let Some(parent) = self.world.execution(place) else {
+        let Some(parent) = self.simulation.execution_at(index) else {
             return;
         };
-        let successor = self.successor().map(|successor| self.world.add(successor));
+        let successor = self
+            .successor()
+            .map(|successor| self.simulation.add_execution(successor));
         let mut state = parent.state.borrow_mut();
-        let own = self.world.place_of(self);
+        let own_index = self.simulation.index_of(self);
         let Some(performer) = state
             .performer_mut(promise)
-            .filter(|place| Some(**place) == own)
+            .filter(|index| Some(**index) == own_index)
         else {
             return;
         };
         match successor {
-            Some(place) => *performer = place,
+            Some(index) => *performer = index,
             None if state.is_over => {}
-            None => state.end_attempt(promise, outcome, self.world.now()),
+            None => state.end_attempt(promise, outcome, self.simulation.now()),
         }
     }
 
@@ -225,57 +229,62 @@ impl Execution {
     pub(crate) fn request_cancel(&self, reason: &str) {
         let children = {
             let mut state = self.state.borrow_mut();
-            if state.is_over || matches!(state.cancel, Cancel::Requested(_) | Cancel::Reported(_)) {
+            if state.is_over
+                || matches!(
+                    state.cancel,
+                    CancelState::Requested(_) | CancelState::Reported(_)
+                )
+            {
                 return;
             }
-            state.cancel = Cancel::Requested(reason.to_owned());
-            children(&state)
+            state.cancel = CancelState::Requested(reason.to_owned());
+            child_operations(&state)
         };
-        self.cancel(&children, reason);
+        self.cancel_children(&children, reason);
     }
 
     /// Cancels children. A stub has no cleanup and ends at once.
-    pub(crate) fn cancel(&self, children: &[u32], reason: &str) {
+    pub(crate) fn cancel_children(&self, children: &[u32], reason: &str) {
         for promise in children {
-            let place = self.state.borrow_mut().performer_mut(*promise).copied();
-            match place.and_then(|place| self.world.execution(place)) {
+            let index = self.state.borrow_mut().performer_mut(*promise).copied();
+            match index.and_then(|index| self.simulation.execution_at(index)) {
                 Some(child) => child.request_cancel(reason),
                 None => {
-                    let outcome = Err(cancelled(reason).permanent());
+                    let outcome = Err(cancelled_error(reason).non_retryable());
                     self.state
                         .borrow_mut()
-                        .end_attempt(*promise, outcome, self.world.now());
+                        .end_attempt(*promise, outcome, self.simulation.now());
                 }
             }
         }
     }
 
     /// The requests of this execution, for comparison with another run.
-    pub(crate) fn asked(&self) -> Vec<Ask> {
+    pub(crate) fn requests(&self) -> Vec<HostRequest> {
         self.track
             .borrow()
             .record
             .iter()
-            .map(|(ask, _)| ask.clone())
+            .map(|(request, _)| request.clone())
             .collect()
     }
 
-    pub(crate) fn log(&self, level: Level, message: &str) {
-        if !self.replays() {
-            self.world.log(level, message);
+    pub(crate) fn log(&self, level: LogLevel, message: &str) {
+        if !self.is_replaying() {
+            self.simulation.add_log_message(level, message);
         }
     }
 
-    pub(crate) fn ask(&self, ask: Ask, local: Local) -> Answer {
-        if let Some(answer) = self.recorded(&ask) {
+    pub(crate) fn request(&self, request: HostRequest, local: LocalFunction) -> HostAnswer {
+        if let Some(answer) = self.recorded_answer(&request) {
             return answer;
         }
-        if ask.waits() && self.crashes_here() {
-            leave(Left::Crash);
+        if request.may_wait() && self.crashes_here() {
+            unwind(UnwindReason::Crash);
         }
-        let answer = self.perform(&ask, local);
+        let answer = self.perform_request(&request, local);
         let mut track = self.track.borrow_mut();
-        track.record.push((ask, answer.clone()));
+        track.record.push((request, answer.clone()));
         track.position += 1;
         answer
     }
@@ -287,25 +296,29 @@ impl Execution {
             .open
             .as_ref()
             .filter(|_| self.is_child() && !state.is_over)?;
-        Some(format!("{} would {}", self.entry.name, open.ask))
+        Some(format!("{} would {}", self.entry.name, open.request))
     }
 
-    fn replays(&self) -> bool {
+    fn is_replaying(&self) -> bool {
         let track = self.track.borrow();
         track.position < track.record.len()
     }
 
-    fn recorded(&self, ask: &Ask) -> Option<Answer> {
+    fn recorded_answer(&self, request: &HostRequest) -> Option<HostAnswer> {
         let mut track = self.track.borrow_mut();
         let Some((known, answer)) = track.record.get(track.position) else {
             let state = self.state.borrow();
-            if let Some(open) = state.open.as_ref().filter(|open| open.ask != *ask) {
-                stop(self.differs(track.position, &open.ask, &ask.to_string()));
+            if let Some(open) = state.open.as_ref().filter(|open| open.request != *request) {
+                fail_test(self.nondeterminism_error(
+                    track.position,
+                    &open.request,
+                    &request.to_string(),
+                ));
             }
             return None;
         };
-        if known != ask {
-            stop(self.differs(track.position, known, &ask.to_string()));
+        if known != request {
+            fail_test(self.nondeterminism_error(track.position, known, &request.to_string()));
         }
         let answer = answer.clone();
         track.position += 1;
@@ -314,26 +327,26 @@ impl Execution {
 
     fn require_end(&self) {
         let (track, state) = (self.track.borrow(), self.state.borrow());
-        let more = track.record.get(track.position).map(|(ask, _)| ask);
-        if let Some(known) = more.or(state.open.as_ref().map(|open| &open.ask)) {
-            stop(self.differs(track.position, known, "return"));
+        let more = track.record.get(track.position).map(|(request, _)| request);
+        if let Some(known) = more.or(state.open.as_ref().map(|open| &open.request)) {
+            fail_test(self.nondeterminism_error(track.position, known, "return"));
         }
     }
 
-    fn differs(&self, position: usize, known: &Ask, now: &str) -> Error {
+    fn nondeterminism_error(&self, position: usize, known: &HostRequest, now: &str) -> Error {
         let function = self.entry.name;
         let message = format!(
             "{function} is not deterministic: its request {position} was to {known}, and is now to {now}. \
              Take time from now(), randomness from random_u64() and effects from tasks"
         );
-        Error::new("nondeterminism", message).permanent()
+        Error::new("nondeterminism", message).non_retryable()
     }
 
     /// Whether to crash here: once at each length of the record.
     fn crashes_here(&self) -> bool {
         let mut track = self.track.borrow_mut();
         let here = Some(track.record.len());
-        if self.world.crashes == Crashes::Never || track.crashed_at == here {
+        if self.simulation.crashes == CrashMode::Never || track.crashed_at == here {
             return false;
         }
         track.crashed_at = here;
@@ -342,18 +355,18 @@ impl Execution {
 }
 
 /// The operations that children perform, those of stubs included.
-fn children(state: &State) -> Vec<u32> {
-    let performed = |phase: &Phase, is_workflow: bool| match phase {
-        Phase::Child { .. } => true,
-        Phase::Runs(..) => is_workflow,
-        Phase::Waits(_) | Phase::Over(_) => false,
+fn child_operations(state: &SimulatedState) -> Vec<u32> {
+    let performed = |phase: &InvocationPhase, is_workflow: bool| match phase {
+        InvocationPhase::Child { .. } => true,
+        InvocationPhase::Runs(..) => is_workflow,
+        InvocationPhase::Waits(_) | InvocationPhase::Over(_) => false,
     };
     let its = state
-        .invokes()
+        .invocations()
         .filter(|(_, invoke)| performed(&invoke.phase, invoke.is_workflow()));
     its.map(|(promise, _)| promise).collect()
 }
 
-pub(crate) fn cancelled(reason: &str) -> Error {
+pub(crate) fn cancelled_error(reason: &str) -> Error {
     Error::new("cancelled", reason)
 }

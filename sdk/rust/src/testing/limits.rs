@@ -2,7 +2,7 @@
 //! that a test sees the same failures as on a server.
 
 use crate::host::Outcome;
-use crate::retry::Retry;
+use crate::retry::RetryPolicy;
 use crate::{Error, Result};
 
 /// Bytes of one input, result or signal.
@@ -14,18 +14,18 @@ const MESSAGE_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a request with its headers, and of the body of a response.
 const HTTP_BYTES_MAX: usize = 1 << 20;
 
-/// A permanent failure.
+/// A failure that is not retried.
 pub(crate) fn final_failure(kind: &str, message: impl Into<String>) -> Error {
-    Error::new(kind, message).permanent()
+    Error::new(kind, message).non_retryable()
 }
 
 /// The failure of an invalid call.
-pub(crate) fn misuse(message: impl Into<String>) -> Error {
+pub(crate) fn misuse_error(message: impl Into<String>) -> Error {
     final_failure("misuse", message)
 }
 
 /// Whether a value is small enough to be recorded.
-pub(crate) fn fits(what: &str, text: &str) -> Result<()> {
+pub(crate) fn check_size(what: &str, text: &str) -> Result<()> {
     let bytes = text.len();
     if bytes <= PAYLOAD_BYTES_MAX {
         return Ok(());
@@ -37,7 +37,7 @@ pub(crate) fn fits(what: &str, text: &str) -> Result<()> {
 }
 
 /// Whether the answer to a request is small enough to be recorded.
-pub(crate) fn answer_fits(text: String) -> Outcome {
+pub(crate) fn check_response_size(text: String) -> Outcome {
     let found = text.len();
     if found <= PAYLOAD_BYTES_MAX {
         return Ok(text);
@@ -49,7 +49,7 @@ pub(crate) fn answer_fits(text: String) -> Outcome {
 }
 
 /// Whether a request or a response is small enough to be sent.
-pub(crate) fn http_fits(what: &str, bytes: usize) -> Result<()> {
+pub(crate) fn check_http_size(what: &str, bytes: usize) -> Result<()> {
     if bytes <= HTTP_BYTES_MAX {
         return Ok(());
     }
@@ -60,7 +60,7 @@ pub(crate) fn http_fits(what: &str, bytes: usize) -> Result<()> {
 }
 
 /// Whether a text is a name.
-pub(crate) fn name(text: &str) -> Result<()> {
+pub(crate) fn check_name(text: &str) -> Result<()> {
     if is_name(text) {
         Ok(())
     } else {
@@ -69,7 +69,7 @@ pub(crate) fn name(text: &str) -> Result<()> {
 }
 
 /// Whether a policy is within its ranges.
-pub(crate) fn policy(retry: &Retry) -> Result<()> {
+pub(crate) fn check_policy(retry: &RetryPolicy) -> Result<()> {
     let invalid = |message: String| Err(final_failure("invalid_policy", message));
     if !(1_000..=1_000_000).contains(&retry.factor_permille) {
         return invalid("`factor-permille` must be from 1000 to 1000000".to_owned());
@@ -77,7 +77,7 @@ pub(crate) fn policy(retry: &Retry) -> Result<()> {
     if retry.jitter_permille > 1_000 {
         return invalid("`jitter-permille` must be from 0 to 1000".to_owned());
     }
-    match retry.final_kinds.iter().find(|kind| !is_name(kind)) {
+    match retry.non_retryable_kinds.iter().find(|kind| !is_name(kind)) {
         Some(kind) => invalid(format!("`non-retryable`: {}", not_a_name(kind))),
         None => Ok(()),
     }
@@ -85,9 +85,9 @@ pub(crate) fn policy(retry: &Retry) -> Result<()> {
 
 /// The outcome of a function as it is recorded: a large result is a failure, an invalid kind
 /// becomes `user_error`, and a long message is truncated.
-pub(crate) fn recorded(outcome: Outcome) -> Outcome {
+pub(crate) fn recordable_outcome(outcome: Outcome) -> Outcome {
     match outcome {
-        Ok(text) => fits("the result", &text).map(|()| text),
+        Ok(text) => check_size("the result", &text).map(|()| text),
         Err(Error {
             kind,
             message,
@@ -100,7 +100,7 @@ pub(crate) fn recorded(outcome: Outcome) -> Outcome {
             };
             Err(Error {
                 kind,
-                message: cut(message),
+                message: truncate_message(message),
                 retryable,
             })
         }
@@ -118,7 +118,7 @@ fn not_a_name(text: &str) -> String {
     )
 }
 
-fn cut(mut message: String) -> String {
+fn truncate_message(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
         message.push('…');

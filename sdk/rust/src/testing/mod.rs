@@ -4,10 +4,10 @@ mod attempt;
 mod env;
 mod execution;
 mod limits;
-mod perform;
+mod perform_request;
 pub(crate) mod protocol;
 pub(crate) mod scope;
+mod simulation;
 mod state;
-mod world;
 
 pub use crate::testing::env::TestEnv;

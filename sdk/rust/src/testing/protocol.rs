@@ -4,11 +4,11 @@
 use std::fmt;
 
 use crate::Error;
-use crate::host::{Invocation, Outcome, Taken, Target};
+use crate::host::{CallTarget, Invocation, NextOutcome, Outcome};
 
 /// A request. Promises and join sets are identified by their operation number.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum HostRequest {
     Invoke(Invocation),
     Timer(u64),
     AwaitOne(u32),
@@ -36,12 +36,12 @@ pub(crate) enum Ask {
 
 /// An answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum HostAnswer {
     Promise(u32),
     Outcome(Outcome),
     First(u32, Outcome),
     Outcomes(Vec<Outcome>),
-    Taken(Taken),
+    Taken(NextOutcome),
     Signal(Option<String>),
     Time(i64),
     Random(Vec<u8>),
@@ -50,9 +50,9 @@ pub(crate) enum Answer {
     Refused(Error),
 }
 
-impl Ask {
+impl HostRequest {
     /// Whether a workflow may have to wait for the answer.
-    pub(crate) fn waits(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         matches!(
             self,
             Self::AwaitOne(_)
@@ -65,18 +65,18 @@ impl Ask {
 }
 
 /// Text for error messages.
-impl fmt::Display for Ask {
+impl fmt::Display for HostRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Invoke(Invocation {
-                target: Target::Function(name),
+                target: CallTarget::Function(name),
                 input,
                 ..
             }) => {
                 write!(f, "call {name} with {input}")
             }
             Self::Invoke(Invocation {
-                target: Target::Http(line),
+                target: CallTarget::Http(line),
                 input,
                 ..
             }) => write!(f, "send {line} with {input}"),
@@ -93,7 +93,7 @@ impl fmt::Display for Ask {
             Self::Signal { name, .. } => write!(f, "wait for the signal {name}"),
             Self::Now => f.write_str("read the clock"),
             Self::Random(length) => write!(f, "draw {length} random bytes"),
-            Self::IsCancelled => f.write_str("ask for cancellation"),
+            Self::IsCancelled => f.write_str("check for cancellation"),
             Self::ContinueAsNew(input) => write!(f, "continue as new with {input}"),
         }
     }

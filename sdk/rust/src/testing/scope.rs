@@ -4,40 +4,44 @@ use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
 use std::rc::Rc;
 
-use crate::context::Context;
-use crate::function::Kind;
-use crate::host::Local;
-use crate::http::{Request, Response};
-use crate::log::Level;
-use crate::testing::execution::Execution;
-use crate::testing::protocol::{Answer, Ask};
-use crate::testing::world::World;
+use crate::context::CallContext;
+use crate::function::FunctionKind;
+use crate::host::LocalFunction;
+use crate::http::{HttpRequest, HttpResponse};
+use crate::log::LogLevel;
+use crate::testing::execution::SimulatedExecution;
+use crate::testing::protocol::{HostAnswer, HostRequest};
+use crate::testing::simulation::Simulation;
 use crate::{Error, Result};
 
 thread_local! {
-    static CURRENT: RefCell<Option<Scope>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<RunningFunction>> = const { RefCell::new(None) };
 }
 
 /// The running function.
 #[derive(Clone)]
-pub(crate) enum Scope {
-    Workflow(Rc<Execution>),
-    Task(Rc<Attempt>),
+pub(crate) enum RunningFunction {
+    Workflow(Rc<SimulatedExecution>),
+    Task(Rc<RunningTask>),
 }
 
 /// One attempt of a task.
-pub(crate) struct Attempt {
-    pub(crate) world: Rc<World>,
+pub(crate) struct RunningTask {
+    pub(crate) simulation: Rc<Simulation>,
     pub(crate) function: &'static str,
-    pub(crate) context: Context,
+    pub(crate) context: CallContext,
     /// Number of requests sent so far.
     requests: Cell<u32>,
 }
 
-impl Attempt {
-    pub(crate) fn new(world: Rc<World>, function: &'static str, context: Context) -> Self {
+impl RunningTask {
+    pub(crate) fn new(
+        simulation: Rc<Simulation>,
+        function: &'static str,
+        context: CallContext,
+    ) -> Self {
         Self {
-            world,
+            simulation,
             function,
             context,
             requests: Cell::new(0),
@@ -58,7 +62,7 @@ impl Attempt {
 }
 
 /// Reason why a function was left before its end; the payload of the unwinding.
-pub(crate) enum Left {
+pub(crate) enum UnwindReason {
     /// A simulated crash.
     Crash,
     /// A child waits.
@@ -70,35 +74,38 @@ pub(crate) enum Left {
 }
 
 /// Leaves the running function without output on stderr.
-pub(crate) fn leave(why: Left) -> ! {
+pub(crate) fn unwind(why: UnwindReason) -> ! {
     panic::resume_unwind(Box::new(why))
 }
 
 /// Ends the test with this failure.
-pub(crate) fn stop(error: Error) -> ! {
-    leave(Left::Stop(error))
+pub(crate) fn fail_test(error: Error) -> ! {
+    unwind(UnwindReason::Stop(error))
 }
 
-/// Runs a function in this scope. Catches the unwinding of [`leave`]; a panic of the function
+/// Runs a function in this scope. Catches the unwinding of [`unwind`]; a panic of the function
 /// propagates.
-pub(crate) fn enter<T>(scope: Scope, body: impl FnOnce() -> T) -> Result<T, Left> {
-    let _restore = Restore(CURRENT.replace(Some(scope)));
-    catch(body)
+pub(crate) fn run_in<T>(
+    scope: RunningFunction,
+    body: impl FnOnce() -> T,
+) -> Result<T, UnwindReason> {
+    let _restore = RestoreRunning(CURRENT.replace(Some(scope)));
+    catch_unwind_reason(body)
 }
 
-/// Catches the unwinding of [`leave`].
-pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, Left> {
+/// Catches the unwinding of [`unwind`].
+pub(crate) fn catch_unwind_reason<T>(body: impl FnOnce() -> T) -> Result<T, UnwindReason> {
     panic::catch_unwind(AssertUnwindSafe(body)).map_err(|payload| {
-        match payload.downcast::<Left>() {
+        match payload.downcast::<UnwindReason>() {
             Ok(left) => *left,
             Err(panic) => panic::resume_unwind(panic),
         }
     })
 }
 
-struct Restore(Option<Scope>);
+struct RestoreRunning(Option<RunningFunction>);
 
-impl Drop for Restore {
+impl Drop for RestoreRunning {
     fn drop(&mut self) {
         CURRENT.set(self.0.take());
     }
@@ -106,7 +113,7 @@ impl Drop for Restore {
 
 /// The scope that a host function was called in.
 #[expect(clippy::panic, reason = "there is no caller to return an error to")]
-pub(crate) fn current() -> Scope {
+pub(crate) fn current_function() -> RunningFunction {
     match CURRENT.with_borrow(Clone::clone) {
         Some(scope) => scope,
         None => panic!(
@@ -115,49 +122,51 @@ pub(crate) fn current() -> Scope {
     }
 }
 
-impl Scope {
-    pub(crate) fn running(&self) -> (&'static str, Kind) {
+impl RunningFunction {
+    pub(crate) fn name_and_kind(&self) -> (&'static str, FunctionKind) {
         match self {
-            Self::Workflow(execution) => (execution.entry.name, Kind::Workflow),
-            Self::Task(attempt) => (attempt.function, Kind::Task),
+            Self::Workflow(execution) => (execution.entry.name, FunctionKind::Workflow),
+            Self::Task(attempt) => (attempt.function, FunctionKind::Task),
         }
     }
 
-    pub(crate) fn own(&self) -> Context {
+    pub(crate) fn call_context(&self) -> CallContext {
         match self {
-            Self::Workflow(execution) => execution.context(),
+            Self::Workflow(execution) => execution.call_context(),
             Self::Task(attempt) => attempt.context.clone(),
         }
     }
 
-    pub(crate) fn log(&self, level: Level, message: &str) {
+    pub(crate) fn log(&self, level: LogLevel, message: &str) {
         match self {
             Self::Workflow(execution) => execution.log(level, message),
-            Self::Task(attempt) => attempt.world.log(level, message),
+            Self::Task(attempt) => attempt.simulation.add_log_message(level, message),
         }
     }
 
-    pub(crate) fn ask(&self, ask: Ask, local: Local) -> Answer {
-        match (self, ask) {
-            (Self::Workflow(execution), ask) => execution.ask(ask, local),
-            (Self::Task(attempt), Ask::Now) => Answer::Time(attempt.world.now()),
-            (Self::Task(attempt), Ask::Random(length)) => {
-                Answer::Random(attempt.world.random(length))
+    pub(crate) fn request(&self, request: HostRequest, local: LocalFunction) -> HostAnswer {
+        match (self, request) {
+            (Self::Workflow(execution), request) => execution.request(request, local),
+            (Self::Task(attempt), HostRequest::Now) => HostAnswer::Time(attempt.simulation.now()),
+            (Self::Task(attempt), HostRequest::Random(length)) => {
+                HostAnswer::Random(attempt.simulation.random_bytes(length))
             }
-            (Self::Task(attempt), ask) => stop(Error::other(format!(
-                "{} is a task: only a workflow can {ask}",
+            (Self::Task(attempt), request) => fail_test(Error::other(format!(
+                "{} is a task: only a workflow can {request}",
                 attempt.function
             ))),
         }
     }
 
-    pub(crate) fn http(&self, request: &Request) -> Result<Response> {
+    pub(crate) fn http(&self, request: &HttpRequest) -> Result<HttpResponse> {
         match self {
-            Self::Workflow(execution) => stop(Error::other(format!(
+            Self::Workflow(execution) => fail_test(Error::other(format!(
                 "{} is a workflow",
                 execution.entry.name
             ))),
-            Self::Task(attempt) => attempt.world.http(request, &attempt.request_key()),
+            Self::Task(attempt) => attempt
+                .simulation
+                .send_request(request, &attempt.request_key()),
         }
     }
 }

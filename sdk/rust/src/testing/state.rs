@@ -4,33 +4,33 @@
 use std::collections::BTreeMap;
 
 use crate::Error;
-use crate::function::Kind;
-use crate::host::{Invocation, Local, Outcome};
-use crate::retry::Retry;
-use crate::testing::protocol::Ask;
-use crate::testing::world::Signal;
+use crate::function::FunctionKind;
+use crate::host::{Invocation, LocalFunction, Outcome};
+use crate::retry::RetryPolicy;
+use crate::testing::protocol::HostRequest;
+use crate::testing::simulation::ScriptedSignal;
 
 /// Default timeout of a task in milliseconds.
 const TASK_LIMIT_MS: u64 = 60_000;
 
-pub(crate) struct State {
+pub(crate) struct SimulatedState {
     /// By number.
-    pub(crate) operations: Vec<Operation>,
+    pub(crate) operations: Vec<SimulatedOperation>,
     /// The operations that ended, in the order in which they ended.
     pub(crate) ended: Vec<u32>,
-    pub(crate) sets: BTreeMap<u32, Set>,
+    pub(crate) sets: BTreeMap<u32, JoinSetMembers>,
     /// In order of arrival.
-    pub(crate) mailbox: Vec<Signal>,
-    pub(crate) cancel: Cancel,
+    pub(crate) mailbox: Vec<ScriptedSignal>,
+    pub(crate) cancel: CancelState,
     /// The open wait of the workflow.
-    pub(crate) open: Option<Open>,
+    pub(crate) open: Option<OpenWait>,
     /// The input of the successor.
     pub(crate) continued: Option<String>,
     pub(crate) is_over: bool,
 }
 
-pub(crate) enum Operation {
-    Invoke(Box<Invoke>),
+pub(crate) enum SimulatedOperation {
+    Invoke(Box<SimulatedInvocation>),
     Timer {
         fires_at: i64,
         fired: bool,
@@ -39,43 +39,43 @@ pub(crate) enum Operation {
     Other,
 }
 
-pub(crate) struct Invoke {
+pub(crate) struct SimulatedInvocation {
     pub(crate) invocation: Invocation,
-    pub(crate) local: Local,
+    pub(crate) local: LocalFunction,
     pub(crate) attempt: u32,
-    pub(crate) phase: Phase,
+    pub(crate) phase: InvocationPhase,
 }
 
-pub(crate) enum Phase {
+pub(crate) enum InvocationPhase {
     /// The next attempt starts at this time.
     Waits(i64),
     /// The attempt ends at this time, with this outcome.
     Runs(i64, Outcome),
     /// The execution with this index performs it, at most until `limit`.
     Child {
-        place: usize,
+        index: usize,
         limit: Option<i64>,
     },
     Over(Outcome),
 }
 
 #[derive(Default)]
-pub(crate) struct Set {
+pub(crate) struct JoinSetMembers {
     pub(crate) members: Vec<u32>,
     /// The members whose result was taken.
     pub(crate) taken: Vec<u32>,
 }
 
 /// An open wait.
-pub(crate) struct Open {
-    pub(crate) ask: Ask,
+pub(crate) struct OpenWait {
+    pub(crate) request: HostRequest,
     /// The timer of its timeout.
     pub(crate) timer: Option<u32>,
 }
 
 /// State of cancellation, with its reason.
 #[derive(Clone)]
-pub(crate) enum Cancel {
+pub(crate) enum CancelState {
     Never,
     At(i64),
     /// Requested; the next wait reports it.
@@ -85,7 +85,7 @@ pub(crate) enum Cancel {
 
 /// An event of the simulation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Event {
+pub(crate) enum SimulationEvent {
     Attempt(u32),
     AttemptEnd(u32),
     /// The timeout of a child expires.
@@ -96,8 +96,8 @@ pub(crate) enum Event {
     Cancel,
 }
 
-impl State {
-    pub(crate) fn new(mailbox: Vec<Signal>, cancel: Cancel) -> Self {
+impl SimulatedState {
+    pub(crate) fn new(mailbox: Vec<ScriptedSignal>, cancel: CancelState) -> Self {
         Self {
             operations: Vec::new(),
             ended: Vec::new(),
@@ -110,49 +110,51 @@ impl State {
         }
     }
 
-    pub(crate) fn add(&mut self, operation: Operation) -> u32 {
+    pub(crate) fn add_operation(&mut self, operation: SimulatedOperation) -> u32 {
         self.operations.push(operation);
         (self.operations.len() - 1) as u32
     }
 
     pub(crate) fn add_timer(&mut self, duration_ms: u64, now: i64) -> u32 {
-        self.add(Operation::Timer {
-            fires_at: now.saturating_add(micros(duration_ms)),
+        self.add_operation(SimulatedOperation::Timer {
+            fires_at: now.saturating_add(to_micros(duration_ms)),
             fired: false,
         })
     }
 
     /// Outcome of the operation, if it ended.
-    pub(crate) fn outcome(&self, promise: u32) -> Option<Outcome> {
+    pub(crate) fn outcome_of(&self, promise: u32) -> Option<Outcome> {
         match self.operations.get(promise as usize)? {
-            Operation::Invoke(invoke) => match &invoke.phase {
-                Phase::Over(outcome) => Some(outcome.clone()),
-                Phase::Waits(_) | Phase::Runs(..) | Phase::Child { .. } => None,
+            SimulatedOperation::Invoke(invoke) => match &invoke.phase {
+                InvocationPhase::Over(outcome) => Some(outcome.clone()),
+                InvocationPhase::Waits(_)
+                | InvocationPhase::Runs(..)
+                | InvocationPhase::Child { .. } => None,
             },
-            Operation::Timer { fired, .. } => fired.then(|| Ok("null".to_owned())),
-            Operation::Other => None,
+            SimulatedOperation::Timer { fired, .. } => fired.then(|| Ok("null".to_owned())),
+            SimulatedOperation::Other => None,
         }
     }
 
-    pub(crate) fn invoke_mut(&mut self, promise: u32) -> Option<&mut Invoke> {
+    pub(crate) fn invoke_mut(&mut self, promise: u32) -> Option<&mut SimulatedInvocation> {
         match self.operations.get_mut(promise as usize)? {
-            Operation::Invoke(invoke) => Some(invoke),
-            Operation::Timer { .. } | Operation::Other => None,
+            SimulatedOperation::Invoke(invoke) => Some(invoke),
+            SimulatedOperation::Timer { .. } | SimulatedOperation::Other => None,
         }
     }
 
     /// The invocations, by number.
-    pub(crate) fn invokes(&self) -> impl Iterator<Item = (u32, &Invoke)> {
+    pub(crate) fn invocations(&self) -> impl Iterator<Item = (u32, &SimulatedInvocation)> {
         (0..)
             .zip(&self.operations)
             .filter_map(|(number, operation)| match operation {
-                Operation::Invoke(invoke) => Some((number, &**invoke)),
-                Operation::Timer { .. } | Operation::Other => None,
+                SimulatedOperation::Invoke(invoke) => Some((number, &**invoke)),
+                SimulatedOperation::Timer { .. } | SimulatedOperation::Other => None,
             })
     }
 
     /// Index of the oldest buffered signal of this name.
-    pub(crate) fn signal(&self, name: &str, now: i64) -> Option<usize> {
+    pub(crate) fn buffered_signal(&self, name: &str, now: i64) -> Option<usize> {
         self.mailbox
             .iter()
             .position(|signal| signal.name == name && signal.at <= now)
@@ -161,31 +163,37 @@ impl State {
     /// The execution that performs the operation, if one does.
     pub(crate) fn performer_mut(&mut self, promise: u32) -> Option<&mut usize> {
         match &mut self.invoke_mut(promise)?.phase {
-            Phase::Child { place, .. } => Some(place),
-            Phase::Waits(_) | Phase::Runs(..) | Phase::Over(_) => None,
+            InvocationPhase::Child { index, .. } => Some(index),
+            InvocationPhase::Waits(_) | InvocationPhase::Runs(..) | InvocationPhase::Over(_) => {
+                None
+            }
         }
     }
 
     /// The earliest event; of several at the same time, that of the first operation. Timers fire
     /// before timeouts expire.
-    pub(crate) fn next_event(&self, now: i64) -> Option<(i64, Event)> {
+    pub(crate) fn next_event(&self, now: i64) -> Option<(i64, SimulationEvent)> {
         if self.is_over {
             return None;
         }
         let cancel = match self.cancel {
-            Cancel::At(at) => Some((at, Event::Cancel)),
-            Cancel::Never | Cancel::Requested(_) | Cancel::Reported(_) => None,
+            CancelState::At(at) => Some((at, SimulationEvent::Cancel)),
+            CancelState::Never | CancelState::Requested(_) | CancelState::Reported(_) => None,
         };
         let later = self.mailbox.iter().filter(|signal| signal.at > now);
-        let signals = later.map(|signal| (signal.at, Event::Delivery));
+        let signals = later.map(|signal| (signal.at, SimulationEvent::Delivery));
         let operations = (0..)
             .zip(&self.operations)
             .filter_map(|(number, operation)| operation.next_event(number));
         let overdue = self
-            .invokes()
+            .invocations()
             .filter_map(|(number, invoke)| match invoke.phase {
-                Phase::Child { limit, .. } => Some((limit?, Event::Overdue(number))),
-                Phase::Waits(_) | Phase::Runs(..) | Phase::Over(_) => None,
+                InvocationPhase::Child { limit, .. } => {
+                    Some((limit?, SimulationEvent::Overdue(number)))
+                }
+                InvocationPhase::Waits(_)
+                | InvocationPhase::Runs(..)
+                | InvocationPhase::Over(_) => None,
             });
         // min_by_key keeps the first of equals.
         cancel
@@ -203,86 +211,89 @@ impl State {
         };
         match outcome {
             Err(error) if invoke.allows_retry(&error) => {
-                invoke.phase = Phase::Waits(now.saturating_add(invoke.wait_us()));
+                invoke.phase = InvocationPhase::Waits(now.saturating_add(invoke.backoff_us()));
             }
-            outcome => self.end(promise, outcome),
+            outcome => self.record_end(promise, outcome),
         }
     }
 
     /// Ends an operation.
-    pub(crate) fn end(&mut self, promise: u32, outcome: Outcome) {
+    pub(crate) fn record_end(&mut self, promise: u32, outcome: Outcome) {
         match self.operations.get_mut(promise as usize) {
-            Some(Operation::Invoke(invoke)) => invoke.phase = Phase::Over(outcome),
-            Some(Operation::Timer { fired, .. }) => *fired = true,
-            Some(Operation::Other) | None => return,
+            Some(SimulatedOperation::Invoke(invoke)) => {
+                invoke.phase = InvocationPhase::Over(outcome)
+            }
+            Some(SimulatedOperation::Timer { fired, .. }) => *fired = true,
+            Some(SimulatedOperation::Other) | None => return,
         }
         self.ended.push(promise);
     }
 }
 
-impl Operation {
-    fn next_event(&self, number: u32) -> Option<(i64, Event)> {
+impl SimulatedOperation {
+    fn next_event(&self, number: u32) -> Option<(i64, SimulationEvent)> {
         match self {
             Self::Invoke(invoke) => match invoke.phase {
-                Phase::Waits(at) => Some((at, Event::Attempt(number))),
-                Phase::Runs(at, _) => Some((at, Event::AttemptEnd(number))),
-                Phase::Child { .. } | Phase::Over(_) => None,
+                InvocationPhase::Waits(at) => Some((at, SimulationEvent::Attempt(number))),
+                InvocationPhase::Runs(at, _) => Some((at, SimulationEvent::AttemptEnd(number))),
+                InvocationPhase::Child { .. } | InvocationPhase::Over(_) => None,
             },
             Self::Timer {
                 fires_at,
                 fired: false,
-            } => Some((*fires_at, Event::Fire(number))),
+            } => Some((*fires_at, SimulationEvent::Fire(number))),
             Self::Timer { .. } | Self::Other => None,
         }
     }
 }
 
-impl Invoke {
+impl SimulatedInvocation {
     pub(crate) fn is_workflow(&self) -> bool {
-        self.local.is_some_and(|entry| entry.kind == Kind::Workflow)
+        self.local
+            .is_some_and(|entry| entry.kind == FunctionKind::Workflow)
     }
 
     /// Timeout of an attempt in microseconds. Default: none for a child.
-    pub(crate) fn limit_us(&self) -> Option<i64> {
+    pub(crate) fn timeout_us(&self) -> Option<i64> {
         let usual = self
             .local
-            .filter(|entry| entry.kind == Kind::Task)
+            .filter(|entry| entry.kind == FunctionKind::Task)
             .map(|_| TASK_LIMIT_MS);
-        self.invocation.timeout_ms.or(usual).map(micros)
+        self.invocation.timeout_ms.or(usual).map(to_micros)
     }
 
     /// The retry policy; the default of the engine is the same for every kind of call.
-    fn policy(&self) -> Retry {
+    fn retry_policy(&self) -> RetryPolicy {
         self.invocation
             .retry
             .clone()
-            .unwrap_or_else(|| Retry::attempts(Retry::DEFAULT_ATTEMPTS))
+            .unwrap_or_else(|| RetryPolicy::max_attempts(RetryPolicy::DEFAULT_MAX_ATTEMPTS))
     }
 
     fn allows_retry(&self, error: &Error) -> bool {
-        let policy = self.policy();
-        let more = policy.attempts_max == 0 || self.attempt < policy.attempts_max;
-        error.retryable && more && !policy.final_kinds.contains(&error.kind)
+        let policy = self.retry_policy();
+        let more = policy.max_attempts == 0 || self.attempt < policy.max_attempts;
+        error.retryable && more && !policy.non_retryable_kinds.contains(&error.kind)
     }
 
     /// Backoff after this attempt in microseconds, without jitter, so that tests are predictable.
-    fn wait_us(&self) -> i64 {
-        let policy = self.policy();
-        let mut wait_ms = policy.first_wait_ms;
+    fn backoff_us(&self) -> i64 {
+        let policy = self.retry_policy();
+        let mut wait_ms = policy.initial_interval_ms;
         for _ in 1..self.attempt {
             let longer = wait_ms
                 .saturating_mul(policy.factor_permille.into())
                 .div_ceil(1_000);
-            if wait_ms >= policy.longest_wait_ms || longer == wait_ms {
+            if wait_ms >= policy.max_interval_ms || longer == wait_ms {
                 break;
             }
             wait_ms = longer;
         }
-        micros(wait_ms.min(policy.longest_wait_ms))
+        to_micros(wait_ms.min(policy.max_interval_ms))
     }
 }
 
-pub(crate) fn micros(milliseconds: u64) -> i64 {
+pub(crate) fn to_micros(milliseconds: u64) -> i64 {
     i64::try_from(milliseconds)
         .unwrap_or(i64::MAX / 1_000)
         .saturating_mul(1_000)

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::host::Outcome;
-use crate::http::{Request, Response};
-use crate::log::Level;
-use crate::testing::execution::Execution;
+use crate::http::{HttpRequest, HttpResponse};
+use crate::log::LogLevel;
+use crate::testing::execution::SimulatedExecution;
 use crate::testing::limits;
-use crate::testing::scope::stop;
+use crate::testing::scope::fail_test;
 use crate::{Error, Result};
 
 /// Start time of every test: 2026-01-01.
@@ -20,16 +20,16 @@ pub(crate) const START: i64 = 1_767_225_600_000_000;
 const LAST_EVENTS_MAX: usize = 10_000;
 
 pub(crate) type Stub = Rc<dyn Fn(&str) -> Outcome>;
-pub(crate) type HttpStub = Rc<dyn Fn(&Request) -> Result<Response>>;
+pub(crate) type HttpStub = Rc<dyn Fn(&HttpRequest) -> Result<HttpResponse>>;
 
 /// The setup of a test.
 #[derive(Clone, Default)]
-pub(crate) struct Script {
+pub(crate) struct TestScript {
     pub(crate) stubs: BTreeMap<String, Stub>,
     pub(crate) http: BTreeMap<String, HttpStub>,
     /// In microseconds.
     pub(crate) durations: BTreeMap<String, i64>,
-    pub(crate) signals: Vec<Signal>,
+    pub(crate) signals: Vec<ScriptedSignal>,
     /// In microseconds from the start.
     pub(crate) cancel_after: Option<i64>,
     /// In microseconds from the start, the earliest first.
@@ -39,8 +39,8 @@ pub(crate) struct Script {
 
 /// A signal, its receiver, and its time.
 #[derive(Clone)]
-pub(crate) struct Signal {
-    pub(crate) to: To,
+pub(crate) struct ScriptedSignal {
+    pub(crate) to: SignalReceiver,
     /// In microseconds: from the start in a script, since 1970 in a mailbox.
     pub(crate) at: i64,
     pub(crate) name: String,
@@ -48,7 +48,7 @@ pub(crate) struct Signal {
 }
 
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) enum To {
+pub(crate) enum SignalReceiver {
     Workflow,
     /// A child by function name, and the number of children of that name started before.
     Child(&'static str, usize),
@@ -56,22 +56,22 @@ pub(crate) enum To {
 
 /// An attempt of a task, a child or a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Effect {
+pub(crate) struct RecordedEffect {
     pub(crate) name: String,
     pub(crate) input: String,
     pub(crate) attempt: u32,
 }
 
-pub(crate) struct World {
-    pub(crate) script: Script,
-    pub(crate) crashes: Crashes,
-    pub(crate) effects: RefCell<Vec<Effect>>,
-    pub(crate) log: RefCell<Vec<(Level, String)>>,
+pub(crate) struct Simulation {
+    pub(crate) script: TestScript,
+    pub(crate) crashes: CrashMode,
+    pub(crate) effects: RefCell<Vec<RecordedEffect>>,
+    pub(crate) log: RefCell<Vec<(LogLevel, String)>>,
     /// Microseconds since 1970.
     now: Cell<i64>,
     entropy: Cell<u64>,
     /// In the order of their start; ended executions stay, so that indexes remain valid.
-    executions: RefCell<Vec<Rc<Execution>>>,
+    executions: RefCell<Vec<Rc<SimulatedExecution>>>,
     /// Number of children started, by name.
     children: RefCell<BTreeMap<&'static str, usize>>,
     /// Number of crashes of the script so far.
@@ -80,14 +80,14 @@ pub(crate) struct World {
 
 /// Crashes besides those of the script.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Crashes {
+pub(crate) enum CrashMode {
     Never,
     /// Before every wait, and once before the end.
     Everywhere,
 }
 
-impl World {
-    pub(crate) fn new(script: Script, crashes: Crashes) -> Rc<Self> {
+impl Simulation {
+    pub(crate) fn new(script: TestScript, crashes: CrashMode) -> Rc<Self> {
         Rc::new(Self {
             entropy: Cell::new(script.seed),
             script,
@@ -105,37 +105,37 @@ impl World {
         self.now.get()
     }
 
-    pub(crate) fn crashed(&self) -> usize {
+    pub(crate) fn crash_count(&self) -> usize {
         self.crashed.get()
     }
 
     /// Adds an execution and returns its index.
-    pub(crate) fn add(&self, execution: Rc<Execution>) -> usize {
+    pub(crate) fn add_execution(&self, execution: Rc<SimulatedExecution>) -> usize {
         let mut executions = self.executions.borrow_mut();
         executions.push(execution);
         executions.len() - 1
     }
 
-    pub(crate) fn execution(&self, place: usize) -> Option<Rc<Execution>> {
-        self.executions.borrow().get(place).cloned()
+    pub(crate) fn execution_at(&self, index: usize) -> Option<Rc<SimulatedExecution>> {
+        self.executions.borrow().get(index).cloned()
     }
 
-    pub(crate) fn place_of(&self, execution: &Execution) -> Option<usize> {
+    pub(crate) fn index_of(&self, execution: &SimulatedExecution) -> Option<usize> {
         self.executions
             .borrow()
             .iter()
             .position(|known| std::ptr::eq(&raw const **known, execution))
     }
 
-    /// Drops the executions, to break the reference cycle between them and the world.
+    /// Drops the executions, to break the reference cycle between them and the simulation.
     pub(crate) fn drop_executions(&self) {
         self.executions.take();
     }
 
     /// The signals of the workflow, or of a child.
-    pub(crate) fn mailbox(&self, to: &To) -> Vec<Signal> {
+    pub(crate) fn signals_for(&self, to: &SignalReceiver) -> Vec<ScriptedSignal> {
         let its = self.script.signals.iter().filter(|signal| signal.to == *to);
-        its.map(|signal| Signal {
+        its.map(|signal| ScriptedSignal {
             at: START.saturating_add(signal.at),
             ..signal.clone()
         })
@@ -143,17 +143,17 @@ impl World {
     }
 
     /// The signals of the next child of this name.
-    pub(crate) fn child_mailbox(&self, name: &'static str) -> Vec<Signal> {
+    pub(crate) fn signals_for_next_child(&self, name: &'static str) -> Vec<ScriptedSignal> {
         let mut children = self.children.borrow_mut();
         let count = children.entry(name).or_default();
-        let mailbox = self.mailbox(&To::Child(name, *count));
+        let mailbox = self.signals_for(&SignalReceiver::Child(name, *count));
         *count += 1;
         mailbox
     }
 
     /// Applies the next event and runs children that can continue. Returns `false` if there was no
     /// event.
-    pub(crate) fn advance(&self) -> bool {
+    pub(crate) fn apply_next_event(&self) -> bool {
         let executions = self.executions.borrow().clone();
         let events = executions.iter().filter_map(|execution| {
             let (at, event) = execution.state.borrow().next_event(self.now())?;
@@ -166,31 +166,31 @@ impl World {
         let crash = self
             .script
             .crashes_after
-            .get(self.crashed())
+            .get(self.crash_count())
             .map(|after| START.saturating_add(*after));
         match crash.filter(|crash| *crash <= at) {
-            Some(crash) => self.crash(crash, &executions),
+            Some(crash) => self.simulate_crash(crash, &executions),
             None => {
                 self.now.set(at.max(self.now()));
                 execution.apply_event(event);
             }
         }
-        self.settle();
+        self.run_ready_children();
         true
     }
 
     /// Simulates a crash and a takeover: executions are replayed, and attempts in flight are
     /// handled by their delivery guarantee.
-    fn crash(&self, at: i64, executions: &[Rc<Execution>]) {
+    fn simulate_crash(&self, at: i64, executions: &[Rc<SimulatedExecution>]) {
         self.now.set(at.max(self.now()));
-        self.crashed.set(self.crashed() + 1);
+        self.crashed.set(self.crash_count() + 1);
         for execution in executions {
             execution.lose_attempts();
         }
     }
 
     /// Runs children until all of them wait or have ended.
-    fn settle(&self) {
+    fn run_ready_children(&self) {
         loop {
             let next = self
                 .executions
@@ -207,9 +207,9 @@ impl World {
 
     /// Runs cancelled children to their end.
     pub(crate) fn run_children_to_end(&self) {
-        self.settle();
+        self.run_ready_children();
         for _ in 0..LAST_EVENTS_MAX {
-            if !self.advance() {
+            if !self.apply_next_event() {
                 return;
             }
         }
@@ -224,16 +224,16 @@ impl World {
             .collect()
     }
 
-    pub(crate) fn log(&self, level: Level, message: &str) {
+    pub(crate) fn add_log_message(&self, level: LogLevel, message: &str) {
         self.log.borrow_mut().push((level, message.to_owned()));
     }
 
-    pub(crate) fn random(&self, length: u32) -> Vec<u8> {
-        (0..length).map(|_| self.draw()).collect()
+    pub(crate) fn random_bytes(&self, length: u32) -> Vec<u8> {
+        (0..length).map(|_| self.random_byte()).collect()
     }
 
     /// The top byte of splitmix64.
-    fn draw(&self) -> u8 {
+    fn random_byte(&self) -> u8 {
         let state = self.entropy.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
         self.entropy.set(state);
         let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -242,7 +242,11 @@ impl World {
     }
 
     /// Sends a request. Like the engine, it adds the key if the headers have none.
-    pub(crate) fn http(&self, request: &Request, idempotency_key: &str) -> Result<Response> {
+    pub(crate) fn send_request(
+        &self,
+        request: &HttpRequest,
+        idempotency_key: &str,
+    ) -> Result<HttpResponse> {
         let mut request = request.clone();
         if !request
             .headers
@@ -258,18 +262,18 @@ impl World {
             .iter()
             .map(|(name, value)| name.len() + value.len())
             .sum();
-        limits::http_fits(
+        limits::check_http_size(
             "request",
             request.url.len() + headers + request.body.as_ref().map_or(0, Vec::len),
         )?;
         let line = format!("{} {}", request.method, request.url);
         let Some(stub) = self.script.http.get(&line) else {
-            stop(Error::other(format!(
-                "no stub for {line}: add TestEnv::http(\"{line}\", …)"
+            fail_test(Error::other(format!(
+                "no stub for {line}: add TestEnv::stub_http(\"{line}\", …)"
             )))
         };
         let response = stub(&request)?;
-        limits::http_fits("response", response.body.len())?;
+        limits::check_http_size("response", response.body.len())?;
         Ok(response)
     }
 }
