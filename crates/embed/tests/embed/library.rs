@@ -61,13 +61,10 @@ async fn call(
     input: Value,
 ) -> (ExecutionId, Result<Value, ExecutionError>) {
     let id = start(engine, task, input).await;
-    let ended = tokio::time::timeout(HANGS, engine.wait_for_output(id)).await;
-    (
-        id,
-        ended
-            .unwrap_or_else(|_| panic!("{task} never ends"))
-            .unwrap(),
-    )
+    match tokio::time::timeout(HANGS, engine.wait_for_output(id)).await {
+        Ok(ended) => (id, ended.unwrap()),
+        Err(_) => panic!("{task} never ends"),
+    }
 }
 
 async fn attempts(engine: &Engine, id: ExecutionId) -> usize {
