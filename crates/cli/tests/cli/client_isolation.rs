@@ -38,7 +38,7 @@ fn read_to_close(stream: &mut TcpStream) -> String {
 /// The head of a request whose body has this length.
 fn request_head(request: &str, token: &str, length: u64) -> String {
     format!(
-        "{request} HTTP/1.1\r\nhost: x\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
+        "{request} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {token}\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     )
 }
@@ -96,7 +96,7 @@ fn connections_beyond_the_limit_are_refused_and_the_others_are_served() {
     let limits = ["--max-connections", "8", "--max-connections-per-peer", "6"];
     let server = Server::start(&fixture, &limits);
     let mut idle: Vec<TcpStream> = (0..6).map(|_| server.connect()).collect();
-    let request = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
+    let request = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let refused = exchange(&server, request);
     assert!(
         refused.is_empty() || refused.starts_with("HTTP/1.1 503 "),
@@ -197,7 +197,7 @@ fn metrics_can_have_an_address_of_their_own() {
         let mut stream = TcpStream::connect(&metrics_address).unwrap();
         write!(
             stream,
-            "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
         )
         .unwrap();
         read_to_close(&mut stream)
@@ -213,7 +213,7 @@ fn a_client_that_does_not_read_its_responses_loses_its_connection() {
     let server = Server::start(&fixture, &["--idle-timeout-ms", "500"]);
     let mut stream = server.connect();
     stream.set_write_timeout(Some(AT_ONCE)).unwrap();
-    let request = "GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1_000);
+    let request = "GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
     // Without the timeout, the write would block until its own timeout: the server does not read
     // requests whose responses it cannot send.
     let error = (0..10_000)
@@ -273,7 +273,7 @@ fn a_token_has_a_limited_number_of_event_streams() {
     let server = Server::start(&fixture, &[]);
     let follow = |token: &str| {
         let request = format!(
-            "GET /v1/executions/{id}/events HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {token}\r\n\r\n"
+            "GET /v1/executions/{id}/events HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {token}\r\n\r\n"
         );
         let mut stream = server.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -295,7 +295,7 @@ fn an_ambiguous_or_oversized_request_is_refused_at_once() {
     let fixture = WorkflowStoreFixture::sqlite();
     let admin = create_token(&fixture, "admin", &[]);
     let server = Server::start(&fixture, &[]);
-    let one_host = "host: x\r\n";
+    let one_host = "host: localhost\r\n";
     let both = "transfer-encoding: chunked\r\ncontent-length: 3\r\n";
     let reversed = "content-length: 3\r\ntransfer-encoding: chunked\r\n";
     let two_lengths = "content-length: 3\r\ncontent-length: 4\r\n";
@@ -324,10 +324,10 @@ fn an_ambiguous_or_oversized_request_is_refused_at_once() {
     }
     // A request after one with a body whose end is not in its head is not read.
     let chunked =
-        "POST /healthz HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+        "POST /healthz HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     let answer = exchange(
         &server,
-        &format!("{chunked}GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"),
+        &format!("{chunked}GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n"),
     );
     assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{answer}");
     // Each path has a limit of its own.
@@ -363,7 +363,7 @@ fn a_server_that_cannot_write_its_store_is_not_ready_and_reports_it_at_once() {
     let readiness = || {
         exchange(
             &server,
-            "GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+            "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
         )
     };
     assert!(readiness().ends_with("ready\n"));

@@ -184,9 +184,9 @@ fn send_from_browser(server: &Server, request: &str, token: &str, headers: &str)
 fn a_server_on_loopback_refuses_web_pages_of_other_sites() {
     let dev = DevServer::start(&["--allowed-host", "onward.test"]);
     let fixture = WorkflowStoreFixture::sqlite();
-    let viewer = create_token(&fixture, "viewer", &[]);
+    let engineer = create_token(&fixture, "engineer", &[]);
     let serve = Server::start(&fixture, &["--allowed-host", "onward.test"]);
-    for (server, token) in [(&dev.server, &dev.token), (&serve, &viewer)] {
+    for (server, token) in [(&dev.server, &dev.token), (&serve, &engineer)] {
         let port = server.address.rsplit_once(':').unwrap().1;
         let own_page = format!("host: localhost:{port}\r\norigin: http://localhost:{port}\r\n");
         for (headers, status) in [

@@ -366,7 +366,15 @@ fn run_events_are_appended_and_read_through_a_server() {
 #[test]
 fn requests_outside_of_their_documented_limits_are_refused() {
     let fixture = WorkflowStoreFixture::sqlite();
-    let admin = create_token(&fixture, "admin", &[]);
+    let scope = [
+        "--tenant",
+        "tenant-1",
+        "--project",
+        "analytics",
+        "--environment",
+        "production",
+    ];
+    let admin = create_token(&fixture, "admin", &scope);
     let server = Server::start(&fixture, &[]);
     let send = |request: &str, body: &str| server.send_request(request, &admin, body);
     let events = RunEventGenerator::new("limits").next_events(1);
