@@ -20,6 +20,10 @@ const DISCARDED_BYTES_MAX: u64 = 64 << 20;
 /// Maximum time for which the server discards.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the server waits for the next part. A client that sends nothing may be waiting for the
+/// response.
+const DISCARD_IDLE_TIMEOUT: Duration = Duration::from_millis(250);
+
 /// Middleware that discards what the handler left of the request body, within limits.
 pub(crate) async fn drain_unread_body(request: Request, next: Next) -> Response {
     // A client that waits for `100 Continue` sends no body that is refused.
@@ -43,12 +47,13 @@ pub(crate) async fn drain_unread_body(request: Request, next: Next) -> Response 
 struct SharedBody(Arc<Mutex<Body>>);
 
 impl SharedBody {
-    /// Discards all frames that are left, up to [`DISCARDED_BYTES_MAX`].
+    /// Discards what the client still sends, up to [`DISCARDED_BYTES_MAX`].
     async fn discard_rest(mut self) {
         let mut bytes = 0;
         while bytes < DISCARDED_BYTES_MAX && !self.is_end_stream() {
             let next = std::future::poll_fn(|context| Pin::new(&mut self).poll_frame(context));
-            let Some(Ok(frame)) = next.await else {
+            let next = tokio::time::timeout(DISCARD_IDLE_TIMEOUT, next).await;
+            let Ok(Some(Ok(frame))) = next else {
                 return;
             };
             bytes += frame.data_ref().map_or(0, |data| data.len() as u64);

@@ -109,8 +109,8 @@ fn connections_beyond_the_limit_are_refused_and_the_others_are_served() {
     assert_eq!(&head, b"HTTP/1.1 200 OK");
     drop(idle);
     // The slots are freed when the server has noticed that the connections are closed.
-    let closing = request.replace("x\r\n", "x\r\nconnection: close\r\n");
-    while !exchange(&server, &closing).starts_with("HTTP/1.1 200 ") {}
+    let closing = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    while !exchange(&server, closing).starts_with("HTTP/1.1 200 ") {}
 }
 
 #[test]
