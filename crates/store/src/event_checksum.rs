@@ -1,6 +1,6 @@
 //! Checksum of a stored run event, equal in all adapters: it detects an event that was changed or
-//! moved after it was written. It detects accidents; whoever can write to the database can compute
-//! it as well.
+//! moved after it was written. It detects accidents: a program that writes to the database can
+//! compute it as well.
 
 use onward_base::Timestamp;
 use onward_runs::{RunEventWrite, RunSeq};

@@ -45,7 +45,7 @@ pub(crate) struct DevServerArgs {
     /// Folder for the store, the token and the outbox
     #[arg(long, value_name = "FOLDER", default_value = dev_folder::DEFAULT_FOLDER)]
     folder: PathBuf,
-    /// Accept requests whose header Host has this name, besides localhost, 127.0.0.1 and [::1]
+    /// Accept requests whose header Host has this name, besides localhost, 127.0.0.1 and ::1
     /// [env: ONWARD_ALLOWED_HOSTS]
     #[arg(long = "allowed-host", value_name = "NAME", value_delimiter = ',')]
     allowed_hosts: Option<Vec<ServerHostName>>,

@@ -68,7 +68,7 @@ pub(crate) struct ServerSettingsArgs {
     /// where the peer is the proxy, all]
     #[arg(long, value_name = "N")]
     max_connections_per_peer: Option<NonZeroU32>,
-    /// Accept requests whose header Host has this name, besides localhost, 127.0.0.1 and [::1]. A
+    /// Accept requests whose header Host has this name, besides localhost, 127.0.0.1 and ::1. A
     /// server on a non-loopback address accepts all names, unless this is given [env:
     /// ONWARD_ALLOWED_HOSTS]
     #[arg(long = "allowed-host", value_name = "NAME", value_delimiter = ',')]

@@ -1,5 +1,5 @@
 //! Guests that try to keep the server busy: it still answers, runs other executions, cancels them,
-//! and stops when it is told to.
+//! and stops on its first signal.
 
 #![expect(
     clippy::disallowed_methods,
