@@ -32,7 +32,7 @@ pub async fn read_readable_events(
             });
         }
     };
-    // At most so many events precede it; fewer if the log has gaps.
+    // An upper bound of the events that precede it: a log with gaps has fewer.
     let before = bad_seq.as_u64().saturating_sub(page.after.as_u64() + 1);
     let before = usize::try_from(before).unwrap_or(usize::MAX);
     let mut limit = before.min(page.limit.saturating_sub(1));
